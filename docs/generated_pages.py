@@ -15,7 +15,7 @@ import click
 from gallery import gallery_files
 
 import placer
-from placer.cli import ROOMS, cli
+from placer.cli import FORMS, ROOMS, cli
 from placer.documents.schemas import SCHEMA_NAMES, schema_document
 
 if TYPE_CHECKING:
@@ -72,7 +72,10 @@ def command_pages() -> dict[str, str]:
             command = cli.get_command(context, name)
             if command is None:
                 raise LookupError(f"placer {name} is listed and has no module")
-            pages[f"commands/{name}.md"] = "\n".join(command_page(command, name, context))
+            lines = command_page(command, name, context)
+            for word, path in FORMS.get(name, {}).items():
+                lines += command_page(cli.loaded(path), f"{name} {word}", context, 2)
+            pages[f"commands/{name}.md"] = "\n".join(lines)
         index.append("")
     pages["commands/index.md"] = "\n".join(index)
     return pages
@@ -151,7 +154,7 @@ def schema_pages() -> dict[str, str]:
     index = [
         "# JSON documents",
         "",
-        "What `--json` prints and `-o` writes. `placer schema NAME` prints the schema itself.",
+        "What `--json` prints and `-o` writes. `placer validate --schema NAME` prints the schema.",
         "",
         "| document | |",
         "|---|---|",

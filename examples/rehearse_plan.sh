@@ -1,7 +1,7 @@
 #!/bin/sh
 # Rehearse a plan: its geography on this machine, before anything is rented.
 #
-# Shows: a plan over two continents, then `placer rehearse`: each machine is a process with a
+# Shows: a plan over two continents, then `placer run --rehearse`: each machine is a process with a
 # network of its own, streams have the plan's bandwidth and round-trip time, bytes and calculation
 # are scaled down. Then the same with a worker that is killed.
 # Prints: seconds, bytes by link and dollars, predicted beside measured; what the death of the

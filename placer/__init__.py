@@ -26,9 +26,8 @@ if TYPE_CHECKING:
         SourceError,
     )
     from placer.interface.advisor import Advisor, estimate, explain, pareto, recommend, simulate
-    from placer.interface.capacity import forecast_capacity
     from placer.interface.portfolio import portfolio
-    from placer.interface.replay import replay
+    from placer.interface.replay import forecast_capacity, replay
     from placer.interface.worlds import replan, robust, sweep, whatif
     from placer.market.books.book_reader import load_catalog
     from placer.market.books.layers import catalog_names
@@ -89,7 +88,7 @@ _HOMES = {
     "catalog_names": "placer.market.books.layers",
     "estimate": "placer.interface.advisor",
     "explain": "placer.interface.advisor",
-    "forecast_capacity": "placer.interface.capacity",
+    "forecast_capacity": "placer.interface.replay",
     "load_catalog": "placer.market.books.book_reader",
     "load_profile": "placer.workload.profile",
     "pareto": "placer.interface.advisor",
@@ -162,7 +161,12 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'placer' has no attribute '{name}'")
-    return getattr(importlib.import_module(home), name)
+    found = getattr(importlib.import_module(home), name)
+    if hasattr(found, "declared"):
+        from placer.interface.verb import described
+
+        return described(found)
+    return found
 
 
 def __dir__() -> list[str]:

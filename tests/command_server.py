@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-COLD = ("--completion", "doctor", "profile", "rehearse", "run", "serve", "sweep")
+COLD = ("--completion", "profile", "run", "serve")
 """Commands that load PyTorch or start processes, which would begin as this module."""
 SHARED = ("--jobs", "--dask")
 """Options with which alone a sweep starts processes."""
@@ -40,9 +40,9 @@ LEFT_OUT = (
 
 def is_cold(arguments: Sequence[str]) -> bool:
     """Whether a command needs a process that no server has forked."""
-    if arguments[:1] == ("sweep",):
+    if arguments[:1] == ("whatif",):
         return not {*SHARED}.isdisjoint(arguments)
-    return not arguments or arguments[0] in COLD
+    return not arguments or arguments[0] in COLD or arguments[:2] == ("config", "check")
 
 
 def serve() -> int:

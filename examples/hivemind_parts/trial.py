@@ -3,7 +3,7 @@
 1. One peer alone measures the samples/s of this computer. The machines of the plans calculate at a
    part of that (``PART``), so that all of them fit on the cores of this computer; a peer that is
    early waits.
-2. Two peers in one region: what they measure goes through ``placer calibrate``, as a user's own
+2. Two peers in one region: what they measure goes through ``placer profile runs``, as a user's own
    runs do.
 3. ``placer recommend`` with that calibration and the links asked for, ``placer export --to
    hivemind``, and the exported scripts as they are.
@@ -335,7 +335,7 @@ def weights_apart(launch: Path, peers: int) -> float:
 
 
 def calibrate(folder: Path, reference: dict[str, Any]) -> None:
-    """Hand the reference run to ``placer calibrate``."""
+    """Hand the reference run to ``placer profile runs``."""
     measured = reference["measured"]
     with (folder / "runs.csv").open("w", newline="") as file:
         table = csv.writer(file)
@@ -345,7 +345,7 @@ def calibrate(folder: Path, reference: dict[str, Any]) -> None:
         workers, batch = f"{PLACES[0]}=2x{DEVICE}:on-demand", reference["target_batch_size"]
         seconds = [f"{measured[name]:.4f}" for name in ("total", "calculation", "communication")]
         table.writerow([str(folder / f"{MODEL}.json"), workers, *seconds, batch])
-    placer("calibrate", str(folder / "runs.csv"), "-o", str(folder / "calibration.json"))
+    placer("profile", "runs", str(folder / "runs.csv"), "-o", str(folder / "calibration.json"))
 
 
 def show(found: dict[str, Any]) -> None:

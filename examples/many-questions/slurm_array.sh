@@ -6,8 +6,8 @@
 #SBATCH --requeue
 # A sweep as a Slurm array: sbatch examples/many-questions/slurm_array.sh
 # Task number i solves every fourth point, from the i-th on. A task that is requeued goes on where
-# its file ends. Then: placer sweep --merge shard-*.jsonl -o all.jsonl
+# its file ends. Then: placer whatif --merge shard-*.jsonl -o all.jsonl
 set -eu
-exec placer sweep --model roberta-xlm --catalog "${CATALOG:-default}" \
+exec placer whatif --model roberta-xlm --catalog "${CATALOG:-default}" \
   --over "${OVER:-budget=1/h..50/h:64}" \
   --shard "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT" -o "shard-$SLURM_ARRAY_TASK_ID.jsonl"

@@ -27,49 +27,40 @@ COMMANDS = {
     "pareto": "Show what each budget buys: the frontier of cost and speed.",
     "estimate": "Time, price, compare or simulate placements given by hand.",
     "explain": "Explain what binds an answer, or why nothing fits.",
-    "whatif": "Solve a question under changed prices, links or wishes.",
-    "sweep": "Solve a question over ranges of prices, speeds and wishes.",
+    "whatif": "Solve a question under changed prices, links or wishes, or ranges of them.",
     "robust": "Show how much an answer loses if its figures are wrong.",
     "models": "List the models that have a profile, or show one.",
     "offers": "List machines and their prices.",
-    "network": "Show, check, import and measure links between places.",
-    "capacity": "Show, import, forecast and replay what zones launch and keep.",
-    "profile": "Measure a model on this device, or estimate it for others.",
-    "rehearse": "Rehearse a plan on this machine over shaped links, and compare.",
-    "run": "Execute a launch manifest, and compare with its prediction.",
+    "network": "Show, check and import links between places.",
+    "capacity": "Show, import, forecast, replay and watch what zones launch and keep.",
+    "profile": "Measure a model on this device, estimate it for others, or fit measured runs.",
+    "run": "Execute a launch manifest, or rehearse it here, and compare with its prediction.",
     "portfolio": "Choose where many jobs run that share quotas and budgets.",
-    "replan": "Solve a plan's question again with what its run measured.",
-    "calibrate": "Fit the timing model to your own measured runs.",
     "reproduce": "Recompute a published paper and compare.",
     "catalog": "List, compare, refresh, import and check price books.",
     "export": "Write launch files: torchrun, SkyPilot, Kubernetes and others.",
-    "report": "Write a page of saved results: map, costs, proof, sources.",
+    "report": "Write a page of saved results, or show what changes between two.",
     "serve": "Answer questions over HTTP, with a page for browsers.",
-    "diff": "Show what changes between two saved results.",
-    "validate": "Check a result, manifest, profile, price book or other file.",
-    "config": "Write and show the defaults of the options, and where they come from.",
-    "doctor": "Show what is installed, and test the optional solvers.",
-    "schema": "Print the JSON Schema of a document.",
+    "validate": "Check a result, manifest, profile or other file, or print the schema of one.",
+    "config": "Write and show the defaults of the options, and check what is installed.",
 }
 """Commands in the order of --help, with their short help: no command is imported for --help."""
 ROOMS = {
-    "ask": (
-        "recommend",
-        "pareto",
-        "estimate",
-        "explain",
-        "whatif",
-        "sweep",
-        "robust",
-        "portfolio",
-        "replan",
-    ),
+    "ask": ("recommend", "pareto", "estimate", "explain", "whatif", "robust", "portfolio"),
     "book": ("models", "offers", "network", "capacity", "catalog"),
-    "measure": ("profile", "calibrate", "reproduce"),
-    "launch": ("rehearse", "run", "export"),
-    "files": ("report", "diff", "serve", "validate", "config", "doctor", "schema"),
+    "measure": ("profile", "reproduce"),
+    "launch": ("run", "export"),
+    "files": ("report", "serve", "validate", "config"),
 }
 """Subpackage of each command: by what a user does with it."""
+FORMS = {
+    "whatif": {"--over": "ask.sweep", "--merge": "ask.sweep", "--observed": "ask.replan"},
+    "profile": {"exchange": "measure.profile_exchange", "runs": "measure.profile_runs"},
+    "run": {"--rehearse": "launch.rehearse"},
+    "report": {"--diff": "files.diff"},
+    "validate": {"--schema": "files.schema"},
+}
+"""Forms of commands by the word that asks for them: each has a module with options of its own."""
 
 
 COLLECTED = 50_000
@@ -94,6 +85,7 @@ def _print_completion(ctx: click.Context, param: click.Parameter, shell: str | N
     package="placer.cli",
     helps=COMMANDS,
     rooms={name: room for room, names in ROOMS.items() for name in names},
+    forms=FORMS,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -159,7 +151,7 @@ def _main(given: list[str]) -> Any:
 
     stdout = sys.stdout
     try:
-        code = cli.main(args=given, prog_name="placer", standalone_mode=False)
+        code = cli.main(args=given, prog_name="placer", standalone_mode=False, obj=given)
     finally:
         kept, sys.stdout = sys.stdout, stdout
     if isinstance(kept, Collected) and kept.name != STDOUT:

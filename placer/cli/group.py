@@ -31,6 +31,9 @@ class LazyGroup(click.Group):
         ``import`` lies in ``import_``.
     rooms
         Subpackage of each command that does not lie in the package itself, by name.
+    forms
+        Other modules of a command by a word that asks for them: ``--over`` of ``whatif`` is the
+        module ``ask.sweep``, with options of its own.
     helps
         Short help of each command by name, in the order of --help: no command is imported for
         --help.
@@ -44,11 +47,13 @@ class LazyGroup(click.Group):
         package: str,
         helps: Mapping[str, str],
         rooms: Mapping[str, str] = MappingProxyType({}),
+        forms: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
         **attributes: Any,
     ) -> None:
         super().__init__(**attributes)
         self.package = package
         self.rooms = rooms
+        self.forms = forms
         self.helps = helps
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -67,11 +72,12 @@ class LazyGroup(click.Group):
         if cmd_name not in self.helps:
             return None
         name = cmd_name.replace("-", "_")
-        package = ".".join(filter(None, (self.package, self.rooms.get(cmd_name))))
-        module = importlib.import_module(
-            f"{package}.{name}{'_' if keyword.iskeyword(name) else ''}"
-        )
-        command: click.Command = module.command
+        name = f"{name}_" if keyword.iskeyword(name) else name
+        return self.loaded(".".join(filter(None, (self.rooms.get(cmd_name), name))))
+
+    def loaded(self, path: str) -> click.Command:
+        """Import the command of a module below the package."""
+        command: click.Command = importlib.import_module(f"{self.package}.{path}").command
         if COMPLETION in os.environ:
             from placer.cli.screen.completed_values import add_completion
 
@@ -94,12 +100,52 @@ class LazyGroup(click.Group):
                 raise unknown_command(args[0], self.helps)
             raise unknown("command", args[0], self.helps)
         if ctx.parent is not None or not args or self.rooms.get(args[0]) != ASKS:
-            return super().resolve_command(ctx, args)
+            return self._formed(*super().resolve_command(ctx, args))
         with loading_one_thread():
-            name, command, rest = super().resolve_command(ctx, args)
+            name, command, rest = self._formed(*super().resolve_command(ctx, args))
             if command is not None and name:
-                ctx.default_map = {name: _defaults(name, command, rest)}
+                ctx.default_map = {name: _defaults(args[0], command, rest)}
         return name, command, rest
+
+    def _formed(
+        self, name: str | None, command: click.Command | None, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the form of a command that a word asks for, without the word where it is but a
+        switch.
+        """
+        for word, path in self.forms.get(name or "", {}).items():
+            found = (n for n, arg in enumerate(args) if arg.partition("=")[0] == word)
+            at = next(found, None)
+            if at is None or (at and not word.startswith("-")):
+                continue
+            form = self.loaded(path)
+            options = [p for p in form.params if isinstance(p, click.Option)]
+            if not any(word in p.opts for p in options) or {*args} & {"-h", "--help"}:
+                value = args[at].partition("=")[2]
+                args = [*args[:at], *([value] if value else []), *args[at + 1 :]]
+            return f"{name} {word}", form, args
+        return name, command, args
+
+
+def subgroup(path: str, text: str, example: str, helps: Mapping[str, str]) -> LazyGroup:
+    """Make a group of commands below a command.
+
+    Parameters
+    ----------
+    path
+        Its package below `placer.cli`; the last part is its name.
+    text, example
+        What ``--help`` says of it, and an example of one of its commands.
+    helps
+        As `LazyGroup` takes it.
+    """
+    return LazyGroup(
+        name=path.rpartition(".")[2],
+        package=f"placer.cli.{path}",
+        helps=helps,
+        help=text,
+        epilog=f"Example: {example}",
+    )
 
 
 def _defaults(name: str, command: click.Command, arguments: Sequence[str]) -> dict[str, Any]:

@@ -22,17 +22,23 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "placer pareto": ("frontier", "tradeoff", "trade-off", "curve", "budgets"),
     "placer explain": ("why", "why-not", "reason", "debug"),
     "placer whatif": ("what-if", "scenario", "change", "set"),
+    "placer whatif --over WHAT=LOW..HIGH": ("sweep",),
+    "placer whatif plan.json --observed run.jsonl (capacity watch follows a feed)": (
+        *("replan", "migrate", "move", "failover", "recover", "resume"),
+    ),
     "placer robust": ("sensitivity", "uncertainty", "risk", "robustness"),
     "placer profile": ("measure", "benchmark", "bench", "flops", "memory"),
-    "placer calibrate": ("tune", "fit"),
+    "placer profile runs RUNS": ("calibrate", "tune", "fit"),
+    "placer run --rehearse plan.json": ("rehearse", "rehearsal"),
+    "placer report --diff BEFORE AFTER": ("diff",),
+    "placer validate --schema KIND": ("schema", "schemas"),
     "placer catalog refresh": ("update", "refresh", "sync", "fetch", "pull"),
     "placer catalog list": ("catalogs", "books", "sources"),
     "placer network show": ("links", "bandwidth", "egress", "latency", "ping"),
     "placer capacity show": ("availability", "quota", "quotas", "spot"),
     "placer capacity replay": ("replay", "backtest"),
     "placer portfolio": ("jobs", "schedule", "batch", "queue-jobs"),
-    "placer replan": ("migrate", "move", "failover", "recover", "resume"),
-    "placer doctor": ("check", "info", "env", "diagnose"),
+    "placer config check": ("doctor", "check", "info", "env", "diagnose"),
     "placer models": ("model", "list-models", "zoo"),
     "placer config init": ("init", "setup", "configure", "new", "create"),
     "placer config show --origin": ("settings", "options", "preferences"),
@@ -49,9 +55,8 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     f"{STARTS_NOTHING}stop machines with the tool that started them": (
         *("down", "stop", "terminate", "destroy", "delete", "cancel", "kill", "autostop"),
     ),
-    f"{STARTS_NOTHING}the tool that runs the job knows its state; placer replan reads its log": (
-        *("status", "logs", "queue", "ps", "tail", "ssh", "attach"),
-    ),
+    f"{STARTS_NOTHING}the tool that runs the job knows its state; placer whatif --observed reads "
+    "its log": (*("status", "logs", "queue", "ps", "tail", "ssh", "attach"),),
 }
 """Commands of others by what to type, or to know, instead."""
 

@@ -9,12 +9,15 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from placer.problem.words.wishes import TRAINING, WISHES, Wish
+from placer.interface.verb import entries
+from placer.interface.words import Common
+from placer.problem.words.wishes import Wish
 
 F = TypeVar("F", bound=Callable[..., Any])
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
+CATALOG = entries(Common)["catalog"]
 VERBOSE = "placer.verbose"
 """Key in a context's ``meta`` of whether everything is to be printed."""
 
@@ -43,9 +46,8 @@ def catalog_option(function: F) -> F:
     book = click.option(
         "--catalog",
         multiple=True,
-        metavar="NAME|DIR|CSV",
-        help="Price book; rows of later books replace those of earlier ones. Default: the pinned "
-        "ones.",
+        metavar=CATALOG.metavar,
+        help=CATALOG.help,
     )
     no_cache = click.option(
         "--no-cache",
@@ -147,6 +149,11 @@ def table_option(function: F) -> F:
     return _add([json_option, file], function)
 
 
+plot_option = click.option(
+    "--plot", metavar="FILE", help="Draw it as .svg, .png or .pdf (extra report)."
+)
+
+
 def output_option(what: str) -> Option:
     """Make ``-o`` of a command that writes a document, or a table in a format."""
     return click.option(
@@ -171,13 +178,6 @@ class Range(click.FloatRange):
         return number
 
 
-_MODEL_HELP = (
-    "A name of 'placer models', a public model such as Qwen/Qwen2.5-7B, a profile's JSON file, "
-    "hf:config.json of a transformers model, or a number of parameters such as 7B (a decoder, "
-    "assumed)."
-)
-
-
 def wish_option(wish: Wish) -> Option:
     """Make the option of one row of the table."""
     if wish.is_flag:
@@ -198,77 +198,8 @@ def layer_options(names: Iterable[str]) -> str:
     return " ".join(f"--catalog {shlex.quote(name)}" for name in names)
 
 
-def request_options(function: F) -> F:
-    """Add the options that say what is trained and how gradients are exchanged."""
-    return _request(function, model_required=True)
-
-
-def open_request_options(function: F) -> F:
-    """Add the same options where the model may come from a file instead."""
-    return _request(function, model_required=False)
-
-
-def wish_options(function: F) -> F:
-    """Add the options that limit a search."""
-    return _add([wish_option(w) for w in WISHES.values() if w.name not in TRAINING], function)
-
-
-def _request(function: F, model_required: bool) -> F:
-    model = click.option(
-        "--model", required=model_required, metavar="NAME|FILE|hf:FILE|7B", help=_MODEL_HELP
-    )
-    return _add([model, catalog_option, *map(wish_option, TRAINING.values())], function)
-
-
-memory_option = click.option(
-    "--memory-limit",
-    metavar="SIZE",
-    help="Stop a search whose process holds this much, such as 500MB or 2GiB, with the best so "
-    "far. Default: a quarter of the machine, at most 2 GB.",
-)
-
-
-def solve_options(
-    time_limit: str = "30s",
-    *,
-    solver_help: str = "As in 'placer recommend'.",
-    gap_help: str = "Relative gap to prove.",
-    limit_help: str,
-    seed_help: str = "Seed of randomised solvers.",
-) -> Callable[[F], F]:
-    """Add the options that say how to solve."""
-    options = [
-        click.option(
-            "--solver", default="exact", show_default=True, metavar="NAME", help=solver_help
-        ),
-        click.option("--gap", default="0.1%", show_default=True, metavar="SHARE", help=gap_help),
-        click.option(
-            "--time-limit", default=time_limit, show_default=True, metavar="TIME", help=limit_help
-        ),
-        memory_option,
-        click.option("--seed", default=0, show_default=True, help=seed_help),
-    ]
-    return lambda function: _add(options, function)
-
-
 def _add(options: Iterable[Option], function: F) -> F:
     changed: Callable[..., Any] = function
     for option in reversed(list(options)):
         changed = option(changed)
     return cast(F, changed)
-
-
-def runner_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say where many questions are solved."""
-    for option in (
-        click.option("--dask", metavar="ADDRESS", help="Solve on a Dask cluster: tcp://host:8786."),
-        click.option(
-            "--jobs",
-            default=1,
-            show_default=True,
-            type=click.IntRange(1),
-            help="Processes that solve side by side.",
-        ),
-    ):
-        function = option(function)
-    return function

@@ -65,6 +65,13 @@ def print_json(document: Any) -> None:
     click.echo(json.dumps(document, indent=2, allow_nan=False))
 
 
+def exit_code(result: Any) -> int:
+    """Return 0 for a placement, 3 where it is proved that nothing fits, 4 where that is open."""
+    if result.placement is not None:
+        return 0
+    return 3 if str(result.status) == "infeasible" else 4
+
+
 def check_targets(*paths: str | None) -> None:
     """Refuse files that could not be written, before anything is computed.
 

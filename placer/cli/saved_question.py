@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
-from placer.cli.options import open_request_options, wish_options
 from placer.cli.output import console, read_json
 from placer.errors import PlacerError
 from placer.problem.words.wishes import CHANGES, WISHES
@@ -16,7 +15,6 @@ from placer.problem.words.wishes import CHANGES, WISHES
 if TYPE_CHECKING:
     from placer.problem.placement import Placement
 
-F = TypeVar("F", bound=Callable[..., Any])
 REQUEST = frozenset({"model", "catalog", *WISHES})
 """Words of a request, by their names in Python."""
 
@@ -41,12 +39,6 @@ class Question(NamedTuple):
         """Say on stderr how the question differs from the one that was saved."""
         for sentence in self.notes:
             console(stderr=True).print(f"warning: {sentence}", style="yellow")
-
-
-def question_options(function: F) -> F:
-    """Add a saved result, the words of a request, and the limits of a search."""
-    argument = click.argument("result", required=False, metavar="[RESULT]")
-    return argument(open_request_options(wish_options(function)))
 
 
 def read_question(

@@ -1,375 +1,133 @@
-"""The Python interface: the same words as the command line, typed results back."""
+"""The advisor, and the verbs that search once or not at all: the words of the command line, typed
+results back.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    TypeVar,
+    Unpack,
+)
 
-from placer.advice.recommendation.recommend import Alternatives
-from placer.advice.recommendation.recommend import recommend as recommend_problem
-from placer.advice.recommendation.wider_proofs import WiderProofs
-from placer.cost_model.objective import aimed_at
 from placer.errors import PlacerError
-from placer.interface.models import model_of
 from placer.interface.options import book_names, solve_options, text_of, whole_number
-from placer.interface.signatures import with_wishes
-from placer.market.books.book_reader import load_catalog
-from placer.market.catalog import Catalog
-from placer.problem.contradictions import ContradictionError
-from placer.problem.placement import Placement
-from placer.problem.problem import Problem
-from placer.problem.words.request import build_problem
-from placer.problem.words.values import check_words
-from placer.problem.words.wishes import Quotas, TrainingWishes, Wishes
+from placer.interface.verb import described, verb
+from placer.interface.words import (
+    Asked,
+    Books,
+    Limited,
+    Model,
+    Placed,
+    Question,
+    Searched,
+    Solving,
+    Swept,
+    Texts,
+)
+from placer.problem.words.wishes import WISHES, Quotas, Wishes
 from placer.records import replace
-from placer.solving import allowance
-from placer.solving.allowance import Cancel
-from placer.solving.answer import SolveOptions
-from placer.solving.result import Result
-from placer.workload.profile import ModelProfile
 
-if TYPE_CHECKING:  # loaded by the verbs that need them: the main job takes half a second
+if TYPE_CHECKING:  # loaded by the verbs that need them
     from placer.advice.explanation.answer import Explanation
     from placer.advice.frontier.points import Frontier
-    from placer.interface.by_hand import PlacementEstimate
+    from placer.advice.recommendation.wider_proofs import WiderProofs
+    from placer.interface.by_hand import Comparison, PlacementEstimate
+    from placer.market.catalog import Catalog
+    from placer.problem.placement import Placement
+    from placer.problem.problem import Problem
+    from placer.solving.answer import SolveOptions
+    from placer.solving.result import Result
     from placer.validation.simulation.replay import Simulation
+    from placer.workload.profile import ModelProfile
 
-Books = str | Sequence[str] | Catalog | None
-"""A catalog, its name, or names of books, of which later ones win; None: what is pinned."""
-Asked = str | ModelProfile | Problem
-"""A model by its name or profile, or a whole question such as ``result.problem``, and then no
-words.
-"""
+P = ParamSpec("P")
+R = TypeVar("R")
 LEAST_S = 0.1
 """Seconds of a search at least, where reading the question took all its time."""
+MOST_ROWS = 1_000
+"""Rows of a considered table, or offers of a list, that one request of the service may ask for."""
 
 
-class Advisor:
-    """An advisor that answers many requests and reads catalogs and profiles once. Threads may share
-    it.
+class Posed(NamedTuple):
+    """A question that was read: who answers it, the problem, and how it is solved."""
 
-    Parameters
-    ----------
-    catalog
-        Price book that requests use unless they name another: a name, a folder or a CSV file,
-        several of them, of which later ones win, or a catalog; None: what ``placer catalog pin``
-        chose, else ``default``.
-    """
-
-    def __init__(self, catalog: Books = None) -> None:
-        self.catalog = catalog if isinstance(catalog, Catalog) else book_names(catalog)
-        self._catalogs: dict[tuple[str, ...], Catalog] = {}
-        self._profiles: dict[str, ModelProfile] = {}
-        self._proofs = WiderProofs()
-        self._lock = threading.Lock()
-
-    def __repr__(self) -> str:
-        named = self.catalog.name if isinstance(self.catalog, Catalog) else "+".join(self.catalog)
-        return f"<Advisor on {named or 'the pinned catalog'}>"
-
-    def __reduce__(self) -> tuple[type[Advisor], tuple[Books]]:
-        """Pickle what requests use; catalogs and profiles are read again."""
-        return type(self), (self.catalog,)
-
-    @with_wishes
-    def problem(self, model: Asked, catalog: Books = None, **words: Unpack[Wishes]) -> Problem:
-        """Build the validated question; the words are those of `placer.recommend`. A whole problem
-        stays as it is.
-        """
-        check_words(words)  # before anything is read
-        if isinstance(model, Problem):
-            if words or catalog:
-                raise PlacerError(
-                    f"{next(iter(words), 'catalog')} together with a whole problem",
-                    "give a model and words, or a problem alone",
-                )
-            return model
-        return build_problem(self._profile(model), self._book(catalog), **words)
-
-    @with_wishes
-    def recommend(
-        self,
-        model: str | ModelProfile,
-        *,
-        catalog: Books = None,
-        solver: str = "exact",
-        verify: str | None = None,
-        gap: str | float = 0.001,
-        time_limit: str | float = 30.0,
-        seed: int = 0,
-        top: int = 8,
-        certificate: bool = False,
-        alternatives: Alternatives = True,
-        on_better: Callable[[float], None] | None = None,
-        on_bound: Callable[[float | None], None] | None = None,
-        memory_limit: str | float | None = None,
-        cancel: Cancel | None = None,
-        **words: Unpack[Wishes],
-    ) -> Result:
-        """Find, prove and explain the best placement; see `placer.recommend`."""
-        whole_number("top", top, 1, "give the rows of the considered table")
-        options = replace(
-            solve_options(
-                gap=gap,
-                time_limit=time_limit,
-                seed=seed,
-                on_better=on_better,
-                on_bound=on_bound,
-                memory_limit=memory_limit,
-                cancel=cancel,
-            ),
-            certificate=certificate,
-        )
-        if not isinstance(alternatives, bool) and alternatives != "short":
-            raise PlacerError(
-                f"alternatives {alternatives!r} is neither True nor False nor 'short'",
-                "say alternatives=False for the answer alone",
-            )
-        if verify is not None:
-            from placer.solving.cross_check import check_verifier
-
-            check_verifier(solver, text_of("verify", verify))
-        started, solver = time.monotonic(), text_of("solver", solver)
-        problem = self.problem(model, catalog, **words)
-        with allowance.opened(_left_s(options, started), options.memory_limit_bytes, cancel):
-            result = recommend_problem(
-                problem,
-                solver,
-                options,
-                top,
-                alternatives=alternatives,
-                proofs=self._proofs if self._holds(problem) else None,
-                more_workers=str(words.get("workers") or "..").endswith(".."),
-            )
-        if verify is None:
-            return result
-        from placer.solving.cross_check import verified
-
-        return verified(result, verify, options)
-
-    @with_wishes
-    def pareto(
-        self,
-        model: Asked,
-        *,
-        catalog: Books = None,
-        points: int = 12,
-        solver: str = "exact",
-        gap: str | float = 0.001,
-        time_limit: str | float = 60.0,
-        seed: int = 0,
-        on_better: Callable[[float], None] | None = None,
-        memory_limit: str | float | None = None,
-        cancel: Cancel | None = None,
-        **words: Unpack[Wishes],
-    ) -> Frontier:
-        """Find the frontier of cost against throughput; see `placer.pareto`."""
-        from placer.advice.frontier.search import frontier
-
-        whole_number("points", points, 1, "give the most points, at least 2")
-        if words.get("objective") is not None:
-            raise PlacerError(
-                f"objective '{words['objective']}' for a frontier",
-                "leave it out: a frontier shows both ends and all between",
-            )
-        options = solve_options(
-            gap=gap,
-            time_limit=time_limit,
-            seed=seed,
-            on_better=on_better,
-            memory_limit=memory_limit,
-            cancel=cancel,
-        )
-        if not isinstance(model, Problem):
-            words["objective"] = "throughput"
-        problem = self.problem(model, catalog, **words)
-        problem = replace(problem, requirements=aimed_at(problem.requirements, "throughput"))
-        return frontier(problem, text_of("solver", solver), options, points)
-
-    @with_wishes
-    def explain(
-        self,
-        model: Asked,
-        *,
-        catalog: Books = None,
-        why_not: str | Sequence[str] = (),
-        gap: str | float = 0.001,
-        time_limit: str | float = 120.0,
-        memory_limit: str | float | None = None,
-        cancel: Cancel | None = None,
-        start: Placement | None = None,
-        **words: Unpack[Wishes],
-    ) -> Explanation:
-        """Say what binds, why not something else, what one more is worth, or why nothing fits; see
-        `placer.explain`.
-        """
-        from placer.advice.explanation.explain import explain as explain_problem
-        from placer.advice.worlds.whatif import keep
-
-        try:
-            problem = self.problem(model, catalog, **words)
-        except ContradictionError as error:  # an answer here: the contradiction is taken apart
-            problem = error.problem
-        subjects = (
-            (why_not,)
-            if isinstance(why_not, str)
-            else tuple(text_of("why_not", subject) for subject in why_not)
-        )
-        seconds = solve_options(time_limit=time_limit).time_limit_s
-        options = solve_options(gap=gap, memory_limit=memory_limit, cancel=cancel)
-        if start is not None and not keep(start, problem).broken:
-            options = replace(options, start=start)
-        return explain_problem(problem, subjects, options=options, time_limit_s=seconds)
-
-    @with_wishes
-    def estimate(
-        self,
-        model: str | ModelProfile,
-        workers: str,
-        *,
-        catalog: Books = None,
-        quota: Quotas | None = None,
-        **words: Unpack[TrainingWishes],
-    ) -> PlacementEstimate:
-        """Time and price a placement given by hand; see `placer.estimate`."""
-        from placer.interface.by_hand import estimate_by_hand
-
-        problem = self.problem(model, catalog, quota=quota, mixed=True, supply="any", **words)
-        return estimate_by_hand(workers, problem)
-
-    @with_wishes
-    def simulate(
-        self,
-        model: str | ModelProfile,
-        workers: str,
-        *,
-        catalog: Books = None,
-        rounds: int = 30,
-        seed: int = 0,
-        jitter: float = 0.0,
-        stragglers: float = 0.0,
-        straggler_factor: float = 2.0,
-        **words: Unpack[TrainingWishes],
-    ) -> Simulation:
-        """Replay a placement given by hand, event by event; see `placer.simulate`."""
-        from placer.solving.by_hand import place_by_hand
-        from placer.validation.simulation.replay import replay
-
-        problem = self.problem(model, catalog, **words)
-        chance = {"jitter": jitter, "stragglers": stragglers, "straggler_factor": straggler_factor}
-        return replay(place_by_hand(workers, problem), problem, rounds=rounds, seed=seed, **chance)
-
-    def book(self, catalog: Books = None) -> Catalog:
-        """Return the catalog that a question with these books is asked of.
-
-        Raises
-        ------
-        PlacerError
-            If there is no such book, or it cannot be read.
-        """
-        return self._book(catalog)
-
-    def _book(self, catalog: Books) -> Catalog:
-        chosen = catalog if isinstance(catalog, Catalog) else book_names(catalog) or self.catalog
-        if isinstance(chosen, Catalog):
-            return chosen
-        with self._lock:
-            if chosen not in self._catalogs:
-                self._catalogs[chosen] = load_catalog(chosen or None)
-            return self._catalogs[chosen]
-
-    def _holds(self, problem: Problem) -> bool:
-        """Return whether a question is about a catalog and a profile that are read once, as they
-        are.
-        """
-        with self._lock:
-            profiles, catalogs = [*self._profiles.values()], [*self._catalogs.values()]
-        own = any(problem.catalog is each for each in (*catalogs, self.catalog))
-        return own and any(problem.profile is each for each in profiles)
-
-    def _profile(self, model: str | ModelProfile) -> ModelProfile:
-        if isinstance(model, ModelProfile):
-            return model
-        model = text_of("model", model)
-        with self._lock:
-            if model not in self._profiles:
-                self._profiles[model] = model_of(model)
-            return self._profiles[model]
+    advisor: Advisor
+    problem: Problem
+    solver: str
+    options: SolveOptions
 
 
-def _left_s(options: SolveOptions, started: float) -> float:
-    """Return the seconds that reading the question has left of its time, but a little in any
-    case.
-    """
-    limit_s = options.time_limit_s
-    return max(limit_s - (time.monotonic() - started), min(limit_s, LEAST_S))
-
-
-@with_wishes
-def recommend(
-    model: str | ModelProfile,
-    *,
-    catalog: Books = None,
-    solver: str = "exact",
-    verify: str | None = None,
-    gap: str | float = 0.001,
-    time_limit: str | float = 30.0,
-    seed: int = 0,
-    top: int = 8,
-    certificate: bool = False,
-    alternatives: Alternatives = True,
-    on_better: Callable[[float], None] | None = None,
-    on_bound: Callable[[float | None], None] | None = None,
-    memory_limit: str | float | None = None,
-    cancel: Cancel | None = None,
-    **words: Unpack[Wishes],
-) -> Result:
-    """Find, prove and explain the best placement.
+def pose(model: Asked, words: Mapping[str, Any], **changed: Any) -> Posed:
+    """Read the words of a verb.
 
     Parameters
     ----------
     model
-        Name of a shipped profile, path of a profile file, or a profile.
-    catalog
-        Price book: a name, a folder or a CSV file, several of them, of which later ones
-        replace rows of earlier ones, or a catalog; None: the pinned ones.
-    solver
-        ``exact`` proves; the others are those of ``placer recommend --solver``.
-    verify
-        A second solver that is asked too.
-    gap
-        Relative gap to prove, such as ``0.1%`` or 0.001.
-    time_limit
-        Time after which the search stops with the best answer so far; a number is seconds.
-    seed
-        Of randomised solvers.
-    top
+        As the verb takes it.
+    words
+        Its wishes, its catalog and how to solve; others are left alone.
+    **changed
+        In place of what the words say.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong.
+    """
+    options = solve_options(**{n: v for n, v in words.items() if n in OPTIONS})
+    solver = text_of("solver", words.get("solver", "exact"))
+    catalog = words.get("catalog")
+    advisor = words.get("advisor") or Advisor(catalog)
+    asked = {n: v for n, v in words.items() if n not in NO_WISHES} | changed
+    return Posed(advisor, advisor.problem(model, catalog, **asked), solver, options)
+
+
+OPTIONS = frozenset(Solving.__annotations__) - {"solver"}
+"""Words that say how to solve."""
+NO_WISHES = frozenset({*Swept.__annotations__} - {*WISHES})
+"""Words of verbs that are no wishes."""
+
+
+@verb("result")
+def recommend(
+    model: Model,
+    *,
+    verify: str | None = None,
+    top: int = 8,
+    certificate: bool = False,
+    alternatives: bool | Literal["short"] = True,
+    **words: Unpack[Searched],
+) -> Result:
+    """Find, prove and explain the best placement for a model.
+
+    Parameters
+    ----------
+    verify : NAME
+        Ask a second solver and say whether both agree: milp (PuLP with HiGHS) or cpsat
+        (OR-Tools).
+    top : 1..
         Rows of the considered table.
     certificate
-        Whether to keep what was proved about each strategy.
+        Keep what was proved about each strategy.
     alternatives
-        Whether to add what is only compared with the answer (options, baselines, near misses,
-        nearest, verdict). Schedulers that read placement and estimate leave it out. ``"short"``
-        adds what ``placer recommend`` prints without ``-v``: all but the best with local steps and
-        what is best at another price of the decisive row.
-    on_better
-        Called with the value of each better answer.
-    on_bound
-        Called a few times a second with the best bound so far, in the unit of the objective; with
-        None where a search begins. Only ``exact`` knows one before it ends.
-    memory_limit
-        Memory at which the search stops with the best answer so far: resident memory of the
-        process, such as ``2GB``; a number is bytes. None: what the process holds, and beside it a
-        quarter of the machine, at most 2 GB.
-    cancel
-        Token that another thread may set to end the search with the best answer so far:
-        `threading.Event`, or whatever has ``is_set()``.
-    **words
-        The wishes, as text or as plain values where the unit is plain:
+        Whether to add what is only compared with the answer; without it ten times faster.
 
-        {wishes}
+        These are options, baselines, near misses, nearest and verdict: schedulers that read
+        placement and estimate leave them out. ``"short"`` adds what ``placer recommend`` prints
+        without ``-v``: all but the best with local steps and what is best at another price of
+        the decisive row.
+    {words}
 
     Returns
     -------
@@ -389,56 +147,61 @@ def recommend(
     >>> [group.spec for group in result.placement.groups]
     ['lambda/us-west-1=8xA10:on-demand']
     """
-    return Advisor(catalog).recommend(
-        model,
-        solver=solver,
-        verify=verify,
-        gap=gap,
-        time_limit=time_limit,
-        seed=seed,
-        top=top,
-        certificate=certificate,
-        alternatives=alternatives,
-        on_better=on_better,
-        on_bound=on_bound,
-        memory_limit=memory_limit,
-        cancel=cancel,
-        **words,
-    )
+    from placer.advice.recommendation.recommend import recommend as recommend_problem
+    from placer.solving import allowance
+
+    whole_number("top", top, 1, "give the rows of the considered table")
+    if not isinstance(alternatives, bool) and alternatives != "short":
+        raise PlacerError(
+            f"alternatives {alternatives!r} is neither True nor False nor 'short'",
+            "say alternatives=False for the answer alone",
+        )
+    if verify is not None:
+        from placer.solving.cross_check import check_verifier
+
+        check_verifier(text_of("solver", words["solver"]), text_of("verify", verify))
+    started = time.monotonic()
+    advisor, problem, solver, options = pose(model, words)
+    options = replace(options, certificate=certificate)
+    left_s = _left_s(options, started)
+    with allowance.opened(left_s, options.memory_limit_bytes, options.cancel):
+        result = recommend_problem(
+            problem,
+            solver,
+            options,
+            top,
+            alternatives=alternatives,
+            proofs=advisor._proofs_about(problem),
+            more_workers=str(words.get("workers") or "..").endswith(".."),
+        )
+    if verify is None:
+        return result
+    from placer.solving.cross_check import verified
+
+    return verified(result, verify, options)
 
 
-@with_wishes
+@verb("pareto", time_limit="60s")
 def pareto(
-    model: Asked,
+    model: Question,
     *,
-    catalog: Books = None,
     points: int = 12,
-    solver: str = "exact",
-    gap: str | float = 0.001,
-    time_limit: str | float = 60.0,
-    seed: int = 0,
-    on_better: Callable[[float], None] | None = None,
-    memory_limit: str | float | None = None,
-    cancel: Cancel | None = None,
-    **words: Unpack[Wishes],
+    **words: Unpack[Searched],
 ) -> Frontier:
     """Find what each budget buys: the frontier of USD/h against samples/s that count.
 
+    The wishes ``budget`` and ``min_throughput`` are the upper and the lower end; there is no
+    ``objective``.
+
     Parameters
     ----------
-    model
-        As in `recommend`; or a whole problem, such as ``result.problem``, and then no words.
-    catalog, solver, gap, seed, on_better, memory_limit, cancel
-        As in `recommend`.
-    points
-        The most points.
-    time_limit
-        For all points together; a number is seconds.
-    **words
-        The wishes without ``objective``; ``budget`` and ``min_throughput`` are the upper and the
-        lower end:
-
-        {wishes}
+    points : N
+        Most points, the cheapest and the fastest among them.
+    gap : SHARE
+        Relative gap to prove for each point, such as 0.1% or 0.001.
+    time_limit : TIME
+        For the whole frontier, such as 60s; then the points so far.
+    {words}
 
     Returns
     -------
@@ -458,53 +221,43 @@ def pareto(
     >>> [round(point.usd_per_hour, 2) for point in frontier.points], frontier.proved
     ([0.13, 0.6, 1.88, 4.8], True)
     """
-    return Advisor(catalog).pareto(
-        model,
-        points=points,
-        solver=solver,
-        gap=gap,
-        time_limit=time_limit,
-        seed=seed,
-        on_better=on_better,
-        memory_limit=memory_limit,
-        cancel=cancel,
-        **words,
-    )
+    from placer.advice.frontier.search import frontier
+    from placer.cost_model.objective import aimed_at
+    from placer.problem.problem import Problem
+
+    whole_number("points", points, 1, "give the most points, at least 2")
+    if words.get("objective") is not None:
+        raise PlacerError(
+            f"objective '{words['objective']}' for a frontier",
+            "leave it out: a frontier shows both ends and all between",
+        )
+    aim = {} if isinstance(model, Problem) else {"objective": "throughput"}
+    _, problem, solver, options = pose(model, words, **aim)
+    problem = replace(problem, requirements=aimed_at(problem.requirements, "throughput"))
+    return frontier(problem, solver, options, points)
 
 
-@with_wishes
+@verb("explanation", time_limit="2min")
 def explain(
-    model: Asked,
+    model: Question,
     *,
-    catalog: Books = None,
-    why_not: str | Sequence[str] = (),
-    gap: str | float = 0.001,
-    time_limit: str | float = 120.0,
-    memory_limit: str | float | None = None,
-    cancel: Cancel | None = None,
+    why_not: Texts = (),
     start: Placement | None = None,
-    **words: Unpack[Wishes],
+    **words: Unpack[Limited],
 ) -> Explanation:
     """Explain an answer: what binds, why not something else, what one more dollar or GPU is worth,
     when to leave a region, or why nothing fits.
 
     Parameters
     ----------
-    model
-        As in `recommend`; or a whole problem, such as ``result.problem``, and then no words.
-    catalog, gap, memory_limit, cancel
-        As in `recommend`.
-    why_not
-        Names of places, GPUs, exchanges, ``place=GPU:market``, ``spot``, ``on-demand`` or
-        ``2-regions``; by default the most tempting ones.
-    time_limit
-        For the whole explanation; a number is seconds.
-    start
+    time_limit : TIME
+        Stop after this long and say what is missing.
+    why_not : X
+        PLACE, GPU, EXCHANGE, PLACE=GPU:market, spot, on-demand, community or 2-regions;
+        default: the most tempting ones.
+    start : Python
         An answer that is known, with which the search begins where it keeps the limits.
-    **words
-        The wishes:
-
-        {wishes}
+    {words}
 
     Returns
     -------
@@ -524,42 +277,35 @@ def explain(
     >>> [wish.code for wish in explanation.conflict.wishes]
     ['budget']
     """
-    return Advisor().explain(
-        model,
-        catalog=catalog,
-        why_not=why_not,
-        gap=gap,
-        time_limit=time_limit,
-        memory_limit=memory_limit,
-        cancel=cancel,
-        start=start,
-        **words,
-    )
+    from placer.advice.explanation.explain import explain as explain_problem
+    from placer.advice.worlds.whatif import keep
+    from placer.problem.contradictions import ContradictionError
+
+    subjects = (why_not,) if isinstance(why_not, str) else why_not
+    subjects = tuple(text_of("why_not", subject) for subject in subjects)
+    seconds = solve_options(time_limit=words["time_limit"]).time_limit_s
+    limits: dict[str, Any] = {name: words.get(name) for name in ("gap", "memory_limit", "cancel")}
+    options = solve_options(**limits)
+    try:
+        problem = pose(model, words).problem
+    except ContradictionError as error:  # an answer here: the contradiction is taken apart
+        problem = error.problem
+    if start is not None and not keep(start, problem).broken:
+        options = replace(options, start=start)
+    return explain_problem(problem, subjects, options=options, time_limit_s=seconds)
 
 
-@with_wishes
+@verb("estimate", searches=0)
 def estimate(
-    model: str | ModelProfile,
+    model: Model,
     workers: str,
     *,
-    catalog: Books = None,
-    quota: Quotas | None = None,
-    **words: Unpack[TrainingWishes],
+    quota: Annotated[Quotas | None, WISHES["quota"]] = None,
+    **words: Unpack[Placed],
 ) -> PlacementEstimate:
-    """Time and price a placement given by hand; no search.
+    """Time and price a placement given by hand, without a search.
 
-    Parameters
-    ----------
-    model, catalog
-        As in `recommend`.
-    workers
-        Such as ``gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot``.
-    quota
-        As in `recommend`.
-    **words
-        The wishes that say what is trained and how:
-
-        {wishes}
+    {words}
 
     Examples
     --------
@@ -568,41 +314,67 @@ def estimate(
     >>> round(estimate.samples_per_second.value)
     370
     """
-    return Advisor(catalog).estimate(model, workers, quota=quota, **words)
+    from placer.interface.by_hand import estimate_by_hand
+
+    problem = pose(model, words, quota=quota, mixed=True, supply="any").problem
+    return estimate_by_hand(workers, problem)
 
 
-@with_wishes
+@verb("comparison", searches=0)
+def compare(
+    model: Model,
+    placements: Sequence[str],
+    *,
+    every_exchange: bool = False,
+    **words: Unpack[Placed],
+) -> Comparison:
+    """Compare placements given by hand.
+
+    Parameters
+    ----------
+    placements
+        Placements, each written as the workers of an estimate.
+    every_exchange
+        One row for each exchange that can run.
+    {words}
+    """
+    from placer.interface.by_hand import Comparison, check_every, side_by_side
+
+    check_every(words.get("exchange", "auto"), every=every_exchange)
+    problem = pose(model, words).problem
+    options = side_by_side(problem, placements, every=every_exchange)
+    return Comparison(problem=problem, options=tuple(options))
+
+
+@verb("simulation", searches=0)
 def simulate(
-    model: str | ModelProfile,
+    model: Model,
     workers: str,
     *,
-    catalog: Books = None,
     rounds: int = 30,
     seed: int = 0,
     jitter: float = 0.0,
     stragglers: float = 0.0,
     straggler_factor: float = 2.0,
-    **words: Unpack[TrainingWishes],
+    **words: Unpack[Placed],
 ) -> Simulation:
     """Replay a placement given by hand, event by event, beside what the closed form says of it.
 
     Parameters
     ----------
-    model, workers, catalog
-        As in `estimate`.
-    rounds
+    rounds : N
         Rounds to replay, from exchange to exchange.
-    seed
-        Equal seeds give equal results.
-    jitter
-        Coefficient of variation of the speed of each worker in each step and of each link in each
-        round.
-    stragglers, straggler_factor
-        Probability that a worker is slow in a step, and by how much.
-    **words
-        The wishes that say what is trained and how:
+    seed : N
+        Equal numbers give equal results.
+    jitter : X
+        Coefficient of variation of speeds, 0 to 2.
 
-        {wishes}
+        It is that of each worker in each step, and of each link in each round.
+    stragglers : P
+        Probability that a worker is slow in a step.
+    straggler_factor : X
+        By how much it is slow then.
+    {words}
 
     Raises
     ------
@@ -617,13 +389,142 @@ def simulate(
     >>> round(replay.samples_per_second), round(replay.difference, 6)
     (370, 0.0)
     """
-    return Advisor(catalog).simulate(
-        model,
-        workers,
-        rounds=rounds,
-        seed=seed,
-        jitter=jitter,
-        stragglers=stragglers,
-        straggler_factor=straggler_factor,
-        **words,
-    )
+    from placer.solving.by_hand import place_by_hand
+    from placer.validation.simulation.replay import replay
+
+    problem = pose(model, words).problem
+    chance = {"jitter": jitter, "stragglers": stragglers, "straggler_factor": straggler_factor}
+    return replay(place_by_hand(workers, problem), problem, rounds=rounds, seed=seed, **chance)
+
+
+def _left_s(options: SolveOptions, started: float) -> float:
+    """Return the seconds that reading the question has left of its time, but a little in any
+    case.
+    """
+    limit_s = options.time_limit_s
+    return max(limit_s - (time.monotonic() - started), min(limit_s, LEAST_S))
+
+
+class Method(Generic[P, R]):
+    """A verb as a method: it is asked of the advisor."""
+
+    def __init__(self, function: Callable[P, R]) -> None:
+        self._function = function
+
+    @property
+    def __wrapped__(self) -> Callable[P, R]:
+        return described(self._function)
+
+    def __get__(self, advisor: Advisor | None, owner: type) -> Callable[P, R]:
+        function = self.__wrapped__
+        if advisor is None:
+            return function
+
+        @wraps(function)
+        def ask(*args: P.args, **words: P.kwargs) -> R:
+            return function(*args, **{**words, "advisor": advisor})  # type: ignore[arg-type]
+
+        return ask
+
+
+class Advisor:
+    """An advisor that answers many requests and reads catalogs and profiles once. Threads may share
+    it.
+
+    Parameters
+    ----------
+    catalog
+        Price book that requests use unless they name another: a name, a folder or a CSV file,
+        several of them, of which later ones win, or a catalog; None: what ``placer catalog pin``
+        chose, else ``default``.
+    """
+
+    def __init__(self, catalog: Books = None) -> None:
+        from placer.market.catalog import Catalog
+
+        self.catalog = catalog if isinstance(catalog, Catalog) else book_names(catalog)
+        self._catalogs: dict[tuple[str, ...], Catalog] = {}
+        self._profiles: dict[str, ModelProfile] = {}
+        self._proofs: WiderProofs | None = None
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        chosen = self.catalog
+        named = "+".join(chosen) if isinstance(chosen, tuple) else chosen.name
+        return f"<Advisor on {named or 'the pinned catalog'}>"
+
+    def __reduce__(self) -> tuple[type[Advisor], tuple[Books]]:
+        """Pickle what requests use; catalogs and profiles are read again."""
+        return type(self), (self.catalog,)
+
+    @verb("")
+    def problem(self, model: Asked, catalog: Books = None, **words: Unpack[Wishes]) -> Problem:
+        """Build the validated question; the words are those of `placer.recommend`. A whole problem
+        stays as it is.
+        """
+        from placer.problem.problem import Problem
+        from placer.problem.words.request import build_problem
+        from placer.problem.words.values import check_words
+
+        check_words(words)  # before anything is read
+        if isinstance(model, Problem):
+            if words or catalog:
+                raise PlacerError(
+                    f"{next(iter(words), 'catalog')} together with a whole problem",
+                    "give a model and words, or a problem alone",
+                )
+            return model
+        return build_problem(self._profile(model), self.book(catalog), **words)
+
+    recommend = Method(recommend)
+    pareto = Method(pareto)
+    explain = Method(explain)
+    estimate = Method(estimate)
+    compare = Method(compare)
+    simulate = Method(simulate)
+
+    def book(self, catalog: Books = None) -> Catalog:
+        """Return the catalog that a question with these books is asked of.
+
+        Raises
+        ------
+        PlacerError
+            If there is no such book, or it cannot be read.
+        """
+        from placer.market.books.book_reader import load_catalog
+        from placer.market.catalog import Catalog
+
+        chosen = catalog if isinstance(catalog, Catalog) else book_names(catalog) or self.catalog
+        if isinstance(chosen, Catalog):
+            return chosen
+        with self._lock:
+            if chosen not in self._catalogs:
+                self._catalogs[chosen] = load_catalog(chosen or None)
+            return self._catalogs[chosen]
+
+    def _proofs_about(self, problem: Problem) -> WiderProofs | None:
+        """Return what earlier requests proved of wider questions; None for a question whose
+        catalog or profile comes from elsewhere.
+        """
+        from placer.advice.recommendation.wider_proofs import WiderProofs
+
+        with self._lock:
+            if self._proofs is None:
+                self._proofs = WiderProofs()
+            profiles, catalogs = [*self._profiles.values()], [*self._catalogs.values()]
+        own = any(problem.catalog is each for each in (*catalogs, self.catalog))
+        # Catalog and profile are read once and stay as they are, so identity is enough.
+        known = own and any(problem.profile is each for each in profiles)
+        return self._proofs if known else None
+
+    def _profile(self, model: str | ModelProfile) -> ModelProfile:
+        from placer.interface.models import model_of
+        from placer.workload.profile import ModelProfile
+
+        if isinstance(model, ModelProfile):
+            return model
+        model = text_of("model", model)
+        with self._lock:
+            if model not in self._profiles:
+                self._profiles[model] = model_of(model)
+            return self._profiles[model]

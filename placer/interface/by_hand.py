@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from placer.advice.recommendation.notes import notes_of
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.limits import Violation, violations
@@ -143,6 +145,17 @@ def side_by_side(
                 )
             )
     return options
+
+
+class Comparison(Struct, Shown, frozen=True, kw_only=True):
+    """Placements of one question side by side, in the order in which they were given."""
+
+    problem: Problem
+    options: tuple[Option, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.comparison/v1`` document."""
+        return comparison_document(self.problem, self.options)
 
 
 def comparison_document(problem: Problem, options: Sequence[Option]) -> dict[str, Any]:

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from placer.advice.portfolio.answer import PortfolioAnswer
 from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import read_file
 from placer.interface.portfolio import portfolio
+from placer.interface.words import Limits
 from placer.market.sources.reading.toml_text import read_toml
 
 GIVE = "give a TOML file with a [[job]] for each job; see docs/manual/portfolio.md"
@@ -116,9 +117,7 @@ def portfolio_from_file(
     budget: str | None = None,
     objective: str | None = None,
     fair: bool | None = None,
-    gap: str | float = 0.01,
-    time_limit: str | float = 60.0,
-    memory_limit: str | float | None = None,
+    **words: Unpack[Limits],
 ) -> PortfolioAnswer:
     """Read a file of jobs and choose where they run; see `placer.portfolio`.
 
@@ -128,8 +127,6 @@ def portfolio_from_file(
         TOML with ``[[job]]``, the shared words, and ``[defaults]`` for words of every job.
     catalog, budget, objective, fair
         In place of those of the file.
-    gap, time_limit, memory_limit
-        As in `placer.portfolio`.
 
     Raises
     ------
@@ -154,8 +151,6 @@ def portfolio_from_file(
         reservations=shared.get("reservation", ()),
         objective=objective or shared.get("objective", "cost"),
         fair=shared.get("fair", False) if fair is None else fair,
-        gap=gap,
-        time_limit=time_limit,
-        memory_limit=memory_limit,
         where=file.where,
+        **words,
     )

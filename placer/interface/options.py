@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
-from placer.solving.allowance import Cancel
-from placer.solving.answer import SolveOptions
+from placer.interface.words import MOST_SEED
 from placer.units import parse_bytes, parse_fraction, parse_seconds
 
+if TYPE_CHECKING:
+    from placer.solving.allowance import Cancel
+    from placer.solving.answer import SolveOptions
+
 MEMORY_HINT = "write it as 500MB, 2GB or 1GiB"
-MOST_SEED = 2**31 - 1
-"""The largest seed that every solver takes."""
 
 
 def solve_options(
@@ -20,36 +22,19 @@ def solve_options(
     gap: str | float = 0.001,
     time_limit: str | float = 30.0,
     seed: int = 0,
-    on_better: Callable[[float], None] | None = None,
-    on_bound: Callable[[float | None], None] | None = None,
     memory_limit: str | float | None = None,
     cancel: Cancel | None = None,
+    **hears: Any,
 ) -> SolveOptions:
-    """Read the words that say how to solve.
-
-    Parameters
-    ----------
-    gap
-        Relative gap to prove, such as ``0.1%`` or 0.001.
-    time_limit
-        Such as ``2min``; a number is seconds.
-    seed
-        Of randomised solvers.
-    on_better
-        Called with the value of each better answer.
-    on_bound
-        Called a few times a second with the best bound so far; with None where a search begins.
-    memory_limit
-        Resident memory of the process, such as ``2GB``; a number is bytes. None: what the process
-        holds and a quarter of the machine beside it, at most 2 GB.
-    cancel
-        Token that another thread may set to end the search, such as `threading.Event`.
+    """Read the words that say how to solve: `placer.interface.words.Solving` without the solver.
 
     Raises
     ------
     PlacerError
         Names the word that is wrong.
     """
+    from placer.solving.answer import SolveOptions
+
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise PlacerError(f"seed {seed!r} is not a whole number", "give a whole number")
     if not 0 <= seed <= MOST_SEED:
@@ -65,10 +50,9 @@ def solve_options(
             f"{time_limit}s" if isinstance(time_limit, int | float) else str(time_limit)
         ),
         seed=seed,
-        on_better=on_better,
-        on_bound=on_bound,
         memory_limit_bytes=None if memory_limit is None else memory_bytes(memory_limit),
         cancel=cancel,
+        **hears,
     )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
@@ -15,8 +15,10 @@ from placer.advice.portfolio.generation import chosen
 from placer.advice.portfolio.question.jobs import HOUR_S, Block, Job, Portfolio, Slots
 from placer.advice.portfolio.question.resources import kind_of
 from placer.errors import PlacerError, unknown
-from placer.interface.advisor import Advisor, Books
+from placer.interface.advisor import Advisor
 from placer.interface.options import solve_options
+from placer.interface.verb import verb
+from placer.interface.words import Books, Limits, Time
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.scaled_market import with_offers
 from placer.market.sources.capacity.aws_capacity import OfferedBlock
@@ -29,7 +31,6 @@ from placer.problem.words.readers import read_wish
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES, Quotas
 from placer.records import replace
-from placer.solving.allowance import Cancel
 from placer.units import parse_fraction, parse_seconds
 
 OWN_WORDS = ("name", "model", "priority", "weight", "max_share", "earliest", "duration")
@@ -49,73 +50,73 @@ OBJECTIVES = ("cost", "throughput", "time")
 MOST_SLOTS = 400
 """More slots than that are too many to search."""
 Where = Callable[[int, str | None], str]
+"""Says where a job stands, or one of its words."""
 
 
+@verb("portfolio", gap="1%", time_limit="60s")
 def portfolio(
     jobs: Sequence[Mapping[str, Any]],
     *,
     catalog: Books = None,
     quota: Quotas | Sequence[Mapping[str, Any]] | None = None,
     budget: str | None = None,
-    slot: str | float | None = None,
-    horizon: str | float | None = None,
+    slot: Time | None = None,
+    horizon: Time | None = None,
     blocks: Sequence[Mapping[str, Any]] = (),
     blocks_file: str | Path | None = None,
     begins: str | None = None,
     reservations: Sequence[Mapping[str, Any]] = (),
     objective: str = "cost",
     fair: bool = False,
-    gap: str | float = 0.01,
-    time_limit: str | float = 60.0,
-    memory_limit: str | float | None = None,
-    cancel: Cancel | None = None,
     where: Where | None = None,
+    **words: Unpack[Limits],
 ) -> PortfolioAnswer:
     """Choose where many jobs run, and when, under what they share.
 
     Parameters
     ----------
     jobs
-        A mapping for each job: ``model`` and the words of `placer.recommend` without ``quota`` and
-        ``objective``, and ``name``, ``priority`` (a whole number; higher runs first), ``weight``
-        (above 0), ``max_share`` (of each quota, such as ``50%``) and, with slots, ``earliest`` and
-        ``duration``.
-    catalog
-        As in `placer.recommend`, for all jobs.
+        A mapping for each job: ``model`` and the words of `placer.recommend` without ``quota``
+        and ``objective``, and ``name``, ``priority`` (a whole number; higher runs first),
+        ``weight`` (above 0), ``max_share`` (of each quota, such as ``50%``) and, with slots,
+        ``earliest`` and ``duration``.
     quota
         GPUs of the account, as in `placer.recommend`, or rows with the columns of a quota file.
-    budget
-        For all jobs: ``60/h`` where they run side by side, in total (``2000usd``) with slots.
-    slot, horizon
-        Length of a slot and of all of them, such as ``6h`` and ``7d``: each job then runs once,
-        from some slot on, and its deadline counts from now. None: all jobs run side by side.
+    budget : USD[/h]
+        Budget of all jobs: 60/h where they run side by side, in total (2000usd) with slots.
+    slot
+        Length of a slot, such as 6h: each job then runs once, from some slot on, and its
+        deadline counts from now. None: all jobs run side by side.
+    horizon
+        Length of all slots, such as 7d.
     blocks
         Machines that may be had for some time at one price: ``name``, ``place``, ``device``,
         ``machines``, ``start``, ``duration`` and ``usd`` (0: paid for anyway).
     blocks_file
-        More blocks: capacity blocks and training plans, a CSV file as ``placer capacity import
-        aws-blocks -o FILE`` writes it. Each is bought whole or not at all.
+        More blocks: capacity blocks and training plans, a CSV file as 'placer capacity import
+        aws-blocks -o FILE' writes it. Each is bought whole or not at all.
     begins
-        When the first slot begins, such as ``2026-11-24T12:00Z``, for the times of that file. None:
+        When the first slot begins, such as 2026-11-24T12:00Z, for the times of that file. None:
         now.
     reservations
         Machines that are paid for anyway: ``name``, ``place``, ``device``, ``machines``.
-    objective
-        ``cost`` for the least dollars, ``throughput`` for the most samples/s, each job's times its
-        weight, or ``time`` for the least hours of all jobs, each job's times its weight. The last
-        two need a budget and jobs that run side by side.
+    objective : cost|throughput|time
+        cost: the least dollars; throughput: the most samples/s; time: the least hours of all
+        jobs. Each job's samples or hours count times its weight.
+
+        The last two need a budget and jobs that run side by side.
     fair
         First make the smallest share of any job as large as possible: its speed over the speed
-        that it would have with budget and quotas to itself. Then follow the objective. Needs a
-        budget too.
-    gap
-        Relative gap to reach, such as ``1%``.
-    time_limit
-        For all jobs together; a number is seconds.
-    memory_limit, cancel
-        As in `placer.recommend`.
-    where
-        Says where a job, or one of its words, stands, for messages.
+        that it would have with the budget and the quotas to itself.
+
+        Then follow the objective. Needs a budget too.
+    where : Python
+        Says where a job or a word of it stands, for messages.
+    gap : SHARE
+        Relative gap to reach.
+    time_limit : TIME
+        Stop after this long with the best so far and its bound.
+    {words}
 
     Returns
     -------
@@ -144,16 +145,14 @@ def portfolio(
     """
     slots = _slots(slot, horizon)
     _check_objective(objective, fair, budget, slots)
-    options = solve_options(
-        gap=gap, time_limit=time_limit, memory_limit=memory_limit, cancel=cancel
-    )
+    options = solve_options(**words)
     at = where or (lambda number, word: f"job '{_name(jobs[number], number)}'")
     if not jobs:
         raise PlacerError("a portfolio without a job", "give at least one job")
     if blocks and slots is None:
         raise PlacerError("blocks without slots", "say how long a slot is: slot and horizon")
     advisor = Advisor(catalog)
-    book = advisor._book(None)
+    book = advisor.book()
     book = with_offers(book, (*book.offers, *(_reserved(row, book) for row in reservations)))
     made = [_block(row, book, slots) for row in blocks if slots is not None]
     if blocks_file is not None:

@@ -1,43 +1,78 @@
-"""The Python interface to policies over traces of capacity."""
+"""The verbs about what zones launch: a forecast from a log, and policies over a trace."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
 
-from placer.advice.policy.replay import Replay
-from placer.advice.policy.replay import replay as replay_trace
-from placer.advice.policy.trace import (
-    CHECKPOINT_GIB,
-    EFFICIENCY,
-    EXCHANGE_GIB_PER_H,
-    REFORM_H,
-    RESTART_H,
-    Job,
-    Market,
-    trace_of,
-)
-from placer.advice.policy.zone_prices import (
-    ZonePrices,
-    catalog_prices,
-    cheapest_on_demand,
-    file_prices,
-    market_of,
-)
-from placer.advice.runner.choice import opener
 from placer.errors import PlacerError
-from placer.interface.advisor import Books
 from placer.interface.options import book_names, text_of, whole_number
-from placer.interface.worlds import Texts
-from placer.market.books.book_reader import load_catalog
-from placer.market.catalog import Catalog
-from placer.market.launch_log import LaunchLog, read_launch_log
+from placer.interface.verb import verb
+from placer.interface.words import (
+    Books,
+    Following,
+    Replayed,
+    Texts,
+    Time,
+)
 from placer.units import GIB, SECONDS_PER_HOUR, parse_bytes, parse_fraction, parse_seconds
 
+if TYPE_CHECKING:
+    from placer.advice.policy.replay import Replay
+    from placer.advice.policy.trace import Job, Market
+    from placer.advice.policy.zone_prices import ZonePrices
+    from placer.cost_model.capacity.launch_forecast import CapacityForecast
+    from placer.market.catalog import Catalog
+    from placer.market.launch_log import LaunchLog
+
 MOST_SLACK = 10.0
-Time = str | float
 
 
+@verb("capacity-forecast", searches=0)
+def forecast_capacity(
+    log: str | os.PathLike[str] | LaunchLog,
+    *,
+    machines: int,
+    ahead: str = "1h",
+    asked: int | None = None,
+    zones: int = 4,
+) -> CapacityForecast:
+    """Forecast from a log of launches how likely zones have enough machines.
+
+    Parameters
+    ----------
+    log
+        CSV file with a column ``utc`` and one for each zone: the machines that were launched;
+        or what was read of one.
+    machines : 1..
+        Machines needed.
+    ahead : TIME
+        How far ahead to forecast, such as 6h.
+    zones : 1..8
+        Maximum number of zones combined.
+    {words}
+
+    Raises
+    ------
+    PlacerError
+        If the file is no such log, or the zones were asked for fewer machines in all.
+    """
+    from placer.cost_model.capacity.launch_forecast import forecast_launches
+    from placer.market.launch_log import LaunchLog, read_launch_log
+    from placer.units import SECONDS_PER_HOUR, parse_seconds
+
+    known = log if isinstance(log, LaunchLog) else read_launch_log(Path(log), asked)
+    return forecast_launches(
+        known,
+        whole_number("machines", machines, 1, "give the machines that are wanted"),
+        parse_seconds(ahead) / SECONDS_PER_HOUR,
+        whole_number("zones", zones, 1, "give the most zones together"),
+    )
+
+
+@verb("replay", searches=0)
 def replay(
     trace: str,
     *,
@@ -46,22 +81,13 @@ def replay(
     deadline: Time | None = None,
     slack: str | float | None = None,
     gpu: str | None = None,
-    prices: str | None = None,
-    on_demand: float | None = None,
-    egress: float | None = None,
     catalog: Books = None,
     policy: Texts = (),
     every: Time = "2h",
     tick: Time | None = None,
     asked: int | None = None,
-    restart: Time = RESTART_H * SECONDS_PER_HOUR,
-    reform: Time = REFORM_H * SECONDS_PER_HOUR,
-    efficiency: str | float = EFFICIENCY,
-    checkpoint: str = f"{CHECKPOINT_GIB:g}GiB",
-    exchange: str = f"{EXCHANGE_GIB_PER_H:g}GiB",
     offline: bool = True,
-    jobs: int = 1,
-    dask: str | None = None,
+    **words: Unpack[Replayed],
 ) -> Replay:
     """Run policies over a trace of launches: what each pays to finish by the deadline.
 
@@ -69,40 +95,21 @@ def replay(
     ----------
     trace
         CSV file: a column ``utc`` and one for each zone, the machines that were launched.
-    machines
+    machines : 1..
         Machines of the job.
-    work
-        Time that all machines together need, such as ``24h``; a number is seconds.
-    deadline, slack
-        One of them: time until the deadline, or its share beyond the work, such as ``25%``.
-    gpu
-        Device of the machines, such as ``H100:8``: prices are the catalog's.
-    prices
-        CSV file of spot prices instead: a row for each zone, or a trace.
-    on_demand
-        USD for one on-demand machine and hour; None: as in the file or the catalog.
-    egress
-        USD for each GiB between two regions; None: the catalog's prices.
-    catalog
-        As in `placer.recommend`.
-    policy
-        Names of policies; empty: all.
-    every
-        Time between the starts.
-    tick
-        Time between decisions; None: the median time between lines of the trace.
-    asked
-        Machines that were asked for each time; None: the most that were launched.
-    restart, reform
-        Time that new machines are paid before they work, and that an island takes to re-form.
-    efficiency
-        Speed of a job in several places relative to one place.
-    checkpoint, exchange
-        What goes to each new place, and what goes each hour to and from every place but one.
-    offline
+    work : TIME
+        Time that the job takes on all its machines.
+    gpu : GPU[:COUNT]
+        Device of each machine; prices of the catalog.
+    policy : NAME
+        on-demand, fixed, migrate, migrate-pace, migrate-censored or span; default: all.
+    every : TIME
+        Time between starts.
+    tick : TIME
+        Time between decisions; default: as in the trace.
+    offline : Python
         Whether to work out the offline optimum too.
-    jobs, dask
-        Where policies run, as in `placer.sweep`.
+    {words}
 
     Raises
     ------
@@ -118,21 +125,17 @@ def replay(
     >>> [summary.missed for summary in replayed.summaries]
     [0, 0]
     """
+    from placer.advice.policy.replay import replay as replay_trace
+    from placer.advice.policy.trace import trace_of
+    from placer.advice.runner.choice import opener
+    from placer.market.launch_log import read_launch_log
+
     whole_number("machines", machines, 1, "give the machines of the job")
-    opened = opener(jobs, dask)
+    opened = opener(words["jobs"], words["dask"])
     work_h = hours_of("work", work)
-    job = Job(
-        machines=machines,
-        work_h=work_h,
-        deadline_h=deadline_of(work_h, deadline, slack),
-        restart_h=hours_of("restart", restart),
-        reform_h=hours_of("reform", reform),
-        efficiency=parse_fraction(str(efficiency), "efficiency", 1.0),
-        checkpoint_gib=parse_bytes(text_of("checkpoint", checkpoint)) / GIB,
-        exchange_gib_per_h=parse_bytes(text_of("exchange", exchange)) / GIB,
-    )
+    job = job_of(machines, work_h, deadline_of(work_h, deadline, slack), words)
     log = read_launch_log(Path(text_of("trace", trace)), asked)
-    priced, market = priced_market(log.zones, log, gpu, prices, on_demand, egress, catalog)
+    priced, market = priced_market(log.zones, log, gpu, words, catalog)
     grid = trace_of(log, priced.usd_per_hour, None if tick is None else hours_of("tick", tick))
     return replay_trace(
         grid,
@@ -142,6 +145,22 @@ def replay(
         every_h=hours_of("every", every),
         offline=offline,
         opened=opened,
+    )
+
+
+def job_of(machines: int, work_h: float, deadline_h: float, words: Following) -> Job:
+    """Build a job from the words that say what it loses when its machines change."""
+    from placer.advice.policy.trace import Job
+
+    return Job(
+        machines=machines,
+        work_h=work_h,
+        deadline_h=deadline_h,
+        restart_h=hours_of("restart", words["restart"]),
+        reform_h=hours_of("reform", words["reform"]),
+        efficiency=parse_fraction(str(words["efficiency"]), "efficiency", 1.0),
+        checkpoint_gib=parse_bytes(text_of("checkpoint", words["checkpoint"])) / GIB,
+        exchange_gib_per_h=parse_bytes(text_of("exchange", words["exchange"])) / GIB,
     )
 
 
@@ -174,9 +193,7 @@ def priced_market(
     zones: Sequence[str],
     log: LaunchLog | None,
     gpu: str | None,
-    prices: str | None,
-    on_demand: float | None,
-    egress: float | None,
+    words: Following,
     catalog: Books,
 ) -> tuple[ZonePrices, Market]:
     """Find the prices of zones, of each observation if there is a log, and build the market.
@@ -186,6 +203,11 @@ def priced_market(
     PlacerError
         If neither a device nor a file of prices is given, or a price is missing.
     """
+    from placer.advice.policy.zone_prices import ZonePrices, catalog_prices, market_of
+    from placer.market.books.book_reader import load_catalog
+    from placer.market.catalog import Catalog
+
+    prices, on_demand, egress = words["prices"], words["on_demand"], words["egress"]
     for name, value in (("on-demand", on_demand), ("egress", egress)):
         if value is not None and not 0 <= value < float("inf"):
             raise PlacerError(f"{name} price {value}", "give USD, 0 or more")
@@ -216,6 +238,8 @@ def _from_file(
     on_demand: float | None,
     book: Catalog,
 ) -> ZonePrices:
+    from placer.advice.policy.zone_prices import ZonePrices, cheapest_on_demand, file_prices
+
     spot, cheapest = file_prices(zones, log, path)
     source = str(path)
     if on_demand is not None:

@@ -1,37 +1,27 @@
-"""The Python interface to replanning on a live feed."""
+"""The verb that follows a live feed of capacity, and says what to hold."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from placer.advice.policy.trace import (
-    CHECKPOINT_GIB,
-    EFFICIENCY,
-    EXCHANGE_GIB_PER_H,
-    REFORM_H,
-    RESTART_H,
-    Job,
-    Market,
-)
-from placer.advice.policy.watch import Change
-from placer.advice.policy.watch import watch as watch_lines
-from placer.documents.manifest.question import question_of
-from placer.documents.manifest.types import Manifest
-from placer.documents.reopen import with_present_book
 from placer.errors import PlacerError
-from placer.files.growing_file import follow
 from placer.interface.options import whole_number
-from placer.interface.replay import Time, deadline_of, hours_of, priced_market
-from placer.interface.worlds import Texts, read_plan
-from placer.market.catalog import device_name
-from placer.problem.problem import Problem
-from placer.units import GIB, SECONDS_PER_HOUR, parse_bytes, parse_fraction
+from placer.interface.replay import deadline_of, hours_of, job_of, priced_market
+from placer.interface.verb import verb
+from placer.interface.words import Following, Texts, Time
+from placer.interface.worlds import read_plan, texts
+from placer.units import SECONDS_PER_HOUR
 
-TICK = "10min"
+if TYPE_CHECKING:
+    from placer.advice.policy.trace import Job, Market
+    from placer.advice.policy.watch import Change
+    from placer.documents.manifest.types import Manifest
+    from placer.problem.problem import Problem
 
 
+@verb("watch", searches=0)
 def watch(
     manifest: str,
     feed: str,
@@ -43,70 +33,54 @@ def watch(
     slack: str | float | None = None,
     done: Time | None = None,
     held: Texts = (),
-    prices: str | None = None,
-    on_demand: float | None = None,
-    egress: float | None = None,
     catalog: Texts = (),
-    tick: Time = TICK,
+    tick: Time = "10min",
     idle: Time | None = None,
-    restart: Time = RESTART_H * SECONDS_PER_HOUR,
-    reform: Time = REFORM_H * SECONDS_PER_HOUR,
-    efficiency: str | float = EFFICIENCY,
-    checkpoint: str = f"{CHECKPOINT_GIB:g}GiB",
-    exchange: str = f"{EXCHANGE_GIB_PER_H:g}GiB",
+    **words: Unpack[Following],
 ) -> Iterator[Change]:
     """Run the policy ``span`` on a feed of launches, and yield what it changes.
 
     Parameters
     ----------
-    manifest
-        File of ``placer recommend --manifest``: how many machines of which device.
     feed
-        A file that grows, a folder of files, or ``-`` for standard input.
-    gpu, machines
-        Device of each machine, and their number; None: as in the plan, if it has one device.
-    work, deadline, slack
-        As in `placer.replay`; None: as the question of the plan has them.
-    done
-        Work that is done when the feed begins.
-    held
-        Machines with which the job runs then, such as ``gcp/us-central1-a=8``; empty: none.
-    tick
-        Time until the next line is expected, until some have come.
-    idle
-        Time after which a feed without a new line has ended; None: never.
-    catalog
-        Books to ask; empty: those of the plan, as they are today.
-    prices, on_demand, egress, restart, reform, efficiency, checkpoint, exchange
-        As in `placer.replay`; ``prices`` is a table.
+        Log of launches that grows: a file, a folder of files, or - for standard input.
+    gpu : GPU[:COUNT]
+        Device; default: the plan's.
+    machines : 1..
+        Machines of the job; default: the plan's.
+    work : TIME
+        Time that all machines need; default: as the plan's question has it.
+    done : TIME
+        Work that is done already.
+    held : ZONE=N
+        Spot machines that run already, such as gcp/us-central1-a=8.
+    catalog : NAME|DIR|CSV
+        Books to ask; by default those of the plan, as they are today.
+    tick : TIME
+        Time between lines, until some have come.
+    idle : TIME
+        End after so long without a new line.
+    {words}
 
     Raises
     ------
     PlacerError
         Names the word, or the line of the feed, that is wrong.
     """
+    from placer.advice.policy.watch import watch as watch_lines
+    from placer.documents.manifest.question import question_of
+    from placer.documents.reopen import with_present_book
+    from placer.files.growing_file import follow
+
     plan = read_plan(manifest)
     saved, _ = question_of(plan, manifest)
-    problem, _ = with_present_book(
-        saved, manifest, [catalog] if isinstance(catalog, str) else catalog
-    )
+    problem, _ = with_present_book(saved, manifest, texts(catalog))
     device, count = _crew(plan, manifest, gpu, machines)
     work_h = _work_h(plan, problem, work)
-    job = Job(
-        machines=count,
-        work_h=work_h,
-        deadline_h=_deadline_h(problem, work_h, deadline, slack),
-        restart_h=hours_of("restart", restart),
-        reform_h=hours_of("reform", reform),
-        efficiency=parse_fraction(str(efficiency), "efficiency", 1.0),
-        checkpoint_gib=parse_bytes(checkpoint) / GIB,
-        exchange_gib_per_h=parse_bytes(exchange) / GIB,
-    )
+    job = job_of(count, work_h, _deadline_h(problem, work_h, deadline, slack), words)
 
     def priced(zones: tuple[str, ...]) -> tuple[Any, Market]:
-        found, market = priced_market(
-            zones, None, device, prices, on_demand, egress, problem.catalog
-        )
+        found, market = priced_market(zones, None, device, words, problem.catalog)
         return found.usd_per_hour, market
 
     return watch_lines(
@@ -114,13 +88,15 @@ def watch(
         job,
         priced,
         tick_h=hours_of("tick", tick),
-        held=_held([held] if isinstance(held, str) else held, job),
+        held=_held(texts(held), job),
         done_h=0.0 if done is None else hours_of("done", done),
     )
 
 
 def _crew(plan: Manifest, where: str, gpu: str | None, machines: int | None) -> tuple[str, int]:
     """Return the device and the number of machines."""
+    from placer.market.catalog import device_name
+
     if machines is not None:
         whole_number("machines", machines, 1, "give the machines of the job")
     counts: Counter[str] = Counter()

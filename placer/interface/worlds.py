@@ -1,79 +1,46 @@
-"""The Python interface to other worlds: what if, sweeps, regret and replanning."""
+"""The verbs about other worlds: what if, sweeps, regret and replanning."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
-from placer.advice.robustness.regret import WORLDS, Robustness, assess
-from placer.advice.robustness.uncertainty import parse_boxes
-from placer.advice.runner.choice import opener, options_of_each
-from placer.advice.sweep.answer import Sweep
-from placer.advice.sweep.axes import parse_axis, parse_shard
-from placer.advice.sweep.run import Tell, run_sweep
-from placer.advice.worlds.replan import MOVE_S, Replan
-from placer.advice.worlds.replan import replan as replan_with
-from placer.advice.worlds.scenario import apply
-from placer.advice.worlds.whatif import WhatIf, what_if
-from placer.documents.manifest import read_manifest
-from placer.documents.manifest.question import question_of
-from placer.documents.manifest.types import Manifest
-from placer.documents.reopen import with_present_book
 from placer.errors import PlacerError
-from placer.files.bounded_file import bounded
-from placer.files.json_text import parse_json
-from placer.interface.advisor import Advisor, Asked, Books
+from placer.interface.advisor import OPTIONS, pose
 from placer.interface.options import solve_options
-from placer.interface.signatures import with_wishes
-from placer.problem.words.changes import parse_changes
-from placer.problem.words.wishes import Wishes
+from placer.interface.verb import verb
+from placer.interface.words import (
+    Changed,
+    Question,
+    Replanned,
+    Swept,
+    Texts,
+    Time,
+    Weighed,
+)
 from placer.records import replace
-from placer.solving.allowance import Cancel
-from placer.validation.calibration.observations import observe
-from placer.workload.profile import ModelProfile
 
-Texts = str | Sequence[str]
+if TYPE_CHECKING:
+    from placer.advice.robustness.regret import Robustness
+    from placer.advice.sweep.answer import Sweep
+    from placer.advice.worlds.replan import Replan
+    from placer.advice.worlds.whatif import WhatIf
+    from placer.documents.manifest.types import Manifest
+
 WRITE_MANIFEST = "give a file of placer recommend --manifest"
 
 
-@with_wishes
-def whatif(
-    model: Asked,
-    *,
-    set: Texts = (),  # noqa: A002 - the word of the command line
-    drop: Texts = (),
-    catalog: Books = None,
-    solver: str = "exact",
-    gap: str | float = 0.001,
-    time_limit: str | float = 30.0,
-    seed: int = 0,
-    on_better: Callable[[float], None] | None = None,
-    on_bound: Callable[[float | None], None] | None = None,
-    memory_limit: str | float | None = None,
-    cancel: Cancel | None = None,
-    advisor: Advisor | None = None,
-    **words: Unpack[Wishes],
-) -> WhatIf:
+@verb("whatif", searches=2)
+def whatif(model: Question, **words: Unpack[Changed]) -> WhatIf:
     """Solve a question as it is and as changed, and say what keeping the old choice would do in the
     changed world.
 
     Parameters
     ----------
-    model
-        As in `placer.recommend`; or a whole problem, such as ``result.problem``, and then no words.
-    set
-        Changes such as ``price:gcp/*:T4=x0.5``; see ``placer whatif --help``.
-    drop
-        Offers that are gone, such as ``aws/us-east-1`` or ``aws/*:H100:spot``.
-    catalog, solver, gap, time_limit, seed, on_better, on_bound, memory_limit, cancel
-        As in `placer.recommend`; the time limit is for each of the two searches.
-    advisor
-        An advisor that has read books and profiles already; None: they are read.
-    **words
-        The wishes:
-
-        {wishes}
+    time_limit : TIME
+        Stop each of the two searches after this long, such as 20s.
+    {words}
 
     Raises
     ------
@@ -88,68 +55,40 @@ def whatif(
     >>> whatif.same, whatif.kept.broken
     (False, ('$14.40/h is above the budget of $5.00/h',))
     """
-    changes = parse_changes(set, drop)
-    options = solve_options(
-        gap=gap,
-        time_limit=time_limit,
-        seed=seed,
-        on_better=on_better,
-        on_bound=on_bound,
-        memory_limit=memory_limit,
-        cancel=cancel,
-    )
-    problem = (advisor or Advisor()).problem(model, catalog, **words)
+    from placer.advice.worlds.whatif import what_if
+    from placer.problem.words.changes import parse_changes
+
+    changes = parse_changes(words["set"], words["drop"])
+    _, problem, solver, options = pose(model, words)
     return what_if(problem, changes, solver, options)
 
 
-@with_wishes
+@verb("sweep")
 def sweep(
-    model: str | ModelProfile,
+    model: Question,
     over: Texts,
     *,
-    set: Texts = (),  # noqa: A002 - the word of the command line
-    drop: Texts = (),
     output: str | None = None,
     shard: str | None = None,
-    jobs: int = 1,
-    dask: str | None = None,
-    tell: Tell = lambda done, of: None,
-    catalog: Books = None,
-    solver: str = "exact",
-    gap: str | float = 0.001,
-    time_limit: str | float = 30.0,
-    seed: int = 0,
-    on_better: Callable[[float], None] | None = None,
-    memory_limit: str | float | None = None,
-    cancel: Cancel | None = None,
-    advisor: Advisor | None = None,
-    **words: Unpack[Wishes],
+    tell: Callable[[int, int], None] = lambda done, of: None,
+    **words: Unpack[Swept],
 ) -> Sweep:
-    """Solve a question for every combination of one to three ranges.
+    """Solve a question for every combination of one to three ranges, and say where the choice
+    changes.
 
     Parameters
     ----------
-    over
-        Ranges such as ``budget=2/h..20/h:7``, ``bandwidth:*:*=x0.25..4:log 5`` or ``gpu=T4,A10``.
-    set, drop
-        Changes that hold at every point, as in `whatif`.
-    output
+    over : WHAT=LOW..HIGH
+        A range, one to three times: budget=2/h..20/h:7, gpu=T4,A10.
+    output : FILE
         File that grows line by line; points in it are not solved again.
-    shard
-        Such as ``1/4``: every fourth point from the first on.
-    jobs
-        Processes that solve side by side. They start afresh and import the program that calls:
-        guard it with ``__name__ == "__main__"``.
-    dask
-        Address of a Dask scheduler whose workers have placer installed.
-    tell
+    time_limit : TIME
+        Stop each search after this long, such as 20s.
+    shard : I/N
+        Only every N-th point, from the I-th on.
+    tell : Python
         Called with how many points of how many are done.
-    model, catalog, solver, gap, time_limit, seed, on_better, memory_limit, cancel, advisor
-        As in `whatif`; the time limit is for each point.
-    **words
-        The wishes:
-
-        {wishes}
+    {words}
 
     Raises
     ------
@@ -163,21 +102,18 @@ def sweep(
     >>> [row["workers"] for row in sweep.rows]
     [['lambda/us-west-1=3xA10:on-demand'], ['lambda/us-west-1=8xA10:on-demand']]
     """
+    from placer.advice.runner.choice import opener, options_of_each
+    from placer.advice.sweep.axes import parse_axis, parse_shard
+    from placer.advice.sweep.run import run_sweep
+    from placer.advice.worlds.scenario import apply
+    from placer.problem.words.changes import parse_changes
+
+    jobs, dask = words["jobs"], words["dask"]
     opened = opener(jobs, dask)
-    axes, part = (
-        [parse_axis(text) for text in ([over] if isinstance(over, str) else over)],
-        parse_shard(shard),
-    )
-    changes = parse_changes(set, drop)
-    options = solve_options(
-        gap=gap,
-        time_limit=time_limit,
-        seed=seed,
-        on_better=on_better,
-        memory_limit=memory_limit,
-        cancel=cancel,
-    )
-    problem = (advisor or Advisor()).problem(model, catalog, **words)
+    axes = [parse_axis(text) for text in ([over] if isinstance(over, str) else over)]
+    part = parse_shard(shard)
+    changes = parse_changes(words["set"], words["drop"])
+    _, problem, solver, options = pose(model, words)
     problem = apply(problem, changes)
     each = options_of_each(options, jobs, elsewhere=dask is not None)
     with opened((problem, solver, each)) as runner:
@@ -193,47 +129,33 @@ def sweep(
         )
 
 
-@with_wishes
+@verb("robust")
 def robust(
-    model: Asked,
+    model: Question,
     *,
     box: Texts = (),
-    worlds: int = WORLDS,
+    worlds: int = 128,
     exact: bool = False,
-    jobs: int = 1,
-    dask: str | None = None,
-    catalog: Books = None,
-    solver: str = "exact",
-    gap: str | float = 0.001,
-    time_limit: str | float = 30.0,
-    seed: int = 0,
-    on_better: Callable[[float], None] | None = None,
-    memory_limit: str | float | None = None,
-    cancel: Cancel | None = None,
-    advisor: Advisor | None = None,
-    **words: Unpack[Wishes],
+    **words: Unpack[Weighed],
 ) -> Robustness:
     """Say what a recommendation may lose if prices, links and speeds are not what the book says,
     and which figure to measure first.
 
     Parameters
     ----------
-    box
-        Ranges of factors by kind, such as ``bandwidth=0.5..1.5``, ``rate=0.8..1.2`` or
-        ``price=1..1``; kinds without one vary as far as their figures are uncertain
-        (`placer.advice.robustness.uncertainty`).
-    worlds
-        Worlds that are drawn beside the corners of the box.
-    exact
-        Solve each world anew: exact regrets, but one solve a world.
-    jobs, dask
-        Where worlds are solved anew, as in `sweep`.
-    model, catalog, solver, gap, time_limit, seed, on_better, memory_limit, cancel, advisor
-        As in `whatif`; the time limit is for each search.
-    **words
-        The wishes:
+    box : KIND=LOW..HIGH
+        Factors on all figures of a kind: price, bandwidth, rate, phi.
 
-        {wishes}
+        Kinds without one vary as far as their figures are uncertain.
+    worlds : 1..10000
+        Number of random worlds, in addition to the corners.
+    time_limit : TIME
+        Stop each search after this long, such as 20s.
+    seed : N
+        Seed of the sample and of randomised solvers.
+    exact
+        Solve each world anew: exact regrets, slower.
+    {words}
 
     Raises
     ------
@@ -248,21 +170,18 @@ def robust(
     >>> round(robust.mean_regret, 3), robust.fragile
     (0.0, False)
     """
+    from placer.advice.robustness.regret import assess
+    from placer.advice.robustness.uncertainty import parse_boxes
+    from placer.advice.runner.choice import opener, options_of_each
+
+    jobs, dask = words["jobs"], words["dask"]
     ranges, opened = parse_boxes(box), opener(jobs, dask)
     if not exact and (jobs > 1 or dask is not None):
         raise PlacerError(
             "jobs and dask without exact: only worlds that are solved anew are many questions",
             "add --exact, or leave out --jobs and --dask",
         )
-    options = solve_options(
-        gap=gap,
-        time_limit=time_limit,
-        seed=seed,
-        on_better=on_better,
-        memory_limit=memory_limit,
-        cancel=cancel,
-    )
-    problem = (advisor or Advisor()).problem(model, catalog, **words)
+    _, problem, solver, options = pose(model, words)
     return assess(
         problem,
         ranges,
@@ -275,40 +194,29 @@ def robust(
     )
 
 
+@verb("replan", searches=2)
 def replan(
     manifest: str,
     observed: Texts,
     *,
-    set: Texts = (),  # noqa: A002 - the word of the command line
-    drop: Texts = (),
     catalog: Texts = (),
-    solver: str = "exact",
-    gap: str | float = 0.001,
-    time_limit: str | float = 30.0,
-    seed: int = 0,
-    on_better: Callable[[float], None] | None = None,
-    on_bound: Callable[[float | None], None] | None = None,
-    memory_limit: str | float | None = None,
-    cancel: Cancel | None = None,
-    move_s: float = MOVE_S,
+    move: Time = "10min",
+    **words: Unpack[Replanned],
 ) -> Replan:
-    """Solve the question of a manifest again with what its run measured: keep what runs, or move.
+    """Solve the question of a plan again with what its run measured: keep what runs, or move.
 
     Parameters
     ----------
-    manifest
-        File of ``placer recommend --manifest``.
-    observed
-        Log of its run, ``run.jsonl`` of ``placer run``; of a run that stopped on several machines,
-        the logs of all of them.
-    set, drop
-        What else has changed, as in `whatif`.
-    catalog
-        Books to ask; empty: those of the plan, as they are today.
-    move_s
-        Seconds for which a move stops the training.
-    solver, gap, time_limit, seed, on_better, on_bound, memory_limit, cancel
-        As in `placer.recommend`.
+    observed : FILE
+        Log of its run: run.jsonl of 'placer run'. Repeat it for the logs of all machines of a
+        run that stopped.
+    catalog : NAME|DIR|CSV
+        Books to ask; by default those of the plan, as they are today.
+    time_limit : TIME
+        Stop each of the two searches after this long, such as 20s.
+    move : TIME
+        How long a move stops the training.
+    {words}
 
     Raises
     ------
@@ -316,33 +224,33 @@ def replan(
         If the manifest is an early one, the log is of another plan or says nothing, or a book is
         missing.
     """
+    from placer.advice.worlds.replan import replan as replan_with
+    from placer.documents.manifest.question import question_of
+    from placer.documents.reopen import with_present_book
+    from placer.problem.words.changes import parse_changes
+    from placer.units import parse_seconds
+    from placer.validation.calibration.observations import observe
+
     plan = read_plan(manifest)
     saved, planned = question_of(plan, manifest)
-    seen = observe(
-        [Path(one) for one in ([observed] if isinstance(observed, str) else observed)], plan
-    )
-    problem, notes = with_present_book(
-        saved, manifest, [catalog] if isinstance(catalog, str) else catalog
-    )
+    seen = observe([Path(one) for one in texts(observed)], plan)
+    problem, notes = with_present_book(saved, manifest, texts(catalog))
     answer = replan_with(
         plan,
         planned,
         problem,
         seen,
-        changes=parse_changes(set, drop),
-        solver=solver,
-        options=solve_options(
-            gap=gap,
-            time_limit=time_limit,
-            seed=seed,
-            on_better=on_better,
-            on_bound=on_bound,
-            memory_limit=memory_limit,
-            cancel=cancel,
-        ),
-        move_s=move_s,
+        changes=parse_changes(words["set"], words["drop"]),
+        solver=words["solver"],
+        options=solve_options(**{name: words[name] for name in OPTIONS}),  # type: ignore[literal-required]
+        move_s=parse_seconds(move if isinstance(move, str) else f"{move}s"),
     )
     return replace(answer, notes=(*notes, *answer.notes))
+
+
+def texts(given: Texts) -> list[str]:
+    """Return one text, or several, as a list."""
+    return [given] if isinstance(given, str) else list(given)
 
 
 def read_plan(path: str) -> Manifest:
@@ -353,6 +261,10 @@ def read_plan(path: str) -> Manifest:
     PlacerError
         If the file cannot be read, or is not a manifest.
     """
+    from placer.documents.manifest import read_manifest
+    from placer.files.bounded_file import bounded
+    from placer.files.json_text import parse_json
+
     try:
         document = parse_json(bounded(path, WRITE_MANIFEST))
     except (OSError, ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Published and assumed efficiencies of frameworks; `placer calibrate` measures them on a run."""
+"""Published and assumed efficiencies of frameworks; `placer profile runs` measures them."""
 
 from __future__ import annotations
 

@@ -18,6 +18,8 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 from placer.documents.schemas import SCHEMA_NAMES, schema_text
 from placer.errors import PlacerError, unknown
 from placer.files.json_text import parse_json
+from placer.interface.advisor import MOST_ROWS
+from placer.interface.verb import Verb
 from placer.service import openapi
 from placer.service.gate import OPEN, PROBE, GateError, guard
 from placer.service.jobs.desk import Desk
@@ -39,7 +41,7 @@ from placer.service.questions.body import (
     check_books,
     search_seconds,
 )
-from placer.service.questions.verbs import LISTS, MOST_ROWS, VERBS, Verb
+from placer.service.questions.verbs import LISTS, VERBS
 from placer.service.settings import Settings
 from placer.service.working.messages import Outcome, Question, Reply
 from placer.service.working.pool import FullError, Pool

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from functools import cache
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any
 
 from placer.documents.schemas import SCHEMA_NAMES, schema_document
-from placer.problem.words.values import HINTS
-from placer.problem.words.wishes import WISHES, Wish
+from placer.interface.verb import Verb
 from placer.service.problems import CONTENT_TYPE, KINDS
-from placer.service.questions.verbs import LISTS, VERBS, Verb
+from placer.service.questions.schemas import words_of
+from placer.service.questions.verbs import LISTS, VERBS
 from placer.version import __version__
-from placer.workload.constants import Calibration
-from placer.workload.overlay import Overlay
 
 Schema = dict[str, Any]
 PARTS = "#/components/schemas/"
-MOST_TEXT = 10_000
 PROBLEM: Schema = {
     "description": "Problem details of RFC 9457: the line, what to do, and the word that is wrong.",
     "type": "object",
@@ -133,52 +126,9 @@ def body_schema(verb: Verb) -> Schema:
     return {
         "type": "object",
         "required": list(verb.needed),
-        "properties": {
-            **{name: dict(schema) for name, schema in verb.words.items()},
-            **{name: wish_schema(WISHES[name]) for name in verb.wishes},
-        },
+        "properties": dict(words_of(verb.name)),
         "additionalProperties": False,
     }
-
-
-def wish_schema(wish: Wish) -> Schema:
-    """Build the JSON Schema of one row of the table of wishes.
-
-    Examples
-    --------
-    >>> wish_schema(WISHES["market"])["anyOf"]
-    [{'type': 'string', 'maxLength': 10000}]
-    """
-    kinds = [kind for kind in _kinds(HINTS[wish.name]) if kind is not None]
-    if "FILE" in wish.metavar:  # the command line reads files, the service does not
-        texts = [{"type": "string", "pattern": "^[0-9]{1,9}$"}] if wish.name == "quota" else []
-        kinds = [*texts, *(kind for kind in kinds if kind["type"] != "string")]
-    unique = [kind for number, kind in enumerate(kinds) if kind not in kinds[:number]]
-    described = {"description": f"{wish.help} {wish.more}".strip(), "anyOf": unique}
-    return described if wish.is_flag or not unique else {**described, "examples": [wish.example]}
-
-
-def _kinds(hint: Any) -> list[Schema]:
-    """List the JSON Schemas of a type of Python, without null."""
-    origin, parts = get_origin(hint) or hint, get_args(hint)
-    if origin in (Union, UnionType):
-        return [kind for part in parts for kind in _kinds(part)]
-    if origin in (NoneType, os.PathLike, Overlay):
-        return []
-    if origin is Calibration:
-        return [{"type": "object"}]
-    if origin is tuple:
-        return [
-            {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": len(parts)}
-        ]
-    if origin in (Sequence, AbstractSet):
-        return [{"type": "array", "items": {"type": "string", "maxLength": MOST_TEXT}}]
-    if origin is Mapping:
-        (number,) = _kinds(parts[1])
-        return [{"type": "object", "additionalProperties": number}]
-    plain = {str: "string", bool: "boolean", int: "integer", float: "number"}
-    kind: Schema = {"type": plain[origin]}
-    return [kind | {"maxLength": MOST_TEXT}] if origin is str else [kind]
 
 
 def _json(schema: Schema, description: str = "The answer.") -> Schema:
@@ -218,7 +168,7 @@ def _ask(verb: Verb) -> Schema:
             "required": True,
             "content": {"application/json": {"schema": {"$ref": f"{PARTS}{verb.name}-question"}}},
         },
-        "responses": {"200": _json(_document(verb.schema)), **_problems(*ASKING)},
+        "responses": {"200": _json(_document(verb.document)), **_problems(*ASKING)},
     }
 
 
@@ -252,104 +202,80 @@ def _path(name: str) -> Schema:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
-def _get(summary: str, ok: Schema, *problems: str, id_: str = "", open_: bool = False) -> Schema:
+def _get(path: str, summary: str, ok: Schema, *problems: str) -> Schema:
     operation: Schema = {"summary": summary, "responses": {"200": ok, **_problems(*problems)}}
-    if id_:
-        operation["parameters"] = [_path(id_)]
-    return operation | ({"security": []} if open_ else {})
+    if "{" in path:
+        operation["parameters"] = [_path(path.partition("{")[2].partition("}")[0])]
+    return operation | ({"security": []} if path in OPEN else {})
 
 
+OPEN = ("/healthz", "/readyz")
+"""Addresses that need no token."""
+_ANY = {"type": "object"}
 _JOB = {"$ref": f"{PARTS}job"}
-_OTHERS: Mapping[str, Schema] = {
-    "/v1/schemas": {"get": _get("List the JSON Schemas.", _json({"type": "object"}))},
-    "/v1/schemas/{name}": {
-        "get": _get(
-            "Return a JSON Schema.",
-            {
-                "description": "The schema.",
-                "content": {"application/schema+json": {"schema": {"type": "object"}}},
+_SCHEMA = {
+    "description": "The schema.",
+    "content": {"application/schema+json": {"schema": _ANY}},
+}
+_EVENTS = {"description": "Events.", "content": {"text/event-stream": {"schema": {}}}}
+_COUNTERS = {"description": "Counters.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+_PLAN = {"$ref": f"{PARTS}manifest"}
+_NO_ANSWER = ("missing", "unfinished", "words", "failed", "stopped")
+_GETS: tuple[tuple[Any, ...], ...] = (
+    ("/v1/schemas", "List the JSON Schemas.", _json(_ANY)),
+    ("/v1/schemas/{name}", "Return a JSON Schema.", _SCHEMA, "missing"),
+    ("/v1/jobs/{id}", "Say how a job stands.", _json(_JOB), "missing"),
+    (
+        "/v1/jobs/{id}/answer",
+        "Return the document of a finished job.",
+        _json(_ANY),
+        *_NO_ANSWER,
+    ),
+    (
+        "/v1/jobs/{id}/manifest",
+        "Return the launch manifest of a finished job.",
+        _json(_PLAN),
+        *_NO_ANSWER,
+    ),
+    (
+        "/v1/jobs/{id}/events",
+        "Tell what becomes of a job: state, better (the best so far and its gap), done.",
+        _EVENTS,
+        *("missing", "full"),
+    ),
+    ("/healthz", "Say that the process is alive.", _json(_ANY)),
+    (
+        "/readyz",
+        "Say whether questions can be answered, and how old the books are.",
+        _json(READY),
+        "starting",
+    ),
+    ("/metrics", "Return the counters, as Prometheus reads them.", _COUNTERS),
+    ("/openapi.json", "Return this document.", _json(_ANY)),
+)
+_NEW_JOB: Schema = {
+    "type": "object",
+    "required": ["question"],
+    "properties": {"verb": {"enum": list(VERBS), "default": "recommend"}, "question": _ANY},
+    "additionalProperties": False,
+}
+_OTHERS: dict[str, Schema] = {row[0]: {"get": _get(*row)} for row in _GETS}
+_OTHERS["/v1/jobs"] = {
+    "post": {
+        "operationId": "job",
+        "summary": "Accept a long question.",
+        "requestBody": {"required": True, "content": {"application/json": {"schema": _NEW_JOB}}},
+        "responses": {
+            "202": {
+                **_json(_JOB, "The job is kept, also if the service ends."),
+                "headers": {"Location": {"schema": {"type": "string"}}},
             },
-            "missing",
-            id_="name",
-        )
-    },
-    "/v1/jobs": {
-        "post": {
-            "operationId": "job",
-            "summary": "Accept a long question.",
-            "requestBody": {
-                "required": True,
-                "content": {
-                    "application/json": {
-                        "schema": {
-                            "type": "object",
-                            "required": ["question"],
-                            "properties": {
-                                "verb": {"enum": list(VERBS), "default": "recommend"},
-                                "question": {"type": "object"},
-                            },
-                            "additionalProperties": False,
-                        }
-                    }
-                },
-            },
-            "responses": {
-                "202": {
-                    **_json(_JOB, "The job is kept, also if the service ends."),
-                    "headers": {"Location": {"schema": {"type": "string"}}},
-                },
-                **_problems("body", "origin", "late", "large", "words", "full", "failed"),
-            },
-        }
-    },
-    "/v1/jobs/{id}": {
-        "get": _get("Say how a job stands.", _json(_JOB), "missing", id_="id"),
-        "delete": {
-            "summary": "End an unfinished job with the best so far, or forget a finished one.",
-            "parameters": [_path("id")],
-            "responses": {"202": _json(_JOB), **_problems("missing", "origin")},
+            **_problems("body", "origin", "late", "large", "words", "full", "failed"),
         },
-    },
-    "/v1/jobs/{id}/answer": {
-        "get": _get(
-            "Return the document of a finished job.",
-            _json({"type": "object"}),
-            *("missing", "unfinished", "words", "failed", "stopped"),
-            id_="id",
-        )
-    },
-    "/v1/jobs/{id}/manifest": {
-        "get": _get(
-            "Return the launch manifest of a finished job.",
-            _json({"$ref": f"{PARTS}manifest"}),
-            *("missing", "unfinished", "words", "failed", "stopped"),
-            id_="id",
-        )
-    },
-    "/v1/jobs/{id}/events": {
-        "get": _get(
-            "Tell what becomes of a job: state, better (the best so far and its gap), done.",
-            {"description": "Events.", "content": {"text/event-stream": {"schema": {}}}},
-            *("missing", "full"),
-            id_="id",
-        )
-    },
-    "/healthz": {
-        "get": _get("Say that the process is alive.", _json({"type": "object"}), open_=True)
-    },
-    "/readyz": {
-        "get": _get(
-            "Say whether questions can be answered, and how old the books are.",
-            _json(READY),
-            "starting",
-            open_=True,
-        )
-    },
-    "/metrics": {
-        "get": _get(
-            "Return the counters, as Prometheus reads them.",
-            {"description": "Counters.", "content": {"text/plain": {"schema": {"type": "string"}}}},
-        )
-    },
-    "/openapi.json": {"get": _get("Return this document.", _json({"type": "object"}))},
+    }
+}
+_OTHERS["/v1/jobs/{id}"]["delete"] = {
+    "summary": "End an unfinished job with the best so far, or forget a finished one.",
+    "parameters": [_path("id")],
+    "responses": {"202": _json(_JOB), **_problems("missing", "origin")},
 }

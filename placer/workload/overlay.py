@@ -46,8 +46,8 @@ KEYS = (
     *("spreads", "most_workers", "rates", "efficiencies", "links", "report"),
 )
 """Keys of an overlay file; ``report`` is for people and changes nothing."""
-WRITE = "make it with placer calibrate RUNS.csv -o FILE"
-WRITE_AGAIN = "write it again with placer calibrate"
+WRITE = "make it with placer profile runs RUNS.csv -o FILE"
+WRITE_AGAIN = "write it again with placer profile runs"
 
 
 class ModelRate(Struct, frozen=True, kw_only=True):
@@ -172,7 +172,7 @@ def as_overlay(given: str | os.PathLike[str] | Calibration | Overlay | None) -> 
 
 
 def read_overlay(path: str) -> Overlay:
-    """Read what ``placer calibrate -o`` wrote.
+    """Read what ``placer profile runs -o`` wrote.
 
     Raises
     ------

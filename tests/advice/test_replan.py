@@ -1,4 +1,4 @@
-"""``placer replan``: logs with known speeds and losses, against figures worked out by hand."""
+"""``placer whatif --observed``: logs with known speeds and losses, and figures by hand."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_move_says_gain_and_break_even(tmp_path: Path) -> None:
     path = planned(tmp_path, gpu="T4,A10", places="*", budget="3/h")
     told = json.loads(Path(path).read_text())
     assert {group["offer"]["gpu"] for group in told["groups"]} == {"A10"}
-    got = placer.replan(path, logged(path, speed=0.2), move_s=1200)
+    got = placer.replan(path, logged(path, speed=0.2), move=1200)
     assert got.verdict == "move"
     assert got.running is not None
     assert got.running.value is not None
@@ -201,19 +201,19 @@ def test_the_command(run: Run, two_regions: str, tmp_path: Path) -> None:
     """
     log = logged(two_regions, speed=0.9)
     done = run(
-        "replan", two_regions, "--observed", log, "-m", "new.json", cwd=tmp_path, columns=160
+        "whatif", two_regions, "--observed", log, "-m", "new.json", cwd=tmp_path, columns=160
     )
     assert done.returncode == 0, done.stderr
     assert "Keep what runs" in done.stdout
     assert "-10" in done.stdout
     assert json.loads((tmp_path / "new.json").read_text())["schema"] == "placer.manifest/v1"
-    none = run("replan", two_regions, "--observed", log, "--set", "budget=0.05/h", "--json")
+    none = run("whatif", two_regions, "--observed", log, "--set", "budget=0.05/h", "--json")
     assert none.returncode == 3, none.stderr
     document = json.loads(none.stdout)
     jsonschema.validate(document, json.loads(schema_text("replan")))
     assert document["verdict"] == "nothing"
     assert document["running"]["violations"]
-    wrong = run("replan", two_regions, "--observed", "missing.jsonl")
+    wrong = run("whatif", two_regions, "--observed", "missing.jsonl")
     assert wrong.returncode == 2
     assert "Traceback" not in wrong.stderr
 
@@ -258,7 +258,7 @@ def test_a_log_with_figures_that_no_run_has_is_refused(
     path.write_text(
         "".join(json.dumps({**r, **change} if r["kind"] == kind else r) + "\n" for r in records)
     )
-    done = run("replan", manifest, "--observed", str(path), columns=200)
+    done = run("whatif", manifest, "--observed", str(path), columns=200)
     assert (done.returncode, words in done.stderr) == (2, True), done.stderr
 
 
@@ -287,12 +287,12 @@ def test_the_logs_of_all_machines_are_one(two_regions: str, tmp_path: Path, run:
     one, all_ = observe(whole, manifest), observe([*parts, parts[0]], manifest)
     assert (one.speeds, one.exchange_s, one.rounds) == (all_.speeds, all_.exchange_s, all_.rounds)
     assert [lost.rank for lost in all_.lost] == [2]
-    refused = run("replan", two_regions, "--observed", str(parts[0]))
+    refused = run("whatif", two_regions, "--observed", str(parts[0]))
     assert refused.returncode == 2
     assert "no steps of rank 1" in refused.stderr
     assert "of a run that stopped, those of all machines" in refused.stderr
     words = [word for part in parts for word in ("--observed", str(part))]
-    done = run("replan", two_regions, *words, columns=200)
+    done = run("whatif", two_regions, *words, columns=200)
     assert "Workers that were lost" in done.stdout, done.stderr
     other = tmp_path / "other.jsonl"
     other.write_text(json.dumps({**head, "manifest": {"name": "other", "digest": "0"}}) + "\n")
@@ -312,7 +312,7 @@ def test_a_log_of_some_workers_only_is_refused(tmp_path: Path, run: Run) -> None
             if not (json.loads(text)["kind"] == "step" and json.loads(text)["rank"] == 1)
         )
     )
-    done = run("replan", manifest, "--observed", str(path), columns=200)
+    done = run("whatif", manifest, "--observed", str(path), columns=200)
     assert (done.returncode, "no steps of rank 1" in done.stderr) == (2, True), done.stderr
 
 
@@ -394,6 +394,6 @@ def test_a_local_run_and_replan_in_sequence(run: Run, tmp_path: Path) -> None:
     words = ("--local", "--steps", "2", "--tbs", "8", "--microbatch", "4", "--out", "plan-run")
     done = run("run", path, "--train", "train_tiny:workload", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    done = run("replan", path, "--observed", "plan-run/run.jsonl", cwd=tmp_path)
+    done = run("whatif", path, "--observed", "plan-run/run.jsonl", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Keep" in done.stdout

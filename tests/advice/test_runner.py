@@ -163,7 +163,7 @@ def test_the_slurm_array_solves_every_point_once(run: Run, tmp_path: Path) -> No
         words = (tmp_path / f"asked-{task}").read_text(encoding="utf-8").split()
         assert run(*words, cwd=tmp_path).returncode == 0
         files.append(words[-1])
-    done = run("sweep", "--merge", *files, "--json", cwd=tmp_path)
+    done = run("whatif", "--merge", *files, "--json", cwd=tmp_path)
     rows = json.loads(done.stdout)["rows"]
     assert [row["key"] for row in rows] == [
         row["key"] for row in placer.sweep("roberta-xlm", over, catalog="erben-2023").rows

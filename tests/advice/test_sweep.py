@@ -34,7 +34,7 @@ from placer.problem.words.changes import parse_changes
 from placer.report.stretches import breakpoints, stretches
 from placer.solving.answer import SolveOptions
 
-QUESTION = ("sweep", "--model", "roberta-xlm", "--catalog", "erben-2023", "--gpu", "T4,A10")
+QUESTION = ("whatif", "--model", "roberta-xlm", "--catalog", "erben-2023", "--gpu", "T4,A10")
 OVER = ("--over", "budget=1/h..5/h:5", "--over", "egress:*:internet=x1,x4")
 
 
@@ -199,7 +199,7 @@ def test_shards_together_are_the_whole(tmp_path: Path, run: Run) -> None:
             shard=f"{i}/3",
         )
     merged, joined = tmp_path / "merged.jsonl", tmp_path / "joined.jsonl"
-    assert run("sweep", "--merge", *paths[1:], "-o", str(merged)).returncode == 0
+    assert run("whatif", "--merge", *paths[1:], "-o", str(merged)).returncode == 0
     whole = Path(paths[0]).read_bytes()
     assert merged.read_bytes() == whole
     joined.write_bytes(b"".join(Path(path).read_bytes() for path in paths[1:]))
@@ -425,11 +425,10 @@ def test_the_command_says_where_the_choice_changes(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (QUESTION, "--over is missing"),
-        (("sweep", "--over", "budget=1/h,2/h"), "--model is missing"),
-        (("sweep", "--merge"), "nothing to merge"),
-        (("sweep", "--merge", "none.jsonl"), "cannot read 'none.jsonl'"),
-        ((*QUESTION, *OVER, "a.jsonl"), "without --merge"),
+        (("whatif", "--over", "budget=1/h,2/h"), "--model is missing"),
+        (("whatif", "--merge"), "nothing to merge"),
+        (("whatif", "--merge", "none.jsonl"), "cannot read 'none.jsonl'"),
+        ((*QUESTION, *OVER, "a.jsonl", "b.jsonl"), "without --merge"),
         ((*QUESTION, *OVER, "--shard", "3/2"), "shard '3/2'"),
         ((*QUESTION, *OVER, "-o", "/nowhere/s.jsonl"), "cannot write"),
     ],

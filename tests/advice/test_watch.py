@@ -1,4 +1,4 @@
-"""``placer replan --watch``: decisions on lines, and real processes on feeds that grow."""
+"""``placer capacity watch``: decisions on lines, and real processes on feeds that grow."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 WORDS = ("--gpu", "H100", "--machines", "4", "--work", "4h", "--deadline", "8h", "--tick", "30min")
-COMMAND = (sys.executable, "-m", "placer", "replan")
+COMMAND = (sys.executable, "-m", "placer", "capacity", "watch")
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def started(plan: str, tmp_path: Path) -> Iterator[Any]:
 
     def start(*words: str, **pipes: Any) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [*COMMAND, plan, "--catalog", "default", *WORDS, *words],
+            [*COMMAND, plan, *words, "--catalog", "default", *WORDS],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -234,7 +234,7 @@ def test_a_file_that_grows(started: Any, tmp_path: Path) -> None:
     feed = tmp_path / "feed.csv"
     first, second = rows("4,0", "0,4")
     feed.write_text(f"{HEAD}\n{first}\n{second[:8]}", encoding="utf-8")
-    process = started("--watch", str(feed), "--json")
+    process = started(str(feed), "--json")
     told = json.loads(process.stdout.readline())
     jsonschema.validate(told, json.loads(schema_text("watch")))
     assert told["held"] == {"gcp/us-central1-a": 4}
@@ -260,14 +260,14 @@ def cpu_s(pid: int) -> float:
 
 def test_the_output_of_a_command(started: Any) -> None:
     """It ends with the pipe, in plain words; a bad line ends it with file, line and exit code 2."""
-    process = started("--watch", "-", stdin=subprocess.PIPE)
+    process = started("-", stdin=subprocess.PIPE)
     out, errors = process.communicate("\n".join([HEAD, *rows("4,0", "0,4")]), PROCESS_TIMEOUT_S)
     assert process.returncode == 0, errors
     lines = out.splitlines()
     assert lines[0].startswith("2026-11-01 00:00  add 4 gcp/us-central1-a ($")
     assert "lose 4 gcp/us-central1-a; add 4 gcp/us-east4-a ($" in lines[1]
     assert "the feed ended: 4 gcp/us-east4-a held" in errors
-    process = started("--watch", "-", stdin=subprocess.PIPE)
+    process = started("-", stdin=subprocess.PIPE)
     out, errors = process.communicate(f"{HEAD}\n{rows('4,0')[0]}\nnow,4,0\n", PROCESS_TIMEOUT_S)
     assert process.returncode == 2
     assert out.startswith("2026-11-01 00:00")
@@ -277,18 +277,12 @@ def test_the_output_of_a_command(started: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "neither --observed nor --watch is given"),
-        (
-            ("--observed", "run.jsonl", "--watch", "feed.csv"),
-            "--observed and --watch are both given",
-        ),
-        (("--observed", "run.jsonl", "--work", "3h"), "--work without --watch"),
-        (("--watch", "feed.csv", "--drop", "gcp/*"), "--drop with --watch"),
-        (("--watch", "feed.csv", "-m", "new.json"), "--manifest with --watch"),
-        (("--watch", "feed.csv"), "does not say how much there is to do"),
-        (("--watch", "feed.csv", "--work", "3h"), "neither of deadline and slack"),
-        (("--watch", "feed.csv", *WORDS, "--held", "a"), "held 'a'"),
-        (("--watch", "nowhere.csv", *WORDS), "nowhere.csv"),
+        ((), "feed is missing"),
+        (("feed.csv", "--drop", "gcp/*"), "unknown option '--drop'"),
+        (("feed.csv",), "does not say how much there is to do"),
+        (("feed.csv", "--work", "3h"), "neither of deadline and slack"),
+        (("feed.csv", *WORDS, "--held", "a"), "held 'a'"),
+        (("nowhere.csv", *WORDS), "nowhere.csv"),
     ],
 )
 def test_wrong_words_are_named(
@@ -298,7 +292,7 @@ def test_wrong_words_are_named(
     from placer.cli import run
 
     with pytest.raises(SystemExit) as ended:
-        run(["replan", plan, *words])
+        run(["capacity", "watch", plan, *words])
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
 

@@ -64,38 +64,40 @@ COMMANDS = (
     f"recommend {ASK}", f"recommend {ASK} --json", f"recommend {ASK} --workers 2..4 --market spot",
     f"recommend {ASK} --keep raw-data=north-america --tbs 1024 --exchange all-reduce",
     f"pareto {ASK} --points 3", f"explain {ASK}", f"robust {ASK} --worlds 2",
-    f"whatif {ASK} --set price:gcp/*:T4=x2", f"sweep {ASK} --over budget=1/h,2/h",
+    f"whatif {ASK} --set price:gcp/*:T4=x2", f"whatif {ASK} --over budget=1/h,2/h",
     "estimate --model roberta-xlm --catalog erben-2023 --workers gcp/us-west1=2xT4:spot",
     "estimate --simulate --model roberta-xlm --catalog erben-2023 --workers gcp/us-west1=2xT4:spot",
     "estimate --model resnet50 --catalog erben-2023 --every-exchange --workers gcp/us-west1=2xT4",
     "models roberta-xlm", "offers --catalog erben-2023 --gpu T4", "catalog list",
     "catalog show erben-2023", "catalog diff erben-2023 phalak-2023",
     "network show gcp/us-west1 aws/us-west-2 --catalog erben-2023",
-    "schema result", "--completion bash", "reproduce nothing", "validate result.json",
-    "run manifest.json --train a:b --rank 99999", "rehearse manifest.json --kill 99@99",
+    "validate --schema result", "--completion bash", "reproduce nothing", "validate result.json",
+    "run manifest.json --train a:b --rank 99999", "run --rehearse manifest.json --kill 99@99",
     "export manifest.json --to torchrun --dir out", "export manifest.json --to env --dir out",
 )  # fmt: skip
 """Whole commands whose words are changed."""
 READERS = (
     "validate FILE", "validate FILE --json", "explain FILE", "run FILE --train a:b --rank 99999",
-    "rehearse FILE --kill 9999@9999", "replan FILE --observed run.jsonl",
-    "replan manifest.json --observed FILE", "sweep --merge FILE", "sweep --merge sweep.jsonl FILE",
-    "calibrate FILE --catalog erben-2023",
+    "run --rehearse FILE --kill 9999@9999", "whatif FILE --observed run.jsonl",
+    "whatif manifest.json --observed FILE", "whatif --merge FILE",
+    "whatif --merge sweep.jsonl FILE",
+    "profile runs FILE --catalog erben-2023",
     "network import csv FILE", "network import iperf3 FILE --from gcp/us-west1 --to aws/us-east-1",
     "catalog import csv FILE --as x --dry-run", "models FILE",
     "recommend --model FILE --budget 1/h",
     "recommend --model hf:FILE --budget 1/h", f"recommend {ASK} --quota FILE",
     f"recommend {ASK} --calibration FILE", f"recommend {ASK} --catalog FILE",
-    "offers --catalog FILE", f"sweep {ASK} --over budget=1/h,2/h -o FILE",
-    f"recommend {ASK} -o FILE", f"recommend {ASK} --manifest FILE", "schema result -o FILE",
+    "offers --catalog FILE", f"whatif {ASK} --over budget=1/h,2/h -o FILE",
+    f"recommend {ASK} -o FILE", f"recommend {ASK} --manifest FILE",
+    "validate --schema result -o FILE",
     *(f"export FILE --to {target} --dir out" for target in (
         "env", "torchrun", "skypilot", "hivemind", "jobset", "trainjob", "compose",
         "cloudformation", "torchtitan")),
 )  # fmt: skip
 """Commands that read or write a file."""
 PAIRS = {
-    "run.jsonl": "replan manifest.json --observed FILE", "sweep.jsonl": "sweep --merge FILE",
-    "runs.csv": "calibrate FILE --catalog "
+    "run.jsonl": "whatif manifest.json --observed FILE", "sweep.jsonl": "whatif --merge FILE",
+    "runs.csv": "profile runs FILE --catalog "
     "erben-2023", "manifest.json": "validate FILE", "result.json": "explain FILE",
     "calibration.json": f"recommend {ASK} --calibration FILE",
     "quota.csv": f"recommend {ASK} --quota FILE", "wishes.json": "validate FILE",
@@ -305,7 +307,7 @@ def changed_manifest(draw: random.Random, folder: Path) -> list[str]:
         document["digest"] = document_digest(document)
     path.write_text(json.dumps(document), encoding="utf-8")
     commands = [word for word in READERS if word.startswith(("export", "run", "validate", "rehe"))]
-    commands.append("replan FILE --observed run.jsonl --catalog erben-2023")
+    commands.append("whatif FILE --observed run.jsonl --catalog erben-2023")
     return [word.replace("FILE", path.name) for word in draw.choice(commands).split()]
 
 

@@ -82,11 +82,11 @@ WRITERS = {
     "pareto": Writer(words=f"pareto {FEW} --points 3 -o front.json --csv front.csv"),
     "explain": Writer(words="explain result.json -o explained.json"),
     "sweep": Writer(
-        words=f"sweep {FEW} --over budget=1/h..3/h:3 -o points.jsonl", fresh="points.jsonl"
+        words=f"whatif {FEW} --over budget=1/h..3/h:3 -o points.jsonl", fresh="points.jsonl"
     ),
-    "merge": Writer(words="sweep --merge points.jsonl -o merged.jsonl"),
+    "merge": Writer(words="whatif --merge points.jsonl -o merged.jsonl"),
     "export": Writer(words="export plan.json --to torchrun --dir launch", share=2),
-    "calibrate": Writer(words="calibrate runs.csv --catalog erben-2023 -o calibration.json"),
+    "calibrate": Writer(words="profile runs runs.csv --catalog erben-2023 -o calibration.json"),
     "catalog export": Writer(words="catalog export skypilot sky --force"),
     "catalog import": Writer(words="catalog import csv quote.csv --kind offers --as quote"),
     "network import": Writer(
@@ -98,9 +98,9 @@ WRITERS = {
         words=f"{TRAINED} --steps 6 --checkpoint-every 2",
         again=f"{TRAINED} --steps 12 --checkpoint-every 2 --resume-if-any",
     ),
-    "replan": Writer(words="replan two.json --observed trained/run.jsonl -m again.json"),
+    "replan": Writer(words="whatif two.json --observed trained/run.jsonl -m again.json"),
     "rehearse": Writer(
-        words="rehearse two.json --rounds 3 --scale 1/2000 --dir rehearsal -o rehearsed.json",
+        words="run --rehearse two.json --rounds 3 --scale 1/2000 --dir rehearsal -o rehearsed.json",
         share=0.7,
     ),
     "profile": Writer(

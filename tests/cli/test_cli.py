@@ -198,7 +198,7 @@ def test_infeasible_is_exit_code_three_with_a_change_that_works(run: Run) -> Non
             "",
         ),
         (("validate", "/nowhere.json"), "cannot read", "path"),
-        (("schema", "resutl"), "unknown schema", "result"),
+        (("validate", "--schema", "resutl"), "unknown schema", "result"),
         (("--completion", "tcsh"), "'tcsh' is not one of", "--help"),
         (("network", "show", "gcp/*", "aws/*"), "links", "40"),
         (
@@ -261,7 +261,9 @@ def test_every_command_has_help_with_an_example(run: Run, command: str) -> None:
 @pytest.mark.parametrize("name", SCHEMA_NAMES)
 def test_schemas_are_printed_and_valid(run: Run, name: str) -> None:
     """Each is a JSON Schema."""
-    jsonschema.Draft202012Validator.check_schema(json.loads(run("schema", name).stdout))
+    jsonschema.Draft202012Validator.check_schema(
+        json.loads(run("validate", "--schema", name).stdout)
+    )
 
 
 @pytest.mark.parametrize(

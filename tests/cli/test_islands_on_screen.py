@@ -147,7 +147,7 @@ def test_pareto_in_tokens(run: Run, tmp_path: Path) -> None:
 def test_sweep_in_tokens(run: Run) -> None:
     """Budgets on H100 alone."""
     words = (*MODEL, "--gpu", "H100", "--quota", "8", "--over", "budget=10/h..30/h")
-    done = run("sweep", *words, columns=150)
+    done = run("whatif", *words, columns=150)
     assert done.returncode == 0, done.stderr
     assert "USD/Gtok" in done.stdout
 
@@ -165,7 +165,7 @@ def test_a_plan_of_islands_is_saved_exported_and_refused_where_it_cannot_run(
     assert run("export", str(plan), "--to", "torchrun", "--dir", str(out)).returncode == 0
     refused = (
         run("export", str(plan), "--to", "hivemind", "--dir", str(tmp_path / "h"), columns=200),
-        run("rehearse", str(plan), columns=200),
+        run("run", "--rehearse", str(plan), columns=200),
     )
     for done in refused:
         assert done.returncode == 2

@@ -117,7 +117,7 @@ def test_changed_worlds_and_sweeps_compare_tokens(run: Run) -> None:
     assert changed.returncode == 0, changed.stderr
     assert "USD per billion tokens" in changed.stdout
     assert "samples/s" not in changed.stdout
-    swept = run("sweep", *asked, "--over", "seq-len=512,1024", columns=120)
+    swept = run("whatif", *asked, "--over", "seq-len=512,1024", columns=120)
     assert swept.returncode == 0, swept.stderr
     assert "tokens/s" in swept.stdout
     assert "USD/Gtok" in swept.stdout

@@ -50,8 +50,8 @@ PRINTED = {
         f"estimate {XLM} --workers {T4} --every-exchange",
     ],
     "diff": [
-        f"diff {SAVED}/result.json {SAVED}/wishes.json",
-        f"diff {SAVED}/nothing.json {SAVED}/result.json",
+        f"report --diff {SAVED}/result.json {SAVED}/wishes.json",
+        f"report --diff {SAVED}/nothing.json {SAVED}/result.json",
     ],
     "simulation": [f"estimate --simulate {words}" for words in (f"{XLM} --workers {T4}", ISLANDS)],
     "explanation": [
@@ -61,17 +61,17 @@ PRINTED = {
     "pareto": [f"pareto {XLM} --gpu T4,A10 --points 4"],
     "robust": [f"robust {XLM} --gpu T4 --workers 4 --market spot"],
     "sweep": [
-        f"sweep {XLM} --gpu T4 --over budget=0.01/h,2/h",
-        f"sweep {XLM} --gpu T4 --objective carbon --min-throughput 200/s --over budget=2/h",
+        f"whatif {XLM} --gpu T4 --over budget=0.01/h,2/h",
+        f"whatif {XLM} --gpu T4 --objective carbon --min-throughput 200/s --over budget=2/h",
     ],
     "whatif": [f"whatif {XLM} --gpu T4 --budget 2/h --set budget=0.1/h"],
     "portfolio": [f"portfolio {ROOT}/examples/jobs.toml"],
-    "replan": [f"replan {SAVED}/manifest.json --observed {SAVED}/run.jsonl"],
+    "replan": [f"whatif {SAVED}/manifest.json --observed {SAVED}/run.jsonl"],
     "replay": [REPLAY],
     "config": ["config show --origin"],
     "models": ["models", "models --public"],
     "profile": ["models roberta-xlm", "models 7B"],
-    "calibration": [f"calibrate {ROOT}/examples/runs.csv --catalog erben-2023"],
+    "calibration": [f"profile runs {ROOT}/examples/runs.csv --catalog erben-2023"],
     "reproduction": ["reproduce phalak"],
     "export": [
         f"export {SAVED}/manifest.json --to torchrun --dir launch",
@@ -104,7 +104,7 @@ PRINTED = {
         f"validate {SAVED}/manifest.json",
         f"validate {SAVED}/certificate.json",
     ],
-    "doctor": ["doctor"],
+    "doctor": ["config check"],
     "error": ["recommend", "recommend --model roberta-xml", f"validate {ROOT}/pyproject.toml"],
 }
 """Commands by the document that they print with --json."""
@@ -115,7 +115,7 @@ WRITTEN = {
     "manifest": [(f"recommend {XLM} --budget 2/h --gpu T4 --manifest plan.json", "plan.json")],
     "manifest-v2": [(f"estimate {ISLANDS} --manifest islands.json", "islands.json")],
     "pareto": [(f"pareto {XLM} --gpu T4 --points 3 -o frontier.json", "frontier.json")],
-    "sweep-points": [(f"sweep {XLM} --gpu T4 --over budget=1/h,2/h -o s.jsonl", "s.jsonl")],
+    "sweep-points": [(f"whatif {XLM} --gpu T4 --over budget=1/h,2/h -o s.jsonl", "s.jsonl")],
     "portfolio": [(f"portfolio {ROOT}/examples/jobs.toml -o jobs.json", "jobs.json")],
     "pin": [("catalog pin erben-2023", "home/pin.json")],
     "origin": [

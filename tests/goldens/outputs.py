@@ -237,7 +237,7 @@ def exported(target: str) -> str:
 @cache
 def help_pages() -> dict[str, list[str]]:
     """List each command with its sub-commands."""
-    from placer.cli import cli
+    from placer.cli import FORMS, cli
 
     def below(command: click.Command | None, name: str) -> list[str]:
         if not isinstance(command, click.Group):
@@ -249,14 +249,18 @@ def help_pages() -> dict[str, list[str]]:
 
     context = click.Context(cli)
     return {
-        name: below(cli.get_command(context, name), name) for name in cli.list_commands(context)
+        name: [
+            *below(cli.get_command(context, name), name),
+            *(f"{name} {w}" for w in FORMS.get(name, ())),
+        ]
+        for name in cli.list_commands(context)
     }
 
 
 def help_of(name: str) -> str:
     """Show the whole help of a command and its sub-commands."""
     pages = help_pages()[name] if name else [""]
-    more = {page: " all" * (page.rpartition(" ")[2] in COMMON) for page in pages}
+    more = {page: " all" * (page.rpartition(" ")[2] in {*COMMON, "--over"}) for page in pages}
     return "\n".join(screen(f"{page} --help{more[page]}".strip(), 100) for page in pages)
 
 
@@ -276,7 +280,8 @@ def signatures() -> str:
 
 def described(name: str, value: Any) -> list[str]:
     """Describe a name in a line, and in one more for each of its parameters."""
-    value = inspect.unwrap(getattr(value, "__func__", value))
+    value = getattr(value, "__func__", value)
+    value = inspect.unwrap(value, stop=lambda each: hasattr(each, "__signature__"))
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):

@@ -93,7 +93,7 @@ def test_values_are_those_of_the_table(place: Path, monkeypatch: pytest.MonkeyPa
         ('gpu = "T4"\nregion = "eu"', "placer.toml:2: unknown option 'region'", "'in'"),
         ("[recomend]\nbudget = 5", "placer.toml:1: unknown table 'recomend'", "'recommend'"),
         ('gpu = "T4"\n[recommend]\nbudget = 5', "placer.toml:3: budget 5", "5/h"),
-        ('gpu = "T4"\n[sweep]\ngpus = "T4"', "placer.toml:3: unknown option 'gpus'", "'gpu'"),
+        ('gpu = "T4"\n[whatif]\ngpus = "T4"', "placer.toml:3: unknown option 'gpus'", "'gpu'"),
         ("recommend.seed = 1\ngpu = 5", "placer.toml:2: gpu 5", "T4"),
         ("recommend = 5", "placer.toml:1: unknown option 'recommend'", "placer config init"),
         ('api-key = "x"', "unknown option 'api-key'", ""),

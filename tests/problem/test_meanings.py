@@ -48,7 +48,7 @@ def test_every_command_named_instead_exists() -> None:
         ("launch", "placer export"),
         ("up", "placer export"),
         ("down", "the tool that started them"),
-        ("status", "placer replan"),
+        ("status", "placer whatif --observed"),
         ("Recommend", "write it as recommend"),
         ("recomend", "'recommend'"),
     ],

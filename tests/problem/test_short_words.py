@@ -147,4 +147,4 @@ def test_places_are_compared_by_a_sweep(run: Run) -> None:
     """`estimate` takes placements, and names the command for places."""
     done = run("estimate", "--model", "resnet50", "--workers", "aws", "--workers", "gcp")
     assert done.returncode == 2
-    assert "placer sweep --over in=aws,gcp" in done.stderr
+    assert "placer whatif --over in=aws,gcp" in done.stderr

@@ -2,7 +2,6 @@
 rows.
 """
 
-import inspect
 import json
 import re
 import subprocess
@@ -59,14 +58,6 @@ BESIDE: dict[str, dict[str, Any]] = {
     "mixed": {"transport": "nccl"},
 }
 """What a wish needs beside itself to mean something."""
-FUNCTIONS = [
-    placer.recommend,
-    placer.pareto,
-    placer.explain,
-    placer.whatif,
-    placer.sweep,
-    placer.robust,
-]
 ROOT = Path(__file__).parents[2]
 advisor = Advisor()
 
@@ -399,24 +390,6 @@ def test_amounts_are_multiplied_and_limits_taken_away() -> None:
     assert wish.oldest_price is None
     gone = apply(problem, parse_changes(["budget=none", "deadline=none"])).requirements
     assert (gone.budget_usd, gone.deadline_s) == (None, None)
-
-
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
-def test_signatures_and_documentation_show_every_wish(function: Callable[..., Any]) -> None:
-    """No `**words` is left, and each wish has its line in `help()`."""
-    parameters = inspect.signature(function).parameters
-    assert set(WISHES) <= set(parameters)
-    assert not any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    for name, wish in WISHES.items():
-        assert parameters[name].default == (False if wish.is_flag else wish.default)
-        assert f"* {name}: " in (function.__doc__ or "")
-
-
-@pytest.mark.parametrize("name", ["recommend", "pareto", "explain", "estimate", "simulate"])
-def test_methods_take_what_the_functions_take(name: str) -> None:
-    """The same names, defaults and types."""
-    function = inspect.signature(getattr(placer, name))
-    assert inspect.signature(getattr(advisor, name)) == function
 
 
 RIGHT = """

@@ -23,7 +23,7 @@ import pytest
 from command_server import is_cold
 
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
-from placer.cli import cli
+from placer.cli import FORMS, cli
 from structure import FLOORS
 
 sys.path.insert(0, str(ROOT / "tests" / "benchmarks"))
@@ -45,8 +45,6 @@ ELSEWHERE = ("train.py", "mymodel.py", "placer.toml", "experiments/code/param/be
 """Files of users and of a paper."""
 FILES = ("json", "jsonl", "csv", "toml", "md")
 """Endings of files that share their name with a module."""
-SECOND_WORDS = {("profile", "exchange"): "placer.cli.measure.profile_exchange"}
-"""Modules of commands that are no part of a group."""
 TIMELESS = (
     "README.md",
     *(f"docs/manual/{name}.md" for name in ("accuracy", "asking", "python", "service")),
@@ -216,8 +214,10 @@ def options_of(*names: str) -> frozenset[str]:
     """List the options of a command, ``--help`` among them; empty for a name that is none."""
     command: click.Command | None = cli
     context = click.Context(cli, info_name="placer")
-    if names in SECOND_WORDS:
-        command, names = importlib.import_module(SECOND_WORDS[names]).command, ()
+    forms = FORMS.get(names[0], {}) if names else {}
+    if len(names) == 2 and names[1] in forms:
+        command, names = cli.loaded(forms[names[1]]), ()
+        forms = {}
     for name in names:
         if not isinstance(command, click.Group):
             return frozenset()
@@ -227,7 +227,8 @@ def options_of(*names: str) -> frozenset[str]:
         context = click.Context(command, parent=context, info_name=name)
     assert command is not None
     parameters = command.get_params(context)
-    return frozenset(word for p in parameters for word in (*p.opts, *p.secondary_opts))
+    own = frozenset(word for p in parameters for word in (*p.opts, *p.secondary_opts))
+    return own.union(forms, *(options_of(names[0], word) for word in forms))
 
 
 def named_command(words: tuple[str, ...]) -> tuple[str, ...]:

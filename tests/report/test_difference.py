@@ -180,15 +180,18 @@ def test_what_is_no_result_is_refused() -> None:
 def test_the_command_prints_a_table_markdown_and_json(tmp_path: Path, command: Run) -> None:
     """Exit code 6 where a condition holds; -o writes what would be printed."""
     before, after = files(tmp_path, saved("one"), saved("several"))
-    table = command("diff", before, after)
+    table = command("report", "--diff", before, after)
     assert (table.returncode, "a month" in table.stdout) == (0, True)
-    refused = command("diff", before, after, "--fail-on", "cost>10%", "--json")
+    refused = command("report", "--diff", before, after, "--fail-on", "cost>10%", "--json")
     assert refused.returncode == 6
     assert json.loads(refused.stdout)["failed"] == ["cost>10%"]
     target = tmp_path / "comment.md"
-    assert command("diff", before, after, "--format", "md", "-o", str(target)).returncode == 0
+    assert (
+        command("report", "--diff", before, after, "--format", "md", "-o", str(target)).returncode
+        == 0
+    )
     assert "| - |" in target.read_text(encoding="utf-8")
-    wrong = command("diff", before, str(tmp_path / "none.json"))
+    wrong = command("report", "--diff", before, str(tmp_path / "none.json"))
     assert (wrong.returncode, "none.json" in wrong.stderr) == (2, True)
 
 
@@ -197,7 +200,7 @@ def test_markdown_cannot_be_broken_by_words_of_a_book(tmp_path: Path, command: R
     hostile = deepcopy(saved("several"))
     hostile["placement"]["workers"][0]["offer"] = "a|b`<img src=x>`\n# c"
     before, after = files(tmp_path, saved("one"), hostile)
-    text = command("diff", before, after, "--format", "md").stdout
+    text = command("report", "--diff", before, after, "--format", "md").stdout
     rows = [line for line in text.splitlines() if "img" in line]
     assert len(rows) == 1
     assert rows[0].replace("\\|", "").count("|") == 6

@@ -369,7 +369,7 @@ def test_without_the_extra_a_notebook_shows_the_text(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     "words",
     [
-        "sweep --model roberta-xlm --catalog erben-2023 --gpu T4 --over budget=1/h,2/h",
+        "whatif --model roberta-xlm --catalog erben-2023 --gpu T4 --over budget=1/h,2/h",
         "robust --model roberta-xlm --catalog erben-2023 --gpu T4 --workers 4 --worlds 8",
         "estimate --simulate --model resnet50 --workers gcp/us-central1=4xT4:spot",
         "reproduce intellect-1",

@@ -115,7 +115,7 @@ def test_logs_and_sweeps_in_lines_have_a_page(tmp_path: Path, command: Run) -> N
     """`placer report` reads run.jsonl and the file that a sweep grows."""
     log = logged(planned(tmp_path, regions="2"))
     points = tmp_path / "sweep.jsonl"
-    words = "sweep --model roberta-xlm --catalog erben-2023 --gpu T4 --over budget=1/h,2/h -o"
+    words = "whatif --model roberta-xlm --catalog erben-2023 --gpu T4 --over budget=1/h,2/h -o"
     assert command(*words.split(), str(points)).returncode == 0
     target = tmp_path / "page.html"
     done = command("report", log, str(points), "-o", str(target))

@@ -13,6 +13,7 @@ from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.errors import PlacerError
 from placer.problem.words.wishes import WISHES
 from placer.service.questions.body import check_body
+from placer.service.questions.schemas import words_of
 from placer.service.questions.verbs import VERBS
 from placer.service.working.messages import Question
 from placer.service.working.session import Session
@@ -55,14 +56,14 @@ def test_no_word_opens_a_file() -> None:
     seen.clear()
     session = Session((), 2_000_000_000)
     for verb in VERBS.values():
-        for name in verb.takes:
+        for name in words_of(verb.name):
             for path in ("/planted/secret", "../planted.json", "file://planted.csv"):
                 for value in (path, [path], {path: 1}, f"hf:{path}", f"{path}=1"):
                     body = {**QUESTION, "workers": "gcp/us-central1=1xT4", "placements": ["x"]}
                     body |= {"manifest": {}, "observed": ["{}"], "set": [], name: value}
-                    words = {key: one for key, one in body.items() if key in verb.takes}
+                    words = {key: one for key, one in body.items() if key in words_of(verb.name)}
                     _answer(session, verb.name, words)
-    assert set(WISHES) <= set(VERBS["recommend"].takes)
+    assert set(WISHES) <= set(words_of("recommend"))
     assert seen == []
 
 

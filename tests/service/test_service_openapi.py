@@ -13,16 +13,22 @@ from served import Served
 from conftest import ROOT
 from placer.documents.schemas import SCHEMA_NAMES, schema_text
 from placer.problem.words.wishes import WISHES
-from placer.records import replace
 from placer.service import openapi
 from placer.service.application import ROUTES
 from placer.service.questions.body import check_body
-from placer.service.questions.verbs import LISTS, VERBS
+from placer.service.questions.schemas import words_of
+from placer.service.questions.verbs import EXAMPLES, LISTS, VERBS
 
 pytest.importorskip("schemathesis")
 sys.path.insert(0, str(ROOT / "tests" / "benchmarks"))
 from service_fuzz import failures, real_failures
 
+GIVEN: dict[str, Any] = {"model": "roberta-xlm", "manifest": {}, "observed": ["{}"]}
+NEEDED: dict[str, dict[str, Any]] = {
+    name: {word: GIVEN.get(word) or EXAMPLES.get(word, ({},))[0] for word in verb.needed}
+    for name, verb in VERBS.items()
+}
+"""Words that must be given, for each verb."""
 DOCUMENT: dict[str, Any] = json.loads(openapi.text())
 
 
@@ -33,7 +39,9 @@ def test_answers_refer_to_the_schemas_of_the_command_line() -> None:
         assert parts[name] == json.loads(schema_text(name))
     for verb in VERBS.values():
         answer = DOCUMENT["paths"][f"/v1/{verb.name}"]["post"]["responses"]["200"]
-        expected = f"#/components/schemas/{verb.schema}" if verb.schema in SCHEMA_NAMES else None
+        expected = (
+            f"#/components/schemas/{verb.document}" if verb.document in SCHEMA_NAMES else None
+        )
         assert answer["content"]["application/json"]["schema"].get("$ref") == expected
 
 
@@ -90,13 +98,18 @@ def test_requests_of_real_values_are_mostly_answered(service: Served) -> None:
 
 def test_examples_follow_their_schemas() -> None:
     """Of every word of every question, and of every parameter of a list."""
-    words = [(verb.name, *item) for verb in VERBS.values() for item in verb.words.items()]
+    words = [
+        (name, *item)
+        for name, verb in VERBS.items()
+        for item in words_of(name).items()
+        if item[0] in verb.rows
+    ]
     words += [(name, *item) for name, list_ in LISTS.items() for item in list_.items()]
     shown = 0
     for verb, name, schema in words:
         for example in schema.get("examples", ()):
             jsonschema.validate(example, schema)
             if verb in VERBS and name != "manifest":
-                check_body(replace(VERBS[verb], needed=()), {name: example})
+                check_body(VERBS[verb], {**NEEDED[verb], name: example})
             shown += 1
     assert shown > 40

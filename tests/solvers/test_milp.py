@@ -427,7 +427,7 @@ def test_a_lying_build_is_found() -> None:
 
 def test_the_doctor_looks_at_every_solver(run: Run) -> None:
     """Versions, extras with their pip line, and a verdict for each second solver."""
-    done = run("doctor", "--json")
+    done = run("config", "check", "--json")
     rows = {row["name"]: row["found"] for row in json.loads(done.stdout)["rows"]}
     assert done.returncode == 0
     assert {rows[f"solver {name}"] for name in ENGINES} == {"60 of 60 self-tests passed"}

@@ -645,7 +645,7 @@ def test_calibration_changes_an_estimate_and_its_sources(
     assert got.samples_per_second.value == pytest.approx(316.49, rel=0.02)
     assert any("calibrated: runs.csv of 2026-11-21" in line for line in got.provenance)
     assert any(
-        line.startswith("speed on T4: measured: placer calibrate runs.csv")
+        line.startswith("speed on T4: measured: placer profile runs runs.csv")
         for line in got.provenance
     )
     bare = placer.estimate(
@@ -750,7 +750,7 @@ def test_runs_on_a_book_whose_machines_average_by_nccl(run: Run) -> None:
     """Rings have constants of their software and none of hosts, so nothing is fitted there; it was
     a KeyError.
     """
-    done = run("calibrate", str(ROOT / "examples" / "runs.csv"), "--json")
+    done = run("profile", "runs", str(ROOT / "examples" / "runs.csv"), "--json")
     assert done.returncode == 0, done.stderr
     assert set(json.loads(done.stdout)["hosts"]) == {"t4", "a10"}
 

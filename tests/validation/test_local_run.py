@@ -93,7 +93,7 @@ def test_a_real_run_is_taken(command: Run, tmp_path: Path) -> None:
     done = command("run", "plan.json", *more.split(), cwd=tmp_path, **paths)
     assert done.returncode == 0, done.stderr
     words = "out/run.jsonl --catalog erben-2023 -o cal.json"
-    taken = command("calibrate", *words.split(), cwd=tmp_path, columns=200)
+    taken = command("profile", "runs", *words.split(), cwd=tmp_path, columns=200)
     assert taken.returncode == 0, taken.stderr
     assert "on cpu alone" in taken.stdout
     assert "the processes exchanged over loopback" in taken.stdout

@@ -98,7 +98,7 @@ def test_the_row_of_a_log(tmp_path: Path) -> None:
 
 
 def test_a_log_reads_as_the_same_run_in_a_csv(tmp_path: Path, erben: Catalog) -> None:
-    """`placer calibrate` sees the same run either way."""
+    """`placer profile runs` sees the same run either way."""
     table = tmp_path / "runs.csv"
     table.write_text(
         "model,workers,step_s,calculation_s,communication_s\nroberta-xlm,gcp/us-central1=2xT4:spot,630,610,20\n"

@@ -188,7 +188,7 @@ def _speeds(problem: Problem, placement: Placement, boxes: Ranges) -> Iterable[F
     target.
     """
     profile, catalog = problem.profile, problem.catalog
-    measure = "placer calibrate RUNS.csv -o FILE, with runs on {}"
+    measure = "placer profile runs RUNS.csv -o FILE, with runs on {}"
     for gpu, count in dict.fromkeys((group.gpu, group.gpu_count) for group in placement.groups):
         one = profile.rate(catalog.gpu(gpu), 1, "none", catalog)
         node = profile.rate(catalog.gpu(gpu), count, "none", catalog)

@@ -24,7 +24,7 @@ SCHEMA = "placer.sweep-points/v1"
 """Schema of the header line."""
 EDITED = "one of them was edited, or stopped by the time limit; delete it"
 AGAIN = "delete the line; its point is solved again"
-WROTE = "give a file that 'placer sweep -o' wrote"
+WROTE = "give a file that 'placer whatif --over -o' wrote"
 ANOTHER = "give another file, or ask the question that it was made with"
 
 
@@ -160,7 +160,7 @@ def merged(paths: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     for path in paths:
         first, rows, _ = read_points(path)
         if first is None:
-            raise PlacerError(f"{path}: empty", "give files that 'placer sweep -o' wrote")
+            raise PlacerError(f"{path}: empty", "give files that 'placer whatif --over -o' wrote")
         header = header or first
         _check_header(first, header, path)
         for row in rows:
@@ -168,7 +168,7 @@ def merged(paths: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
                 raise PlacerError(f"{path}: another answer for '{row['key']}'", EDITED)
     if header is None:
         raise PlacerError(
-            "nothing to merge", "name the files: placer sweep --merge a.jsonl b.jsonl -o all.jsonl"
+            "nothing to merge", "name the files: placer whatif --merge a.jsonl b.jsonl -o all.jsonl"
         )
     _check_alike(points.values(), paths[-1])
     return header, sorted(points.values(), key=lambda row: int(row["point"]))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placer.cli.options import json_option, memory_option, output_option
-from placer.cli.output import check_targets, console, write_json
-from placer.cli.saved_question import question_options, read_question
-from placer.cli.screen.option_groups import GroupedCommand
+from placer.cli.command import Json, Saved, as_command
+from placer.cli.output import check_targets, console, exit_code, write_json
+from placer.cli.saved_question import read_question
 from placer.cli.screen.progress import progress
 from placer.cli.screen.show import show
+from placer.interface.advisor import explain
 
 if TYPE_CHECKING:
     from placer.problem.placement import Placement
@@ -28,36 +28,14 @@ Examples:
 """
 
 
-@click.command("explain", cls=GroupedCommand, epilog=EXAMPLE)
-@question_options
-@click.option(
-    "--why-not",
-    multiple=True,
-    metavar="X",
-    help="PLACE, GPU, EXCHANGE, PLACE=GPU:market, spot, on-demand, community or 2-regions; "
-    "default: the most tempting ones.",
-)
-@click.option(
-    "--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove."
-)
-@click.option(
-    "--time-limit",
-    default="2min",
-    show_default=True,
-    metavar="TIME",
-    help="Stop after this long and say what is missing.",
-)
-@memory_option
-@output_option("the explanation")
-@json_option
-@click.pass_context
+@as_command("explain", EXAMPLE, of=explain, saved=True)
 def command(
     ctx: click.Context,
-    /,
-    result: str | None,
-    model: str | None,
-    output: str | None,
-    as_json: bool,
+    result: str | None = None,
+    *,
+    model: str | None = None,
+    output: Saved,
+    as_json: Json,
     **words: Any,
 ) -> None:
     """Say what binds, why not something else, what one more dollar or GPU is worth, when to leave a
@@ -66,12 +44,10 @@ def command(
     RESULT is a file that 'placer recommend -o' wrote: its question is asked, and the search begins
     with its answer. Words of a request beside it change the question.
     """
-    from placer.interface.advisor import Advisor
-
     check_targets(output)
     question = read_question(ctx, result, model, words)
     with progress("explaining"):
-        explanation = Advisor().explain(question.asked, start=question.answer, **question.words)
+        explanation = explain(question.asked, start=question.answer, **question.words)
     if output:
         write_json(output, explanation.to_dict())
     document = explanation.to_dict()
@@ -82,11 +58,7 @@ def command(
     question.tell()
     if output:
         console(stderr=True).print(f"wrote explanation to {output}")
-    ctx.exit(
-        0
-        if explanation.result.placement is not None
-        else {"infeasible": 3}.get(str(explanation.result.status), 4)
-    )
+    ctx.exit(exit_code(explanation.result))
 
 
 def _saved_words(explanation: Any, saved: Placement | None) -> str:

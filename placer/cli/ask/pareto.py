@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from placer.cli.options import json_option, output_option, solve_options
-from placer.cli.output import check_targets, console, write_bytes, write_json
-from placer.cli.saved_question import question_options, read_question
-from placer.cli.screen.option_groups import GroupedCommand
-from placer.cli.screen.plot import check_plot, plot_option, write_plot
+from placer.cli.command import Json, Plot, Saved, as_command
+from placer.cli.output import check_targets, console, exit_code, write_bytes, write_json
+from placer.cli.saved_question import read_question
+from placer.cli.screen.plot import check_plot, write_plot
 from placer.cli.screen.progress import progress
 from placer.cli.screen.show import show
+from placer.interface.advisor import pareto
 
 EXAMPLE = """\b
 Examples:
@@ -25,31 +25,16 @@ Examples:
 """
 
 
-@click.command("pareto", cls=GroupedCommand, epilog=EXAMPLE)
-@question_options
-@click.option(
-    "--points",
-    default=12,
-    show_default=True,
-    help="Most points, the cheapest and the fastest among them.",
-)
-@solve_options(
-    "60s",
-    solver_help="exact proves; greedy and local_search do not.",
-    gap_help="Relative gap to prove for each point.",
-    limit_help="For the whole frontier; then the points so far.",
-)
-@output_option("the frontier")
-@click.option("--csv", "table", metavar="FILE", help="Write the points as CSV.")
-@plot_option
-@json_option
-@click.pass_context
+@as_command("pareto", EXAMPLE, of=pareto, saved=True)
 def command(
     ctx: click.Context,
-    /,
-    result: str | None,
-    model: str | None,
-    as_json: bool,
+    result: str | None = None,
+    *,
+    model: str | None = None,
+    output: Saved,
+    table: str | None = None,
+    plot: Plot,
+    as_json: Json,
     **words: Any,
 ) -> None:
     """Show what each budget buys: the frontier of USD/h against samples/s, each point proved, the
@@ -58,17 +43,19 @@ def command(
     The frontier goes from the cheapest placement (with --min-throughput: the cheapest that reaches
     it) to the fastest (with --budget: the fastest within it). RESULT is a file that 'placer
     recommend -o' wrote; words of a request beside it change its question.
-    """
-    from placer.interface.advisor import Advisor
 
-    output, table, plot = (words.pop(name) for name in ("output", "table", "plot"))
+    Parameters
+    ----------
+    table : FILE, --csv
+        Write the points as CSV.
+    """
     check_targets(output, table, plot)
     check_plot(plot)
     question = read_question(ctx, result, model, words)
     # The searches tell samples/s; each has a gap of its own.
     asked = {**words, "objective": "throughput", "gap": ""}
     with progress("tracing the frontier", asked, keeps=True) as heard:
-        frontier = Advisor().pareto(question.asked, on_better=heard.better, **question.words)
+        frontier = pareto(question.asked, on_better=heard.better, **question.words)
     written = _write(frontier, output, table)
     write_plot(plot, frontier.to_dict())
     if as_json or frontier.points:
@@ -81,7 +68,7 @@ def command(
 
         if not as_json:
             print_no_placement(frontier.failed)
-        ctx.exit(3 if frontier.failed.status == "infeasible" else 4)
+        ctx.exit(exit_code(frontier.failed))
     ctx.exit(0 if frontier.points else 4)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from placer.cli.options import json_option, memory_option, output_option
+from placer.cli.command import Json, Saved, as_command
 from placer.cli.output import check_targets, console, write_json
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.progress import progress
@@ -23,57 +23,48 @@ Examples:
 """
 
 
-@click.command("portfolio", cls=GroupedCommand, epilog=EXAMPLE)
-@click.argument("file", metavar="JOBS.TOML")
-@click.option(
-    "--catalog",
-    multiple=True,
-    metavar="NAME|DIR|CSV",
-    help="Price book, in place of the one that the file names.",
-)
-@click.option(
-    "--budget", metavar="USD[/h]", help="Budget of all jobs, in place of the one in the file."
-)
-@click.option(
-    "--objective",
-    type=click.Choice(["cost", "throughput", "time"]),
-    help="Least cost, or for a budget the most weighted samples/s or the least weighted hours, in "
-    "place of the one in the file.",
-)
-@click.option(
-    "--fair/--no-fair",
-    default=None,
-    help="First make the smallest share of any job as large as possible: its speed over the speed "
-    "that it would have with the budget and the quotas to itself.",
-)
-@click.option(
-    "--gap", default="1%", show_default=True, metavar="SHARE", help="Relative gap to reach."
-)
-@click.option(
-    "--time-limit",
-    default="60s",
-    show_default=True,
-    metavar="TIME",
-    help="Stop after this long with the best so far and its bound.",
-)
-@memory_option
-@output_option("the portfolio")
-@click.option("--manifests", metavar="FOLDER", help="Write the launch manifest of each job here.")
-@json_option
-@click.pass_context
+@as_command("portfolio", EXAMPLE, cls=GroupedCommand)
 def command(
     ctx: click.Context,
-    /,
     file: str,
-    output: str | None,
-    manifests: str | None,
-    as_json: bool,
-    **words: Any,
+    *,
+    catalog: tuple[str, ...] = (),
+    budget: str | None = None,
+    objective: str | None = None,
+    fair: bool | None = None,
+    gap: str = "1%",
+    time_limit: str = "60s",
+    memory_limit: str | None = None,
+    output: Saved,
+    manifests: str | None = None,
+    as_json: Json,
 ) -> None:
     """Choose where many jobs run, and when, under quotas, budgets and reservations that they share.
 
     JOBS.TOML has a [[job]] for each job, with the options of 'placer recommend'; docs/manual says
     what else it may have.
+
+    Parameters
+    ----------
+    file : JOBS.TOML
+    catalog : NAME|DIR|CSV
+        Price book, in place of the one that the file names.
+    budget : USD[/h]
+        Budget of all jobs, in place of the one in the file.
+    objective : {cost, throughput, time}
+        Least cost, or for a budget the most weighted samples/s or the least weighted hours, in
+        place of the one in the file.
+    fair : --fair/--no-fair
+        First make the smallest share of any job as large as possible: its speed over the speed that
+        it would have with the budget and the quotas to itself.
+    gap : SHARE
+        Relative gap to reach.
+    time_limit : TIME
+        Stop after this long with the best so far and its bound.
+    memory_limit : SIZE
+        As in 'placer recommend'.
+    manifests : FOLDER
+        Write the launch manifest of each job here.
     """
     from placer.interface.job_file import portfolio_from_file
 
@@ -81,7 +72,16 @@ def command(
     if manifests is not None and os.path.exists(manifests) and not os.path.isdir(manifests):  # noqa: PTH110, PTH112
         raise PlacerError(f"'{manifests}' is not a folder", "name a folder for the manifests")
     with progress("choosing"):
-        answer = portfolio_from_file(file, **words)
+        answer = portfolio_from_file(
+            file,
+            catalog=catalog,
+            budget=budget,
+            objective=objective,
+            fair=fair,
+            gap=gap,
+            time_limit=time_limit,
+            memory_limit=memory_limit,
+        )
     if output:
         write_json(output, answer.to_saved())
     written = _write_manifests(answer, manifests) if manifests else 0

@@ -7,21 +7,15 @@ from typing import Any
 
 import click
 
-from placer.cli.options import (
-    VERBOSE,
-    json_option,
-    memory_option,
-    output_option,
-    request_options,
-    wish_options,
-)
-from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.command import Json, Saved, as_command
+from placer.cli.options import VERBOSE
+from placer.cli.output import check_targets, console, exit_code, print_json, write_json
 from placer.cli.screen.formats import STDOUT, whole_tables
 from placer.cli.screen.labelled_lines import print_labelled, screen_width, styled
-from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.progress import progress
 from placer.cli.screen.show import show
 from placer.errors import PlacerError
+from placer.interface.advisor import recommend
 from placer.report.draw.wrapping import labelled, wrapped
 
 EXAMPLE = """\b
@@ -48,64 +42,26 @@ LABELS = 9
 """Columns of the labels of the default answer."""
 
 
-@click.command("recommend", cls=GroupedCommand, epilog=EXAMPLE)
-@request_options
-@wish_options
-@click.option(
-    "--solver",
-    default="exact",
-    show_default=True,
-    metavar="NAME",
-    help="exact proves; greedy and local_search answer at once without proof; exhaustive tries "
-    "all; milp and cpsat cross-check.",
-)
-@click.option(
-    "--verify",
-    metavar="NAME",
-    help="Ask a second solver and say whether both agree: milp (PuLP with HiGHS) or "
-    "cpsat (OR-Tools).",
-)
-@click.option(
-    "--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove."
-)
-@click.option(
-    "--time-limit",
-    default="30s",
-    show_default=True,
-    metavar="TIME",
-    help="Stop after this long with the best so far.",
-)
-@memory_option
-@click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
-@click.option(
-    "--top",
-    default=8,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Rows of the considered table.",
-)
-@output_option("the result")
-@click.option(
-    "--certificate",
-    is_flag=True,
-    help="Show what was proved about each strategy; with -o keep the whole market, to check it "
-    "again.",
-)
-@click.option("--manifest", metavar="FILE", help="Write the launch manifest as JSON.")
-@json_option
-@click.pass_context
+@as_command("recommend", EXAMPLE, of=recommend, without=["alternatives"])
 def command(
     ctx: click.Context,
-    /,
+    *,
     model: str,
-    output: str | None,
-    certificate: bool,
-    manifest: str | None,
-    as_json: bool,
+    output: Saved,
+    certificate: bool = False,
+    manifest: str | None = None,
+    as_json: Json,
     **words: Any,
 ) -> None:
-    """Find, prove and explain the best placement for a model."""
-    from placer.interface.advisor import Advisor
+    """Find, prove and explain the best placement for a model.
+
+    Parameters
+    ----------
+    certificate
+        Show what was proved about each strategy; with -o keep the whole market, to check it again.
+    manifest : FILE
+        Write the launch manifest as JSON.
+    """
     from placer.interface.options import memory_bytes
     from placer.solving.allowance import bounded_address_space
 
@@ -115,7 +71,7 @@ def command(
     limit = words["memory_limit"]
     most = None if limit is None else memory_bytes(limit)
     with progress("searching", words, keeps=True) as heard, bounded_address_space(most):
-        result = Advisor().recommend(
+        result = recommend(
             model,
             on_better=heard.better,
             on_bound=heard.bound,
@@ -143,7 +99,7 @@ def command(
         )
         for path in fallbacks:
             console(stderr=True).print(f"wrote the manifest of a fallback to {path}")
-    ctx.exit(0 if result.placement is not None else {"infeasible": 3}.get(str(result.status), 4))
+    ctx.exit(exit_code(result))
 
 
 def _fallback_file(manifest: str, number: int) -> str:

@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
-from placer.cli.options import runner_options, solve_options, table_option
-from placer.cli.output import console, print_json
-from placer.cli.saved_question import question_options, read_question
+from placer.cli.command import Plot, Table, as_command
+from placer.cli.output import console, exit_code, print_json
+from placer.cli.saved_question import read_question
 from placer.cli.screen.interruption import nothing_kept
-from placer.cli.screen.option_groups import GroupedCommand
-from placer.cli.screen.plot import check_plot, plot_option, write_plot
+from placer.cli.screen.plot import check_plot, write_plot
 from placer.cli.screen.progress import progress
 from placer.cli.screen.show import show
 from placer.errors import PlacerError
+from placer.interface.worlds import robust
 
 EXAMPLE = """\b
 Examples:
@@ -34,37 +34,14 @@ one.
 """
 
 
-@click.command("robust", cls=GroupedCommand, epilog=EXAMPLE)
-@question_options
-@click.option(
-    "--box",
-    multiple=True,
-    metavar="KIND=LOW..HIGH",
-    help="Factors on all figures of a kind: price, bandwidth, rate, phi.",
-)
-@click.option(
-    "--worlds",
-    default=128,
-    show_default=True,
-    type=click.IntRange(1, 10_000),
-    help="Number of random worlds, in addition to the corners.",
-)
-@click.option("--exact", is_flag=True, help="Solve each world anew: exact regrets, slower.")
-@runner_options
-@solve_options(
-    limit_help="Stop each search after this long.",
-    seed_help="Seed of the sample and of randomised solvers.",
-)
-@plot_option
-@table_option
-@click.pass_context
+@as_command("robust", EXAMPLE, of=robust, saved=True)
 def command(
     ctx: click.Context,
-    /,
-    result: str | None,
-    model: str | None,
-    as_json: bool,
-    plot: str | None,
+    result: str | None = None,
+    *,
+    model: str | None = None,
+    plot: Plot,
+    as_json: Table,
     **words: Any,
 ) -> None:
     """Say how much a recommendation may lose if prices, links and speeds are not what the book
@@ -73,8 +50,6 @@ def command(
     RESULT is a file that 'placer recommend -o' wrote; words of a request beside it change its
     question.
     """
-    from placer.interface.worlds import robust
-
     check_plot(plot)
     question = read_question(ctx, result, model, words)
     with (
@@ -98,8 +73,4 @@ def command(
     else:
         show(robustness.to_dict())
     question.tell()
-    ctx.exit(
-        0
-        if robustness.result.placement is not None
-        else {"infeasible": 3}.get(str(robustness.result.status), 4)
-    )
+    ctx.exit(exit_code(robustness.result))

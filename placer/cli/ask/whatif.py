@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from placer.cli.options import solve_options, table_option
-from placer.cli.saved_question import question_options, read_question
-from placer.cli.screen.option_groups import GroupedCommand
+from placer.cli.command import Table, as_command
+from placer.cli.output import exit_code
+from placer.cli.saved_question import read_question
 from placer.cli.screen.progress import progress
 from placer.cli.screen.show import show
+from placer.interface.worlds import whatif
 from placer.problem.words.wishes import CHANGES
 
 WISH_LINES = textwrap.fill(
@@ -27,8 +28,14 @@ Examples:
   placer whatif --model roberta-xlm --budget 5/h --set 'price:gcp/*:H100=+40%'
   placer whatif --model roberta-xlm --budget 5/h --drop 'gcp/*:H100:spot' --set budget=8/h
   placer whatif result.json --drop gcp/us-central1
+  placer whatif --model roberta-xlm --over budget=1/h..20/h:log8
+  placer whatif plan.json --observed plan-run/run.jsonl
   placer whatif --model resnet50 --budget 50/h --regions 2.. \\
     --set 'egress:*:internet=x0.5' --set 'bandwidth:*:*=x2'
+
+\b
+With --over the question is solved for every combination of ranges, and with --observed that of a
+plan with what its run measured: see 'placer whatif --over --help' and '--observed --help'.
 
 \b
 What --set takes:
@@ -41,32 +48,13 @@ What --set takes:
 """
 
 
-@click.command("whatif", cls=GroupedCommand, epilog=EXAMPLE)
-@question_options
-@click.option(
-    "--set",
-    "sets",
-    multiple=True,
-    metavar="WHAT=CHANGE",
-    help="A change of the world, such as 'price:gcp/*:T4=x0.5'; see below.",
-)
-@click.option(
-    "--drop",
-    multiple=True,
-    metavar="PLACE[:GPU[:MARKET]]",
-    help="Offers that are gone, such as aws/us-east-1 or 'aws/*:H100:spot'.",
-)
-@solve_options(limit_help="Stop each of the two searches after this long.")
-@table_option
-@click.pass_context
+@as_command("whatif", EXAMPLE, of=whatif, saved=True)
 def command(
     ctx: click.Context,
-    /,
-    result: str | None,
-    model: str | None,
-    sets: tuple[str, ...],
-    drop: tuple[str, ...],
-    as_json: bool,
+    result: str | None = None,
+    *,
+    model: str | None = None,
+    as_json: Table,
     **words: Any,
 ) -> None:
     """Solve a question as it is and as changed, and say what not reacting would cost.
@@ -74,23 +62,15 @@ def command(
     RESULT is a file that 'placer recommend -o' wrote; words of a request beside it change its
     question, before --set does.
     """
-    from placer.interface.worlds import whatif
-
     question = read_question(ctx, result, model, words)
     told = {**words, "objective": question.objective or words["objective"]}
     with progress("searching twice", told) as heard:
         answer = whatif(
             question.asked,
-            set=sets,
-            drop=drop,
             on_better=heard.better,
             on_bound=heard.bound,
             **question.words,
         )
     show(answer.to_dict(), as_json=as_json)
     question.tell()
-    ctx.exit(
-        0
-        if answer.after.placement is not None
-        else {"infeasible": 3}.get(str(answer.after.status), 4)
-    )
+    ctx.exit(exit_code(answer.after))

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import click
+from typing import TYPE_CHECKING
 
-from placer.cli.options import table_option
+from placer.cli.command import Table, as_command
 from placer.cli.screen.show import show
+
+if TYPE_CHECKING:
+    pass
+
 
 MODELS_SCHEMA = "placer.models/v1"
 
 
-@click.command("models", epilog="Example: placer models roberta-xlm")
-@click.argument("name", required=False)
-@click.option(
-    "--public",
-    is_flag=True,
-    help="List public models instead, by their names on Hugging Face: their dimensions are known.",
-)
-@table_option
-def command(name: str | None, public: bool, as_json: bool) -> None:
+@as_command("models", "Example: placer models roberta-xlm")
+def command(
+    name: str | None = None,
+    *,
+    public: bool = False,
+    as_json: Table,
+) -> None:
     """List the models that have a profile, or show the sizes, rates and sources of NAME: one of
     them, a public model such as Qwen/Qwen2.5-7B, a file, hf:config.json, or a number of parameters
     such as 7B.
+
+    Parameters
+    ----------
+    public
+        List public models instead, by their names on Hugging Face: their dimensions are known.
     """
     from placer.interface.models import model_of
     from placer.workload.models.public_models import public_model_names

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import click
-
-from placer.cli.options import catalog_option, table_option
+from placer.cli.command import Catalog, Table, as_command
 from placer.cli.screen.show import show
 from placer.errors import unknown
 
+NETWORK_WIDTH = 100
+"""Columns of a terminal from which bandwidth and fabric have room in the table."""
 EPILOG = """\b
 Examples:
   placer offers --gpu A100 --market spot --in 'gcp/*' --limit 10
@@ -15,43 +15,36 @@ Examples:
 """
 
 
-@click.command("offers", epilog=EPILOG)
-@catalog_option
-@click.option("--gpu", metavar="A,B", help="Only these GPUs.")
-@click.option("--in", "places", metavar="PLACE,..", help="Only these places; wildcards allowed.")
-@click.option(
-    "--market",
-    default="any",
-    show_default=True,
-    metavar="NAME",
-    help="spot, on-demand, community or any.",
-)
-@click.option(
-    "--sort",
-    default="price",
-    show_default=True,
-    metavar="KEY",
-    help="price (per GPU), place, gpu or age (oldest first).",
-)
-@click.option(
-    "--group-by",
-    metavar="KEY,..",
-    help="gpu, device, machine, place, provider, country, continent or market: prices of each "
-    "group.",
-)
-@click.option("--limit", default=30, show_default=True, type=click.IntRange(1), help="Most rows.")
-@table_option
+@as_command("offers", EPILOG)
 def command(
-    catalog: tuple[str, ...],
-    gpu: str | None,
-    places: str | None,
-    market: str,
-    sort: str,
-    group_by: str | None,
-    limit: int,
-    as_json: bool,
+    *,
+    catalog: Catalog,
+    gpu: str | None = None,
+    places: str | None = None,
+    market: str = "any",
+    sort: str = "price",
+    group_by: str | None = None,
+    limit: int = 30,
+    as_json: Table,
 ) -> None:
-    """List machines with their price per hour, source and date, or the prices of groups of them."""
+    """List machines with their price per hour, source and date, or the prices of groups of them.
+
+    Parameters
+    ----------
+    gpu : A,B
+        Only these GPUs.
+    places : PLACE,.., --in
+        Only these places; wildcards allowed.
+    market : NAME
+        spot, on-demand, community or any.
+    sort : KEY
+        price (per GPU), place, gpu or age (oldest first).
+    group_by : KEY,..
+        gpu, device, machine, place, provider, country, continent or market: prices of each
+        group.
+    limit : 1..
+        Most rows.
+    """
     import msgspec
 
     from placer.interface.listings import offers_document, offers_of

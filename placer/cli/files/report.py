@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from placer.cli.command import as_command
 from placer.cli.output import check_targets, read_json, write_bytes
 from placer.errors import PlacerError
 from placer.files.bounded_file import MOST_LINES_BYTES, read_file
@@ -18,29 +19,36 @@ Examples:
   placer report result.json
   placer report result.json frontier.json -o report.html --interactive
   placer report result.json --pdf report.pdf
+  placer report --diff main.json branch.json --fail-on 'cost>10%'
   placer report sweep.jsonl plan-run/run.jsonl -o both.html
 """
 LINES = ".jsonl"
 """Ending of files of JSON lines."""
 
 
-@click.command("report", epilog=EXAMPLE)
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option(
-    "-o", "--output", metavar="FILE", help="Where the page goes; default: FILE with .html."
-)
-@click.option(
-    "--interactive", is_flag=True, help="Charts with tooltips: about 1 MB, and still one file."
-)
-@click.option(
-    "--pdf", metavar="FILE", help="Also print it as PDF, by Chromium or another such browser."
-)
-def command(files: tuple[str, ...], output: str | None, interactive: bool, pdf: str | None) -> None:
+@as_command("report", EXAMPLE)
+def command(
+    files: tuple[str, ...],
+    *,
+    output: str | None = None,
+    interactive: bool = False,
+    pdf: str | None = None,
+) -> None:
     """Write a report of saved documents: one HTML file that opens offline and loads nothing.
 
     FILE is what -o or --json wrote: a result, frontier, estimate, sweep, comparison, explanation,
     portfolio, rehearsal, replay, replan or difference; or run.jsonl of placer run. Several files
-    make one report.
+    make one report; --diff compares two results instead (see placer report --diff --help).
+
+    Parameters
+    ----------
+    files : FILE...
+    output : FILE, -o --output
+        Where the page goes; default: FILE with .html.
+    interactive
+        Charts with tooltips: about 1 MB, and still one file.
+    pdf : FILE
+        Also print it as PDF, by Chromium or another such browser.
     """
     from placer.report.page import page
     from placer.report.pdf import find_browser, pdf_of
@@ -86,7 +94,7 @@ def read_document(path: str) -> Any:
         return {**head, "records": records}
     raise PlacerError(
         f"{path}: neither the points of a sweep nor the log of a run",
-        "give what 'placer sweep -o' or 'placer run' wrote",
+        "give what 'placer whatif --over -o' or 'placer run' wrote",
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from placer.cli.options import catalog_option
+from placer.cli.command import Catalog, as_command
 from placer.cli.screen.option_groups import LargeCommand
 from placer.errors import PlacerError
 from placer.files.bounded_file import read_file
@@ -25,105 +25,57 @@ Examples:
 """
 
 
-@click.command("serve", cls=LargeCommand, epilog=EPILOG)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port",
-    default=8642,
-    show_default=True,
-    type=click.IntRange(0, 65535),
-    help="Port to listen on; 0: any that is free.",
-)
-@click.option(
-    "--token-file",
-    metavar="FILE",
-    help="Secret that requests must show. Needed where others can reach the host.",
-)
-@click.option(
-    "--allow-host",
-    "hosts",
-    multiple=True,
-    metavar="NAME",
-    help="Name by which browsers may call the service, such as placer.example.org. Repeatable.",
-)
-@catalog_option
-@click.option(
-    "--workers",
-    default=2,
-    show_default=True,
-    type=click.IntRange(1, 256),
-    help="Processes that solve, each one question at a time.",
-)
-@click.option(
-    "--waiting",
-    default=32,
-    show_default=True,
-    type=click.IntRange(1, 10_000),
-    help="Questions that may wait for a process; further ones are refused for a while.",
-)
-@click.option(
-    "--time-limit",
-    default="30s",
-    show_default=True,
-    metavar="TIME",
-    help="Longest search of a question that is answered at once.",
-)
-@click.option(
-    "--job-time-limit",
-    default="10min",
-    show_default=True,
-    metavar="TIME",
-    help="Longest search of a job.",
-)
-@click.option(
-    "--memory-limit",
-    default="1500MB",
-    show_default=True,
-    metavar="SIZE",
-    help="Memory of each process that solves.",
-)
-@click.option(
-    "--body-limit", default="4MB", show_default=True, metavar="SIZE", help="Largest request."
-)
-@click.option(
-    "--grace",
-    default="5s",
-    show_default=True,
-    metavar="TIME",
-    help="How long a search may overrun before its process is ended, and a shutdown waits.",
-)
-@click.option(
-    "--jobs",
-    metavar="FILE",
-    help="Where jobs are kept, so that they outlast the service. Default: in the folder of "
-    "placer's own data.",
-)
-@click.option(
-    "--keep",
-    default="24h",
-    show_default=True,
-    metavar="TIME",
-    help="How long finished jobs are kept.",
-)
+@as_command("serve", EPILOG, cls=LargeCommand)
 def command(
-    host: str,
-    port: int,
-    token_file: str | None,
-    hosts: tuple[str, ...],
-    catalog: tuple[str, ...],
-    workers: int,
-    waiting: int,
-    time_limit: str,
-    job_time_limit: str,
-    memory_limit: str,
-    body_limit: str,
-    grace: str,
-    jobs: str | None,
-    keep: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8642,
+    token_file: str | None = None,
+    hosts: tuple[str, ...] = (),
+    catalog: Catalog,
+    workers: int = 2,
+    waiting: int = 32,
+    time_limit: str = "30s",
+    job_time_limit: str = "10min",
+    memory_limit: str = "1500MB",
+    body_limit: str = "4MB",
+    grace: str = "5s",
+    jobs: str | None = None,
+    keep: str = "24h",
 ) -> None:
     """Answer questions over HTTP, with a page for browsers, until Ctrl-C.
 
     The address /openapi.json describes what may be asked.
+
+    Parameters
+    ----------
+    host
+        Address to listen on.
+    port : 0..65535
+        Port to listen on; 0: any that is free.
+    token_file : FILE
+        Secret that requests must show. Needed where others can reach the host.
+    hosts : NAME, --allow-host
+        Name by which browsers may call the service, such as placer.example.org. Repeatable.
+    workers : 1..256
+        Processes that solve, each one question at a time.
+    waiting : 1..10000
+        Questions that may wait for a process; further ones are refused for a while.
+    time_limit : TIME
+        Longest search of a question that is answered at once.
+    job_time_limit : TIME
+        Longest search of a job.
+    memory_limit : SIZE
+        Memory of each process that solves.
+    body_limit : SIZE
+        Largest request.
+    grace : TIME
+        How long a search may overrun before its process is ended, and a shutdown waits.
+    jobs : FILE
+        Where jobs are kept, so that they outlast the service. Default: in the folder of placer's
+        own data.
+    keep : TIME
+        How long finished jobs are kept.
     """
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:

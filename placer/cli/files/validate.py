@@ -7,23 +7,28 @@ from pathlib import Path
 
 import click
 
-from placer.cli.options import json_option
+from placer.cli.command import Json, as_command
 from placer.cli.output import print_json
 from placer.errors import PlacerError
 
 
-@click.command("validate", epilog="Example: placer validate plan.json")
-@click.argument("path")
-@click.option(
-    "--again", is_flag=True, help="Of a result: also solve its question again and compare."
-)
-@click.option(
-    "--solver", default="exact", show_default=True, metavar="NAME", help="Solver of --again."
-)
-@json_option
-def command(path: str, again: bool, solver: str, as_json: bool) -> None:
+@as_command("validate", "Example: placer validate plan.json")
+def command(
+    path: str,
+    *,
+    again: bool = False,
+    solver: str = "exact",
+    as_json: Json,
+) -> None:
     """Check a result, manifest, profile, problem, calibration or quota file, or the folder of a
     price book.
+
+    Parameters
+    ----------
+    again
+        Of a result: also solve its question again and compare.
+    solver : NAME
+        Solver of --again.
     """
     if again and (os.path.isdir(path) or path.endswith(".csv")):  # noqa: PTH112 - as below
         raise PlacerError(

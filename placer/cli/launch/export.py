@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from placer.cli.options import json_option
+from placer.cli.command import Json, as_command
 from placer.cli.output import print_json, read_json
 from placer.errors import PlacerError
 from placer.records import replace
@@ -31,54 +31,41 @@ def _epilog() -> str:
     return EXAMPLE + "\n".join(f"  {name:15} {words}" for name, words in SHORT.items())
 
 
-@click.command("export", epilog=_epilog())
-@click.argument("path", metavar="RESULT|MANIFEST")
-@click.option(
-    "--to", "target", required=True, metavar="TARGET", help="What the files are for; see below."
-)
-@click.option(
-    "--dir",
-    "folder",
-    required=True,
-    metavar="DIR",
-    help="New or empty folder, or one of an earlier export.",
-)
-@click.option(
-    "--train",
-    default="train.py",
-    show_default=True,
-    metavar="FILE|MODULE:FUNCTION",
-    help="Training script, as the machines find it; or a function, as 'placer run' takes it, "
-    "which the machines start.",
-)
-@click.option(
-    "--image",
-    metavar="IMAGE",
-    help="Container image, where the target runs containers; default: PyTorch's own.",
-)
-@click.option(
-    "--fallback",
-    "fallbacks",
-    multiple=True,
-    metavar="MANIFEST",
-    help="Plan to use if the machines are not available; repeat it in order. What TARGET cannot "
-    "try by itself gets a folder of its own: DIR-fallback-1.",
-)
-@click.option("--edited", is_flag=True, help="Take a manifest that was edited by hand.")
-@click.option("--diff", is_flag=True, help="Show what would change in DIR and write nothing.")
-@json_option
+@as_command("export", _epilog())
 def command(
     path: str,
+    *,
     target: str,
     folder: str,
-    train: str,
-    image: str | None,
-    fallbacks: tuple[str, ...],
-    edited: bool,
-    diff: bool,
-    as_json: bool,
+    train: str = "train.py",
+    image: str | None = None,
+    fallbacks: tuple[str, ...] = (),
+    edited: bool = False,
+    diff: bool = False,
+    as_json: Json,
 ) -> None:
-    """Write launch files from a manifest, or from a result of 'placer recommend -o'."""
+    """Write launch files from a manifest, or from a result of 'placer recommend -o'.
+
+    Parameters
+    ----------
+    path : RESULT|MANIFEST
+    target : TARGET, --to
+        What the files are for; see below.
+    folder : DIR, --dir
+        New or empty folder, or one of an earlier export.
+    train : FILE|MODULE:FUNCTION
+        Training script, as the machines find it; or a function, as 'placer run' takes it, which
+        the machines start.
+    image : IMAGE
+        Container image, where the target runs containers; default: PyTorch's own.
+    fallbacks : MANIFEST, --fallback
+        Plan to use if the machines are not available; repeat it in order. What TARGET cannot
+        try by itself gets a folder of its own: DIR-fallback-1.
+    edited
+        Take a manifest that was edited by hand.
+    diff
+        Show what would change in DIR and write nothing.
+    """
     from placer.launch.export import export, target_named, tried_together
     from placer.launch.export.folder import difference, left_over, write_folder
 

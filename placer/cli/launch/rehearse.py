@@ -1,4 +1,4 @@
-"""``placer rehearse``: run a plan's geography on this machine and compare line by line."""
+"""``placer run --rehearse``: run a plan's geography on this machine and compare line by line."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import importlib.util
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict, Unpack
 
 import click
 
-from placer.cli.options import json_option
+from placer.cli.command import Json, as_command
 from placer.cli.output import check_targets, console, print_json, write_json
 from placer.cli.screen.show import show_blocks
 from placer.errors import PlacerError
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  placer rehearse plan.json
-  placer rehearse plan.json --scale 1/100 --rounds 8 -o rehearsal.json
-  placer rehearse plan.json --kill 1@3
+  placer run --rehearse plan.json
+  placer run --rehearse plan.json --scale 1/100 --rounds 8 -o rehearsal.json
+  placer run --rehearse plan.json --kill 1@3
 \b
 Each machine of the plan is a process here. Each TCP stream between them gets the bandwidth and
 round-trip time of the plan. Bytes and calculation are scaled down by one factor; links and
@@ -36,55 +36,49 @@ Exit code 6: a figure is out of tolerance (round 15 %, bytes of a link 2 %, requ
 """
 
 
-@click.command("rehearse", epilog=EPILOG)
-@click.argument("manifest")
-@click.option(
-    "--scale",
-    metavar="1/N",
-    help="Scale of bytes and calculation; default: chosen so that a round takes a few seconds.",
-)
-@click.option(
-    "--rounds",
-    type=click.IntRange(3, 1000),
-    default=5,
-    show_default=True,
-    metavar="N",
-    help="Number of measured rounds.",
-)
-@click.option(
-    "--per-group",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Maximum workers per group.",
-)
-@click.option(
-    "--train",
-    metavar="MODULE:FUNCTION",
-    help="Your own model, as for 'placer run'; its size gives the scale.",
-)
-@click.option(
-    "--kill", metavar="RANK@STEP", help="Kill a worker in a step, and report what is lost."
-)
-@click.option(
-    "--method",
-    type=click.Choice(["auto", "namespaces", "relays"]),
-    default="auto",
-    show_default=True,
-    help="How links are shaped; auto: namespaces where they are available, else relays.",
-)
-@click.option(
-    "--limit",
-    metavar="TIME",
-    default="10min",
-    show_default=True,
-    help="Longest predicted time of all rounds.",
-)
-@click.option(
-    "--dir", "folder", metavar="DIR", help="Folder of the logs; default: ./NAME-rehearsal."
-)
-@click.option("-o", "--out", metavar="FILE", help="Write the comparison as JSON.")
-@json_option
-def command(manifest: str, as_json: bool, **words: Any) -> None:
+class Options(TypedDict):
+    """Options of the command.
+
+    Parameters
+    ----------
+    scale : 1/N
+        Scale of bytes and calculation; default: chosen so that a round takes a few seconds.
+    rounds : N, 3..1000
+        Number of measured rounds.
+    per_group : N, 1..
+        Maximum workers per group.
+    train : MODULE:FUNCTION
+        Your own model, as for 'placer run'; its size gives the scale.
+    kill : RANK@STEP
+        Kill a worker in a step, and report what is lost.
+    method : {auto, namespaces, relays}
+        How links are shaped; auto: namespaces where they are available, else relays.
+    limit : TIME
+        Longest predicted time of all rounds.
+    folder : DIR, --dir
+        Folder of the logs; default: ./NAME-rehearsal.
+    out : FILE, -o --out
+        Write the comparison as JSON.
+    """
+
+    scale: str | None
+    rounds: Annotated[int, 5]
+    per_group: int | None
+    train: str | None
+    kill: str | None
+    method: Annotated[str, "auto"]
+    limit: Annotated[str, "10min"]
+    folder: str | None
+    out: str | None
+
+
+@as_command("rehearse", EPILOG)
+def command(
+    manifest: str,
+    *,
+    as_json: Json,
+    **words: Unpack[Options],
+) -> None:
     """Rehearse the plan of MANIFEST on this machine over links shaped like the plan's, and
     compare seconds, bytes and cost.
     """
@@ -103,7 +97,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
         )
     if importlib.util.find_spec("torch") is None:
         raise PlacerError(
-            "placer rehearse needs PyTorch, which is not installed",
+            "placer run --rehearse needs PyTorch, which is not installed",
             f"install it: {install_line('rehearse')}",
         )
     from placer.launch.rehearsal.comparison import confirmed, document_of, lines_of

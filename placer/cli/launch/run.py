@@ -7,11 +7,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 import click
 
-from placer.cli.options import Range, json_option
+from placer.cli.command import Json, as_command
 from placer.cli.output import console, print_json
 from placer.cli.screen.option_groups import LargeCommand
 from placer.cost_model.timing.store import POLL_SECONDS
@@ -34,126 +34,88 @@ Examples:
 The function is that of 'placer profile': it returns a Workload, (module, batch) or (module, batch,
 loss). --local starts a process for each worker here, and the server, function and object store
 that the plan needs. Without it, the ranks of this machine run (RANK or --rank); a server or
-function has the last rank. 'placer calibrate' and 'placer replan' read the log, DIR/run.jsonl;
---resume continues from DIR/checkpoints.
+function has the last rank. 'placer profile runs' and 'placer whatif --observed' read the log,
+DIR/run.jsonl; --resume continues from DIR/checkpoints. With --rehearse the plan's geography is run
+here instead: see 'placer run --rehearse --help'.
 """
 
 
-@click.command("run", cls=LargeCommand, epilog=EPILOG)
-@click.argument("manifest")
-@click.option(
-    "--train",
-    required=True,
-    metavar="MODULE:FUNCTION",
-    help="Makes the model, its batches and its loss.",
-)
-@click.option("--local", is_flag=True, help="Run all workers on this machine.")
-@click.option(
-    "--rank",
-    "rank",
-    metavar="N|N-M",
-    help="Ranks of this machine; default: the environment's RANK.",
-)
-@click.option(
-    "--steps",
-    type=click.IntRange(1),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="Optimizer steps in all.",
-)
-@click.option(
-    "--tbs",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Target batch size; default: the plan's.",
-)
-@click.option(
-    "--microbatch",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Samples that a worker processes at once; default: the plan's.",
-)
-@click.option(
-    "--seed",
-    type=int,
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Seed of parameters and samples.",
-)
-@click.option(
-    "--elastic",
-    is_flag=True,
-    help="Continue without workers that die: parameter-server, central, asgd-ga.",
-)
-@click.option(
-    "-o", "--out", metavar="DIR", help="Folder of log and checkpoints; default: ./NAME-run."
-)
-@click.option(
-    "--checkpoint-every",
-    type=click.IntRange(0),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="Steps between checkpoints; 0: none.",
-)
-@click.option(
-    "--resume", is_flag=True, help="Continue from the newest checkpoint that all ranks have."
-)
-@click.option(
-    "--resume-if-any",
-    is_flag=True,
-    help="As --resume, but start from step 0 where no rank has a checkpoint; for restarted jobs.",
-)
-@click.option(
-    "--device",
-    metavar="NAME",
-    help="cpu, cuda or cuda:1; default: cpu with --local, else the first GPU.",
-)
-@click.option(
-    "--threads",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Threads of PyTorch in each process; default: 1 with --local.",
-)
-@click.option(
-    "--processes",
-    type=click.IntRange(1, 64),
-    metavar="N",
-    help="Processes of each machine of an island; default: its GPUs, on a CPU one.",
-)
-@click.option(
-    "--timeout",
-    type=Range(0.1, 86_400),
-    metavar="SECONDS",
-    help="Time after which a silent peer is lost; default: the plan's, at least 60.",
-)
-@click.option(
-    "--endpoint-url",
-    metavar="URL",
-    help="URL of an S3 object store; default: the provider's, with --local one on this machine.",
-)
-@click.option(
-    "--poll",
-    type=Range(0.001, 60),
-    metavar="SECONDS",
-    help="Time between two polls of the store; default: the plan's.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    metavar="N",
-    help="Rendezvous port of --local processes; default: a free one.",
-)
-@click.option(
-    "--one-machine",
-    is_flag=True,
-    help="All ranks share one machine, though started separately; the log says so.",
-)
-@json_option
-def command(manifest: str, as_json: bool, **words: Any) -> None:
+class Options(TypedDict):
+    """Options of the command.
+
+    Parameters
+    ----------
+    train : MODULE:FUNCTION
+        Makes the model, its batches and its loss.
+    local
+        Run all workers on this machine.
+    rank : N|N-M
+        Ranks of this machine; default: the environment's RANK.
+    steps : N, 1..
+        Optimizer steps in all.
+    tbs : N, 1..
+        Target batch size; default: the plan's.
+    microbatch : N, 1..
+        Samples that a worker processes at once; default: the plan's.
+    seed : N
+        Seed of parameters and samples.
+    elastic
+        Continue without workers that die: parameter-server, central, asgd-ga.
+    out : DIR, -o --out
+        Folder of log and checkpoints; default: ./NAME-run.
+    checkpoint_every : N, 0..
+        Steps between checkpoints; 0: none.
+    resume
+        Continue from the newest checkpoint that all ranks have.
+    resume_if_any
+        As --resume, but start from step 0 where no rank has a checkpoint; for restarted jobs.
+    device : NAME
+        cpu, cuda or cuda:1; default: cpu with --local, else the first GPU.
+    threads : N, 1..
+        Threads of PyTorch in each process; default: 1 with --local.
+    processes : N, 1..64
+        Processes of each machine of an island; default: its GPUs, on a CPU one.
+    timeout : SECONDS, 0.1..86400
+        Time after which a silent peer is lost; default: the plan's, at least 60.
+    endpoint_url : URL
+        URL of an S3 object store; default: the provider's, with --local one on this machine.
+    poll : SECONDS, 0.001..60
+        Time between two polls of the store; default: the plan's.
+    port : N, 0..65535
+        Rendezvous port of --local processes; default: a free one.
+    one_machine
+        All ranks share one machine, though started separately; the log says so.
+    """
+
+    train: Annotated[str, ...]
+    local: bool
+    rank: str | None
+    steps: Annotated[int, 20]
+    tbs: int | None
+    microbatch: int | None
+    seed: Annotated[int, 0]
+    elastic: bool
+    out: str | None
+    checkpoint_every: Annotated[int, 100]
+    resume: bool
+    resume_if_any: bool
+    device: str | None
+    threads: int | None
+    processes: int | None
+    timeout: float | None
+    endpoint_url: str | None
+    poll: float | None
+    port: int | None
+    one_machine: bool
+
+
+@as_command("run", EPILOG, cls=LargeCommand)
+def command(
+    manifest: str,
+    *,
+    as_json: Json,
+    **words: Unpack[Options],
+) -> None:
     """Execute the plan of MANIFEST: train a model with its strategy, measure, and compare with the
     prediction.
     """
@@ -179,7 +141,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     watch = _watch(plan, settings, quiet=as_json)
     if words["local"]:
         with locked_folder(folder, "run", "--out", must_lock=False):
-            records = run_here(plan, document, settings, folder, watch, words["port"])
+            records = run_here(plan, document, settings, folder, watch, words["port"] or 0)
     else:
         records = run_ranks(
             plan, document, settings, folder, watch, ranks, one_machine=words["one_machine"]
@@ -199,7 +161,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
         _print(plan, comparison, folder)
 
 
-def _settings(plan: RunPlan, words: dict[str, Any], folder: Path) -> Settings:
+def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
     """Make the settings from the options, and from the manifest where an option is absent."""
     from placer.launch.runtime.stores.object_store import check_endpoint
     from placer.launch.runtime.strategies import executed
@@ -241,7 +203,7 @@ def _settings(plan: RunPlan, words: dict[str, Any], folder: Path) -> Settings:
     )
 
 
-def _processes(plan: RunPlan, words: dict[str, Any]) -> int:
+def _processes(plan: RunPlan, words: Options) -> int:
     """Return the processes of each machine of an island; 0: one for each of its GPUs."""
     if not plan.has_islands or (words["device"] or ("cpu" if words["local"] else "")) == "cpu":
         return 1

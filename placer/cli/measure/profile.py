@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
+from placer.cli.command import Catalog, Json, as_command
 from placer.cli.measure.profile_file import OutFile, model_word
-from placer.cli.options import catalog_option, json_option
 from placer.cli.output import console, print_json, write_json
-from placer.cli.screen.option_groups import GroupedCommand
 from placer.errors import PlacerError, unknown
 from placer.records import replace
-from placer.workload.architecture import LONGEST_SEQUENCE
 
 if TYPE_CHECKING:
     from placer.profiler.profiling import Profiling
@@ -41,104 +39,66 @@ Placer runs the code of a target, so profile only code that you trust.
 """
 
 
-class ProfileCommand(GroupedCommand):
-    """A command whose first word may be the subcommand ``exchange``."""
+class Options(TypedDict):
+    """Options of the command.
 
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        """Hand over to the subcommand, else keep what was typed for the profile."""
-        if args[:1] == ["exchange"]:
-            from placer.cli.measure.profile_exchange import command as exchange
+    Parameters
+    ----------
+    builtin : NAME
+        Built-in model, such as resnet50-like, bert-base-like, lstm or gnn.
+    device : NAME
+        Device: cuda:0, cpu or mps. Default: the first GPU, else the CPU.
+    precisions : NAME, --precision
+        fp32, tf32, fp16 or bf16; repeatable. Default: fp16 on CUDA, else fp32.
+    batch_sizes : N,N..
+        Batch sizes to measure. Default: 1, 2, 4 ... until the gain is below 5 %.
+    target_batch_size : N
+        Samples of an optimizer step; accumulation is measured up to it.
+    steps : N, 1..
+        Measure exactly N steps for each batch size.
+    quick
+        Measure for 30 s, intervals within 3 %. Default: 120 s and 1 %.
+    thorough
+        Measure for 15 minutes, intervals within 0.5 %.
+    threads : N, 1..1024
+        Threads of PyTorch on a CPU. Default: as PyTorch chooses.
+    framework : NAME
+        Also write the published efficiency of hivemind or ddp.
+    estimate
+        Measure nothing; estimate memory, and speed on every GPU of the catalog.
+    seq_len : N, 1..16777216
+        Tokens of a text of hf:FILE. Default: as many as a language model takes, at most 8,192;
+        128 for other models of text.
+    name : NAME
+        Name of the model. Default: that of the target.
+    out : FILE, -o --out --output
+        Profile to write, or to add to if it exists. Default: ./NAME.json.
+    """
 
-            context: click.Context = exchange.make_context(
-                f"{info_name} exchange", args[1:], parent, **extra
-            )
-            return context
-        typed = shlex.join(["placer", "profile", *args])
-        extra.setdefault("obj", "".join(c if c.isprintable() else "?" for c in typed))
-        return super().make_context(info_name, args, parent, **extra)
+    builtin: str | None
+    device: str | None
+    precisions: tuple[str, ...]
+    batch_sizes: str | None
+    target_batch_size: str | None
+    steps: int | None
+    quick: bool
+    thorough: bool
+    threads: int | None
+    framework: str | None
+    estimate: bool
+    seq_len: int | None
+    name: str | None
+    out: str | None
+    catalog: Catalog
+    as_json: Json
 
 
-@click.command("profile", cls=ProfileCommand, epilog=EXAMPLE)
-@click.argument("target", required=False)
-@click.option(
-    "--builtin",
-    metavar="NAME",
-    help="Built-in model, such as resnet50-like, bert-base-like, lstm or gnn.",
-)
-@click.option(
-    "--device",
-    metavar="NAME",
-    help="Device: cuda:0, cpu or mps. Default: the first GPU, else the CPU.",
-)
-@click.option(
-    "--precision",
-    "precisions",
-    multiple=True,
-    metavar="NAME",
-    help="fp32, tf32, fp16 or bf16; repeatable. Default: fp16 on CUDA, else fp32.",
-)
-@click.option(
-    "--batch-sizes",
-    metavar="N,N..",
-    help="Batch sizes to measure. Default: 1, 2, 4 ... until the gain is below 5 %.",
-)
-@click.option(
-    "--target-batch-size",
-    metavar="N",
-    help="Samples of an optimizer step; accumulation is measured up to it.",
-)
-@click.option(
-    "--steps",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Measure exactly N steps for each batch size.",
-)
-@click.option(
-    "--quick", is_flag=True, help="Measure for 30 s, intervals within 3 %. Default: 120 s and 1 %."
-)
-@click.option("--thorough", is_flag=True, help="Measure for 15 minutes, intervals within 0.5 %.")
-@click.option(
-    "--threads",
-    type=click.IntRange(1, 1024),
-    metavar="N",
-    help="Threads of PyTorch on a CPU. Default: as PyTorch chooses.",
-)
-@click.option(
-    "--framework",
-    metavar="NAME",
-    help="Also write the published efficiency of hivemind or ddp.",
-)
-@click.option(
-    "--estimate",
-    is_flag=True,
-    help="Measure nothing; estimate memory, and speed on every GPU of the catalog.",
-)
-@click.option(
-    "--seq-len",
-    type=click.IntRange(1, LONGEST_SEQUENCE),
-    metavar="N",
-    help="Tokens of a text of hf:FILE. Default: as many as a language model takes, at most 8,192; "
-    "128 for other models of text.",
-)
-@click.option("--name", metavar="NAME", help="Name of the model. Default: that of the target.")
-@click.option(
-    "-o",
-    "--out",
-    "--output",
-    "out",
-    metavar="FILE",
-    help="Profile to write, or to add to if it exists. Default: ./NAME.json.",
-)
-@catalog_option
-@json_option
-@click.pass_context
-def command(ctx: click.Context, /, **words: Any) -> None:
+@as_command("profile", EXAMPLE)
+def command(
+    ctx: click.Context,
+    target: str | None = None,
+    **words: Unpack[Options],
+) -> None:
     """Measure a model on this device and write its profile: seconds by phase, samples/s, memory,
     gradients.
 
@@ -146,20 +106,21 @@ def command(ctx: click.Context, /, **words: Any) -> None:
     """
     from placer.profiler.torch_import import load_torch
 
+    typed = "".join(c if c.isprintable() else "?" for c in shlex.join(["placer", *ctx.obj]))
     torch = load_torch()
     if words["threads"]:
         torch.set_num_threads(words["threads"])
     if words["estimate"]:
         from placer.cli.measure.profile_estimate import estimate
 
-        estimate(words)
+        estimate(target, words)
         return
     with contextlib.redirect_stdout(sys.stderr):  # what the target prints is not a result
-        work, path = _prepared(ctx.obj, words)
+        work, path = _prepared(typed, target, words)
     ctx.exit(_run(work, path, as_json=words["as_json"]))
 
 
-def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, str]:
+def _prepared(typed: str, word: str | None, words: Options) -> tuple[Profiling, str]:
     """Check everything that can be checked before time is spent."""
     from placer.market.books.partial_books import over_default
     from placer.profiler.devices import choose_device
@@ -188,7 +149,7 @@ def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, str]:
         else parse_count(target_batch, "target batch size"),
     )
     catalog, _ = over_default(words["catalog"])
-    subject = load_target(words["target"], words["builtin"], words["name"], words["seq_len"])
+    subject = load_target(word, words["builtin"], words["name"], words["seq_len"])
     place = place.named(subject.name)
     work = Profiling(
         subject=subject,
@@ -204,7 +165,7 @@ def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, str]:
     return work, place.path
 
 
-def _effort(words: dict[str, Any]) -> Any:
+def _effort(words: Options) -> Any:
     from placer.profiler.steps.timing import QUICK, THOROUGH, USUAL
 
     if words["quick"] and words["thorough"]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
 from typing import Any
 
@@ -15,7 +16,7 @@ from placer.cli.screen.show import show_report
 from placer.errors import PlacerError
 
 
-def estimate(words: dict[str, Any]) -> None:
+def estimate(target: str | None, words: Mapping[str, Any]) -> None:
     """Work out a target of `placer profile` on the meta device, print it and write its profile.
 
     Raises
@@ -59,10 +60,10 @@ def estimate(words: dict[str, Any]) -> None:
     with (
         redirect_stdout(sys.stderr),
         load_torch().device("meta")
-        if words["builtin"] or (words["target"] or "").startswith("hf:")
+        if words["builtin"] or (target or "").startswith("hf:")
         else nullcontext(),
     ):  # no memory for weights
-        subject = load_target(words["target"], words["builtin"], words["name"], words["seq_len"])
+        subject = load_target(target, words["builtin"], words["name"], words["seq_len"])
     if not isinstance(subject, Workload):
         raise PlacerError(
             f"{subject.source} returns a step function, which cannot run on the meta device",

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
-
-from placer.cli.options import json_option
+from placer.cli.command import Json, as_command
 from placer.cli.output import check_targets, console, print_json, write_json
 from placer.cli.screen.show import show_report
 from placer.errors import PlacerError
@@ -37,32 +35,31 @@ EXAMPLES = {"t4": "gcp/us-central1=8xT4:spot", "a10": "lambda/us-west-1=8xA10"}
 BOOK = "erben-2023"
 
 
-@click.command("exchange", epilog=EPILOG)
-@click.option(
-    "--host",
-    metavar="NAME",
-    help="Class of hosts that this machine stands for: t4, a10, or a device such as A100-80.",
-)
-@click.option(
-    "--model",
-    default="roberta-xlm",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="Model whose step is estimated with the result.",
-)
-@click.option("--quick", is_flag=True, help="Measure for about 10 seconds instead of 30.")
-@click.option(
-    "--thorough", is_flag=True, help="Measure for about two minutes, with gradients up to 128 MB."
-)
-@click.option(
-    "-o", "--output", metavar="FILE", help="Write the calibration, to be given to --calibration."
-)
-@json_option
+@as_command("exchange", EPILOG)
 def command(
-    host: str | None, model: str, quick: bool, thorough: bool, output: str | None, as_json: bool
+    *,
+    host: str | None = None,
+    model: str = "roberta-xlm",
+    quick: bool = False,
+    thorough: bool = False,
+    output: str | None = None,
+    as_json: Json,
 ) -> None:
     """Measure what averaging gradients costs this machine's processor, and scale the host
     constants.
+
+    Parameters
+    ----------
+    host : NAME
+        Class of hosts that this machine stands for: t4, a10, or a device such as A100-80.
+    model : NAME|FILE
+        Model whose step is estimated with the result.
+    quick
+        Measure for about 10 seconds instead of 30.
+    thorough
+        Measure for about two minutes, with gradients up to 128 MB.
+    output : FILE, -o --output
+        Write the calibration, to be given to --calibration.
     """
     from placer.market.books.book_reader import load_catalog
     from placer.profiler.host.averaging import SECONDS, SIZES, measure_host

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import click
-
-from placer.cli.options import table_option
+from placer.cli.command import Plot, Table, as_command
 from placer.cli.screen.interruption import nothing_kept
-from placer.cli.screen.plot import check_plot, plot_option, write_plot
+from placer.cli.screen.plot import check_plot, write_plot
 from placer.cli.screen.progress import progress
 from placer.cli.screen.show import show
 
 
-@click.command("reproduce", epilog="Example: placer reproduce erben")
-@click.argument("paper", metavar="PAPER")
-@click.option(
-    "--all", "all_rows", is_flag=True, help="Print every row, not only the best of each family."
-)
-@plot_option
-@table_option
-def command(paper: str, all_rows: bool, as_json: bool, plot: str | None) -> None:
+@as_command("reproduce", "Example: placer reproduce erben")
+def command(
+    paper: str,
+    *,
+    all_rows: bool = False,
+    plot: Plot,
+    as_json: Table,
+) -> None:
     """Recompute a published paper from the shipped books and compare.
 
     PAPER is erben, phalak, cloudless or intellect-1.
+
+    Parameters
+    ----------
+    paper : PAPER
+    all_rows : --all
+        Print every row, not only the best of each family.
     """
     check_plot(plot)
     with nothing_kept("a comparison needs every row"), progress("recomputing the paper"):

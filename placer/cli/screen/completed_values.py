@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from placer.cli.screen.formats import FORMATS
 from placer.errors import PlacerError
 
 Names = Callable[[click.Context], Iterable[str]]
@@ -35,16 +36,16 @@ def _catalog(ctx: click.Context) -> Any:
 
 
 def _places(ctx: click.Context) -> Iterable[str]:
-    names = sorted(_catalog(ctx).regions)
+    names = [*_regions(ctx)]
     return [*dict.fromkeys(f"{name.split('/', 1)[0]}/*" for name in names), *names]
+
+
+def _regions(ctx: click.Context) -> Iterable[str]:
+    return sorted(_catalog(ctx).regions)
 
 
 def _gpus(ctx: click.Context) -> Iterable[str]:
     return sorted({offer.gpu for offer in _catalog(ctx).offers})
-
-
-def _stores(ctx: click.Context) -> Iterable[str]:
-    return sorted(_catalog(ctx).regions)
 
 
 def _markets(ctx: click.Context) -> Iterable[str]:
@@ -53,28 +54,10 @@ def _markets(ctx: click.Context) -> Iterable[str]:
     return ("any", *(name.replace("_", "-") for name in MARKETS))
 
 
-def _solvers(ctx: click.Context) -> Iterable[str]:
-    return ("exact", "greedy", "local_search", "exhaustive", "milp", "cpsat")
-
-
-def _seconds(ctx: click.Context) -> Iterable[str]:
-    return ("milp", "cpsat")
-
-
 def _exchanges(ctx: click.Context) -> Iterable[str]:
     from placer.problem.exchange import STRATEGIES
 
     return ("auto", *(name for name in STRATEGIES if name != "none"))
-
-
-def _objectives(ctx: click.Context) -> Iterable[str]:
-    return ("throughput", "cost", "cost-per-sample", "time", "carbon", "expected")
-
-
-def _formats(ctx: click.Context) -> Iterable[str]:
-    from placer.cli.screen.formats import FORMATS
-
-    return FORMATS
 
 
 def _targets(ctx: click.Context) -> Iterable[str]:
@@ -89,8 +72,9 @@ def _schemas(ctx: click.Context) -> Iterable[str]:
     return SCHEMA_NAMES
 
 
-def _papers(ctx: click.Context) -> Iterable[str]:
-    return ("erben", "phalak", "cloudless", "intellect-1")
+def _fixed(*names: str) -> Names:
+    """Return names that are the same in each context."""
+    return lambda ctx: names
 
 
 VALUES: dict[str, Names] = {
@@ -101,13 +85,13 @@ VALUES: dict[str, Names] = {
     "not_places": _places,
     "gpu": _gpus,
     "market": _markets,
-    "solver": _solvers,
-    "verify": _seconds,
+    "solver": _fixed("exact", "greedy", "local_search", "exhaustive", "milp", "cpsat"),
+    "verify": _fixed("milp", "cpsat"),
     "exchange": _exchanges,
-    "objective": _objectives,
-    "storage": _stores,
-    "aggregator": _stores,
-    "format": _formats,
+    "objective": _fixed("throughput", "cost", "cost-per-sample", "time", "carbon", "expected"),
+    "storage": _regions,
+    "aggregator": _regions,
+    "format": _fixed(*FORMATS),
     "target": _targets,
 }
 """Names of the values by the name of an option."""
@@ -119,7 +103,7 @@ ARGUMENTS: dict[tuple[str, str], Names] = {
     ("diff", "old"): _catalogs,
     ("diff", "new"): _catalogs,
     ("schema", "name"): _schemas,
-    ("reproduce", "paper"): _papers,
+    ("reproduce", "paper"): _fixed("erben", "phalak", "cloudless", "intellect-1"),
 }
 """The same of arguments, by the names of the command and of the argument."""
 

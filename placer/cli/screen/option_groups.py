@@ -16,7 +16,7 @@ SHARED = {
     "Exchange": "",
     "Data": "",
     "Risk": "interruption unavailable",
-    "Simulation": "simulate rounds draw jitter stragglers straggler_factor",
+    "Simulation": "simulated rounds jitter stragglers straggler_factor",
     "Solver": "solver verify gap time_limit memory_limit seed",
     "Output": "top format output manifest certificate plot as_json no_cache verbose",
 }
@@ -41,12 +41,12 @@ ASKING = "model budget min_throughput deadline samples tokens places gpu"
 COMMON = {
     "recommend": f"{ASKING} market output",
     "pareto": f"points {ASKING} output",
-    "estimate": "workers model exchange tbs catalog quota every simulate manifest as_json",
+    "estimate": "workers model exchange tbs catalog quota every simulated manifest as_json",
     "explain": f"why_not {ASKING} as_json",
-    "whatif": f"sets drop {ASKING}",
+    "whatif": f"set drop {ASKING}",
     "sweep": f"over jobs {ASKING}",
     "robust": f"box exact {ASKING}",
-    "replan": "observed sets drop catalog feed machines work deadline gpu output",
+    "watch": "machines work deadline slack gpu prices on_demand held done idle",
     "replay": "machines work deadline slack gpu policy prices on_demand jobs output",
     "profile": "builtin batch_sizes device precisions quick thorough estimate name out as_json",
     "run": "train local rank steps tbs microbatch out checkpoint_every resume resume_if_any",
@@ -97,11 +97,12 @@ class GroupedCommand(LargeCommand):
     def format_all(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of each group that has any."""
         rows: dict[str, list[tuple[str, str]]] = {"": [], **{title: [] for title in SHARED}}
-        options = [(option, option.get_help_record(ctx)) for option in self.get_params(ctx)]
-        shown = [(option, record) for option, record in options if record is not None]
+        options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
+        records = [(option, option.get_help_record(ctx)) for option in options]
+        shown = [(option, record) for option, record in records if record is not None]
         for option, record in shown:
             rows[group_of(option) if len(shown) > FEW else ""].append(record)
-        for title, records in rows.items():
-            if records:
+        for title, listed in rows.items():
+            if listed:
                 with formatter.section(f"{title} options".strip().capitalize()):
-                    formatter.write_dl(records)
+                    formatter.write_dl(listed)

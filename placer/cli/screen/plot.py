@@ -8,10 +8,6 @@ import click
 
 from placer.cli.output import check_targets, write_bytes
 
-plot_option = click.option(
-    "--plot", metavar="FILE", help="Draw it as .svg, .png or .pdf (extra report)."
-)
-
 
 def check_plot(path: str | None) -> None:
     """Refuse a drawing that could not be made or written, before anything is computed; None is

@@ -141,6 +141,18 @@ def progress(
         yield Listener(better=search.heard, bound=search.proved)
 
 
+@contextmanager
+def telling(first: str) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what is being done, as a line that changes; elsewhere show nothing."""
+    if not sys.stderr.isatty():
+        yield lambda words: None
+        return
+    from placer.cli.output import console
+
+    with console(stderr=True).status(first, spinner="line") as status:
+        yield status.update
+
+
 def _objective(words: Mapping[str, Any]) -> str:
     """Return the objective of a request that was not read yet; empty where it is no usual one."""
     from placer.problem.requirements import OBJECTIVES

@@ -13,7 +13,7 @@ from placer.errors import PlacerError
 from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 DIFF_SCHEMA = "placer.diff/v1"
-"""What ``placer diff`` writes."""
+"""What ``placer report --diff`` writes."""
 SAME = 1e-9
 """Relative difference up to which a figure counts as the same."""
 Figure = Callable[[Mapping[str, Any]], float | None]

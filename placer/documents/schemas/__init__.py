@@ -26,25 +26,25 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "manifest-v2": ("manifest:IslandManifest", "Launch manifest of placer, with islands"),
     "estimate": ("by_hand:Estimated", "Answer of placer estimate"),
     "comparison": ("by_hand:Comparison", "Answer of placer estimate with several placements"),
-    "diff": ("by_hand:Difference", "Answer of placer diff"),
+    "diff": ("by_hand:Difference", "Answer of placer report --diff"),
     "simulation": ("by_hand:Simulation", "Answer of placer estimate --simulate"),
     "explanation": ("explanation:Explanation", "Answer of placer explain"),
     "pareto": ("result:Frontier", "Answer of placer pareto"),
     "robust": ("worlds:Robust", "Answer of placer robust"),
-    "sweep": ("worlds:Sweep", "Answer of placer sweep"),
+    "sweep": ("worlds:Sweep", "Answer of placer whatif --over"),
     "sweep-points": ("worlds:SweepLine", "Line of a file of points"),
     "whatif": ("worlds:WhatIf", "Answer of placer whatif"),
     "portfolio": ("portfolio:Portfolio", "Answer of placer portfolio"),
-    "replan": ("worlds:Replan", "Answer of placer replan"),
+    "replan": ("worlds:Replan", "Answer of placer whatif --observed"),
     "replay": ("worlds:Replay", "Answer of placer capacity replay"),
-    "watch": ("worlds:Watch", "Line of placer replan --watch"),
+    "watch": ("worlds:Watch", "Line of placer capacity watch"),
     "models": ("measured:Models", "Answer of placer models"),
     "profile": ("measured:Profile", "Model profile of placer"),
     "profile-estimate": ("measured:ProfileEstimate", "Estimate of placer profile"),
     "calibration": ("measured:CalibrationFile", "Calibration of placer"),
     "reproduction": ("measured:Reproduction", "A paper worked out again by placer reproduce"),
     "run": ("run:RunLine", "Line of the log of placer run"),
-    "rehearsal": ("run:Rehearsal", "Answer of placer rehearse"),
+    "rehearsal": ("run:Rehearsal", "Answer of placer run --rehearse"),
     "export": ("manifest:Export", "Answer of placer export"),
     "offers": ("books:Offers", "Answer of placer offers"),
     "offer-groups": ("books:OfferGroups", "Answer of placer offers --group-by"),
@@ -79,13 +79,13 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "problem": ("result:SavedProblem", "Problem"),
     "certificate": ("certificate:Certificate", "Certificate of a saved result"),
     "validation": ("by_hand:Validation", "Answer of placer validate"),
-    "doctor": ("by_hand:Doctor", "Answer of placer doctor"),
+    "doctor": ("by_hand:Doctor", "Answer of placer config check"),
     "config": ("by_hand:Config", "Answer of placer config show"),
     "error": ("by_hand:Failure", "Error"),
 }
 """Module and type of each document, of this room or of a lower one that fills it; its title."""
 SCHEMA_NAMES = tuple(KINDS)
-"""Names that ``placer schema`` takes."""
+"""Names that ``placer validate --schema`` takes."""
 LATER_SCHEMAS = {"placer.manifest/v2": "manifest-v2"}
 """Names of the schemas of later versions."""
 CLOSED = ("profile", "models", "calibration")

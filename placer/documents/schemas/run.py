@@ -1,4 +1,4 @@
-"""The log of ``placer run``, and the document of ``placer rehearse``."""
+"""The log of ``placer run``, and the document of ``placer run --rehearse``."""
 
 from __future__ import annotations
 

@@ -185,8 +185,8 @@ class Sweep(SweepQuestion, frozen=True, tag_field="schema", tag="placer.sweep/v1
 
 
 class SweepHeader(SweepQuestion, frozen=True, tag_field="schema", tag="placer.sweep-points/v1"):
-    """Each line of the file of placer sweep -o is one: the header first, then one row a point in
-    the order in which they were solved.
+    """Each line of the file of placer whatif --over -o is one: the header first, then one row a
+    point in the order in which they were solved.
     """
 
 
@@ -425,7 +425,7 @@ class Action(Part, frozen=True):
 
 
 class Watch(Part, frozen=True, tag_field="schema", tag="placer.watch/v1"):
-    """One line of placer replan --watch --json: a tick that changes something.
+    """One line of placer capacity watch --json: a tick that changes something.
 
     Parameters
     ----------

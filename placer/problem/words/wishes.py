@@ -575,7 +575,7 @@ class TrainingWishes(TypedDict, total=False):
             keys=("calibration",),
             metavar="FILE",
             example="calibration.json",
-            help="Figures of your own runs, made by 'placer calibrate'.",
+            help="Figures of your own runs, made by 'placer profile runs'.",
             changes=False,
         ),
     ]

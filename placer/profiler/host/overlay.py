@@ -333,7 +333,7 @@ def warnings_of(report: HostReport) -> list[str]:
     warnings = [
         f"only the arithmetic is measured; that hivemind's other work scales with it is "
         f"assumed, within a factor of {ALIKE:g}: "
-        "'placer calibrate' on one measured run is better"
+        "'placer profile runs' on one measured run is better"
     ]
     if report.measured.partial:
         warnings.append("stopped by Ctrl-C: fewer rounds than asked for")

@@ -9,7 +9,7 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.problem.words.wishes import WISHES
 from placer.service.questions.body import WordError
-from placer.service.questions.verbs import VERBS as QUESTIONS
+from placer.service.questions.schemas import words_of as schemas_of
 from placer.workload.profile import profile_names
 
 VERBS = {
@@ -124,7 +124,7 @@ def words_of(typed: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
 
 def _plain(verb: str, name: str, value: str) -> Any:
     """Return a typed value as JSON has it: flags and whole numbers are no text there."""
-    wish, schema = WISHES.get(name), QUESTIONS[verb].words.get(name, {})
+    wish, schema = WISHES.get(name), schemas_of(verb).get(name, {})
     if (wish is not None and wish.is_flag) or schema.get("type") == "boolean":
         return FLAGS.get(value.lower(), value)
     if schema.get("type") == "integer" and value.isascii() and value.isdigit():

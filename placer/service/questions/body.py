@@ -8,12 +8,14 @@ from typing import Any, get_args, get_origin
 
 from placer.errors import PlacerError, unknown
 from placer.interface.options import solve_options
+from placer.interface.verb import Verb
 from placer.market.books.folders import own_book_names
 from placer.market.books.layers import catalog_names
 from placer.problem.words.meanings import unknown_word
 from placer.problem.words.values import HINTS, check_words
 from placer.problem.words.wishes import WISHES
-from placer.service.questions.verbs import VERBS, Verb
+from placer.service.questions.schemas import MOST_TEXTS, words_of
+from placer.service.questions.verbs import VERBS
 from placer.workload.profile import SCHEMA as PROFILE_SCHEMA
 from placer.workload.profile import profile_names
 
@@ -53,8 +55,8 @@ def check_body(verb: Verb, body: object) -> dict[str, Any]:
         raise PlacerError("the body is not a JSON object", 'send {"model": "roberta-xlm"}')
     given = {name: value for name, value in body.items() if value is not None}
     for name in given:
-        if name not in verb.takes:
-            raise WordError(name, unknown_word("word", name, verb.takes))
+        if name not in words_of(verb.name):
+            raise WordError(name, unknown_word("word", name, [*words_of(verb.name)]))
     for name in verb.needed:
         if name not in given:
             raise WordError(name, PlacerError(f"{name} is missing", f"{verb.name} needs {name}"))
@@ -123,8 +125,8 @@ def check_books(names: object) -> tuple[str, ...]:
 
 def _value(verb: Verb, name: str, value: Any) -> Any:
     try:
-        if name in verb.words:
-            return _OWN.get(name, _plain)(name, value, verb)
+        if name in verb.rows:
+            return _own(verb, name, value)
         value = _with_tuples(name, value)
         if name == "calibration" and isinstance(value, dict):
             return value  # read with the question: `placer.service.working.session`
@@ -165,7 +167,7 @@ def _refuse_files(name: str, value: Any) -> None:
     )
 
 
-def _model(name: str, value: Any, verb: Verb) -> Any:
+def _model(value: Any) -> Any:
     """Return the name of a model, or a profile document as it came."""
     if isinstance(value, dict):
         if value.get("schema") != PROFILE_SCHEMA:
@@ -187,37 +189,36 @@ def _model(name: str, value: Any, verb: Verb) -> Any:
     return found["name"]
 
 
-def _catalog(name: str, value: Any, verb: Verb) -> tuple[str, ...]:
-    return check_books(value)
-
-
-def _texts(name: str, value: Any, verb: Verb) -> list[str]:
-    words = [value] if isinstance(value, str) else value
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise PlacerError(f"{name} is not text", "give text, or a list of it")
-    most = verb.words[name].get("maxItems", 1_000)
-    if len(words) > most:
-        raise PlacerError(f"{name} has {len(words):,} entries", f"give at most {most:,}")
-    if not words and verb.words[name].get("minItems"):
-        raise PlacerError(f"{name} is empty", f"{verb.name} needs {name}")
-    return words
-
-
-def _plain(name: str, value: Any, verb: Verb) -> Any:
-    """Check a plain value against the few keywords that its schema has."""
-    schema = verb.words[name]
-    kinds = schema.get("type", ())
-    kinds = [kinds] if isinstance(kinds, str) else kinds
+def _own(verb: Verb, name: str, value: Any) -> Any:
+    """Check a word of a verb against its schema."""
+    if name == "model":
+        return _model(value)
+    if name == "catalog":
+        return check_books(value)
+    schema = words_of(verb.name)[name]
+    kinds = [kind["type"] for kind in schema.get("anyOf", [schema])]
+    if "array" in kinds:
+        return _texts(verb, name, value, schema)
     if isinstance(value, bool) != ("boolean" in kinds) or not any(
         isinstance(value, _KINDS[kind]) for kind in kinds
     ):
-        raise PlacerError(
-            f"{name} is of type {type(value).__name__}", f"give {' or '.join(map(str, kinds))}"
-        )
+        raise PlacerError(f"{name} is of type {type(value).__name__}", f"give {' or '.join(kinds)}")
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None and high is not None and not low <= value <= high:
         raise PlacerError(f"{name} {value}", f"give a whole number from {low:,} to {high:,}")
     return value
+
+
+def _texts(verb: Verb, name: str, value: Any, schema: Mapping[str, Any]) -> list[str]:
+    words = [value] if isinstance(value, str) else value
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise PlacerError(f"{name} is not text", "give text, or a list of it")
+    most = schema.get("maxItems", MOST_TEXTS)
+    if len(words) > most:
+        raise PlacerError(f"{name} has {len(words):,} entries", f"give at most {most:,}")
+    if not words and schema.get("minItems"):
+        raise PlacerError(f"{name} is empty", f"{verb.name} needs {name}")
+    return words
 
 
 _KINDS: Mapping[str, Any] = {
@@ -226,13 +227,4 @@ _KINDS: Mapping[str, Any] = {
     "integer": int,
     "boolean": bool,
     "object": dict,
-}
-_OWN: Mapping[str, Any] = {
-    "model": _model,
-    "catalog": _catalog,
-    "placements": _texts,
-    "set": _texts,
-    "drop": _texts,
-    "why_not": _texts,
-    "observed": _texts,
 }

@@ -12,12 +12,6 @@ from typing import Any
 from placer.cost_model.objective import Objective, gap_between, objective_of
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
-from placer.interface.by_hand import (
-    check_every,
-    comparison_document,
-    estimate_document,
-    side_by_side,
-)
 from placer.interface.listings import catalogs_document, models_document, offers_document, offers_of
 from placer.market.catalog import Catalog
 from placer.problem.words.readers import read_wish
@@ -25,9 +19,9 @@ from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES
 from placer.records import replace
 from placer.service.questions.body import WordError, check_books
+from placer.service.questions.verbs import VERBS
 from placer.service.working.messages import Better, Book, Outcome, Question, Reply
 from placer.solving.allowance import Cancel, resident_bytes
-from placer.units import parse_seconds
 from placer.workload.overlay import overlay_from
 from placer.workload.profile import profile_from_json
 
@@ -76,7 +70,7 @@ class Session:
         started = time.monotonic()
         try:
             self._forget()
-            reply = VERBS[question.name](self, question, tell, cancel)
+            reply = ANSWERS[question.name](self, question, tell, cancel)
         except PlacerError as error:
             reply = Reply(
                 outcome=Outcome.REFUSED,
@@ -107,18 +101,18 @@ class Session:
             self._stacks.add(names)
         return self.advisor.book(names)
 
-    def asked(self, question: Question) -> tuple[Any, dict[str, Any]]:
-        """Return the model of a question, and the other words as `Advisor` takes them."""
+    def asked(self, question: Question) -> dict[str, Any]:
+        """Return the words of a question as its verb takes them."""
         words = dict(question.words)
-        model = words.pop("model")
+        model = words["model"]
         if isinstance(model, Mapping):
-            model = profile_from_json(json.dumps(model).encode(), "model")
+            words["model"] = profile_from_json(json.dumps(model).encode(), "model")
         else:
             self._models.add(model)
         self.book(words.get("catalog"))
         if isinstance(words.get("calibration"), Mapping):
             words["calibration"] = overlay_from(words["calibration"], "calibration")
-        return model, words
+        return words
 
     def limits(self, question: Question) -> dict[str, Any]:
         """Return the limits of a search: what is asked for, within those of the service."""
@@ -168,18 +162,29 @@ def _json(document: Any) -> bytes:
     return json.dumps(document, allow_nan=False).encode()
 
 
-def _recommend(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
-    model, words = session.asked(question)
-    words |= session.limits(question)
-    objective = objective_of(session.advisor.problem(model, **_wishes(words)).requirements)
-    teller = _Teller(objective, tell)
-    result = session.advisor.recommend(
-        model, on_better=teller.heard, on_bound=teller.proved, cancel=cancel, **words
-    )
-    manifest = b"" if result.placement is None else _json(result.to_manifest())
-    document = result.to_dict()
+def _ask(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
+    """Ask a verb: its words are checked, so it takes them as they are."""
+    verb = VERBS[question.name]
+    words = session.asked(question)
+    hears: dict[str, Any] = {}
+    if verb.searches:
+        hears = {"cancel": cancel, **session.limits(question)}
+    if verb.searches == 1 and "solver" in verb.rows:
+        posed = {n: v for n, v in words.items() if n in WISHES or n in ("model", "catalog")}
+        teller = _Teller(objective_of(session.advisor.problem(**posed).requirements), tell)
+        hears |= {"on_better": teller.heard, "on_bound": teller.proved}
+    return _replied(verb.function(advisor=session.advisor, **{**words, **hears}))
+
+
+def _replied(answer: Any) -> Reply:
+    """Return an answer as its document, with the manifest of its placement where it has one."""
+    placed = getattr(answer, "answer", answer)
+    has_plan = hasattr(placed, "to_manifest") and placed.placement is not None
     return Reply(
-        outcome=Outcome.ANSWERED, document=_json(document), manifest=manifest, gap=result.gap
+        outcome=Outcome.ANSWERED,
+        document=_json(answer.to_dict()),
+        manifest=_json(placed.to_manifest()) if has_plan else b"",
+        gap=getattr(answer, "gap", None),
     )
 
 
@@ -230,67 +235,9 @@ class _Teller:
         return now.value != told.value or (gaps != (None, None) and closer)
 
 
-def _wishes(words: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in words.items() if name in WISHES or name == "catalog"}
-
-
-def _estimate(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
-    from placer.cost_model.estimate import estimate
-    from placer.cost_model.limits import violations
-    from placer.solving.by_hand import place_by_hand
-
-    model, words = session.asked(question)
-    workers = words.pop("workers")
-    problem = session.advisor.problem(model, mixed=True, supply="any", **words)
-    placement = place_by_hand(workers, problem)
-    document = estimate_document(
-        problem, placement, estimate(placement, problem), violations(placement, problem)
-    )
-    return Reply(outcome=Outcome.ANSWERED, document=_json(document))
-
-
-def _compare(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
-    model, words = session.asked(question)
-    placements, every = words.pop("placements"), words.pop("every_exchange", False)
-    check_every(words.get("exchange", "auto"), every=every)
-    problem = session.advisor.problem(model, **words)
-    options = side_by_side(problem, placements, every=every)
-    return Reply(outcome=Outcome.ANSWERED, document=_json(comparison_document(problem, options)))
-
-
-def _explain(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
-    model, words = session.asked(question)
-    explanation = session.advisor.explain(
-        model, cancel=cancel, **{**words, **session.limits(question)}
-    )
-    return Reply(outcome=Outcome.ANSWERED, document=_json(explanation.to_dict()))
-
-
-def _pareto(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
-    model, words = session.asked(question)
-    problem = session.advisor.problem(model, **_wishes(words))
-    teller = _Teller(objective_of(problem.requirements), tell)
-    frontier = session.advisor.pareto(
-        model, on_better=teller.heard, cancel=cancel, **{**words, **session.limits(question)}
-    )
-    return Reply(outcome=Outcome.ANSWERED, document=_json(frontier.to_dict()))
-
-
-def _whatif(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
-    from placer.interface.worlds import whatif
-
-    model, words = session.asked(question)
-    answer = whatif(
-        model, advisor=session.advisor, cancel=cancel, **{**words, **session.limits(question)}
-    )
-    return Reply(outcome=Outcome.ANSWERED, document=_json(answer.to_dict()))
-
-
 def _replan(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
-    from placer.interface.worlds import replan
-
     words = dict(question.words)
-    plan, move = words.pop("manifest"), words.pop("move", "10min")
+    plan = words.pop("manifest")
     if "catalog" not in words:  # those of the plan, if they are names of books that are here
         words["catalog"] = check_books(_books_of(plan))
     logs = words.pop("observed")
@@ -299,20 +246,14 @@ def _replan(session: Session, question: Question, tell: Tell, cancel: Cancel) ->
     try:
         for name, log in zip(names, logs, strict=True):
             Path(name).write_text(log, encoding="utf-8", errors="surrogatepass")
-        answer = replan(
-            "manifest",
-            names,
-            cancel=cancel,
-            move_s=parse_seconds(f"{move}s" if isinstance(move, int | float) else move),
-            **{**words, **session.limits(question)},
-        )
+        words |= {"cancel": cancel, **session.limits(question)}
+        answer = VERBS["replan"].function("manifest", names, **words)
     except UnicodeError:
         raise WordError("observed", PlacerError("observed is not text")) from None
     finally:
         for name in ("manifest", *names):
             Path(name).unlink(missing_ok=True)
-    manifest = b"" if answer.answer.placement is None else _json(answer.answer.to_manifest())
-    return Reply(outcome=Outcome.ANSWERED, document=_json(answer.to_dict()), manifest=manifest)
+    return _replied(answer)
 
 
 def _books_of(plan: Mapping[str, Any]) -> tuple[str, ...]:
@@ -347,13 +288,8 @@ def _catalogs(session: Session, question: Question, tell: Tell, cancel: Cancel) 
     return Reply(outcome=Outcome.ANSWERED, document=_json(document))
 
 
-VERBS: Mapping[str, Callable[[Session, Question, Tell, Cancel], Reply]] = {
-    "recommend": _recommend,
-    "estimate": _estimate,
-    "compare": _compare,
-    "explain": _explain,
-    "pareto": _pareto,
-    "whatif": _whatif,
+ANSWERS: Mapping[str, Callable[[Session, Question, Tell, Cancel], Reply]] = {
+    **dict.fromkeys(VERBS, _ask),
     "replan": _replan,
     "offers": _offers,
     "models": _models,

@@ -1,1 +1,1 @@
-"""``placer calibrate``: constants of the model from measured runs."""
+"""``placer profile runs``: constants of the model from measured runs."""

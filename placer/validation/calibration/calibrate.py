@@ -1,4 +1,4 @@
-"""Calibration from a user's own measured runs: ``placer calibrate``."""
+"""Calibration from a user's own measured runs: ``placer profile runs``."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def calibrate(
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     counts = {p: sum(touches(p, run) for run in measured) for p in solution.values}
     figures = fitted_figures(solution, counts)
-    source = f"placer calibrate {path.name} ({len(measured)} runs, {created})"
+    source = f"placer profile runs {path.name} ({len(measured)} runs, {created})"
     overlay = finished(solution, figures, measured, source, created)
     overlay = replace(
         overlay,

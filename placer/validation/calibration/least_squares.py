@@ -129,6 +129,6 @@ def _least_squares() -> Callable[..., Any]:
     try:
         from scipy.optimize import least_squares
     except ImportError:
-        raise PlacerError("placer calibrate needs SciPy", "pip install scipy") from None
+        raise PlacerError("placer profile runs needs SciPy", "pip install scipy") from None
     solver: Callable[..., Any] = least_squares
     return solver

@@ -62,7 +62,8 @@ def local_report(
         low=low,
         high=high,
         basis="measured",
-        source=f"placer calibrate {path.name} ({counted(workers, 'worker')} together, {created})",
+        source=f"placer profile runs {path.name} ({counted(workers, 'worker')} together, "
+        f"{created})",
     )
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     name = f"{path.name} of {created} ({digest[:8]})"

@@ -247,7 +247,7 @@ def _check(path: Path, head: Record, records: Sequence[Record]) -> None:
     """Refuse runs that say nothing about the plan's machines and links."""
     if head["strategy"] not in ("all-reduce", "none"):
         raise PlacerError(
-            f"{path}: a run of {head['strategy']}", "placer calibrate fits runs of an all-reduce"
+            f"{path}: a run of {head['strategy']}", "placer profile runs fits runs of an all-reduce"
         )
     if head.get("overlap"):
         words = f"{path}: the exchange ran beside the next step, which slows both"

@@ -351,7 +351,7 @@ class TestWords:
         self, command: Run, tmp_path: Path, words: list[str], message: str
     ) -> None:
         """One line, exit code 2."""
-        done = command("rehearse", str(written(tmp_path)), *words)
+        done = command("run", "--rehearse", str(written(tmp_path)), *words)
         assert done.returncode == 2
         assert message in done.stderr
         assert "Traceback" not in done.stderr
@@ -373,7 +373,9 @@ class TestWords:
         """No process of the run was started: there is no log."""
         pytest.importorskip("torch")
         pytest.importorskip("pyroute2")
-        done = command("rehearse", str(written(tmp_path)), "--dir", "logs", *words, cwd=tmp_path)
+        done = command(
+            "run", "--rehearse", str(written(tmp_path)), "--dir", "logs", *words, cwd=tmp_path
+        )
         assert done.returncode == 2
         assert message in done.stderr
         assert not (tmp_path / "logs" / "machine").exists()
@@ -398,7 +400,7 @@ def empty():
     def test_one_worker_has_nothing_to_rehearse(self, command: Run, tmp_path: Path) -> None:
         """It exchanges nothing."""
         pytest.importorskip("torch")
-        done = command("rehearse", str(written(tmp_path, workers=f"{US}=1xT4:spot")))
+        done = command("run", "--rehearse", str(written(tmp_path, workers=f"{US}=1xT4:spot")))
         assert (done.returncode, "nothing to rehearse" in done.stderr) == (2, True)
 
 
@@ -410,7 +412,9 @@ def rehearsed(command: Run, tmp_path: Path) -> Callable[..., tuple[Document, str
     """Rehearse a plan; its document and what was said."""
 
     def one(path: Path, *words: str) -> tuple[Document, str]:
-        done = command("rehearse", str(path), "--dir", str(tmp_path / "logs"), "--json", *words)
+        done = command(
+            "run", "--rehearse", str(path), "--dir", str(tmp_path / "logs"), "--json", *words
+        )
         assert done.returncode in (0, 6), done.stderr
         document: Document = json.loads(done.stdout)
         jsonschema.validate(document, json.loads(schema_text("rehearsal")))
@@ -565,7 +569,8 @@ def test_a_rehearsal_of_fewer_says_so_and_ends_with_a_verdict(command: Run, tmp_
     """Within 80 columns; bytes in MB."""
     plan = written(tmp_path, workers=f"{US}=3xT4:spot,{EU}=1xT4:spot")
     done = command(
-        "rehearse",
+        "run",
+        "--rehearse",
         str(plan),
         "--dir",
         "logs",
@@ -653,7 +658,8 @@ def test_sigkill_leaves_nothing(tmp_path: Path) -> None:
     """
     here = str(Path("/proc/self/ns/net").readlink())
     words = [
-        "rehearse",
+        "run",
+        "--rehearse",
         str(written(tmp_path)),
         "--scale",
         "1/5",
@@ -721,7 +727,7 @@ def test_an_early_manifest_has_no_links(tmp_path: Path, command: Run) -> None:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({**told, "digest": document_digest(told)}), encoding="utf-8")
     read_manifest(json.loads(path.read_text(encoding="utf-8")), "plan.json")
-    done = command("rehearse", str(path))
+    done = command("run", "--rehearse", str(path))
     assert done.returncode == 2
     assert "an early manifest without links and prices" in done.stderr
 
@@ -743,7 +749,7 @@ def test_an_island_of_several_machines_is_not_rehearsed(tmp_path: Path, command:
     rest["rendezvous"]["machines"] = 4
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({**rest, "digest": document_digest(rest)}), encoding="utf-8")
-    done = command("rehearse", str(path))
+    done = command("run", "--rehearse", str(path))
     assert done.returncode == 2, done.stderr
     assert "a rehearsal runs workers of one machine, and an island of the plan has 2" in done.stderr
 

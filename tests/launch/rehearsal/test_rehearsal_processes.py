@@ -143,7 +143,7 @@ def test_one_rehearsal_at_a_time_has_a_folder(command: Run, tmp_path: Path) -> N
 
     path.write_text(json.dumps(manifest_of(*by_hand())), encoding="utf-8")
     with locked_folder(tmp_path / "logs"), locked_folder(tmp_path / "others"):
-        done = command("rehearse", str(path), "--dir", str(tmp_path / "logs"))
+        done = command("run", "--rehearse", str(path), "--dir", str(tmp_path / "logs"))
         assert done.returncode == 2
         assert (
             done.stderr.splitlines()[0]

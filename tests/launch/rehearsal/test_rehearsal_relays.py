@@ -347,7 +347,8 @@ def rehearsed(command: Run, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     def one(path: Path, *words: str) -> dict[str, Any]:
         pytest.importorskip("torch")
         done = command(
-            "rehearse",
+            "run",
+            "--rehearse",
             str(path),
             "--method",
             "relays",
@@ -421,7 +422,8 @@ def test_sigkill_leaves_nothing(tmp_path: Path) -> None:
     """The relay ends by itself when the command is killed."""
     pytest.importorskip("torch")
     words = [
-        "rehearse",
+        "run",
+        "--rehearse",
         str(written(tmp_path)),
         "--method",
         "relays",

@@ -80,7 +80,9 @@ def test_a_recommended_plan_runs(run: Run, command: Run, tmp_path: Path) -> None
     pairs = [row for row in records[-1]["bytes"] if row["src"] != row["dst"]]
     assert [row["predicted"] for row in pairs] == pytest.approx([99.0, 99.0])
     assert [row["measured"] for row in pairs] == pytest.approx([99.0, 99.0], rel=0.09)
-    refused = command("calibrate", str(tmp_path / "out" / "run.jsonl"), "--catalog", "erben-2023")
+    refused = command(
+        "profile", "runs", str(tmp_path / "out" / "run.jsonl"), "--catalog", "erben-2023"
+    )
     assert refused.returncode == 2
     assert "all workers ran on one machine" in refused.stderr
 

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placer.cli.ask.estimate.simulation import chances_of, simulation_options
-from placer.cli.options import open_request_options, table_option, wish_option
+from placer.cli.ask.estimate.simulation import chances_of
+from placer.cli.command import Plot, Table, as_command
 from placer.cli.output import check_targets, write_json
 from placer.cli.saved_question import read_question
-from placer.cli.screen.option_groups import GroupedCommand
-from placer.cli.screen.plot import check_plot, plot_option, write_plot
+from placer.cli.screen.plot import check_plot, write_plot
 from placer.cli.screen.show import show
 from placer.errors import PlacerError
-from placer.problem.words.wishes import WISHES
+from placer.interface.advisor import Advisor, estimate, simulate
 
 if TYPE_CHECKING:
     from placer.cost_model.limits import Violation
@@ -33,38 +32,18 @@ Examples:
 """
 
 
-@click.command("estimate", cls=GroupedCommand, epilog=EXAMPLES)
-@click.argument("result", required=False, metavar="[RESULT]")
-@click.option(
-    "--workers",
-    multiple=True,
-    metavar="GROUPS",
-    help="place=COUNTxGPU[:GPUS][:MARKET], comma between groups; given again, placements stand "
-    "side by side.",
-)
-@open_request_options
-@click.option(
-    "--manifest", metavar="FILE", help="Write the launch manifest of the placement as JSON."
-)
-@wish_option(WISHES["quota"])
-@click.option(
-    "--every-exchange", "every", is_flag=True, help="One row for each exchange that can run."
-)
-@simulation_options
-@plot_option
-@table_option
-@click.pass_context
+@as_command("estimate", EXAMPLES, of=(estimate, simulate), saved=True)
 def command(
     ctx: click.Context,
-    /,
-    result: str | None,
-    workers: tuple[str, ...],
-    model: str | None,
-    manifest: str | None,
-    every: bool,
-    simulate: bool,
-    plot: str | None,
-    as_json: bool,
+    result: str | None = None,
+    *,
+    model: str | None = None,
+    workers: tuple[str, ...] = (),
+    manifest: str | None = None,
+    every: bool = False,
+    simulated: bool = False,
+    plot: Plot,
+    as_json: Table,
     **words: Any,
 ) -> None:
     """Time and price a placement given by hand, or several side by side; nothing is searched,
@@ -72,13 +51,24 @@ def command(
 
     RESULT is a file that 'placer recommend -o' wrote: its answer is the first placement, and its
     question that of all. Words of a request beside it change the question.
+
+    Parameters
+    ----------
+    workers : GROUPS
+        place=COUNTxGPU[:GPUS][:MARKET], comma between groups; given again, placements stand side
+        by side.
+    manifest : FILE
+        Write the launch manifest of the placement as JSON.
+    every : --every-exchange
+        One row for each exchange that can run.
+    simulated : --simulate
+        Replay it event by event, and compare with the closed formulas.
     """
     from placer.advice.recommendation.notes import warnings_of
-    from placer.cost_model.estimate import estimate
+    from placer.cost_model.estimate import estimate as priced
     from placer.cost_model.limits import violations
     from placer.documents.manifest import build_manifest
     from placer.interface import by_hand
-    from placer.interface.advisor import Advisor
     from placer.solving.by_hand import place_by_hand
 
     check_targets(manifest)
@@ -92,9 +82,9 @@ def command(
     if not placements:
         raise PlacerError(f"{result}: has no placement", "add --workers GROUPS")
     several = every or len(placements) > 1
-    if several and (simulate or manifest):
+    if several and (simulated or manifest):
         raise PlacerError(
-            f"{'--simulate' if simulate else '--manifest'} of several placements",
+            f"{'--simulate' if simulated else '--manifest'} of several placements",
             "give one placement, in one exchange",
         )
     question.tell()
@@ -109,11 +99,11 @@ def command(
     else:
         problem, (given,) = by_hand.unlimited(problem), placements
         placement = place_by_hand(given, problem) if isinstance(given, str) else given
-        broken, figures = violations(placement, problem), estimate(placement, problem)
+        broken, figures = violations(placement, problem), priced(placement, problem)
         if manifest and not broken:
             write_json(manifest, build_manifest(problem, placement, figures, "feasible", None))
             click.echo(f"wrote manifest to {manifest}", err=True)
-        if simulate:
+        if simulated:
             from placer.validation.simulation.replay import replay
 
             document = replay(placement, problem, **chances).to_dict()
@@ -149,6 +139,6 @@ def _check_workers(workers: Sequence[str], result: str | None) -> None:
         raise PlacerError(
             f"'{places[0]}' names no machines: --workers takes placements, such as "
             "gcp/us-central1=4xT4:spot",
-            f"for the best of each place: placer sweep --over in={','.join(places)} with the same "
+            f"for the best of each place: placer whatif --over in={','.join(places)} with the same "
             "words",
         )

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import click
 
-from placer.cli.options import table_option
+from placer.cli.command import Table, as_command
 from placer.cli.output import console, print_json
 
 SHOWN = 20
 """Doubts that are printed; --json has all."""
 
 
-@click.command("check", epilog="Example: placer capacity check default my-capacity.csv")
-@click.argument("names", nargs=-1, metavar="NAME|DIR|CSV...")
-@table_option
-@click.pass_context
-def command(ctx: click.Context, /, names: tuple[str, ...], as_json: bool) -> None:
+@as_command("check", "Example: placer capacity check default my-capacity.csv")
+def command(
+    ctx: click.Context,
+    names: tuple[str, ...] = (),
+    *,
+    as_json: Table,
+) -> None:
     """Check every row of capacity, and count the spot machines of the book that it knows.
 
     A partial book is put on top of the default one. A row that no table may have is refused with
     its file and line; shares of a zone that are out of date are a warning. The exit code is 2 if
     there is an error.
+
+    Parameters
+    ----------
+    names : NAME|DIR|CSV...
     """
     from datetime import UTC, datetime
 

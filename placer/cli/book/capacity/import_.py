@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
-import click
-
-from placer.cli.options import json_option
+from placer.cli.command import Json, as_command
 from placer.errors import PlacerError, unknown
 
 if TYPE_CHECKING:
@@ -39,36 +37,70 @@ Examples:
 """
 
 
-@click.command("import", epilog=EPILOG)
-@click.argument("kind", metavar="|".join(KINDS))
-@click.option("--from", "file", metavar="FILE", help="A log, or an answer that was saved as JSON.")
-@click.option("--machine", metavar="TYPE", help="Machine type that the answer is about.")
-@click.option("--machines", type=click.IntRange(1, 10**6), help="Machines that were asked for.")
-@click.option("--in", "region", metavar="REGION", default="", help="Region of the provider.")
-@click.option("--zone", metavar="ZONE", default="", help="Zone of the provider.")
-@click.option("--provider", default="gcp", show_default=True, help="log: whose zones they are.")
-@click.option("--project", metavar="ID", default="", help="gcp: your project.")
-@click.option(
-    "--hours",
-    type=click.IntRange(1, 8760),
-    default=24,
-    show_default=True,
-    help="aws-blocks, aws-plans: how long.",
-)
-@click.option("--catalog", multiple=True, metavar="NAME|DIR|CSV", help="Price books with machines.")
-@click.option("--as", "name", default="capacity", show_default=True, help="Name of the book.")
-@click.option("-o", "--output", metavar="FILE", help="Quotas, blocks and plans: the file.")
-@click.option("--dry-run", is_flag=True, help="Read and check, write nothing.")
-@json_option
-def command(kind: str, **options: Any) -> None:
+class Options(TypedDict):
+    """Options of the command.
+
+    Parameters
+    ----------
+    file : FILE, --from
+        A log, or an answer that was saved as JSON.
+    machine : TYPE
+        Machine type that the answer is about.
+    machines : 1..1000000
+        Machines that were asked for.
+    region : REGION, --in
+        Region of the provider.
+    zone : ZONE
+        Zone of the provider.
+    provider
+        log: whose zones they are.
+    project : ID
+        gcp: your project.
+    hours : 1..8760
+        aws-blocks, aws-plans: how long.
+    catalog : NAME|DIR|CSV
+        Price books with machines.
+    name : --as
+        Name of the book.
+    output : FILE, -o --output
+        Quotas, blocks and plans: the file.
+    dry_run
+        Read and check, write nothing.
+    """
+
+    file: str | None
+    machine: str | None
+    machines: int | None
+    region: Annotated[str, ""]
+    zone: Annotated[str, ""]
+    provider: Annotated[str, "gcp"]
+    project: Annotated[str, ""]
+    hours: Annotated[int, 24]
+    catalog: tuple[str, ...]
+    name: Annotated[str, "capacity"]
+    output: str | None
+    dry_run: bool
+    as_json: Json
+
+
+@as_command("import", EPILOG)
+def command(
+    kind: str,
+    **options: Unpack[Options],
+) -> None:
     """Make rows of capacity of your own, laid over those that the book has.
 
-    Without --from the provider is asked: Google Cloud with an access token in
+    KIND is log, gcp-advice, gcp-history, aws-scores, aws-blocks, aws-plans, aws-quotas, gcp-quotas
+    or azure-quotas. Without --from the provider is asked: Google Cloud with an access token in
     PLACER_GCP_ACCESS_TOKEN, AWS with boto3 and your own credentials. Quotas become a file for
     --quota, in vCPUs or GPUs as the cloud states them and less what runs already; those of Google
     Cloud and Azure need --from, with what 'gcloud compute regions describe', 'gcloud compute
     project-info describe' or 'az vm list-usage' prints as JSON. Blocks and plans that can be bought
     become a list of their own.
+
+    Parameters
+    ----------
+    kind : KIND
     """
     from placer.market.books.partial_books import over_default
 
@@ -83,8 +115,8 @@ def command(kind: str, **options: Any) -> None:
         _rows(kind, book, options)
 
 
-def _rows(kind: str, book: Catalog, options: dict[str, Any]) -> None:
-    from placer.cli.harvest import finish
+def _rows(kind: str, book: Catalog, options: Options) -> None:
+    from placer.cli.book.harvest import finish
     from placer.market.books.folders import check_book_name
     from placer.market.books.layers import catalog_names
     from placer.market.sources.capacity.merged import merged
@@ -94,7 +126,7 @@ def _rows(kind: str, book: Catalog, options: dict[str, Any]) -> None:
     count = {file: len(rows) for file, rows in found.rows.items()}
     words = [f"{rows:,} rows of {file}" for file, rows in count.items()]
     if not any(count.values()):
-        from placer.cli.harvest import say_rest
+        from placer.cli.book.harvest import say_rest
 
         say_rest(found.left_out, found.notes)
         raise PlacerError("the answer has no row for a book", "nothing was written", exit_code=7)
@@ -109,7 +141,7 @@ def _rows(kind: str, book: Catalog, options: dict[str, Any]) -> None:
     )
 
 
-def _log(book: Catalog, options: dict[str, Any]) -> Harvest:
+def _log(book: Catalog, options: Options) -> Harvest:
     from pathlib import Path
 
     from placer.market.launch_log import read_launch_log
@@ -128,7 +160,7 @@ def _log(book: Catalog, options: dict[str, Any]) -> Harvest:
     return launches_harvest(log, options["provider"], machine.gpu, book, origin)
 
 
-def _advice(kind: str, book: Catalog, options: dict[str, Any]) -> Harvest:
+def _advice(kind: str, book: Catalog, options: Options) -> Harvest:
     from placer.market.sources.capacity.aws_capacity import scores_harvest
     from placer.market.sources.capacity.gcp_advice import advice_harvest, history_harvest
 
@@ -142,7 +174,7 @@ def _advice(kind: str, book: Catalog, options: dict[str, Any]) -> Harvest:
     return read(document, asked, book, origin)
 
 
-def _asked(kind: str, book: Catalog, options: dict[str, Any]) -> Asked:
+def _asked(kind: str, book: Catalog, options: Options) -> Asked:
     from datetime import UTC, datetime
 
     from placer.market.launch_log import region_of
@@ -168,7 +200,7 @@ def _asked(kind: str, book: Catalog, options: dict[str, Any]) -> Asked:
     )
 
 
-def _answer(kind: str, asked: Asked, options: dict[str, Any]) -> tuple[dict[str, Any], Origin]:
+def _answer(kind: str, asked: Asked, options: Options) -> tuple[dict[str, Any], Origin]:
     from placer.market.sources.capacity import live
     from placer.market.sources.capacity.asked import read_answer
 
@@ -184,10 +216,10 @@ def _answer(kind: str, asked: Asked, options: dict[str, Any]) -> tuple[dict[str,
     return live.ask_google(method, options["project"], asked)
 
 
-def _quotas(kind: str, book: Catalog, options: dict[str, Any]) -> None:
+def _quotas(kind: str, book: Catalog, options: Options) -> None:
     import msgspec
 
-    from placer.cli.harvest import say_rest
+    from placer.cli.book.harvest import say_rest
     from placer.cli.output import console, print_json
     from placer.market.sources.capacity.quotas import QuotaRow
 
@@ -210,7 +242,7 @@ def _quotas(kind: str, book: Catalog, options: dict[str, Any]) -> None:
         out.print(f"next: placer recommend --model roberta-xlm --quota {path}", soft_wrap=True)
 
 
-def _stated(kind: str, book: Catalog, options: dict[str, Any]) -> Found:
+def _stated(kind: str, book: Catalog, options: Options) -> Found:
     """Read or ask for the quotas of an account."""
     from placer.market.sources.capacity import live
     from placer.market.sources.capacity.asked import read_json_answer
@@ -230,10 +262,10 @@ def _stated(kind: str, book: Catalog, options: dict[str, Any]) -> Found:
     return read(document, region, book, origin.place)
 
 
-def _blocks(kind: str, book: Catalog, options: dict[str, Any]) -> None:
+def _blocks(kind: str, book: Catalog, options: Options) -> None:
     import msgspec
 
-    from placer.cli.harvest import say_rest
+    from placer.cli.book.harvest import say_rest
     from placer.cli.screen.show import show
     from placer.market.sources.capacity.aws_capacity import block_offers
 

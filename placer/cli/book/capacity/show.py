@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import click
+from typing import TYPE_CHECKING
 
-from placer.cli.options import table_option
+from placer.cli.command import Table, as_command
 from placer.cli.screen.show import show
 
+if TYPE_CHECKING:
+    pass
+
+HEADERS = ("where", "device", "market", "machines", "launch", "range", "stay", "basis", "as of")
 EPILOG = """\b
 Examples:
   placer capacity show --gpu H100
@@ -14,19 +18,30 @@ Examples:
 """
 
 
-@click.command("show", epilog=EPILOG)
-@click.option("--catalog", multiple=True, metavar="NAME|DIR|CSV", help="Price books, as in offers.")
-@click.option("--gpu", metavar="NAME", help="Only rows that are about this device.")
-@click.option("--in", "place", metavar="PLACE", help="Only rows that are about this place.")
-@click.option("--market", default="spot", show_default=True, help="spot, on-demand or any.")
-@table_option
+@as_command("show", EPILOG)
 def command(
-    catalog: tuple[str, ...], gpu: str | None, place: str | None, market: str, as_json: bool
+    *,
+    catalog: tuple[str, ...] = (),
+    gpu: str | None = None,
+    place: str | None = None,
+    market: str = "spot",
+    as_json: Table,
 ) -> None:
     """Show how often one zone launches at least so many machines, and how long they stay together.
 
     Rows of a zone win over those of its region, and these over class rows, in which * is every
     provider or device.
+
+    Parameters
+    ----------
+    catalog : NAME|DIR|CSV
+        Price books, as in offers.
+    gpu : NAME
+        Only rows that are about this device.
+    place : PLACE, --in
+        Only rows that are about this place.
+    market
+        spot, on-demand or any.
     """
     from placer.market.books.partial_books import over_default
     from placer.market.capacity_table import capacity_document

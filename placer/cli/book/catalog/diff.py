@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import click
-
-from placer.cli.options import table_option
+from placer.cli.command import Table, as_command
 from placer.cli.screen.show import show
 
 
-@click.command("diff", epilog="Example: placer catalog diff default my-quote.csv")
-@click.argument("old")
-@click.argument("new")
-@click.option(
-    "--limit", default=30, show_default=True, type=click.IntRange(1), help="Most rows of the table."
-)
-@table_option
-def command(old: str, new: str, limit: int, as_json: bool) -> None:
+@as_command("diff", "Example: placer catalog diff default my-quote.csv")
+def command(
+    old: str,
+    new: str,
+    *,
+    limit: int = 30,
+    as_json: Table,
+) -> None:
     """List the rows that are new, gone or different in NEW, compared with OLD.
 
     A partial book is put on top of the default one.
+
+    Parameters
+    ----------
+    limit : 1..
+        Most rows of the table.
     """
     import msgspec
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import click
-
-from placer.cli import harvest as harvests
-from placer.cli.harvest import past_date
+from placer.cli.book import harvest as harvests
+from placer.cli.book.harvest import past_date
+from placer.cli.command import Json, as_command
 from placer.errors import PlacerError, unknown
 from placer.units import counted, format_bytes
 
@@ -26,56 +25,21 @@ Examples:
 """
 
 
-@click.command("import", epilog=EPILOG)
-@click.argument("source", metavar="csv|skypilot|azure|FILE.toml")
-@click.argument("places", nargs=-1, metavar="FILE|URL...")
-@click.option(
-    "--kind", metavar="NAME", help="offers (default), egress, stores, functions, regions."
-)
-@click.option(
-    "--map",
-    "maps",
-    multiple=True,
-    metavar="FILE.toml|A=B,..",
-    help="Their column B is placer's column A; equal names need none.",
-)
-@click.option(
-    "--set",
-    "constants",
-    multiple=True,
-    metavar="A=VALUE",
-    help="The same value of placer's column A in every row.",
-)
-@click.option(
-    "--provider",
-    metavar="NAME",
-    help="skypilot: whose machines a file has; default: the name of its folder.",
-)
-@click.option(
-    "--as-of", metavar="DATE", help="Date of prices that say none; skypilot: default the file's."
-)
-@harvests.import_options(
-    click.option(
-        "--timeout",
-        default="20",
-        show_default=True,
-        metavar="SECONDS",
-        help="Longest silence of a server.",
-    )
-)
+@as_command("import", EPILOG)
 def command(
     source: str,
-    places: tuple[str, ...],
-    kind: str | None,
-    maps: tuple[str, ...],
-    constants: tuple[str, ...],
-    provider: str | None,
-    as_of: str | None,
-    name: str | None,
-    skip_bad: bool,
-    dry_run: bool,
-    timeout: str,
-    as_json: bool,
+    places: tuple[str, ...] = (),
+    *,
+    kind: str | None = None,
+    maps: tuple[str, ...] = (),
+    constants: tuple[str, ...] = (),
+    provider: str | None = None,
+    as_of: str | None = None,
+    name: str | None = None,
+    timeout: str = "20",
+    skip_bad: bool = False,
+    dry_run: bool = False,
+    as_json: Json,
 ) -> None:
     """Make a book of your own from files or URLs of other tools and providers.
 
@@ -89,6 +53,29 @@ def command(
     devices are added. Regions and devices that no book knows are counted; put a regions.csv or
     gpus.csv with placer's columns into the folder to bring your own. The dates are those that
     placer-sources.csv beside says of prices that are still the same, else the file's.
+
+    Parameters
+    ----------
+    source : csv|skypilot|azure|FILE.toml
+    places : FILE|URL...
+    kind : NAME
+        offers (default), egress, stores, functions, regions.
+    maps : FILE.toml|A=B,.., --map
+        Their column B is placer's column A; equal names need none.
+    constants : A=VALUE, --set
+        The same value of placer's column A in every row.
+    provider : NAME
+        skypilot: whose machines a file has; default: the name of its folder.
+    as_of : DATE
+        Date of prices that say none; skypilot: default the file's.
+    name : NAME, --as
+        Name of the book.
+    timeout : SECONDS
+        Longest silence of a server.
+    skip_bad
+        Leave out and count what is wrong, instead of refusing the file.
+    dry_run
+        Read and check, write nothing.
     """
     from placer.market.books.folders import check_book_name
     from placer.market.books.layers import catalog_names

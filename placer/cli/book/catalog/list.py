@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import click
-
-from placer.cli.options import table_option
+from placer.cli.command import Table, as_command
 from placer.cli.screen.show import show
 
 
-@click.command("list", epilog="Example: placer catalog list --json")
-@table_option
-def command(as_json: bool) -> None:
+@as_command("list", "Example: placer catalog list --json")
+def command(
+    *,
+    as_json: Table,
+) -> None:
     """List the shipped price books and your own: what they hold and how old it is."""
     from placer.interface.listings import catalogs_document
 

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import click
 
-from placer.cli.options import json_option
+from placer.cli.command import Json, as_command
 from placer.cli.output import print_json, write_json
 
 
-@click.command("pin", epilog="Example: placer catalog pin default aws")
-@click.argument("names", nargs=-1, metavar="NAME|DIR|CSV...")
-@click.option("--clear", is_flag=True, help="Use the default book again.")
-@json_option
-def command(names: tuple[str, ...], clear: bool, as_json: bool) -> None:
+@as_command("pin", "Example: placer catalog pin default aws")
+def command(
+    names: tuple[str, ...] = (),
+    *,
+    clear: bool = False,
+    as_json: Json,
+) -> None:
     """Use these books, as they are now, wherever no --catalog is given.
 
     Without NAMEs, show the pinned books. A pinned book that has changed is an error until it is
     pinned again, so that the same request keeps its answer.
+
+    Parameters
+    ----------
+    names : NAME|DIR|CSV...
+    clear
+        Use the default book again.
     """
     from placer.errors import PlacerError
     from placer.market.books.book_reader import load_catalog

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from placer.cli.harvest import say_next, say_rest
-from placer.cli.options import json_option
+from placer.cli.book.harvest import say_next, say_rest
+from placer.cli.command import Json, as_command
 from placer.cli.output import console, print_json
+from placer.cli.screen.progress import telling
 from placer.units import format_plain
 
 if TYPE_CHECKING:
@@ -19,54 +15,52 @@ if TYPE_CHECKING:
     from placer.market.sources.refresh import Refreshed
 
 
-@click.command(
-    "refresh", epilog="Example: placer catalog refresh aws --in us-west-2,eu-west-1 --gpu T4,A10G"
-)
-@click.argument("provider", metavar="aws|azure|gcp")
-@click.option("--in", "places", metavar="REGION,..", help="Only these regions; wildcards allowed.")
-@click.option("--gpu", metavar="A,B", help="Only these devices; default: all, and CPU hosts.")
-@click.option("--as", "name", metavar="NAME", help="Name of the book; default: the provider's.")
-@click.option(
-    "--partial",
-    is_flag=True,
-    help="aws: keep the old prices of regions that fail instead of failing.",
-)
-@click.option("--dry-run", is_flag=True, help="Read and compare, write nothing.")
-@json_option
+@as_command("refresh", "Example: placer catalog refresh aws --in us-west-2,eu-west-1 --gpu T4,A10G")
 def command(
     provider: str,
-    places: str | None,
-    gpu: str | None,
-    name: str | None,
-    partial: bool,
-    dry_run: bool,
-    as_json: bool,
+    *,
+    places: str | None = None,
+    gpu: str | None = None,
+    name: str | None = None,
+    partial: bool = False,
+    dry_run: bool = False,
+    as_json: Json,
 ) -> None:
     """Write today's prices of a provider as a book of your own.
 
     aws asks with boto3 and your own AWS credentials, gcp with an API key in PLACER_GCP_API_KEY,
     azure without an account. The new book replaces the one of the same name at once, or not at all.
+
+    Parameters
+    ----------
+    provider : aws|azure|gcp
+    places : REGION,.., --in
+        Only these regions; wildcards allowed.
+    gpu : A,B
+        Only these devices; default: all, and CPU hosts.
+    name : NAME, --as
+        Name of the book; default: the provider's.
+    partial
+        aws: keep the old prices of regions that fail instead of failing.
+    dry_run
+        Read and compare, write nothing.
     """
     from placer.market.sources.refresh import refresh
 
-    with _telling() as tell:
+    with telling("reading ...") as tell:
         done = refresh(
-            provider, places=places, gpu=gpu, name=name, partial=partial, dry_run=dry_run, tell=tell
+            provider,
+            places=places,
+            gpu=gpu,
+            name=name,
+            partial=partial,
+            dry_run=dry_run,
+            tell=lambda words: tell(f"{words} ..."),
         )
     if as_json:
         print_json(_document(done))
     else:
         _print(done)
-
-
-@contextmanager
-def _telling() -> Iterator[Callable[[str], None]]:
-    """Show what is being read on a terminal; elsewhere show nothing."""
-    if not sys.stderr.isatty():
-        yield lambda words: None
-        return
-    with console(stderr=True).status("reading ...", spinner="line") as status:
-        yield lambda words: status.update(f"{words} ...")
 
 
 def _document(done: Refreshed) -> dict[str, Any]:

@@ -2,27 +2,69 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from placer.cli.options import table_option
+from placer.cli.command import Table, as_command
 from placer.cli.screen.show import show
 from placer.errors import PlacerError
+
+if TYPE_CHECKING:
+    pass
+
+HEADERS = (
+    "provider",
+    "device",
+    "regions",
+    "on\ndemand",
+    "spot",
+    "esti-\nmated",
+    "USD/h of\na device",
+    "prices of",
+)
+"""On two lines, so that the table fits 80 columns."""
+MOST_DOCUMENTS = 3
+"""So many documents of a book are listed one by one; more of one kind share a line."""
 
 if TYPE_CHECKING:
     from placer.market.books.layers import Layer
 
 
-@click.command("show", epilog="Example: placer catalog show default")
-@click.argument("names", nargs=-1, metavar="NAME|DIR|CSV...")
-@table_option
-def command(names: tuple[str, ...], as_json: bool) -> None:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BookOrigin:
+    """What stands in the origin.json of a book, as `placer.market.sources.save` writes it."""
+
+    schema: str
+    retrieved: str
+    documents: list[Source]
+    left_out: dict[str, int]
+    notes: list[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """One document that a book was made of."""
+
+    place: str
+    sha256: str
+    size_bytes: int
+
+
+@as_command("show", "Example: placer catalog show default")
+def command(
+    names: tuple[str, ...] = (),
+    *,
+    as_json: Table,
+) -> None:
     """Show a catalog: offers by provider and device, regions, ages, sources and origin.
 
     Of several NAMEs, later books replace rows of earlier ones. Rows with figures not checked,
     assumed or estimated figures are counted.
+
+    Parameters
+    ----------
+    names : NAME|DIR|CSV...
     """
     import msgspec
 

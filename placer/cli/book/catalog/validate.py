@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import click
 
-from placer.cli.options import table_option
+from placer.cli.command import Table, as_command
 from placer.cli.output import console, print_json
 
 
-@click.command("validate", epilog="Example: placer catalog validate my-quote.csv")
-@click.argument("names", nargs=-1, metavar="NAME|DIR|CSV...")
-@click.option(
-    "--limit",
-    default=30,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Most doubts that are printed.",
-)
-@table_option
-@click.pass_context
-def command(ctx: click.Context, /, names: tuple[str, ...], limit: int, as_json: bool) -> None:
+@as_command("validate", "Example: placer catalog validate my-quote.csv")
+def command(
+    ctx: click.Context,
+    names: tuple[str, ...] = (),
+    *,
+    limit: int = 30,
+    as_json: Table,
+) -> None:
     """Check every cell of a catalog, then its prices, dates, links and egress.
 
     A partial book is put on top of the default one. The exit code is 2 if there is an error;
     warnings alone are no failure.
+
+    Parameters
+    ----------
+    names : NAME|DIR|CSV...
+    limit : 1..
+        Most doubts that are printed.
     """
     import msgspec
 

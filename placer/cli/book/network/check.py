@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-import click
+from typing import TYPE_CHECKING
 
-from placer.cli.options import catalog_option, table_option
+from placer.cli.command import Catalog, Table, as_command
 from placer.cli.screen.show import show
 
+if TYPE_CHECKING:
+    pass
 
-@click.command("check", epilog="Example: placer network check erben-2023")
-@click.argument("grids", nargs=-1, metavar="[GRID]...")
-@catalog_option
-@click.option(
-    "--fit",
-    is_flag=True,
-    help="Also show the route factors that the grids ask for, beside those in use.",
-)
-@table_option
-def command(grids: tuple[str, ...], catalog: tuple[str, ...], fit: bool, as_json: bool) -> None:
+MOST_LINES = 10
+"""Most suspects and unknown places that are printed."""
+
+
+@as_command("check", "Example: placer network check erben-2023")
+def command(
+    grids: tuple[str, ...] = (),
+    *,
+    catalog: Catalog,
+    fit: bool = False,
+    as_json: Table,
+) -> None:
     """Compare estimated links with measured ones.
 
     A GRID is a book, a folder or a CSV file with the columns of links.csv; without one, the links
     of the catalog itself are compared. The estimate never uses the measured rows.
+
+    Parameters
+    ----------
+    grids : [GRID]...
+    fit
+        Also show the route factors that the grids ask for, beside those in use.
     """
     import msgspec
 

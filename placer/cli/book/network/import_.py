@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from placer.cli import harvest as harvests
-from placer.cli.harvest import import_options, past_date
-from placer.cli.options import catalog_option
+from placer.cli.book import harvest as harvests
+from placer.cli.book.harvest import past_date
+from placer.cli.command import Catalog, Json, as_command
 from placer.errors import PlacerError, SourceError, unknown
 from placer.units import counted
 
@@ -27,48 +25,23 @@ Examples:
 """
 
 
-@click.command("import", epilog=EPILOG)
-@click.argument("source", metavar="csv|iperf3|skyplane|FILE.toml")
-@click.argument("files", nargs=-1, metavar="PATH|URL...")
-@click.option("--from", "src", metavar="PLACE", help="iperf3: where the client ran (iperf3 -c).")
-@click.option("--to", "dst", metavar="PLACE", help="iperf3: where the server ran (iperf3 -s).")
-@click.option(
-    "--pairs",
-    metavar="FILE",
-    help="iperf3: CSV with file,src,dst, one row a run, in place of PATH, --from and --to.",
-)
-@click.option(
-    "--map",
-    "maps",
-    multiple=True,
-    metavar="OURS=THEIRS,..",
-    help="Columns of links.csv and of the file: src=from,dst=to,rtt_ms=latency.",
-)
-@click.option("--rate-unit", metavar="UNIT", help="csv: b/s, Mb/s, MB/s ...; default: Gb/s.")
-@click.option("--rtt-unit", metavar="UNIT", help="csv: us, ms or s; default: ms.")
-@import_options(
-    catalog_option,
-    click.option(
-        "--date",
-        metavar="YYYY-MM-DD",
-        help="Day of the measurement, where the file does not say it.",
-    ),
-)
+@as_command("import", EPILOG)
 def command(
     source: str,
-    files: tuple[str, ...],
-    src: str | None,
-    dst: str | None,
-    pairs: str | None,
-    maps: tuple[str, ...],
-    rate_unit: str | None,
-    rtt_unit: str | None,
-    name: str | None,
-    catalog: tuple[str, ...],
-    date: str | None,
-    skip_bad: bool,
-    dry_run: bool,
-    as_json: bool,
+    files: tuple[str, ...] = (),
+    *,
+    src: str | None = None,
+    dst: str | None = None,
+    pairs: str | None = None,
+    maps: tuple[str, ...] = (),
+    rate_unit: str | None = None,
+    rtt_unit: str | None = None,
+    name: str | None = None,
+    catalog: Catalog,
+    date: str | None = None,
+    skip_bad: bool = False,
+    dry_run: bool = False,
+    as_json: Json,
 ) -> None:
     """Import measured links as a book of your own.
 
@@ -76,6 +49,31 @@ def command(
     where -P 1 gives one stream, more give many, and -R and --bidir are understood; csv a file with
     the columns of links.csv, or those that --map names. A mapping file of your own reads any other
     source. The book holds links only: use it on top of another one.
+
+    Parameters
+    ----------
+    source : csv|iperf3|skyplane|FILE.toml
+    files : PATH|URL...
+    src : PLACE, --from
+        iperf3: where the client ran (iperf3 -c).
+    dst : PLACE, --to
+        iperf3: where the server ran (iperf3 -s).
+    pairs : FILE
+        iperf3: CSV with file,src,dst, one row a run, in place of PATH, --from and --to.
+    maps : OURS=THEIRS,.., --map
+        Columns of links.csv and of the file: src=from,dst=to,rtt_ms=latency.
+    rate_unit : UNIT
+        csv: b/s, Mb/s, MB/s ...; default: Gb/s.
+    rtt_unit : UNIT
+        csv: us, ms or s; default: ms.
+    name : NAME, --as
+        Name of the book.
+    date : YYYY-MM-DD
+        Day of the measurement, where the file does not say it.
+    skip_bad
+        Leave out and count what is wrong, instead of refusing the file.
+    dry_run
+        Read and check, write nothing.
     """
     from placer.market.books.book_reader import load_catalog
     from placer.market.books.folders import check_book_name
@@ -156,7 +154,7 @@ def finish(
     harvest: Harvest, name: str, catalog: tuple[str, ...], *, dry_run: bool, as_json: bool
 ) -> None:
     """Save a harvest of links unless this is a dry run, and say what it holds; see
-    `placer.cli.harvest.finish`.
+    `placer.cli.book.harvest.finish`.
     """
     rows = harvest.rows["links.csv"]
     if not rows:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import click
-
-from placer.cli.options import catalog_option, table_option
+from placer.cli.command import Catalog, Table, as_command
 from placer.cli.screen.show import show
 from placer.errors import PlacerError
 
 
-@click.command(
-    "show", epilog="Example: placer network show gcp/us-central1 aws/us-west-2 --catalog erben-2023"
+@as_command(
+    "show", "Example: placer network show gcp/us-central1 aws/us-west-2 --catalog erben-2023"
 )
-@click.argument("places", nargs=-1, required=True, metavar="PLACE...")
-@catalog_option
-@table_option
-def command(places: tuple[str, ...], catalog: tuple[str, ...], as_json: bool) -> None:
+def command(
+    places: tuple[str, ...],
+    *,
+    catalog: Catalog,
+    as_json: Table,
+) -> None:
     """Show bandwidth of one stream, round-trip time and egress price of each pair of PLACEs.
 
     Every ordered pair is shown; wildcards are allowed.
+
+    Parameters
+    ----------
+    places : PLACE...
     """
     from placer.market.books.book_reader import load_catalog
     from placer.market.network.graph import network_of

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
+from placer.cli.command import as_command
 from placer.cli.output import console
 from placer.errors import PlacerError, writing_hint
 
 
-@click.command("init", epilog="Example: placer config init --user")
-@click.option("--user", is_flag=True, help="Write the user's file instead of ./placer.toml.")
-@click.option("--force", is_flag=True, help="Replace an existing file.")
-def command(user: bool, force: bool) -> None:
+@as_command("init", "Example: placer config init --user")
+def command(
+    *,
+    user: bool = False,
+    force: bool = False,
+) -> None:
     """Write placer.toml, a file of defaults.
 
     Every option stands in it as a comment with an example. The nearest file from the working
     directory upward is used, and flags win over it.
+
+    Parameters
+    ----------
+    user
+        Write the user's file instead of ./placer.toml.
+    force
+        Replace an existing file.
     """
     from placer.interface.settings import FILE, template, user_file
 

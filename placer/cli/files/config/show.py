@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
-from placer.cli.options import json_option
+from placer.cli.command import Json, as_command
 from placer.cli.output import console, print_json
 from placer.cli.screen.show import show_blocks
 from placer.documents.schemas import CONFIG_SCHEMA
 
 
-@click.command("show", epilog="Example: placer config show --origin")
-@click.option("--origin", is_flag=True, help="Say where each default comes from.")
-@json_option
-def command(origin: bool, as_json: bool) -> None:
+@as_command("show", "Example: placer config show --origin")
+def command(
+    *,
+    origin: bool = False,
+    as_json: Json,
+) -> None:
     """List the defaults that hold here, in the order in which flags, environment, the project's
     placer.toml and the user's win.
+
+    Parameters
+    ----------
+    origin
+        Say where each default comes from.
     """
     from placer.interface.settings import PREFIX, every_setting, project_file, user_file
     from placer.report.blocks import table

@@ -11,7 +11,7 @@ from placer.version import DISTRIBUTION
 WHEEL = f"{DISTRIBUTION.replace('-', '_')}-*.whl"
 WHEN = "every 100 steps, at the end, and where possible when a rank is lost"
 CALIBRATED = ("all-reduce", "none")
-"""Strategies whose logs ``placer calibrate`` reads, if the exchange does not run beside the next
+"""Strategies whose logs ``placer profile runs`` reads, if the exchange does not run beside the next
 step.
 """
 
@@ -92,7 +92,7 @@ def log_section(plan: ExportPlan, *, stays: bool = True, one_machine: bool = Fal
                 f"who was lost, not how fast the plan is."
             )
         ]
-        return "Measured", words, [f"placer replan manifest.json --observed {out}/run.jsonl"]
+        return "Measured", words, [f"placer whatif manifest.json --observed {out}/run.jsonl"]
     words = [
         (
             f"The log of a whole run is `{out}/run.jsonl` on rank 0's machine, the first of "
@@ -116,10 +116,10 @@ def log_section(plan: ExportPlan, *, stays: bool = True, one_machine: bool = Fal
             ),
         ]
     log = f"{out}/run.jsonl" if stays else "run.jsonl"
-    fit = [f"placer calibrate {log}    # fits links and speeds to what was measured"]
+    fit = [f"placer profile runs {log}    # fits links and speeds to what was measured"]
     exchange = plan.manifest.exchange
     fits = exchange.strategy in CALIBRATED and not exchange.overlap
-    replan = f"placer replan manifest.json --observed {log}    # keep the plan, or move"
+    replan = f"placer whatif manifest.json --observed {log}    # keep the plan, or move"
     return "Measured", words, [replan, *(fit if fits else [])]
 
 

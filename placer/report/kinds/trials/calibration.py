@@ -26,7 +26,7 @@ def report(document: Document, today: date) -> Report:
     errors = ("mean", "worst", "runs")
     return Report(
         title=f"Calibration {document['name']}",
-        subtitle="placer calibrate",
+        subtitle="placer profile runs",
         verdict=f"{counted(max(1, len(found['runs'])), 'run')} of {runs['file']} on price book "
         f"{document['catalog']['name']}",
         sections=(

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import click
+from placer.cli.group import subgroup
 
-from placer.cli.group import LazyGroup
-
-COMMANDS = {
-    "skypilot": "SkyPilot's catalogs: a vms.csv of each provider.",
-}
-"""Commands in the order of --help, with their short help."""
-
-
-@click.group(
-    "export",
-    cls=LazyGroup,
-    package="placer.cli.book.catalog.export",
-    helps=COMMANDS,
-    epilog="Example: placer catalog export skypilot my-catalogs",
+command = subgroup(
+    "book.catalog.export",
+    "Write a book in the format of another tool.",
+    "placer catalog export skypilot my-catalogs",
+    {
+        "skypilot": "SkyPilot's catalogs: a vms.csv of each provider.",
+    },
 )
-def command() -> None:
-    """Write a book in the format of another tool."""

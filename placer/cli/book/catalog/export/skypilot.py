@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import click
-
-from placer.cli.options import catalog_option, json_option
+from placer.cli.command import Catalog, Json, as_command
 from placer.cli.output import console, print_json
 from placer.errors import PlacerError
 from placer.units import counted
 
 
-@click.command(
-    "skypilot", epilog="Example: placer catalog export skypilot my-catalogs --catalog default"
-)
-@click.argument("folder", metavar="DIR")
-@catalog_option
-@click.option("--force", is_flag=True, help="Replace existing files.")
-@json_option
-def command(folder: str, catalog: tuple[str, ...], force: bool, as_json: bool) -> None:
+@as_command("skypilot", "Example: placer catalog export skypilot my-catalogs --catalog default")
+def command(
+    folder: str,
+    *,
+    catalog: Catalog,
+    force: bool = False,
+    as_json: Json,
+) -> None:
     """Write DIR/aws/vms.csv and so on, in the format of SkyPilot's catalogs v8.
 
     Importing them gives the same offers again, with their dates, from the file beside: SkyPilot's
@@ -26,6 +24,12 @@ def command(folder: str, catalog: tuple[str, ...], force: bool, as_json: bool) -
 
     Owned and reserved machines are left out. A book has no zones: lines of Google Cloud name the
     region's first one, others none.
+
+    Parameters
+    ----------
+    folder : DIR
+    force
+        Replace existing files.
     """
     from placer.market.books.book_reader import load_catalog
     from placer.market.sources.prices.skypilot.export import skypilot_lines, write_lines

@@ -4,14 +4,12 @@ command.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from placer.cli.options import Option, json_option, layer_options
+from placer.cli.options import layer_options
 from placer.cli.output import console, print_json
 from placer.errors import PlacerError
 from placer.units import parse_date
@@ -21,39 +19,6 @@ if TYPE_CHECKING:
 
 MOST_REASONS = 12
 """Reasons for leaving something out that are printed; --json has them all."""
-
-
-def import_options(
-    *more: Option, name: str | None = None
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options that every import has, and ``more``; ``name`` is the default name of the
-    book.
-    """
-    options: list[Option] = [
-        click.option(
-            "--as",
-            "name",
-            default=name,
-            show_default=name is not None,
-            metavar="NAME",
-            help="Name of the book.",
-        ),
-        *more,
-        click.option(
-            "--skip-bad",
-            is_flag=True,
-            help="Leave out and count what is wrong, instead of refusing the file.",
-        ),
-        click.option("--dry-run", is_flag=True, help="Read and check, write nothing."),
-        json_option,
-    ]
-
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return add
 
 
 def finish(

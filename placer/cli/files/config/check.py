@@ -1,4 +1,4 @@
-"""``placer doctor``: what is installed, and whether the second solvers tell the truth."""
+"""``placer config check``: what is installed, and whether the second solvers tell the truth."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import platform
 
 import click
 
-from placer.cli.options import table_option
+from placer.cli.command import Table, as_command
 from placer.cli.output import print_json
 from placer.errors import PlacerError
 from placer.version import install_line
@@ -26,10 +26,12 @@ SECOND = ("milp", "cpsat")
 """Solvers that other packages do the work of."""
 
 
-@click.command("doctor", epilog="Example: placer doctor")
-@table_option
-@click.pass_context
-def command(ctx: click.Context, /, as_json: bool) -> None:
+@as_command("check", "Example: placer config check")
+def command(
+    ctx: click.Context,
+    *,
+    as_json: Table,
+) -> None:
     """Show versions and extras, and test the optional solvers on programs with known answers.
 
     The exit code is 1 if an answer is wrong.

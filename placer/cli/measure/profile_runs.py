@@ -1,17 +1,14 @@
-"""``placer calibrate``: a user's own measured runs become an overlay."""
+"""``placer profile runs``: a user's own measured runs become an overlay."""
 
 from __future__ import annotations
 
-import click
-
-from placer.cli.options import catalog_option, json_option
+from placer.cli.command import Catalog, Json, as_command
 from placer.cli.output import check_targets, console, write_json
-from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.show import show
 
 EPILOG = """\b
 Example:
-  placer calibrate runs.csv -o calibration.json
+  placer profile runs runs.csv -o calibration.json
   placer estimate --model roberta-xlm --workers gcp/us-central1=8xT4:spot \\
     --calibration calibration.json
 
@@ -27,28 +24,24 @@ tells the speed of the model on this machine's processors, and nothing of the pl
 """
 
 
-@click.command("calibrate", cls=GroupedCommand, epilog=EPILOG)
-@click.argument("runs")
-@catalog_option
-@click.option(
-    "--fit-link",
-    "fit_links",
-    multiple=True,
-    metavar="A:B",
-    help="Fit this link even if the book has a figure for it; repeatable.",
-)
-@click.option(
-    "-o", "--output", metavar="FILE", help="Write the calibration, to be given to --calibration."
-)
-@json_option
+@as_command("runs", EPILOG)
 def command(
     runs: str,
-    catalog: tuple[str, ...],
-    fit_links: tuple[str, ...],
-    output: str | None,
-    as_json: bool,
+    *,
+    catalog: Catalog,
+    fit_links: tuple[str, ...] = (),
+    output: str | None = None,
+    as_json: Json,
 ) -> None:
-    """Fit the timing model to your own measured runs, and report how good the fit is."""
+    """Fit the timing model to your own measured runs, and report how good the fit is.
+
+    Parameters
+    ----------
+    fit_links : A:B, --fit-link
+        Fit this link even if the book has a figure for it; repeatable.
+    output : FILE, -o --output
+        Write the calibration, to be given to --calibration.
+    """
     from placer.validation.calibration.calibrate import calibrate
 
     check_targets(output)

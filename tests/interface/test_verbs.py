@@ -1,0 +1,167 @@
+"""One contract for every verb: its example runs, its words are told everywhere, and Python, command
+line and service give one answer.
+"""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+from jsonschema import Draft202012Validator
+from served import BOOK, QUESTION
+
+import placer
+from conftest import Run
+from placer.documents.schemas import schema_document
+from placer.errors import PlacerError
+from placer.interface.advisor import Advisor, compare
+from placer.interface.verb import Word, described, verb_of
+from placer.interface.watch import watch
+from placer.problem.words.wishes import WISHES
+from placer.service.questions.schemas import words_of
+from placer.service.questions.verbs import VERBS
+
+PUBLIC = [getattr(placer, name) for name in placer.__all__]
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: described(f) for f in (*PUBLIC, compare, watch) if hasattr(f, "declared")
+}
+PLACED = "gcp/us-central1=4xT4:spot"
+COMMANDS = {
+    "simulate": "estimate",
+    "compare": "estimate",
+    "sweep": "whatif --over",
+    "replan": "whatif --observed",
+    "replay": "capacity replay",
+    "watch": "capacity watch",
+    "forecast_capacity": "capacity forecast",
+}
+"""Commands of verbs that are not named as the verb."""
+ASKED: dict[str, tuple[dict[str, Any], str]] = {
+    "recommend": ({}, ""),
+    "estimate": ({"workers": PLACED}, f"--workers {PLACED}"),
+    "compare": (
+        {"placements": [PLACED], "every_exchange": True},
+        f"--every-exchange --workers {PLACED}",
+    ),
+    "explain": ({"budget": "0.01/h"}, "--budget 0.01/h"),
+    "pareto": ({"points": 3}, "--points 3"),
+    "whatif": ({"set": ["budget=2/h"]}, "--set budget=2/h"),
+}
+"""For each verb a question of its own words in Python, and the same on the command line."""
+WORDS = [
+    pytest.param(name, row, id=f"{name}-{row.name}")
+    for name, function in FUNCTIONS.items()
+    for row in verb_of(function).rows.values()
+]
+
+
+def timeless(document: Any) -> Any:
+    """Take out what differs between two runs: seconds of the search."""
+    if isinstance(document, dict):
+        return {k: timeless(v) for k, v in document.items() if k not in ("seconds", "nodes")}
+    return [timeless(one) for one in document] if isinstance(document, list) else document
+
+
+def test_every_verb_is_here() -> None:
+    """Those of the service, and each public function that takes wishes."""
+    assert {*VERBS} <= {*FUNCTIONS}
+    assert {*ASKED, "replan"} == {*VERBS}
+    assert {"portfolio", "replay", "sweep", "robust", "simulate"} <= {*FUNCTIONS}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_example_runs(name: str) -> None:
+    """What the documentation shows is what comes."""
+    function = FUNCTIONS[name]
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    module = sys.modules[function.__module__]
+    for test in doctest.DocTestFinder(recurse=False).find(function, name, module=False):
+        test.globs = dict(vars(module))
+        runner.run(test)
+    assert runner.failures == 0
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_signature_has_every_word(name: str) -> None:
+    """With its type and default, no `**words` is left, and `help()` lists each."""
+    function, verb = FUNCTIONS[name], verb_of(FUNCTIONS[name])
+    parameters = inspect.signature(function).parameters
+    assert {*parameters} == {*verb.rows, *verb.wishes}
+    assert not any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    text = function.__doc__ or ""
+    for row in verb.rows.values():
+        assert parameters[row.name].default == row.default
+        assert re.search(rf"^    {row.name}( : .*)?$", text, re.MULTILINE)
+    for wish in (WISHES[each] for each in verb.wishes):
+        assert parameters[wish.name].default == (False if wish.is_flag else wish.default)
+        assert name == "estimate" or f"* {wish.name}: " in text
+    if hasattr(Advisor, name):
+        assert inspect.signature(getattr(Advisor(), name)) == inspect.signature(function)
+
+
+@pytest.mark.parametrize(("name", "row"), WORDS)
+def test_every_word_says_what_it_is(name: str, row: Word) -> None:
+    """One sentence at least, that begins with a capital letter, a name or a flag."""
+    assert row.help.endswith(".")
+    assert row.hint is not None
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_help_of_the_command_names_each_word(name: str, run: Run) -> None:
+    """With what the entry says of it, but those that only Python takes or the command answers."""
+    shown = " ".join(run(*COMMANDS.get(name, name).split(), "--help", "all").stdout.split())
+    verb = verb_of(FUNCTIONS[name])
+    inner = {"portfolio": {*verb.rows} - {"budget", "objective", "gap", "time_limit"}}
+    arguments = {*verb.needed, "workers", "placements", "alternatives"} - {"machines"}
+    for row in verb.rows.values():
+        if not row.here and row.name not in arguments | inner.get(name, set()):
+            assert (row.flags or (f"--{row.name.replace('_', '-')}",))[-1] in shown
+    assert all(WISHES[wish].flag in shown for wish in verb.wishes)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_python_command_line_and_service_agree(name: str, client: httpx2.Client, run: Run) -> None:
+    """Word for word, apart from seconds; and the answer follows its schema."""
+    own, words = ASKED[name]
+    placed = name in ("estimate", "compare")
+    body = {**QUESTION, **own}
+    if placed:
+        del body["budget"]
+    options = f"--model roberta-xlm --catalog {BOOK} {words}"
+    options += "" if placed or "--budget" in words else f" --budget {QUESTION['budget']}"
+    done = run(*COMMANDS.get(name, name).split()[:1], *options.split(), "--json")
+    printed = json.loads(done.stdout)
+    answer = client.post(f"/v1/{name}", json=body)
+    assert answer.status_code == 200, answer.text
+    assert timeless(answer.json()) == timeless(printed)
+    in_python = json.loads(json.dumps(FUNCTIONS[name](**body).to_dict()))
+    assert timeless(in_python) == timeless(printed)
+    schema = schema_document(verb_of(FUNCTIONS[name]).document)
+    Draft202012Validator(schema).validate(printed)
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_service_describes_each_word(name: str) -> None:
+    """A body may have what Python takes, but functions and objects."""
+    verb = VERBS[name]
+    here = {row.name for row in verb.rows.values() if row.here}
+    assert {*words_of(name)} == ({*verb.rows} | {*verb.wishes}) - here
+    for schema in words_of(name).values():
+        Draft202012Validator.check_schema(schema)
+        assert schema["description"]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_word_that_no_verb_has_is_refused(name: str) -> None:
+    """With the nearest one that exists."""
+    verb = verb_of(FUNCTIONS[name])
+    given = dict.fromkeys(verb.needed, "x")
+    with pytest.raises(PlacerError, match="unknown word 'catalgo'"):
+        FUNCTIONS[name](**given, catalgo="x")
