@@ -25,8 +25,9 @@ def request_document(problem: Problem) -> dict[str, Any]:
     if problem.requirements.quota_gpus == FORMER_QUOTA_GPUS:
         keys.remove("quota_gpus")
     shape = problem.profile.architecture
-    if not problem.requirements.data_source:
-        keys = [key for key in keys if key not in WISHES["data_source"].keys]
+    wish = problem.requirements
+    if wish.data_source is None:
+        keys.remove("data_source")
     return {
         "model": problem.profile.name,
         "sample": problem.profile.sample_size,
@@ -36,6 +37,7 @@ def request_document(problem: Problem) -> dict[str, Any]:
         "gradient_bytes": problem.gradient_bytes,
         "batch_assumed": problem.batch_assumed,
         "trainable_parameters": None if shape is None else shape.trainable_parameters,
+        **({"copy_seconds": wish.copy_s} if wish.copies_data else {}),
     }
 
 
@@ -60,7 +62,6 @@ _WRITTEN: Mapping[str, Callable[[Problem], Any]] = {
     "aggregator": lambda problem: problem.requirements.aggregator_words,
     "calibration": lambda problem: problem.calibration.name,
     "compression": lambda problem: problem.compression,
-    "copy_seconds": lambda problem: problem.requirements.copy_s,
     "deadline_seconds": lambda problem: problem.requirements.deadline_s,
     "grace_seconds": lambda problem: problem.requirements.grace_s,
     "keep": lambda problem: [

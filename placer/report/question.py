@@ -40,7 +40,9 @@ BY_SPEED = (None, "hivemind")
 """Transports under which machines may be unlike."""
 FROM_PROFILE = ("target_batch_size", "compression", "transport")
 """Shown as they hold, whether they were asked for or not."""
-NO_WISH = ("model", "sample", "gradient_bytes", "batch_assumed", "trainable_parameters")
+NO_WISH = (
+    "model", "sample", "gradient_bytes", "batch_assumed", "trainable_parameters", "copy_seconds",
+)  # fmt: skip
 OBJECTIVES = {
     "throughput": "the highest speed",
     "cost": "the lowest cost",

@@ -22,7 +22,6 @@ from placer.solving.solve import solve
 from placer.units import GIB
 
 IMAGES: dict[str, Any] = {
-    "gpu": "T4",
     "figures": "book",
     "startup": 0,
     "data": "backblaze/us-west",

@@ -476,7 +476,6 @@ class TrainingWishes(TypedDict, total=False):
             example="none",
             help="Store that the data of --data is copied from once, before the run; none: it is "
             "read where it lies. Default: copied to where that is better, if its size is known.",
-            keys=("data_source", "copy_seconds"),
         ),
     ]
     keep: Annotated[

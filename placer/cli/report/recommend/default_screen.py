@@ -264,7 +264,8 @@ def asked_words(problem: Problem) -> str:
     parts += limits_of(problem)
     if wish.data_store:
         size = "data" if wish.data_bytes is None else f"{format_bytes(wish.data_bytes)} of data"
-        parts.append(f"{size} in {wish.data_store}")
+        lies = wish.data_source if wish.copies_data else wish.data_store
+        parts.append(f"{size} in {lies}")
     parts += [f"data in {d.place}" for d in wish.datasets]
     if wish.quotas or wish.quota_gpus is not None:
         parts.append(

@@ -244,8 +244,9 @@ def warnings_of(document: Document, *more: Block | None) -> tuple[Section, ...]:
 
 
 def sentence(words: str) -> str:
-    """Write a remark as a sentence."""
-    text = words[:1].upper() + words[1:]
+    """Write a remark as a sentence; the name of a place or a machine keeps its letters."""
+    plain = words.partition(" ")[0].isalpha()
+    text = words[:1].upper() + words[1:] if plain else words
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
