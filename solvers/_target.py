@@ -141,6 +141,19 @@ class Target:
             if self.first:
                 raise FirstPlacementError
 
+    def may_beat_best(self, samples_per_second: float, usd_per_hour: float) -> bool:
+        """Return whether a placement may be within the limits and better than the best so far,
+        where it has at most so many samples/s that count and costs at least so much.
+        """
+        speed, usd = samples_per_second * (1 + TOLERANCE), usd_per_hour * (1 - TOLERANCE)
+        if usd > self.budget_usd_per_hour or speed < self.floor_samples_per_second:
+            return False
+        objective = self.objective
+        value = objective.value_at(speed, usd, 0.0)  # nobody promises emissions
+        if self.beat is not None and not objective.better(value, self.beat):
+            return False
+        return ((-speed, usd) if objective.by_speed else (value, -speed)) < self.best_key
+
     def _loses_tie(self, outcome: Outcome) -> bool:
         """Return whether a placement is worse by the objective of which this search breaks ties."""
         if self.tied is None:

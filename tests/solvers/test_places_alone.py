@@ -83,6 +83,19 @@ def test_a_floor_far_below_what_the_budget_pays_costs_no_nodes(default: Catalog)
     assert found.nodes < 500
 
 
+def test_what_cannot_beat_the_best_is_told_by_speed_and_price_alone() -> None:
+    """8 USD/h are over a budget of 5; the best has 100 samples/s for 4 USD/h."""
+    target = targets.Target.of(erben_problem(), gap=0.0, deadline=time.monotonic() + 60)
+    assert target.may_beat_best(50.0, 4.0)  # nothing is known yet
+    assert not target.may_beat_best(50.0, 8.0)
+    target.best_key = (-100.0, 4.0)
+    assert not target.may_beat_best(99.0, 1.0)
+    assert target.may_beat_best(101.0, 4.5)
+    assert target.may_beat_best(100.0, 3.9)  # a tie that is cheaper
+    target.beat = 110.0
+    assert not target.may_beat_best(105.0, 1.0)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_kept_search_answers_as_a_new_one(seed: int) -> None:
     """Other budgets, floors and objectives before do not change an answer: a new catalog object
