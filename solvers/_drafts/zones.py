@@ -153,6 +153,19 @@ class ZoneSearch:
         finally:
             self._offer()
 
+    def climb(self, counts: dict[int, int], mode: Mode) -> None:
+        """Climb within the limits from machines by pool, with machines of all places, and offer
+        what is better.
+        """
+        if not self._suits:
+            return
+        try:
+            self._within(Fleet(self.stock, counts), mode, np.arange(len(self.market.places)))
+        except OutOfWorkError:
+            pass
+        finally:
+            self._offer()
+
     @property
     def leads(self) -> bool:
         """Whether the best plan so far is one of these strategies' and was found here."""

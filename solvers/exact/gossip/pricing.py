@@ -90,9 +90,9 @@ class Pricing:
         self.crews, self.check = crews, check
         self.starts = np.flatnonzero(np.diff(crews.place, prepend=-1))
 
-    def bounds(self, cases: Cases, needed: float) -> Array:
-        """Return the most weighted speed of each case, refined while it is not below ``needed``;
-        shape (cases,).
+    def bounds(self, cases: Cases, needed: float) -> tuple[Array, Array, Array]:
+        """Return the most weighted speed of each case, refined while it is not below ``needed``,
+        and the prices of a dollar and of a samples/s there; shape (cases,) each.
         """
         count = len(cases.fewest)
         reached: Array = cases.most_speed * cases.weight.max(axis=1, initial=0.0)
@@ -119,7 +119,7 @@ class Pricing:
                 middle[alive], speed[alive] = dollar, own
             first = False
             alive = alive[reached[alive] >= needed]
-        return reached
+        return reached, middle, speed
 
     def _least(self, cases: Cases, prices: Prices) -> tuple[Array, Array, Array]:
         """Return the least bound of each case over its prices, and where it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
 
@@ -21,6 +22,8 @@ from .sends import Partners, Sends
 
 SLICE = 1.15
 """Ratio of the ends of a slice of speeds, at most."""
+GUESSES = 12
+"""Slices whose choice is offered."""
 STRIDE = 7
 """Every so many slices are bounded together where one that is open is enough."""
 REGIONS = (2, 3, 4, 5, 7, 9, 12, 16, 21, 28, 38, 51, 68, 91, 121, 161)
@@ -158,11 +161,17 @@ class GossipRoot:
         """Return what no improvement in a slice exceeds, in samples/s that count; below what an
         improvement needs there is none; shape (slices,).
         """
+        if not slices:
+            return np.zeros(0)
+        built: Array = self.pricing.bounds(self._cases(slices), self._needed)[0]
+        return built / self.mode.multiplier
+
+    def _cases(self, slices: list[Slice]) -> Cases:
         low, high = (np.array([each.speeds[k] for each in slices]) for k in (0, 1))
         fewest, most = (
             np.array([each.regions[k] for each in slices], dtype=np.intp) for k in (0, 1)
         )
-        cases = Cases(
+        return Cases(
             weight=self.weights(low, fewest - 1),
             usd=self.usd(fewest - 1),
             most_speed=high,
@@ -170,9 +179,56 @@ class GossipRoot:
             fewest=fewest,
             most=most,
         )
-        needed = self.mode.multiplier * self.target.min_speed * (1 - TOLERANCE)
-        built: Array = self.pricing.bounds(cases, needed) / self.mode.multiplier
-        return built
+
+    @property
+    def _needed(self) -> float:
+        return self.mode.multiplier * self.target.min_speed * (1 - TOLERANCE)
+
+    def guesses(self) -> Iterator[dict[int, int]]:
+        """Yield machines by pool: what the bound chooses in the slices that allow most, the crews
+        that are worth most as long as they are paid for.
+        """
+        slices = self.slices()
+        if not slices:
+            return
+        cases, crews = self._cases(slices), self.crews
+        reached, dollar, speed = self.pricing.bounds(cases, self._needed)
+        starts = self.pricing.starts
+        ends = np.append(starts[1:], len(crews.place))
+        for at in np.argsort(-reached, kind="stable")[:GUESSES].tolist():
+            weight = np.maximum(0.0, cases.weight[at] - speed[at])
+            values = crews.values(weight, dollar[at]) - dollar[at] * cases.usd[at]
+            values[(cases.weight[at] <= 0) | ~np.isfinite(cases.usd[at])] = -np.inf
+            best = [f + int(np.argmax(values[f:e])) for f, e in zip(starts, ends, strict=True)]
+            best.sort(key=lambda crew: -float(values[crew]))
+            machines: dict[int, int] = {}
+            paid, regions = 0.0, 0
+            for crew in best[: int(cases.most[at])]:
+                taken, usd = self._taken(crew, float(weight[crew]), float(dollar[at]))
+                usd += float(cases.usd[at, crew])
+                if taken and paid + usd <= self.most_usd and (values[crew] > 0 or regions < 2):
+                    machines, paid, regions = {**machines, **taken}, paid + usd, regions + 1
+            if regions > 1:
+                yield machines
+
+    def _taken(self, crew: int, weight: float, dollar: float) -> tuple[dict[int, int], float]:
+        """Return the machines of a crew that are worth most, within caps and quotas, and their
+        USD/h.
+        """
+        market, left = self.market, int(self.crews.machines[crew])
+        pools = np.flatnonzero(market.place_of == self.crews.place[crew])
+        worth = weight * market.speed[pools] - dollar * market.usd[pools]
+        taken: dict[int, int] = {}
+        quota: dict[tuple[str, ...], int] = {}
+        for i in pools[np.argsort(-worth, kind="stable")].tolist():
+            pool = market.pools[i]
+            room = (pool.gpu_quota - quota.get(pool.bucket, 0)) // pool.gpus
+            count = min(left, int(market.cap[i]), room)
+            if count > 0:
+                taken[i] = count
+                quota[pool.bucket] = quota.get(pool.bucket, 0) + count * pool.gpus
+                left -= count
+        return taken, sum(n * float(market.usd[i]) for i, n in taken.items())
 
     def weights(self, speed: Array, partners: Indices) -> Array:
         """Return what a samples/s of each crew counts at most; shape (cases, crews)."""
