@@ -29,11 +29,11 @@ class InnerPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Parameters
     ----------
     sharding
-        A name of `SHARDINGS`.
+        What each GPU holds a share of.
     tensor_parallel
         GPUs of one machine that share each matrix.
     checkpointing
-        A name of `CHECKPOINTING`.
+        Which activations are recomputed in the backward pass.
     microbatch
         Sequences that each data-parallel rank takes at once.
     precision

@@ -226,6 +226,7 @@ def test_edits_are_refused_unless_allowed(hierarchical: dict[str, Any]) -> None:
         (("rendezvous", "join_s"), 1e300, r"rendezvous.join_s is 1e\+300"),
         (("rendezvous", "address_variable"), "x; true", "address_variable is .* matching regex"),
         (("exchange", "timeouts", "poll_s"), -1.0, "timeouts.poll_s is -1"),
+        (("aggregator", "memory_gib"), None, "without its name, memory and longest run"),
         (("buckets",), [], "no bucket of the exchange"),
         (("buckets", 0, "place"), "aws/mars", "no bucket of the exchange"),
         (("buckets", 1, "role"), "exchange", "no bucket of the workers"),

@@ -238,8 +238,10 @@ def _check_buckets(manifest: Manifest, where: str) -> None:
 def _check_memory(manifest: Manifest, where: str) -> None:
     """Refuse a function that cannot hold the gradients that it sums."""
     function = manifest.aggregator
-    if function is None or function.memory_gib is None:
+    if function is None or function.kind != "function":
         return
+    if function.memory_gib is None or None in (function.function, function.max_seconds):
+        raise PlacerError(f"{where}: a function without its name, memory and longest run", AGAIN)
     counts: Counter[str] = Counter()
     for group in manifest.groups:
         counts[group.place] += group.count

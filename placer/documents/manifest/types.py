@@ -13,7 +13,6 @@ from placer.documents.schemas.parts import (
     LinkUse,
     Move,
     Part,
-    Plan,
     Range,
     Some,
     StepSeconds,
@@ -22,6 +21,7 @@ from placer.documents.schemas.parts import (
 from placer.problem.placement import LARGEST_ISLAND
 from placer.problem.requirements import MOST_STREAMS
 from placer.records import Amount, Count, Natural, Positive, Share
+from placer.workload.inner_plan import InnerPlan
 
 ISLANDS_SCHEMA = "placer.manifest/v2"
 """What is written of islands: ranks, world size and rendezvous count machines."""
@@ -104,7 +104,7 @@ class Group(MachineGroup, frozen=True, kw_only=True):
     """
 
     machines: Annotated[int, Meta(ge=1, le=LARGEST_ISLAND)]
-    inner: Plan | None
+    inner: InnerPlan | None
 
     @property
     def machine_count(self) -> int:

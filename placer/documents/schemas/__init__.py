@@ -90,6 +90,8 @@ LATER_SCHEMAS = {"placer.manifest/v2": "manifest-v2"}
 """Names of the schemas of later versions."""
 CLOSED = ("profile", "models", "calibration")
 """Documents whose parts of other rooms have no further keys: people write such files."""
+WHOLE = ("InnerPlan",)
+"""Parts whose keys have defaults in Python, and are all written."""
 REFERENCE = "#/$defs/{name}"
 PARAMETER = re.compile(r"^(\w+(?:, \w+)*)\n((?:    .*\n?)+)", re.MULTILINE)
 
@@ -132,6 +134,8 @@ def schema_document(name: str) -> dict[str, Any]:
     types = {kind.__name__: kind for kind in _structs(msgspec.inspect.multi_type_info(kinds), {})}
     for part, schema in parts.items():
         parts[part] = _described(schema, types[part])
+        if part in WHOLE:
+            parts[part]["required"] = list(parts[part]["properties"])
         if name in CLOSED and not issubclass(types[part], Part):
             parts[part]["additionalProperties"] = False
     whole = dict(wholes[0])

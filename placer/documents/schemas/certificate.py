@@ -6,9 +6,10 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, field
 
-from placer.documents.schemas.parts import Closed, Digest, Maybe, Part, Plan
+from placer.documents.schemas.parts import Closed, Digest, Maybe, Part
 from placer.problem.question import PARTS
 from placer.records import Amount, Count, Natural, Positive, Share
+from placer.workload.inner_plan import InnerPlan
 
 
 class DeviceSpeed(Part, frozen=True):
@@ -20,7 +21,7 @@ class DeviceSpeed(Part, frozen=True):
     in_group: Positive
     basis: str
     machines: Maybe[Natural] = UNSET
-    inner: Maybe[Plan | None] = UNSET
+    inner: Maybe[InnerPlan | None] = UNSET
 
 
 class MachineSpeed(DeviceSpeed, frozen=True, kw_only=True):

@@ -111,9 +111,6 @@ class Objective(Part, frozen=True):
     gap: float | None
 
 
-Plan = Annotated[InnerPlan, every_key(InnerPlan)]
-
-
 class Machines(Part, frozen=True):
     """Equal machines in one place."""
 
@@ -138,7 +135,7 @@ class Workers(Machines, frozen=True):
     """
 
     machines: Maybe[Natural] = UNSET
-    inner: Maybe[Plan] = UNSET
+    inner: Maybe[InnerPlan] = UNSET
 
 
 class AggregatorPlace(Part, frozen=True):
