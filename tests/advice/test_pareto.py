@@ -468,7 +468,7 @@ def test_command_writes_json_and_csv(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("--budget", "0.05/h"), 3, "cheapest placement"),
+        (("--budget", "0.05/h"), 3, "a change that works"),
         (("--points", "1"), 2, "points is 1"),
         (("--objective", "cost"), 2, "leave it out"),
         (("--plot", "f.bmp"), 2, "svg"),

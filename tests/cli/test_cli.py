@@ -24,11 +24,10 @@ def test_recommend_prints_what_was_understood_the_winner_and_the_advice(run: Run
     for words in (
         "budget $5.00/h",
         "8 x A10",
-        "FP16 gradients 1.12 GB",
-        "quota",
+        "15.7 GB in all each step",
         "samples/s",
         "granularity",
-        "optimal",
+        "Proved:",
         "near miss",
         "tool",
     ):
@@ -159,7 +158,7 @@ def test_infeasible_is_exit_code_three_with_a_change_that_works(run: Run) -> Non
     done = run("recommend", *ERBEN, "--budget", "0.05/h")
     assert done.returncode == 3
     assert "no placement satisfies the request (proved" in done.stderr
-    assert "The budget of $0.05/h is too low" in done.stderr
+    assert "With --budget 0.14/h: 1 x T4 spot" in done.stderr
     assert "--budget 0.14/h" in done.stderr
     as_json = run("recommend", *ERBEN, "--budget", "0.05/h", "--json")
     assert (as_json.returncode, json.loads(as_json.stdout)["status"]) == (3, "infeasible")

@@ -377,7 +377,7 @@ def test_a_job_file_and_the_command_line_take_them(run: Run, tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     assert "own " in done.stdout
     assert "\noptions " in done.stdout
-    assert "rented machines" in run(*words, "--own", OFFICE, "-v", columns=200).stdout
+    assert "beside rented ones" in run(*words, "--own", OFFICE, "-v", columns=200).stdout
     wrong = run(*words, "--own", "office")
     assert wrong.returncode == 2
     assert "office=2xA100-40@Berlin" in wrong.stderr

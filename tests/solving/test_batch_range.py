@@ -343,7 +343,7 @@ def test_command_line(run: Run) -> None:
     ]
     done = run(*words, "--tbs", "8Ki..64Ki", "-v", columns=200)
     assert done.returncode == 0, done.stderr
-    assert "the best of 8,192 to 65,536" in done.stdout
+    assert "8192..65536" in done.stdout
     assert "not better" in done.stdout
     assert "Proved over all batches from 8,192 to 65,536" in done.stdout
     assert "(assumed)" in done.stderr

@@ -69,4 +69,11 @@ def _print_asides(rows: list[tuple[str, str]]) -> None:
     err = console(stderr=True)
     for tone, words in rows:
         warning = tone == "warning"
-        err.print(f"warning: {words}" if warning else words, style="yellow" if warning else "dim")
+        style = "yellow" if warning else "dim"
+        err.print(f"warning: {_uncapped(words)}" if warning else words, style=style)
+
+
+def _uncapped(sentence: str) -> str:
+    """Write a sentence as what follows a colon; names such as ``T4`` stay."""
+    words = sentence.removesuffix(".")
+    return words[:1].lower() + words[1:] if words[1:2].islower() else words

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date
 from typing import Literal
 
@@ -30,6 +29,7 @@ from placer.report.figures import (
     shown_speed,
     speed_of,
     speed_spread,
+    tokens_per_sample,
 )
 from placer.report.kinds.shared import parts
 from placer.report.kinds.shared.placement import facts_of, figures_of, spot_facts
@@ -92,6 +92,7 @@ def report(document: Document, today: date) -> Report:
             *_batches(document),
             *parts.considered(document["alternatives"], placement, data=True),
             *_why_not(document),
+            *_own_machines(document),
             *_proof(document),
             *parts.warnings_of(document, spot_facts(document), *_price_risk(document)),
             *parts.wishes(document),
@@ -202,21 +203,37 @@ def _plan(document: Document) -> tuple[Section, ...]:
     )
 
 
+def _unit(document: Document) -> tuple[str, float]:
+    """Return the unit of the objective, and how many of it one of the document's is: a language
+    model counts tokens.
+    """
+    name, estimate = document["objective"]["name"], document["estimate"]
+    length = None if estimate is None else tokens_per_sample(estimate)
+    if length is not None and name == "throughput":
+        return "tokens/s", length
+    if length is not None and name == "cost-per-sample":
+        return "USD/Gtok", 1000 / length
+    return UNITS[name], 1.0
+
+
 def _batches(document: Document) -> tuple[Section, ...]:
     """Show the target batch sizes that were tried, and what is proved of the others."""
     rows, chosen = document.get("batches", ()), document["request"].get("target_batch_size")
-    value = document["objective"]["value"]
+    value, (unit, each) = document["objective"]["value"], _unit(document)
+
+    def amount(number: float | None, missing: str) -> Cell:
+        return figure(None if number is None else each * number, format_number, missing)
+
     cells: list[list[Cell]] = [
         [
             (f"{row['target_batch_size']:,}", row["target_batch_size"]),
-            figure(value if best else row["value"], format_number, "not better"),
-            figure(row["bound"], format_number, "-"),
+            amount(value if best else row["value"], "not better"),
+            amount(row["bound"], "-"),
         ]
         for row in rows
         for best in (row["target_batch_size"] == chosen,)
     ]
     sizes = [row["target_batch_size"] for row in rows]
-    unit = UNITS[document["objective"]["name"]]
     columns = ("TBS", unit, "at best")
     return section(
         "Target batch sizes",
@@ -227,11 +244,11 @@ def _batches(document: Document) -> tuple[Section, ...]:
             numbers=columns,
             marked=sizes.index(chosen) if chosen in sizes else None,
         ),
-        text(_batch_words(document.get("batch_proof"), unit) if rows else ""),
+        text(_batch_words(document.get("batch_proof"), unit, each) if rows else ""),
     )
 
 
-def _batch_words(proof: Document | None, unit: str) -> str:
+def _batch_words(proof: Document | None, unit: str, each: float) -> str:
     """Say what is proved of the batches that were not solved one by one."""
     if proof is None:
         return "Proved for these batches alone, and for none between them."
@@ -240,21 +257,21 @@ def _batch_words(proof: Document | None, unit: str) -> str:
     if proof["bound"] is None:
         return f"Nothing is proved of {every} together: the time limit was reached ({searches})."
     early = "" if proof["finished"] else "; the time limit was reached before the gap was met"
-    bound = f"{format_number(proof['bound'])} {unit} at best"
+    bound = f"{format_number(each * proof['bound'])} {unit} at best"
     return f"Proved over {every}: {bound} ({searches}{early})."
 
 
 def _proof(document: Document) -> tuple[Section, ...]:
     """Show what each strategy reaches at best."""
-    objective = document["objective"]["name"]
-    bound = f"{UNITS[objective]} at {'most' if objective == 'throughput' else 'least'}"
+    unit, each = _unit(document)
+    bound = f"{unit} at {'most' if document['objective']['name'] == 'throughput' else 'least'}"
     figures = (bound, "nodes", "priced")
     rows: list[list[Cell]] = [
         [
             "one machine" if row["strategy"] == "none" else row["strategy"],
             (str(row["local_steps"]), row["local_steps"]),
             figure(
-                row["bound"],
+                None if row["bound"] is None else each * row["bound"],
                 format_number,
                 "not known" if row["method"] == "stopped" else "none fits",
             ),
@@ -289,17 +306,15 @@ def _why_not(document: Document) -> tuple[Section, ...]:
         "Why not something else",
         Text(lines=(agreed,)) if agreed else None,
         parts.option_table("What simpler tools choose, and what lies just outside a limit", rows),
-        *_own_machines(document),
     )
 
 
-def _own_machines(document: Document) -> Iterator[Block | None]:
-    """Yield own machines, own with spot ones and spot ones alone, where the question names some."""
+def _own_machines(document: Document) -> tuple[Section, ...]:
+    """Show own machines, own with spot ones and spot ones alone, where the question names some."""
     beside = document.get("own_machines")
     if not beside:
-        return
+        return ()
     rows = [(one["label"], one) for one in beside["rows"]]
-    yield parts.option_table("Own machines beside rented ones", rows)
     lines, even = [beside["idle"]], beside["break_even"]
     if even:
         lines.append(
@@ -309,8 +324,8 @@ def _own_machines(document: Document) -> Iterator[Block | None]:
             f"{format_usd(even['rented_usd_per_hour'])}/h in all, and less per sample below "
             f"{format_usd(even['least_rented_usd_per_hour'])}/h."
         )
-    kept = tuple(line for line in lines if line)
-    yield Text(lines=kept) if kept else None
+    title = "Own machines beside rented ones"
+    return section(title, parts.option_table(title, rows), text(*lines))
 
 
 def _price_risk(document: Document) -> list[Text | Table | None]:
