@@ -182,12 +182,7 @@ def recommend(
 
 
 @verb("pareto", time_limit="60s")
-def pareto(
-    model: Question,
-    *,
-    points: int = 12,
-    **words: Unpack[Searched],
-) -> Frontier:
+def pareto(model: Question, *, points: int = 12, **words: Unpack[Searched]) -> Frontier:
     """Find what each budget buys: the frontier of USD/h against samples/s that count.
 
     The wishes ``budget`` and ``min_throughput`` are the upper and the lower end; there is no

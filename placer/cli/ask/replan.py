@@ -32,12 +32,7 @@ than 2 %.
 
 @as_command("replan", EPILOG, of=replan)
 def command(
-    ctx: click.Context,
-    manifest: str,
-    *,
-    target: str | None = None,
-    as_json: Table,
-    **words: Any,
+    ctx: click.Context, manifest: str, *, target: str | None = None, as_json: Table, **words: Any
 ) -> None:
     """Solve the question of MANIFEST again with what its run measured: keep what runs, or move.
 

@@ -15,12 +15,7 @@ MODELS_SCHEMA = "placer.models/v1"
 
 
 @as_command("models", "Example: placer models roberta-xlm")
-def command(
-    name: str | None = None,
-    *,
-    public: bool = False,
-    as_json: Table,
-) -> None:
+def command(name: str | None = None, *, public: bool = False, as_json: Table) -> None:
     """List the models that have a profile, or show the sizes, rates and sources of NAME: one of
     them, a public model such as Qwen/Qwen2.5-7B, a file, hf:config.json, or a number of parameters
     such as 7B.

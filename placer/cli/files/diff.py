@@ -25,12 +25,7 @@ HEADERS = ("", "what", "before", "after", "change")
 
 @as_command("diff", EXAMPLE)
 def command(
-    ctx: click.Context,
-    before: str,
-    after: str,
-    *,
-    fail_on: tuple[str, ...] = (),
-    as_json: Table,
+    ctx: click.Context, before: str, after: str, *, fail_on: tuple[str, ...] = (), as_json: Table
 ) -> None:
     """Show what changes from BEFORE to AFTER, two results of placer recommend -o: machines, cost a
     month, speed, emissions, wishes.

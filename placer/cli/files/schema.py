@@ -10,11 +10,7 @@ from placer.errors import unknown
 
 
 @as_command("schema", "Example: placer validate --schema result > result-v1.json")
-def command(
-    name: str = "result",
-    *,
-    listed: bool = False,
-) -> None:
+def command(name: str = "result", *, listed: bool = False) -> None:
     """Print the JSON Schema of NAME: one for every document that a command prints or writes, such
     as result, manifest, profile, pareto, offers or error.
 

@@ -13,15 +13,9 @@ from placer.errors import PlacerError
 
 
 @as_command("validate", "Example: placer validate plan.json")
-def command(
-    path: str,
-    *,
-    again: bool = False,
-    solver: str = "exact",
-    as_json: Json,
-) -> None:
+def command(path: str, *, again: bool = False, solver: str = "exact", as_json: Json) -> None:
     """Check a result, manifest, profile, problem, calibration or quota file, or the folder of a
-    price book.
+    price book; with --schema NAME, print the JSON Schema of a document instead.
 
     Parameters
     ----------

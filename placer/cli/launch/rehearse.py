@@ -73,12 +73,7 @@ class Options(TypedDict):
 
 
 @as_command("rehearse", EPILOG)
-def command(
-    manifest: str,
-    *,
-    as_json: Json,
-    **words: Unpack[Options],
-) -> None:
+def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
     """Rehearse the plan of MANIFEST on this machine over links shaped like the plan's, and
     compare seconds, bytes and cost.
     """

@@ -110,12 +110,7 @@ class Options(TypedDict):
 
 
 @as_command("run", EPILOG, cls=LargeCommand)
-def command(
-    manifest: str,
-    *,
-    as_json: Json,
-    **words: Unpack[Options],
-) -> None:
+def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
     """Execute the plan of MANIFEST: train a model with its strategy, measure, and compare with the
     prediction.
     """

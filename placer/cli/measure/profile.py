@@ -25,7 +25,8 @@ Examples:
   placer profile mymodel.train:profile --device cuda:0 --precision fp16 --precision bf16
   placer profile hf:config.json --batch-sizes 1,8,64 --out mine.json
   placer profile --builtin bert-base-like --estimate
-  placer profile exchange
+  placer profile exchange --host a10 -o here.json
+  placer profile runs runs.csv -o calibration.json
 \b
 TARGET is hf:FILE, a Hugging Face config.json, or package.module:function, which is also looked
 for in the current folder. The function is called without arguments and returns one of
@@ -94,11 +95,7 @@ class Options(TypedDict):
 
 
 @as_command("profile", EXAMPLE)
-def command(
-    ctx: click.Context,
-    target: str | None = None,
-    **words: Unpack[Options],
-) -> None:
+def command(ctx: click.Context, target: str | None = None, **words: Unpack[Options]) -> None:
     """Measure a model on this device and write its profile: seconds by phase, samples/s, memory,
     gradients.
 

@@ -10,13 +10,7 @@ from placer.cli.screen.show import show
 
 
 @as_command("reproduce", "Example: placer reproduce erben")
-def command(
-    paper: str,
-    *,
-    all_rows: bool = False,
-    plot: Plot,
-    as_json: Table,
-) -> None:
+def command(paper: str, *, all_rows: bool = False, plot: Plot, as_json: Table) -> None:
     """Recompute a published paper from the shipped books and compare.
 
     PAPER is erben, phalak, cloudless or intellect-1.

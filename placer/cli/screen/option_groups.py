@@ -98,8 +98,8 @@ class GroupedCommand(LargeCommand):
         """Write the options of each group that has any."""
         rows: dict[str, list[tuple[str, str]]] = {"": [], **{title: [] for title in SHARED}}
         options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
-        records = [(option, option.get_help_record(ctx)) for option in options]
-        shown = [(option, record) for option, record in records if record is not None]
+        each = [(option, option.get_help_record(ctx)) for option in options]
+        shown = [(option, record) for option, record in each if record is not None]
         for option, record in shown:
             rows[group_of(option) if len(shown) > FEW else ""].append(record)
         for title, listed in rows.items():

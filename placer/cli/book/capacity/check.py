@@ -12,12 +12,7 @@ SHOWN = 20
 
 
 @as_command("check", "Example: placer capacity check default my-capacity.csv")
-def command(
-    ctx: click.Context,
-    names: tuple[str, ...] = (),
-    *,
-    as_json: Table,
-) -> None:
+def command(ctx: click.Context, names: tuple[str, ...] = (), *, as_json: Table) -> None:
     """Check every row of capacity, and count the spot machines of the book that it knows.
 
     A partial book is put on top of the default one. A row that no table may have is refused with

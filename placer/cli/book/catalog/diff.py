@@ -7,13 +7,7 @@ from placer.cli.screen.show import show
 
 
 @as_command("diff", "Example: placer catalog diff default my-quote.csv")
-def command(
-    old: str,
-    new: str,
-    *,
-    limit: int = 30,
-    as_json: Table,
-) -> None:
+def command(old: str, new: str, *, limit: int = 30, as_json: Table) -> None:
     """List the rows that are new, gone or different in NEW, compared with OLD.
 
     A partial book is put on top of the default one.

@@ -7,10 +7,7 @@ from placer.cli.screen.show import show
 
 
 @as_command("list", "Example: placer catalog list --json")
-def command(
-    *,
-    as_json: Table,
-) -> None:
+def command(*, as_json: Table) -> None:
     """List the shipped price books and your own: what they hold and how old it is."""
     from placer.interface.listings import catalogs_document
 

@@ -9,12 +9,7 @@ from placer.cli.output import print_json, write_json
 
 
 @as_command("pin", "Example: placer catalog pin default aws")
-def command(
-    names: tuple[str, ...] = (),
-    *,
-    clear: bool = False,
-    as_json: Json,
-) -> None:
+def command(names: tuple[str, ...] = (), *, clear: bool = False, as_json: Json) -> None:
     """Use these books, as they are now, wherever no --catalog is given.
 
     Without NAMEs, show the pinned books. A pinned book that has changed is an error until it is

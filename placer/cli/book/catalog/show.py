@@ -52,11 +52,7 @@ class Source:
 
 
 @as_command("show", "Example: placer catalog show default")
-def command(
-    names: tuple[str, ...] = (),
-    *,
-    as_json: Table,
-) -> None:
+def command(names: tuple[str, ...] = (), *, as_json: Table) -> None:
     """Show a catalog: offers by provider and device, regions, ages, sources and origin.
 
     Of several NAMEs, later books replace rows of earlier ones. Rows with figures not checked,

@@ -10,11 +10,7 @@ from placer.cli.output import console, print_json
 
 @as_command("validate", "Example: placer catalog validate my-quote.csv")
 def command(
-    ctx: click.Context,
-    names: tuple[str, ...] = (),
-    *,
-    limit: int = 30,
-    as_json: Table,
+    ctx: click.Context, names: tuple[str, ...] = (), *, limit: int = 30, as_json: Table
 ) -> None:
     """Check every cell of a catalog, then its prices, dates, links and egress.
 

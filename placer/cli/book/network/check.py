@@ -16,11 +16,7 @@ MOST_LINES = 10
 
 @as_command("check", "Example: placer network check erben-2023")
 def command(
-    grids: tuple[str, ...] = (),
-    *,
-    catalog: Catalog,
-    fit: bool = False,
-    as_json: Table,
+    grids: tuple[str, ...] = (), *, catalog: Catalog, fit: bool = False, as_json: Table
 ) -> None:
     """Compare estimated links with measured ones.
 

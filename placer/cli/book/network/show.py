@@ -10,12 +10,7 @@ from placer.errors import PlacerError
 @as_command(
     "show", "Example: placer network show gcp/us-central1 aws/us-west-2 --catalog erben-2023"
 )
-def command(
-    places: tuple[str, ...],
-    *,
-    catalog: Catalog,
-    as_json: Table,
-) -> None:
+def command(places: tuple[str, ...], *, catalog: Catalog, as_json: Table) -> None:
     """Show bandwidth of one stream, round-trip time and egress price of each pair of PLACEs.
 
     Every ordered pair is shown; wildcards are allowed.

@@ -27,11 +27,7 @@ SECOND = ("milp", "cpsat")
 
 
 @as_command("check", "Example: placer config check")
-def command(
-    ctx: click.Context,
-    *,
-    as_json: Table,
-) -> None:
+def command(ctx: click.Context, *, as_json: Table) -> None:
     """Show versions and extras, and test the optional solvers on programs with known answers.
 
     The exit code is 1 if an answer is wrong.

@@ -10,11 +10,7 @@ from placer.errors import PlacerError, writing_hint
 
 
 @as_command("init", "Example: placer config init --user")
-def command(
-    *,
-    user: bool = False,
-    force: bool = False,
-) -> None:
+def command(*, user: bool = False, force: bool = False) -> None:
     """Write placer.toml, a file of defaults.
 
     Every option stands in it as a comment with an example. The nearest file from the working

@@ -11,11 +11,7 @@ from placer.documents.schemas import CONFIG_SCHEMA
 
 
 @as_command("show", "Example: placer config show --origin")
-def command(
-    *,
-    origin: bool = False,
-    as_json: Json,
-) -> None:
+def command(*, origin: bool = False, as_json: Json) -> None:
     """List the defaults that hold here, in the order in which flags, environment, the project's
     placer.toml and the user's win.
 

@@ -9,13 +9,7 @@ from placer.units import counted
 
 
 @as_command("skypilot", "Example: placer catalog export skypilot my-catalogs --catalog default")
-def command(
-    folder: str,
-    *,
-    catalog: Catalog,
-    force: bool = False,
-    as_json: Json,
-) -> None:
+def command(folder: str, *, catalog: Catalog, force: bool = False, as_json: Json) -> None:
     """Write DIR/aws/vms.csv and so on, in the format of SkyPilot's catalogs v8.
 
     Importing them gives the same offers again, with their dates, from the file beside: SkyPilot's
