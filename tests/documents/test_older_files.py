@@ -152,7 +152,7 @@ def test_a_plan_is_replanned_with_the_log_of_its_run(run: Run) -> None:
     gain.
     """
     done = run(
-        "replan",
+        "whatif",
         str(FILES / "manifest.json"),
         "--observed",
         str(FILES / "run.jsonl"),

@@ -709,7 +709,8 @@ def test_command_line_from_runs_to_recommendation(run: Run, tmp_path: Path) -> N
     """
     published(tmp_path / "runs.csv", lambda r: r.experiment in CALIBRATING)
     done = run(
-        "calibrate",
+        "profile",
+        "runs",
         "runs.csv",
         "--catalog",
         "erben-2023",
@@ -798,7 +799,8 @@ def test_command_line_json_and_errors(run: Run, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "nowhere.json" in done.stderr
     done = run(
-        "calibrate",
+        "profile",
+        "runs",
         "runs.csv",
         "--catalog",
         "erben-2023",
