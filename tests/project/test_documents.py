@@ -214,10 +214,9 @@ def options_of(*names: str) -> frozenset[str]:
     """List the options of a command, ``--help`` among them; empty for a name that is none."""
     command: click.Command | None = cli
     context = click.Context(cli, info_name="placer")
-    forms = FORMS.get(names[0], {}) if names else {}
+    forms = {**FORMS.get(names[0], {})} if names else {}
     if len(names) == 2 and names[1] in forms:
-        command, names = cli.loaded(forms[names[1]]), ()
-        forms = {}
+        command, forms, names = cli.loaded(forms[names[1]]), {names[1]: ""}, ()
     for name in names:
         if not isinstance(command, click.Group):
             return frozenset()
@@ -228,7 +227,7 @@ def options_of(*names: str) -> frozenset[str]:
     assert command is not None
     parameters = command.get_params(context)
     own = frozenset(word for p in parameters for word in (*p.opts, *p.secondary_opts))
-    return own.union(forms, *(options_of(names[0], word) for word in forms))
+    return own.union(forms, *(options_of(names[0], word) for word in forms if names))
 
 
 def named_command(words: tuple[str, ...]) -> tuple[str, ...]:

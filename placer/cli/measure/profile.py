@@ -103,7 +103,7 @@ def command(ctx: click.Context, target: str | None = None, **words: Unpack[Optio
     """
     from placer.profiler.torch_import import load_torch
 
-    typed = "".join(c if c.isprintable() else "?" for c in shlex.join(["placer", *ctx.obj]))
+    typed = "".join(c if c.isprintable() else "?" for c in shlex.join(["placer", *(ctx.obj or ())]))
     torch = load_torch()
     if words["threads"]:
         torch.set_num_threads(words["threads"])
