@@ -29,7 +29,6 @@ from placer.interface.words import (
     Limited,
     Model,
     Placed,
-    Question,
     Searched,
     Solving,
     Swept,
@@ -182,7 +181,7 @@ def recommend(
 
 
 @verb("pareto", time_limit="60s")
-def pareto(model: Question, *, points: int = 12, **words: Unpack[Searched]) -> Frontier:
+def pareto(model: Asked, *, points: int = 12, **words: Unpack[Searched]) -> Frontier:
     """Find what each budget buys: the frontier of USD/h against samples/s that count.
 
     The wishes ``budget`` and ``min_throughput`` are the upper and the lower end; there is no
@@ -234,7 +233,7 @@ def pareto(model: Question, *, points: int = 12, **words: Unpack[Searched]) -> F
 
 @verb("explanation", time_limit="2min")
 def explain(
-    model: Question,
+    model: Asked,
     *,
     why_not: Texts = (),
     start: Placement | None = None,

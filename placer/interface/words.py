@@ -29,7 +29,6 @@ Asked: TypeAlias = "str | ModelProfile | Problem"
 """A model by its name or profile, or a whole question such as ``result.problem``, and then no
 words.
 """
-Question: TypeAlias = Asked
 Model: TypeAlias = "str | ModelProfile"
 
 

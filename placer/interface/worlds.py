@@ -11,8 +11,8 @@ from placer.interface.advisor import OPTIONS, pose
 from placer.interface.options import solve_options
 from placer.interface.verb import verb
 from placer.interface.words import (
+    Asked,
     Changed,
-    Question,
     Replanned,
     Swept,
     Texts,
@@ -32,7 +32,7 @@ WRITE_MANIFEST = "give a file of placer recommend --manifest"
 
 
 @verb("whatif", searches=2)
-def whatif(model: Question, **words: Unpack[Changed]) -> WhatIf:
+def whatif(model: Asked, **words: Unpack[Changed]) -> WhatIf:
     """Solve a question as it is and as changed, and say what keeping the old choice would do in the
     changed world.
 
@@ -65,7 +65,7 @@ def whatif(model: Question, **words: Unpack[Changed]) -> WhatIf:
 
 @verb("sweep")
 def sweep(
-    model: Question,
+    model: Asked,
     over: Texts,
     *,
     output: str | None = None,
@@ -131,7 +131,7 @@ def sweep(
 
 @verb("robust")
 def robust(
-    model: Question,
+    model: Asked,
     *,
     box: Texts = (),
     worlds: int = 128,
