@@ -12,7 +12,7 @@ import numpy as np
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange.allreduce import pair_bytes
 from placer.problem.placement import Placement, WorkerGroup
-from placer.problem.problem import groups_of
+from placer.problem.workers.pool import groups_of
 
 from .._market.arrays import Indices
 from .._market.grid import grid_of

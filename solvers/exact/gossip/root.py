@@ -199,7 +199,8 @@ class GossipRoot:
             weight = np.maximum(0.0, cases.weight[at] - speed[at])
             values = crews.values(weight, dollar[at]) - dollar[at] * cases.usd[at]
             values[(cases.weight[at] <= 0) | ~np.isfinite(cases.usd[at])] = -np.inf
-            best = [f + int(np.argmax(values[f:e])) for f, e in zip(starts, ends, strict=True)]
+            pairs = zip(starts.tolist(), ends.tolist(), strict=True)
+            best = [f + int(np.argmax(values[f:e])) for f, e in pairs]
             best.sort(key=lambda crew: -float(values[crew]))
             machines: dict[int, int] = {}
             paid, regions = 0.0, 0
