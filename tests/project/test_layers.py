@@ -168,7 +168,7 @@ def test_recommend_loads_no_solver_package_pandas_or_networkx() -> None:
         "placer.launch",
         "placer.profiler",
         "placer.reproduction",
-        "placer.solvers.exact.gossip_search",
+        "placer.solvers._drafts.zones",
         "placer.solving.batches.search",
         "placer.solving.by_hand",
         "placer.solving.cross_check",
