@@ -22,17 +22,16 @@ def test_recommend_prints_what_was_understood_the_winner_and_the_advice(run: Run
     done = run("recommend", *ERBEN, "--budget", "5/h", "--gpu", "T4,A10,V100", "-v")
     assert done.returncode == 0
     for words in (
+        "budget $5.00/h",
         "8 x A10",
         "15.7 GB in all each step",
         "samples/s",
         "granularity",
         "Proved:",
-        "near",
         "Why not something else",
         "tool",
     ):
-        assert words in done.stdout
-    assert "budget       $5.00/h" in done.stdout
+        assert words in " ".join(done.stdout.split())
     assert "warning: the newest price of catalog 'erben-2023'" in done.stderr
     assert "warning" not in done.stdout
 

@@ -76,4 +76,5 @@ def _print_asides(rows: list[tuple[str, str]]) -> None:
 def _uncapped(sentence: str) -> str:
     """Write a sentence as what follows a colon; names such as ``T4`` stay."""
     words = sentence.removesuffix(".")
-    return words[:1].lower() + words[1:] if words[1:2].islower() else words
+    small = words[1:2].islower() or words[1:2] == " "
+    return words[:1].lower() + words[1:] if small else words
