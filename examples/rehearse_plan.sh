@@ -13,7 +13,7 @@ set -eu
 out=${1:-$(mktemp -d)}
 mkdir -p "$out" && cd "$out"
 show() { printf '\n$ placer %s\n' "$*"; placer "$@"; }
-rehearse() { show rehearse "$@" || { code=$?; test $code -eq 6 || exit $code; }; } # 6: a busy machine is off by more than 15 %
+rehearse() { show run --rehearse "$@" || { code=$?; test $code -eq 6 || exit $code; }; } # 6: a busy machine is off by more than 15 %
 
 show estimate --model resnet50 --catalog erben-2023 --exchange all-reduce --tbs 4096 \
   --workers gcp/us-central1=1xT4:spot,gcp/europe-west1=1xT4:spot --manifest plan.json

@@ -6,7 +6,7 @@
 # it, calibrate on the run and ask whether to go on with the plan. The plan, chosen by hand, has
 # four workers in two regions of Google Cloud that add up their gradients (all-reduce); here each is
 # a process. What is sent from region to region is counted and agrees with what is predicted for it.
-# Seconds cannot: no GPU, no wide-area links. `run`, `calibrate` and `replan` say so.
+# Seconds cannot: no GPU, no wide-area links. `run`, `profile runs` and `whatif` say so.
 # Prints: the plan, predicted beside measured, a loss that falls from about 3.5 (guessing) to below
 # 1, what the log tells of this machine, and whether another plan would be better.
 # Needs: pip install 'placer-advisor[profile,calibrate]' (PyTorch, SciPy). Takes about 20 s.
@@ -22,5 +22,5 @@ show profile train_tiny:workload --estimate --out "$out/model.json"
 show estimate --model "$out/model.json" --catalog erben-2023 --exchange all-reduce \
   --workers gcp/us-central1=2xT4:spot,gcp/us-west1=2xT4:spot --manifest "$out/plan.json"
 show run "$out/plan.json" --train train_tiny:workload --local --steps 30 --tbs 64 --microbatch 16 --out "$out/run"
-show calibrate "$out/run/run.jsonl" --output "$out/calibration.json"
-show replan "$out/plan.json" --observed "$out/run/run.jsonl"
+show profile runs "$out/run/run.jsonl" --output "$out/calibration.json"
+show whatif "$out/plan.json" --observed "$out/run/run.jsonl"

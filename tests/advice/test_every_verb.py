@@ -456,7 +456,7 @@ def test_sweep_solves_each_point_and_gets_no_better_with_the_price(
 
 
 NOTHING_SEEN = Observed(
-    links="between places", rounds=0, speeds=(), samples_per_second=None, exchange_s=None, lost=()
+    links="real", rounds=0, speeds=(), samples_per_second=None, exchange_s=None, lost=()
 )
 
 

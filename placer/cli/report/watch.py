@@ -1,4 +1,4 @@
-"""The lines of ``placer replan --watch``."""
+"""The lines of ``placer capacity watch``."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def report(document: Document, today: date) -> Report:
     figures = ("before", "after", "change")
     return Report(
         title=f"Difference: {document['before']['name']} and {document['after']['name']}",
-        subtitle=f"placer diff, {document['after']['model']}",
+        subtitle=f"placer report --diff, {document['after']['model']}",
         verdict=verdict(document),
         tone="bad" if failed or document["after"]["status"] == "infeasible" else "good",
         sections=(

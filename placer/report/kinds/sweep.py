@@ -40,7 +40,7 @@ def report(document: Document, today: date) -> Report:
     refused = [row for row in rows if "message" in row]
     return Report(
         title=f"{document['request']['model']} over {axes}",
-        subtitle=parts.subtitle(document, "sweep"),
+        subtitle=parts.subtitle(document, "whatif --over"),
         verdict=f"{counted(len(rows), 'value')} of {axes} have {counted(different, 'answer')}. "
         f"{_changes(over, breaks)}{left}"
         if rows

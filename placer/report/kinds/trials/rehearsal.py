@@ -19,7 +19,7 @@ def report(document: Document, today: date) -> Report:
     busy = (document.get("machine") or {}).get("busy")
     return Report(
         title=f"Rehearsal of {document['plan']}",
-        subtitle=f"placer rehearse, scale {document['scale']:g}, "
+        subtitle=f"placer run --rehearse, scale {document['scale']:g}, "
         f"{counted(document['workers'], 'worker')}, {document['strategy']}",
         verdict=f"{right} of {counted(len(judged), 'figure')} lie within their tolerance: the plan "
         f"is {'confirmed' if document['confirmed'] else 'not confirmed'}.",

@@ -45,7 +45,7 @@ def report(document: Document, today: date) -> Report:
     changes = tuple(str(change["text"]) for change in document["changes"])
     return Report(
         title=f"{document['manifest']['name']} after {RUNS[document['observed']['links']]}",
-        subtitle=parts.subtitle(document, "replan"),
+        subtitle=parts.subtitle(document, "whatif --observed"),
         verdict=_verdict(document),
         tone=_tone(document),
         sections=(
