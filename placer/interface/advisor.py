@@ -299,6 +299,8 @@ def estimate(
 ) -> PlacementEstimate:
     """Time and price a placement given by hand, without a search.
 
+    Parameters
+    ----------
     {words}
 
     Examples
