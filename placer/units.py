@@ -419,9 +419,15 @@ def format_speed(samples_per_second: float, tokens_per_sample: int | None = None
     >>> format_speed(4778), format_speed(12.5, 8192)
     ('4,778 samples/s', '102,400 tokens/s')
     """
-    if tokens_per_sample is None:
-        return f"{format_number(samples_per_second)} samples/s"
-    return f"{format_number(samples_per_second * tokens_per_sample)} tokens/s"
+    speed = samples_per_second * (tokens_per_sample or 1)
+    return f"{format_number(speed)} {speed_unit(tokens_per_sample)}"
+
+
+def speed_unit(tokens_per_sample: float | None) -> str:
+    """Return the unit in which the speed of a model is shown: tokens where samples are sequences of
+    them.
+    """
+    return "samples/s" if tokens_per_sample is None else "tokens/s"
 
 
 def format_parameters(value: int) -> str:

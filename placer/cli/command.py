@@ -66,7 +66,8 @@ def as_command(
 
     def make(function: Callable[..., Any]) -> click.Command:
         parameters = inspect.signature(function).parameters
-        own = [*_own(function)]
+        # A verb declares its model itself: a saved result may stand in its place.
+        own = [(n, o) for n, o in _own(function) if n != "model" or not of]
         first = [o for n, o in own if n in parameters and _is_argument(parameters[n])]
         rest = [o for n, o in own if n not in parameters]
         rest += [o for n, o in own if n in parameters and not _is_argument(parameters[n])]
@@ -94,7 +95,7 @@ def _own(function: Callable[..., Any]) -> Iterator[tuple[str, Option]]:
     told = entries(function)
     parameters = inspect.signature(function).parameters
     for name, hint, default, note in hints_of(function):
-        if name in ("ctx", "model"):  # a saved result may stand in place of the model
+        if name == "ctx":
             continue
         word = replace(told.get(name) or Word(name=name), hint=hint, default=default)
         if name in parameters and _is_argument(parameters[name]):

@@ -15,15 +15,15 @@ from placer.cost_model.diloco_losses import REPLICAS, times_samples_of
 from placer.cost_model.dollars import components as cost
 from placer.cost_model.dollars.data import data_usd_per_sample, moves_of
 from placer.cost_model.exchange_bases import exchange_bases
-from placer.cost_model.timing.crew import (
+from placer.cost_model.timing.round_seconds import step_seconds
+from placer.cost_model.timing.site_groups import (
     EXPECTED,
     FAST,
     SLOW,
-    crew_of,
     samples_per_round,
+    site_group_of,
     worker_rate,
 )
-from placer.cost_model.timing.round_seconds import step_seconds
 from placer.cost_model.timing.step import StepSeconds
 from placer.errors import PlacerError
 from placer.market.carbon import carbon_of
@@ -299,7 +299,7 @@ def _shares(
     """Return the share of the samples by place."""
     if placement.workers == 1:
         return {machines[0][0].offer.place: 1.0}
-    return crew_of(machines, placement, phases, problem, EXPECTED).shares()
+    return site_group_of(machines, placement, phases, problem, EXPECTED).shares()
 
 
 def _outcome(

@@ -75,7 +75,7 @@ def watch(
     plan = read_plan(manifest)
     saved, _ = question_of(plan, manifest)
     problem, _ = with_present_book(saved, manifest, texts(catalog))
-    device, count = _crew(plan, manifest, gpu, machines)
+    device, count = _site_group(plan, manifest, gpu, machines)
     work_h = _work_h(plan, problem, work)
     job = job_of(count, work_h, _deadline_h(problem, work_h, deadline, slack), words)
 
@@ -93,7 +93,9 @@ def watch(
     )
 
 
-def _crew(plan: Manifest, where: str, gpu: str | None, machines: int | None) -> tuple[str, int]:
+def _site_group(
+    plan: Manifest, where: str, gpu: str | None, machines: int | None
+) -> tuple[str, int]:
     """Return the device and the number of machines."""
     from placer.market.catalog import device_name
 

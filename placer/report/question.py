@@ -10,6 +10,7 @@ from placer.problem.words.wishes import WISHES
 from placer.report.figures import Document
 from placer.units import (
     counted,
+    format_bytes,
     format_duration,
     format_number,
     format_parameters,
@@ -123,6 +124,7 @@ READABLE: Mapping[str, Callable[[Any], tuple[str, str]]] = {
     "tokens": lambda v: ("tokens", f"{v:,}"),
     "target_batch_size": lambda v: ("batch", f"{v:,} samples a step"),
     "confidence": lambda v: ("confidence", f"{100 * v:g} %"),
+    "data_bytes": lambda v: ("data size", format_bytes(v)),
     "quotas": lambda v: ("quotas", counted(len(v), "row")),
 }
 """Wishes that read better than as options."""

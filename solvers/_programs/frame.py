@@ -10,7 +10,7 @@ from functools import cached_property
 from math import inf
 
 from placer.cost_model.convergence import samples_to_target
-from placer.cost_model.timing.crew import samples_per_round
+from placer.cost_model.timing.site_groups import samples_per_round
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.data.datasets import needs_place
 from placer.problem.exchange import strategy, traits

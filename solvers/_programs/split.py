@@ -32,11 +32,11 @@ from placer.solving.answer import Answer, SolveOptions, Status
 from placer.units import SECONDS_PER_HOUR
 
 from .. import local_search
-from .crew import Crew
 from .frame import Frame, Part
 from .goal import PER_SAMPLE
 from .linear import CONSTANT, Engine, Model, Solved, broken
 from .rounds import coarse_program, program
+from .site_groups import SiteGroup
 
 LEAST_GAP = 1e-5
 """Programs are solved in floating point, or in scaled integers: nothing closer is claimed to be
@@ -200,10 +200,10 @@ class Search:
         """Return the key that nothing in any place of an exchange beats: one small program for
         large markets; infinite if nothing is there.
         """
-        crew = Crew(self._narrowed(part), coarse=True)
-        coarse_program(crew)
+        site_group = SiteGroup(self._narrowed(part), coarse=True)
+        coarse_program(site_group)
         left = min(self.deadline - time.monotonic(), self.options.time_limit_s / COARSE_SHARE)
-        solved = self.engine(crew.model, left)
+        solved = self.engine(site_group.model, left)
         return (
             inf
             if solved.status == "infeasible"
@@ -212,11 +212,11 @@ class Search:
 
     def _work(self, floor: float, part: Part) -> None:
         part = self._narrowed(part)
-        crew = Crew(part)
-        program(crew)
-        if crew.model.hopeless:
+        site_group = SiteGroup(part)
+        program(site_group)
+        if site_group.model.hopeless:
             return
-        solved = self._solve(crew.model, part.patience)
+        solved = self._solve(site_group.model, part.patience)
         if solved is None:
             self._cut(floor, part)
             return
@@ -226,7 +226,7 @@ class Search:
         key = max(floor, solved.bound * _unit(frame))
         if key >= self.cutoff:
             return
-        self._split(key, part, crew, solved)
+        self._split(key, part, site_group, solved)
 
     def _narrowed(self, part: Part) -> Part:
         """End the seconds of a part where the floor or the incumbent does, and its goal where
@@ -308,13 +308,13 @@ class Search:
             self.push(key, replace(part, low=low, high=high, patience=0))
             low = high + 1
 
-    def _split(self, key: float, part: Part, crew: Crew, solved: Solved) -> None:
+    def _split(self, key: float, part: Part, site_group: SiteGroup, solved: Solved) -> None:
         """Price the counts of a solution, and push what is left of the part."""
-        counts = tuple(round(solved.values[n]) for n in crew.counts)
+        counts = tuple(round(solved.values[n]) for n in site_group.counts)
         workers = sum(counts)
         truth = None
         for single in part.frame.singles[:MOST_PRICED_HUBS]:
-            placement = placement_of(crew, counts, single)
+            placement = placement_of(site_group, counts, single)
             truth = None if placement is None else self.offer(placement)
         if part.frame.needs_workers and part.low < part.high and part.frame.chosen is not None:
             self._push_ranges(key, part)
@@ -339,10 +339,10 @@ class Search:
         seconds = truth.step.total
         program_s = sum(
             value * (1.0 if name == CONSTANT else solved.values[name])
-            for name, value in crew.round_s.items()
+            for name, value in site_group.round_s.items()
         )
-        touches = _touches(part, crew, counts)
-        if crew.exact and touches and program_s < seconds * (1 - CLOSE):
+        touches = _touches(part, site_group, counts)
+        if site_group.exact and touches and program_s < seconds * (1 - CLOSE):
             self.push(key, replace(part, touched=(*part.touched, *touches)))
             return
         at = seconds * (1 + CLOSE / 10)
@@ -353,22 +353,24 @@ class Search:
         self.push(key, rest)
 
 
-def _touches(part: Part, crew: Crew, counts: Sequence[int]) -> tuple[tuple[str, float], ...]:
+def _touches(
+    part: Part, site_group: SiteGroup, counts: Sequence[int]
+) -> tuple[tuple[str, float], ...]:
     """Return the points where tangents of B / V would touch the counts of a solution and do not
     yet.
     """
     speeds = {"all": 0.0}
-    for pool, rate, count in zip(crew.pools, crew.rates, counts, strict=True):
+    for pool, rate, count in zip(site_group.pools, site_group.rates, counts, strict=True):
         for name in ("all", pool.place):
             speeds[name] = speeds.get(name, 0.0) + rate * count
     return tuple((name, v) for name, v in speeds.items() if v > 0 and (name, v) not in part.touched)
 
 
-def placement_of(crew: Crew, counts: Sequence[int], frame: Frame) -> Placement | None:
-    """Return the placement of some counts of a crew in a frame; None if the frame admits no
+def placement_of(site_group: SiteGroup, counts: Sequence[int], frame: Frame) -> Placement | None:
+    """Return the placement of some counts of a site group in a frame; None if the frame admits no
     exchange for them.
     """
-    groups = groups_of(crew.pools, counts)
+    groups = groups_of(site_group.pools, counts)
     if not groups:
         return None
     at: dict[str, int] = {}

@@ -3,7 +3,7 @@
 `branch_and_bound` runs one search for each mode, which is a strategy with its number of local
 steps. The three searches follow one protocol, `search.Search`:
 
-* `butterfly_search`: all workers exchange with all others,
+* `allreduce_search`: all workers exchange with all others,
 * `regions_search`: workers exchange inside their region, and the regions through one machine each,
 * `hubs_search`: all workers send to a hub, which is a function with a store, or a server.
 

@@ -37,9 +37,9 @@ from .._market.market import Market
 from .._market.shared_tables import APART
 from .._mode import Mode
 from .._target import FirstPlacementError, Target
+from .allreduce_search import ButterflySearch
 from .bounds.ledger import Ledger, root_bound
 from .bounds.outermost import least_multiplier, unbeatable_value
-from .butterfly_search import ButterflySearch
 from .hubs_search import HubSearch
 from .regions_search import RegionSearch
 from .schedule import Schedule

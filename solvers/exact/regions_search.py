@@ -21,8 +21,8 @@ from .._market.market import Market
 from .._market.required_machines import with_required_places
 from .._mode import Mode
 from .._target import Target
-from .bounds.meeting import Meeting
-from .bounds.region_rounds import RegionRounds
+from .bounds.exchange_pattern import ExchangePattern
+from .bounds.hierarchical_rounds import RegionRounds
 from .bounds.relaxation import Family, Node, Relaxation, margin, near_rows
 from .leaves.interleaving import Tree, interleave
 from .leaves.leaf import Leaf
@@ -122,14 +122,14 @@ class RegionSearch:
         return RegionTree(
             self.relaxation,
             grid,
-            self._meeting(workers, regions, family),
+            self._exchange_pattern(workers, regions, family),
             partial(self._leaf, family),
         ).improvements()
 
     def _leaf(self, family: Family, node: Node) -> Leaf:
         return Leaf(RegionLeafBound(self.rounds, node, family))
 
-    def _meeting(self, workers: int, regions: int, family: Family) -> Meeting:
+    def _exchange_pattern(self, workers: int, regions: int, family: Family) -> ExchangePattern:
         """Describe how leaders average with each other after the workers of each region have, and
         before these get the result.
         """
@@ -139,7 +139,7 @@ class RegionSearch:
             own[place] = self.rounds.inside_s(
                 counts, self.rounds.fastest_averaging((place,), family)[counts], regions, family
             )
-        return Meeting(
+        return ExchangePattern(
             workers=workers,
             fewest=regions,
             most=regions,

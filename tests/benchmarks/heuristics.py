@@ -131,13 +131,13 @@ def asked(problem: Problem) -> str:
         f"{wish.objective}, {wish.budget_usd_per_hour} USD/h, {wish.min_samples_per_second} "
         f"samples/s"
     )
-    crew = (
+    site_group = (
         f"{wish.min_workers}.. workers, {wish.min_regions}..{wish.max_regions} regions, "
         f"{','.join(wish.gpus) or 'any GPU'}"
     )
     return (
         f"{problem.catalog.name} {problem.profile.name}: {limits}, {wish.exchange} H "
-        f"{wish.max_local_steps}, {crew}"
+        f"{wish.max_local_steps}, {site_group}"
     )
 
 

@@ -16,8 +16,8 @@ import placer
 from conftest import ROOT
 from instances import island_problem, language_model
 from placer.cost_model.estimate import estimate, evaluate, exchange_phases, pool_of
-from placer.cost_model.timing.crew import crew_of
 from placer.cost_model.timing.lanes import Lanes, lanes
+from placer.cost_model.timing.site_groups import site_group_of
 from placer.cost_model.timing.step import (
     StepSeconds,
     bucketed,
@@ -303,7 +303,7 @@ def test_bytes_do_not_depend_on_machines_and_streams_do(default: Catalog, exchan
         placement = place_by_hand(SPREAD.format(words, words), problem)
         machines = [(pool_of(group, problem), group.count) for group in placement.groups]
         phases = exchange_phases(placement, problem)
-        network = crew_of(machines, placement, phases, problem, 0).network
+        network = site_group_of(machines, placement, phases, problem, 0).network
         got = estimate(placement, problem)
         link = network.link("aws/us-east-1", "aws/us-west-2")
         bills.append(
@@ -363,7 +363,7 @@ def test_under_hivemind_a_worker_is_one_peer(default: Catalog) -> None:
     problem = asked(default, transport="hivemind")
     placement = place_by_hand(SPREAD.format("1x4", "1x4"), problem)
     machines = [(pool_of(group, problem), group.count) for group in placement.groups]
-    round_ = crew_of(machines, placement, exchange_phases(placement, problem), problem, 0)
+    round_ = site_group_of(machines, placement, exchange_phases(placement, problem), problem, 0)
     assert round_.network is problem.network
 
 

@@ -218,9 +218,9 @@ def test_validate_names_a_fabric_nobody_knows(tmp_path: Path, run: Run) -> None:
 
 
 def test_offers_show_bandwidth_and_fabric(run: Run) -> None:
-    """In JSON, and in the table of a terminal of 100 columns; 80 have no room for them."""
+    """In JSON, and in the table of a terminal of 120 columns; 80 have no room for them."""
     words = ("offers", "--gpu", "H100", "--in", "azure/eastus", "--limit", "2")
-    wide, narrow = (run(*words, columns=columns).stdout for columns in (100, 80))
+    wide, narrow = (run(*words, columns=columns).stdout for columns in (120, 80))
     assert all(word in wide for word in ("Gb/s", "3200", "infiniband"))
     assert "fabric" not in narrow
     offers = json.loads(run(*words, "--json").stdout)["offers"]

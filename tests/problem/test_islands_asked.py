@@ -363,7 +363,7 @@ def test_a_plan_by_hand_may_have_a_fused_loss(run: Run) -> None:
     words = ("--model", "llama-3.1-8b", "--seq-len", "32768", "--tbs", "512")
     spec = f"{EAST}=1xH100:8:spot+zero-3+ckpt=full+mb=1"
     text = " ".join(run("estimate", *words, "--workers", spec).stdout.split())
-    assert "47 of 79.5 GiB on each GPU with a fused loss (86 with a plain one)" in text
+    assert "takes 47 of 79.5 GiB on each GPU with a fused loss (86 with a plain one)" in text
     wishes: dict[str, Any] = {
         "sharding": "zero-3",
         "tp": 1,

@@ -19,9 +19,9 @@ from placer.cost_model.timing.lanes import lanes
 from placer.problem.exchange.allreduce import butterfly, pair_bytes
 from placer.problem.workers.pool import groups_of
 
-relaxation, meeting, leader_pairs = (
+relaxation, exchange_pattern, leader_pairs = (
     importlib.import_module(f"placer.solvers.exact.bounds.{name}")
-    for name in ("relaxation", "meeting", "leader_pairs")
+    for name in ("relaxation", "exchange_pattern", "leader_pairs")
 )
 conjugate, increments, place_units, required = (
     importlib.import_module(f"placer.solvers._market.{name}")
@@ -151,14 +151,14 @@ def test_partners_are_the_cheapest_that_a_head_can_have() -> None:
     draw, judged = random.Random(2), 0
     for _ in range(DRAWS):
         regions, together = draw.randint(2, 4), draw.randint(1, 3)
-        heads = draw.randint(0, together * regions)
+        leaders = draw.randint(0, together * regions)
         prices = np.array([[draw.uniform(0, 2) for _ in range(regions)] for _ in range(regions)])
-        bounds = meeting.Partners(prices).usd(heads, together)
+        bounds = exchange_pattern.Partners(prices).usd(leaders, together)
         for region in range(regions):
             rooms = [0 if other == region else together for other in range(regions)]
-            costs = [float(prices[region] @ np.array(split)) for split in splits(heads, rooms)]
+            costs = [float(prices[region] @ np.array(split)) for split in splits(leaders, rooms)]
             judged += bool(costs)
-            assert bounds[region] == pytest.approx(min(costs, default=np.inf)) or not heads
+            assert bounds[region] == pytest.approx(min(costs, default=np.inf)) or not leaders
     assert judged >= DRAWS
 
 

@@ -276,18 +276,18 @@ def _allows(frame: Any, counts: dict[int, int], draw: random.Random) -> bool:
     """
     workers, problem = sum(counts.values()), frame.problem
     part = frames.Part(frame=frame, low=workers, high=workers)
-    crew = importlib.import_module("placer.solvers._programs.crew").Crew(part)
-    own = [counts.get(id(pool), 0) for pool in crew.pools]
-    placement = split.placement_of(crew, own, frame)
+    site_group = importlib.import_module("placer.solvers._programs.site_group").SiteGroup(part)
+    own = [counts.get(id(pool), 0) for pool in site_group.pools]
+    placement = split.placement_of(site_group, own, frame)
     if placement is None or violations(placement, problem):
         return False
     seconds = evaluate(placement, problem).step.total
     part = replace(part, most_s=seconds * draw.choice((1 + 1e-9, 1.2, 3.0)))
-    crew = importlib.import_module("placer.solvers._programs.crew").Crew(part)
-    importlib.import_module("placer.solvers._programs.rounds").program(crew)
-    for name, count in zip(crew.counts, own, strict=True):
-        crew.model.low[name] = crew.model.high[name] = count
-    solved = milp.engine(crew.model, 10.0)
+    site_group = importlib.import_module("placer.solvers._programs.site_group").SiteGroup(part)
+    importlib.import_module("placer.solvers._programs.rounds").program(site_group)
+    for name, count in zip(site_group.counts, own, strict=True):
+        site_group.model.low[name] = site_group.model.high[name] = count
+    solved = milp.engine(site_group.model, 10.0)
     assert solved.status == "optimal", (frame.local_steps, counts)
     assert solved.bound <= seconds * (1 + 1e-6)
     return True
@@ -301,11 +301,11 @@ def goal_of(frame: Any) -> float:
     part = importlib.import_module("placer.solvers._programs.frame").Part(
         frame=frame, low=least, high=least, most_s=3600.0
     )
-    crew = importlib.import_module("placer.solvers._programs.crew").Crew(part)
-    importlib.import_module("placer.solvers._programs.rounds").program(crew)
-    if crew.model.hopeless:
+    site_group = importlib.import_module("placer.solvers._programs.site_group").SiteGroup(part)
+    importlib.import_module("placer.solvers._programs.rounds").program(site_group)
+    if site_group.model.hopeless:
         return inf
-    solved = milp.engine(crew.model, 10.0)
+    solved = milp.engine(site_group.model, 10.0)
     return inf if solved.status == "infeasible" else solved.bound
 
 

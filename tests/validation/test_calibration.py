@@ -784,7 +784,7 @@ def test_kappa_of_hivemind_is_hiveminds(t4: CalibrationReport) -> None:
 def test_command_line_json_and_errors(run: Run, tmp_path: Path) -> None:
     """--json is the document alone; a missing or broken calibration is exit 2 with its name."""
     (tmp_path / "runs.csv").write_text(ONE_ROW, encoding="utf-8")
-    done = run("calibrate", "runs.csv", "--catalog", "erben-2023", "--json", cwd=tmp_path)
+    done = run("profile", "runs", "runs.csv", "--catalog", "erben-2023", "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["schema"] == "placer.calibration/v1"
     words = [
         "estimate",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placer.cost_model.estimate import Estimate, evaluate, pool_of, replanned
-from placer.cost_model.timing.crew import samples_per_round, worker_rate
+from placer.cost_model.timing.site_groups import samples_per_round, worker_rate
 from placer.cost_model.timing.step import StepSeconds, bucketed, overlap_window, overlapped
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from placer.cost_model.estimate import Estimate, pool_of
-from placer.cost_model.timing.crew import worker_rate
+from placer.cost_model.timing.site_groups import worker_rate
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem

@@ -24,7 +24,7 @@ from placer.cost_model.estimate import (
 from placer.cost_model.estimate import pool_of as find_pool
 from placer.cost_model.limits import quota_use, violations
 from placer.cost_model.outlook.shown_speed import speed_between
-from placer.cost_model.timing.crew import samples_per_round, worker_rate
+from placer.cost_model.timing.site_groups import samples_per_round, worker_rate
 from placer.cost_model.timing.step import gain_bound
 from placer.market.carbon import NO_GRID
 from placer.market.catalog import FREE, OLD_TRANSPORT, Catalog, VmOffer
@@ -44,8 +44,10 @@ from placer.units import (
     format_speed,
     format_usd,
     parse_date,
+    speed_unit,
 )
 from placer.workload.constants import PUBLISHED
+from placer.workload.island import Island
 from placer.workload.peer import peer_of
 
 SHORTEST_STEP_S = 5.5
@@ -355,14 +357,18 @@ def _continents(problem: Problem, placement: Placement, got: Estimate) -> Iterat
 
 
 def _memory(problem: Problem, placement: Placement) -> tuple[Warn, ...]:
-    """Return the machines whose memory is nearly full; a machine that is rented on several markets
-    once.
+    """Return what plans take of each GPU, and the machines whose memory is nearly full; a machine
+    that is rented on several markets once.
     """
     machines: dict[str, None] = {}
     for group in placement.groups:
-        if group.inner is not None:
-            continue  # its plan says what it takes
         offer = find_pool(group, problem).offer
+        if group.inner is not None:
+            built = problem.island(offer, group.machines, group.inner, placement.workers)
+            if isinstance(built, Island):
+                taken = built.memory.of_room(problem.catalog.gpu(offer.gpu).memory_gib)
+                machines[f"{group.worker_name}: {problem.profile.name} takes {taken}"] = None
+            continue
         for what, needed, there in (
             (
                 "each GPU",
@@ -449,7 +455,7 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
         }
     )
     if guessed:
-        unit = "samples/s" if got.tokens_per_sample is None else "tokens/s"
+        unit = speed_unit(got.tokens_per_sample)
         message = (
             f"the speed on {', '.join(guessed)} is not measured: expect {speed_between(got)} "
             f"{unit}, or add --require-measured"

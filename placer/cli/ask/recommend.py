@@ -17,6 +17,7 @@ from placer.cli.screen.show import show
 from placer.errors import PlacerError
 from placer.interface.advisor import recommend
 from placer.report.draw.wrapping import labelled, wrapped
+from placer.units import speed_unit
 
 EXAMPLE = """\b
 Examples:
@@ -151,7 +152,7 @@ def _print_default(result: Any) -> None:
     click.echo(styled(last, out, fg="green", bold=True) + f"   {figures}" * beside)
     if not beside:
         click.echo(figures)
-    unit = "samples/s" if result.problem.profile.architecture is None else "tokens/s"
+    unit = speed_unit(result.estimate.tokens_per_sample)
     rows = [*table(choices(result), unit, width - LABELS)]
     print_labelled(rows, column=LABELS)
     facts = [*default_screen.answer_lines(result), *default_screen.advice_lines(result)]

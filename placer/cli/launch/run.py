@@ -247,14 +247,14 @@ def _print(plan: RunPlan, comparison: dict[str, Any], folder: Path) -> None:
     rounds = counted(comparison["rounds"], "round") + (
         "" if plan.steps_per_round == 1 else f" of {plan.steps_per_round} steps"
     )
-    crew = f"{counted(plan.workers, 'worker')} in {counted(len(plan.regions), 'region')}"
+    site_group = f"{counted(plan.workers, 'worker')} in {counted(len(plan.regions), 'region')}"
     exchange = (
         "no exchange"
         if plan.workers == 1
         else plan.exchange.strategy
         + (" overlapping the next step" if plan.exchange.overlap else "")
     )
-    out.print(f"{plan.name}: {exchange}, {crew}; {rounds} measured")
+    out.print(f"{plan.name}: {exchange}, {site_group}; {rounds} measured")
     compare = comparison["seconds_compare"]
     rows = [_cells(row["what"], row, f" {row['unit']}", compare) for row in comparison["seconds"]]
     rows += [_cells(f"{row['src']} -> {row['dst']}", row, " B") for row in comparison["bytes"]]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from math import fsum
 
 from placer.cost_model.dollars import components as cost
-from placer.cost_model.timing.crew import EXPECTED, crew_of
+from placer.cost_model.timing.site_groups import EXPECTED, site_group_of
 from placer.errors import PlacerError
 from placer.problem.data.data_shares import Move, moves
 from placer.problem.placement import Placement
@@ -23,17 +23,17 @@ def data_usd_per_sample(
     all passes: what a local disk keeps is paid once.
     """
     if problem.requirements.datasets:
-        part = crew_of(machines, placement, (), problem, EXPECTED).shares()
+        part = site_group_of(machines, placement, (), problem, EXPECTED).shares()
         total = problem.requirements.passes * fsum(
             data.samples for data in problem.requirements.datasets
         )
         return fsum(move.usd for move in moves_of(part, problem)) / total
     if problem.data_store is None and not problem.data_copies:
         return 0.0
-    crew = crew_of(machines, placement, (), problem, EXPECTED)
+    site_group = site_group_of(machines, placement, (), problem, EXPECTED)
     return fsum(
         share * worker_sample_usd(pool, problem)
-        for (pool, _), share in zip(machines, crew.group_shares(), strict=True)
+        for (pool, _), share in zip(machines, site_group.group_shares(), strict=True)
     )
 
 

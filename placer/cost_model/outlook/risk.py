@@ -23,7 +23,7 @@ from placer.cost_model.capacity.supply import (
 )
 from placer.cost_model.capacity.survival import Stay, first_loss_h, stay_of
 from placer.cost_model.estimate import pool_of
-from placer.cost_model.timing.crew import worker_rate
+from placer.cost_model.timing.site_groups import worker_rate
 from placer.market.capacity_table import ZoneCapacity
 from placer.problem.data.datasets import needs_place
 from placer.problem.exchange import traits

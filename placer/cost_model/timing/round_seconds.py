@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from math import fsum
 
 from placer.cost_model.timing import store as stores
-from placer.cost_model.timing.crew import Round, crew_of, samples_per_round
 from placer.cost_model.timing.plain_streams import (
     arrival_seconds,
     direct_phase_seconds,
     share_seconds,
 )
 from placer.cost_model.timing.server_sum import server_sum_seconds, sum_spread, summing_vcpus
+from placer.cost_model.timing.site_groups import Round, samples_per_round, site_group_of
 from placer.cost_model.timing.step import (
     FunctionRun,
     StepSeconds,
@@ -38,7 +38,7 @@ def step_seconds(
 ) -> StepSeconds:
     """Time one round of a placement; ``case`` 0 is expected, 1 slow, 2 fast."""
     step = TRANSPORTS[traits(placement.exchange.strategy).transport](
-        crew_of(machines, placement, phases, problem, case)
+        site_group_of(machines, placement, phases, problem, case)
     )
     if placement.exchange.overlap:
         return overlapped(step)
@@ -55,7 +55,7 @@ def _adaptive(this: Round) -> float:
     """
     batch = samples_per_round(this.exchange, this.problem)
     if not this.problem.requirements.datasets:
-        return batch / sum(count * rate for _, count, rate in this.crew)
+        return batch / sum(count * rate for _, count, rate in this.site_group)
     speeds = this.speeds()
     return batch * max(share / speeds[place] for place, share in this.shares().items())
 
@@ -66,9 +66,9 @@ def _equal(this: Round) -> list[float]:
     """
     batch, counts = this.problem.batch, this.at_places()
     if not this.problem.requirements.datasets:
-        return [batch / this.workers / rate for _, _, rate in this.crew]
+        return [batch / this.workers / rate for _, _, rate in this.site_group]
     part = this.shares()
-    return [part[place] * batch / counts[place] / rate for place, _, rate in this.crew]
+    return [part[place] * batch / counts[place] / rate for place, _, rate in this.site_group]
 
 
 def _alone(this: Round) -> StepSeconds:
@@ -179,7 +179,7 @@ def _server(this: Round) -> StepSeconds:
     shared = share_seconds(this.size, network.machine_bytes_per_s(hub), this.case)
     starts, pushes, waits, pulls = [], [], [], []
     calculation = _equal(this)
-    for (place, count, _), own in zip(this.crew, calculation, strict=True):
+    for (place, count, _), own in zip(this.site_group, calculation, strict=True):
         starts += [own + this.latency(place, hub)] * count
         pushes += [this.streaming(place, hub)] * count
         waits += [this.latency(hub, place)] * count
@@ -211,7 +211,7 @@ def _store(this: Round) -> StepSeconds:
     """
     function, store = this.exchange.aggregator or "", this.exchange.storage or ""
     streams, case, network, services = this.exchange.streams, this.case, this.network, this.services
-    places, calculation = [place for place, _, _ in this.crew], _equal(this)
+    places, calculation = [place for place, _, _ in this.site_group], _equal(this)
     downloads = [
         stores.worker_transfer_seconds(
             this.size, network.link(store, place), services, streams, case
@@ -269,7 +269,7 @@ def _regional_stores(this: Round) -> StepSeconds:
     for place, count in counts.items():
         home = network.link(place, place)
         move = stores.worker_transfer_seconds(size, home, services, this.exchange.streams, case)
-        own = [c for (p, _, _), c in zip(this.crew, calculation, strict=True) if p == place]
+        own = [c for (p, _, _), c in zip(this.site_group, calculation, strict=True) if p == place]
         waiting = max(own) - min(own)
         forward = stores.aggregate_seconds(
             size, count, home, network.link(place, store), services, case

@@ -42,7 +42,7 @@ class Road:
 
 
 @dataclass(frozen=True)
-class Crew:
+class SiteGroup:
     """Equal machines: place, how many, samples/s of one, class of host, USD/h of one, how one
     reads its samples.
     """
@@ -107,47 +107,51 @@ class Case:
         return int(self.wish["target_batch_size"] or self.profile["target_batch_size"])
 
     @cached_property
-    def crews(self) -> list[Crew]:
+    def site_groups(self) -> list[SiteGroup]:
         """Return the worker groups."""
-        crews = [self._crew(row) for row in self.placement["workers"]]
-        firsts = [crew.reading.first(crew.speed) for crew in crews]
+        site_groups = [self._site_group(row) for row in self.placement["workers"]]
+        firsts = [site_group.reading.first(site_group.speed) for site_group in site_groups]
         size = self.profile["bytes_per_sample"] or 0.0
         asked: dict[str, float] = {}
-        for crew, v in zip(crews, firsts, strict=True):
-            asked[crew.place] = asked.get(crew.place, 0.0) + crew.count * v * size
+        for site_group, v in zip(site_groups, firsts, strict=True):
+            asked[site_group.place] = asked.get(site_group.place, 0.0) + site_group.count * v * size
         lines = {place: max(1.0, own / self.line(place)) for place, own in asked.items()}
         together = sum(
-            crew.count * v / lines[crew.place] for crew, v in zip(crews, firsts, strict=True)
+            site_group.count * v / lines[site_group.place]
+            for site_group, v in zip(site_groups, firsts, strict=True)
         )
         from_store = max(1.0, together / self._store_samples_per_s)
-        lacks = [lines[crew.place] * from_store - 1 for crew in crews]
+        lacks = [lines[site_group.place] * from_store - 1 for site_group in site_groups]
         # Seconds of a sample over all passes, in the first one and in later ones.
         mean_s = [
-            1 / crew.speed + crew.reading.streamed * lack / v
-            for crew, v, lack in zip(crews, firsts, lacks, strict=True)
+            1 / site_group.speed + site_group.reading.streamed * lack / v
+            for site_group, v, lack in zip(site_groups, firsts, lacks, strict=True)
         ]
-        share = min((crew.reading.streamed for crew in crews), default=1.0)
+        share = min((site_group.reading.streamed for site_group in site_groups), default=1.0)
         if share < 1 and self.strategy in EQUAL_PARTS:
             # All wait for the slowest, which may be another one in the first pass than later.
             first_s = [(1 + lack) / v for v, lack in zip(firsts, lacks, strict=True)]
             later_s = [
-                mean if crew.reading.streamed == 1 else (mean - share * first) / (1 - share)
-                for crew, mean, first in zip(crews, mean_s, first_s, strict=True)
+                mean if site_group.reading.streamed == 1 else (mean - share * first) / (1 - share)
+                for site_group, mean, first in zip(site_groups, mean_s, first_s, strict=True)
             ]
             longest = share * max(first_s) + (1 - share) * max(later_s)
             waits = max(1.0, longest / max(mean_s))
             mean_s = [waits * mean for mean in mean_s]
         elif not any(lacks):
-            return self._waiting(crews)
-        slower = [replace(crew, speed=1 / s) for crew, s in zip(crews, mean_s, strict=True)]
+            return self._waiting(site_groups)
+        slower = [
+            replace(site_group, speed=1 / s)
+            for site_group, s in zip(site_groups, mean_s, strict=True)
+        ]
         return self._waiting(slower)
 
-    def _waiting(self, crews: list[Crew]) -> list[Crew]:
+    def _waiting(self, site_groups: list[SiteGroup]) -> list[SiteGroup]:
         """Slow workers with a plan down to the slowest: they have equal parts of a step."""
         if self.wish["datasets"] or not any(row.get("inner") for row in self.placement["workers"]):
-            return crews
-        slowest = min(crew.speed for crew in crews)
-        return [replace(crew, speed=slowest) for crew in crews]
+            return site_groups
+        slowest = min(site_group.speed for site_group in site_groups)
+        return [replace(site_group, speed=slowest) for site_group in site_groups]
 
     @property
     def free_share(self) -> float:
@@ -164,12 +168,12 @@ class Case:
         gbps = None if name is None else self.object_store(name).get("read_gbps")
         return float("inf") if gbps is None or not size else float(gbps * 1e9 / 8 / size)
 
-    def _crew(self, row: Mapping[str, Any]) -> Crew:
+    def _site_group(self, row: Mapping[str, Any]) -> SiteGroup:
         speed = self.speeds[kind_of(row)]["alone" if self.strategy == "none" else "in_group"]
         offer, machines = self.offer(row), row.get("machines", 1)
         host = class_of(offer, machines, self.problem)
         usd = machines * offer["usd_per_hour"]
-        return Crew(row["place"], row["count"], speed, host, usd, self.reading(row) or UNKNOWN)
+        return SiteGroup(row["place"], row["count"], speed, host, usd, self.reading(row) or UNKNOWN)
 
     def line(self, place: str) -> float:
         """Return the bytes/s of the dataset's store that all machines of a place get together: what
@@ -206,20 +210,22 @@ class Case:
     @property
     def workers(self) -> int:
         """Return the number of workers."""
-        return sum(crew.count for crew in self.crews)
+        return sum(site_group.count for site_group in self.site_groups)
 
     @cached_property
     def counts(self) -> dict[str, int]:
         """Return the workers of each place, in the order of the groups."""
         counts: dict[str, int] = {}
-        for crew in self.crews:
-            counts[crew.place] = counts.get(crew.place, 0) + crew.count
+        for site_group in self.site_groups:
+            counts[site_group.place] = counts.get(site_group.place, 0) + site_group.count
         return counts
 
     @cached_property
     def pace(self) -> dict[str, float]:
         """Return the samples/s of each place."""
-        return {p: sum(c.count * c.speed for c in self.crews if c.place == p) for p in self.counts}
+        return {
+            p: sum(c.count * c.speed for c in self.site_groups if c.place == p) for p in self.counts
+        }
 
     @property
     def hub(self) -> str:

@@ -33,7 +33,7 @@ def dollars_of(case: Case, bill: Bill) -> dict[str, float]:
 def _machines(case: Case) -> float:
     server = case.placement["server"]
     beside = [] if server is None else [float(case.offer(server)["usd_per_hour"])]
-    return fsum([*(c.usd_per_hour * c.count for c in case.crews), *beside])
+    return fsum([*(c.usd_per_hour * c.count for c in case.site_groups), *beside])
 
 
 def sends(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
@@ -148,17 +148,21 @@ def _per_sample(case: Case) -> float:
     if wish["data_store"] is None:
         return 0.0
     source, size = case.object_store(wish["data_store"])["place"], case.profile["bytes_per_sample"]
-    parts = [1 if case.strategy in EQUAL_PARTS else crew.speed for crew in case.crews]
-    total = sum(part * crew.count for part, crew in zip(parts, case.crews, strict=True))
+    parts = [
+        1 if case.strategy in EQUAL_PARTS else site_group.speed for site_group in case.site_groups
+    ]
+    total = sum(
+        part * site_group.count for part, site_group in zip(parts, case.site_groups, strict=True)
+    )
     # What stays on a local disk is paid in the first pass alone.
     return fsum(
         part
-        * crew.count
+        * site_group.count
         / total
-        * crew.reading.streamed
+        * site_group.reading.streamed
         * size
-        * case.usd_per_byte(source, crew.place, zonal=False)
-        for part, crew in zip(parts, case.crews, strict=True)
+        * case.usd_per_byte(source, site_group.place, zonal=False)
+        for part, site_group in zip(parts, case.site_groups, strict=True)
     ) + _copied(case, size)
 
 

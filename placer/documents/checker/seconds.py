@@ -13,7 +13,7 @@ from placer.documents.checker.averages import (
     straight_rounds,
     window,
 )
-from placer.documents.checker.case import Case, Crew
+from placer.documents.checker.case import Case, SiteGroup
 from placer.documents.checker.queue import last_arrival
 from placer.documents.checker.shares import shares
 
@@ -59,10 +59,12 @@ def _together(case: Case) -> float:
     return max(batch * share / case.pace[p] for p, share in shares(case).items())
 
 
-def _apiece(case: Case) -> list[tuple[Crew, float]]:
+def _apiece(case: Case) -> list[tuple[SiteGroup, float]]:
     """Return the calculation of each group when the workers of a place get equal parts."""
     part = shares(case)
-    return [(c, part[c.place] * case.batch / case.counts[c.place] / c.speed) for c in case.crews]
+    return [
+        (c, part[c.place] * case.batch / case.counts[c.place] / c.speed) for c in case.site_groups
+    ]
 
 
 def average(case: Case, hosts: set[str], workers: int) -> float:
@@ -73,7 +75,7 @@ def average(case: Case, hosts: set[str], workers: int) -> float:
 
 
 def _hosts(case: Case, place: str | None = None) -> set[str]:
-    return {c.host for c in case.crews if place in (None, c.place)}
+    return {c.host for c in case.site_groups if place in (None, c.place)}
 
 
 def _between(case: Case, counts: dict[str, int]) -> float:
@@ -203,16 +205,20 @@ def _server(case: Case) -> Bill:
     hub, vcpus = case.hub, case.offer(case.placement["server"])["vcpus"]
     through = case.size / case.machine(hub) / GOODPUT
     push, pull = [], []
-    for crew, own in _apiece(case):
+    for site_group, own in _apiece(case):
         push.append(
             (
-                own + case.road(crew.place, hub).rtt / 2,
-                _streaming(case, crew.place, hub),
-                crew.count,
+                own + case.road(site_group.place, hub).rtt / 2,
+                _streaming(case, site_group.place, hub),
+                site_group.count,
             )
         )
         pull.append(
-            (case.road(hub, crew.place).rtt / 2, _streaming(case, hub, crew.place), crew.count)
+            (
+                case.road(hub, site_group.place).rtt / 2,
+                _streaming(case, hub, site_group.place),
+                site_group.count,
+            )
         )
     return Bill(
         last_arrival(push, through)
@@ -264,7 +270,7 @@ def _central(case: Case) -> Bill:
         p: _object(case, store, p, by_function=False) + _object(case, p, store, by_function=False)
         for p in case.counts
     }
-    ready = [own + ways[crew.place] for crew, own in _apiece(case)]
+    ready = [own + ways[site_group.place] for site_group, own in _apiece(case)]
     waiting = max(ready) - min(ready)
     runs = _aggregate(case, case.workers, (store, function), (function, store))
     return Bill(
@@ -278,7 +284,7 @@ def _hierarchical(case: Case) -> Bill:
     functions: list[tuple[str, float]] = []
     stores: list[tuple[str, int, int]] = []
     for place, n in case.counts.items():
-        mine = [seconds for crew, seconds in own if crew.place == place]
+        mine = [seconds for site_group, seconds in own if site_group.place == place]
         waiting = max(mine) - min(mine)
         move = _object(case, place, place, by_function=False)
         forward = _aggregate(case, n, (place, place), (place, store))

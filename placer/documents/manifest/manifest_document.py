@@ -11,7 +11,7 @@ from msgspec import convert, json, to_builtins
 
 from placer.cost_model.estimate import Estimate, pool_of
 from placer.cost_model.reduced_problem import used_problem
-from placer.cost_model.timing.crew import worker_rate
+from placer.cost_model.timing.site_groups import worker_rate
 from placer.documents.manifest.manifest_reader import document_digest
 from placer.documents.manifest.rendezvous import bucket_name, plain_name
 from placer.documents.manifest.types import ISLANDS_SCHEMA, Offer, Server

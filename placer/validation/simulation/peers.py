@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from placer.cost_model.timing.server_sum import server_sum_seconds, summing_vcpus
 from placer.problem.admitted_exchanges import server_offer
 from placer.validation.simulation.flows import Port, Process, Signal
-from placer.validation.simulation.scene import Crew, Machine, Scene
+from placer.validation.simulation.scene import Machine, Scene, SiteGroup
 
 
 def calculate(scene: Scene) -> Process:
@@ -20,8 +20,8 @@ def calculate(scene: Scene) -> Process:
     if scene.placed:
         yield from scene.meet(
             [
-                (crew, scene.drain(crew, scene.parts[p] * steps, steps))
-                for p, crew in scene.crews.items()
+                (site_group, scene.drain(site_group, scene.parts[p] * steps, steps))
+                for p, site_group in scene.site_groups.items()
             ]
         )
     else:
@@ -39,15 +39,17 @@ def butterfly(scene: Scene) -> Process:
     """
     yield from form_group(scene)
     yield from scene.host_work(scene.workers, len(scene.workers))
-    for crew in scene.crews.values():
-        _count_inside(scene, crew, scene.size / len(scene.workers))
+    for site_group in scene.site_groups.values():
+        _count_inside(scene, site_group, scene.size / len(scene.workers))
     yield from exchange_shards(scene, scene.workers)
 
 
 def leaders(scene: Scene) -> Process:
     """Average inside the regions, among their heads, and hand the mean on."""
     yield from form_group(scene)
-    yield from scene.meet([(crew, inside(scene, crew)) for crew in scene.crews.values()])
+    yield from scene.meet(
+        [(site_group, inside(scene, site_group)) for site_group in scene.site_groups.values()]
+    )
     heads = tuple(scene.heads.values())
     yield from scene.host_work(heads, len(heads))
     yield from exchange_shards(scene, heads)
@@ -61,19 +63,23 @@ def form_group(scene: Scene) -> Process:
     yield max([0.0, *(period - scene.calculated_s for period in periods)])
 
 
-def inside(scene: Scene, crew: Crew) -> Process:
+def inside(scene: Scene, site_group: SiteGroup) -> Process:
     """Average among the workers of one region."""
-    if len(crew) > 1:
-        yield from scene.host_work(crew, len(crew))
-        _count_inside(scene, crew, scene.size / len(crew))
+    if len(site_group) > 1:
+        yield from scene.host_work(site_group, len(site_group))
+        _count_inside(scene, site_group, scene.size / len(site_group))
 
 
-def _count_inside(scene: Scene, crew: Crew, shard: float) -> None:
-    if len(crew) > 1:
-        scene.moved(crew[0].place, crew[0].place, 2 * shard * len(crew) * (len(crew) - 1))
+def _count_inside(scene: Scene, site_group: SiteGroup, shard: float) -> None:
+    if len(site_group) > 1:
+        scene.moved(
+            site_group[0].place,
+            site_group[0].place,
+            2 * shard * len(site_group) * (len(site_group) - 1),
+        )
 
 
-def exchange_shards(scene: Scene, peers: Crew) -> Process:
+def exchange_shards(scene: Scene, peers: SiteGroup) -> Process:
     """Send a shard over each ordered pair between regions, twice: no mean goes back before all
     shards are there.
     """
@@ -91,8 +97,8 @@ def broadcast(scene: Scene) -> Process:
     """Let the head of each region hand what it has to the others there."""
     to = [
         (scene.heads[p], worker)
-        for p, crew in scene.crews.items()
-        for worker in crew
+        for p, site_group in scene.site_groups.items()
+        for worker in site_group
         if worker is not scene.heads[p]
     ]
     yield from scene.meet([((), scene.direct(head, worker)) for head, worker in to])
@@ -153,22 +159,27 @@ def regional_stores(scene: Scene) -> Process:
     """Run from mean to mean through the regions' stores; aggregate in each region, then the
     regions' sums.
     """
-    top = Bucket(str(scene.exchange.storage), len(scene.crews))
+    top = Bucket(str(scene.exchange.storage), len(scene.site_groups))
     regions = scene.loop.start(
-        scene.meet([(crew, _region(scene, place, top)) for place, crew in scene.crews.items()])
+        scene.meet(
+            [
+                (site_group, _region(scene, place, top))
+                for place, site_group in scene.site_groups.items()
+            ]
+        )
     )
     yield from _aggregate(scene, str(scene.exchange.aggregator), top, top.place)
     yield regions
 
 
 def _region(scene: Scene, place: str, top: Bucket) -> Process:
-    crew = scene.crews[place]
-    bucket = Bucket(place, len(crew))
+    site_group = scene.site_groups[place]
+    bucket = Bucket(place, len(site_group))
     yield scene.services.start_s  # a function copies the last mean
     yield from _moved(scene, top.place, place)
     yield from _moved(scene, place, place)
     uploads = scene.loop.start(
-        scene.meet([((worker,), _turn(scene, worker, bucket)) for worker in crew])
+        scene.meet([((worker,), _turn(scene, worker, bucket)) for worker in site_group])
     )
     yield from _aggregate(scene, place, bucket, top.place)
     yield uploads

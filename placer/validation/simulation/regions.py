@@ -17,7 +17,7 @@ def region_hub(scene: Scene) -> Process:
     hub = scene.heads[str(scene.exchange.aggregator)]
     others = [head for head in scene.heads.values() if head is not hub]
     yield from scene.meet(
-        [(crew, local_steps(scene, place)) for place, crew in scene.crews.items()]
+        [(site_group, local_steps(scene, place)) for place, site_group in scene.site_groups.items()]
     )
     yield from scene.meet([((head,), scene.direct(head, hub)) for head in others])
     yield from scene.meet([((head,), scene.direct(hub, head)) for head in others])
@@ -26,10 +26,10 @@ def region_hub(scene: Scene) -> Process:
 
 def local_steps(scene: Scene, place: str) -> Process:
     """Compute and average H times inside one region."""
-    crew = scene.crews[place]
+    site_group = scene.site_groups[place]
     for _ in range(scene.exchange.local_steps):
-        yield from scene.drain(crew, scene.parts[place])
-        yield from inside(scene, crew)
+        yield from scene.drain(site_group, scene.parts[place])
+        yield from inside(scene, site_group)
 
 
 class Gossip:
@@ -46,7 +46,7 @@ class Gossip:
 
     def __init__(self, scene: Scene, rounds: int) -> None:
         self.scene, self.rounds = scene, rounds
-        self.marks: dict[str, list[float]] = {place: [] for place in scene.crews}
+        self.marks: dict[str, list[float]] = {place: [] for place in scene.site_groups}
         self.share = {place: part / scene.problem.batch for place, part in scene.parts.items()}
 
     def run(self) -> list[float]:
@@ -57,7 +57,7 @@ class Gossip:
         Where data has its place the last region ends a round; elsewhere a round has ended when all
         regions together have done another H batches.
         """
-        for number, place in enumerate(self.scene.crews):
+        for number, place in enumerate(self.scene.site_groups):
             self.scene.loop.start(self._region(number, place))
         self.scene.loop.run()
         if self.scene.placed:
@@ -65,14 +65,14 @@ class Gossip:
         return self._crossings()
 
     def _region(self, number: int, place: str) -> Process:
-        scene, names = self.scene, list(self.scene.crews)
+        scene, names = self.scene, list(self.scene.site_groups)
         sending, turn = Signal(), 0
         sending.fire()
         while not self._enough(place):
             yield from local_steps(scene, place)
             since = scene.loop.now
             yield sending
-            for worker in scene.crews[place]:
+            for worker in scene.site_groups[place]:
                 scene.waits(worker, scene.loop.now - since)
             scene.new_round()
             partner = names[(number + 1 + turn % (len(names) - 1)) % len(names)]

@@ -154,7 +154,8 @@ def replay(
             (src, dst, size / seen) for (src, dst), size in sorted(scene.sent.items())
         ),
         waiting_by_place=tuple(
-            (place, scene.waited[place] / len(crew) / seen) for place, crew in scene.crews.items()
+            (place, scene.waited[place] / len(site_group) / seen)
+            for place, site_group in scene.site_groups.items()
         ),
         predicted_samples_per_second=expected.processed_per_second,
         predicted_round_seconds=expected.step.total,

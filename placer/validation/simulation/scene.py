@@ -13,8 +13,8 @@ from math import fsum
 
 from placer.cost_model.estimate import workers_of
 from placer.cost_model.timing.averaging import averaging_seconds
-from placer.cost_model.timing.crew import EXPECTED, crew_of
 from placer.cost_model.timing.plain_streams import GOODPUT
+from placer.cost_model.timing.site_groups import EXPECTED, site_group_of
 from placer.problem.data.data_shares import shares
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -33,7 +33,7 @@ class Machine:
     receives: Port
 
 
-Crew = tuple[Machine, ...]
+SiteGroup = tuple[Machine, ...]
 
 
 class Noise:
@@ -104,23 +104,23 @@ class Scene:
     def __init__(self, placement: Placement, problem: Problem, noise: Noise) -> None:
         self.problem, self.exchange, self.noise = problem, placement.exchange, noise
         pools = workers_of(placement, problem)
-        hired = crew_of(pools, placement, (), problem, EXPECTED)
+        hired = site_group_of(pools, placement, (), problem, EXPECTED)
         self.free_share = min(pool.free_share for pool, _ in pools)
         self.network, self.size = hired.network, problem.gradient_bytes
         self.services = problem.calibration.services
         self.loop = Loop()
         self.fluid = Fluid(self.loop)
-        rows = zip(pools, hired.crew, strict=True)
+        rows = zip(pools, hired.site_group, strict=True)
         each = [(place, pool.host, rate) for (pool, n), (place, _, rate) in rows for _ in range(n)]
-        self.workers: Crew = tuple(
+        self.workers: SiteGroup = tuple(
             self.machine(place, number, host, rate)
             for number, (place, host, rate) in enumerate(each)
         )
-        self.crews: dict[str, Crew] = {
+        self.site_groups: dict[str, SiteGroup] = {
             p: tuple(w for w in self.workers if w.place == p) for p in placement.workers_by_place
         }
         self.sent: dict[tuple[str, str], float] = {}
-        self.waited = dict.fromkeys(self.crews, 0.0)
+        self.waited = dict.fromkeys(self.site_groups, 0.0)
         self.calculated_s = 0.0
         self._bandwidth: dict[tuple[str, str], float] = {}
         self._averaging: dict[tuple[str, int], float] = {}
@@ -138,14 +138,17 @@ class Scene:
         host class.
         """
         return {
-            p: max(crew, key=lambda w: self.averaging(w, len(self.crews)))
-            for p, crew in self.crews.items()
+            p: max(site_group, key=lambda w: self.averaging(w, len(self.site_groups)))
+            for p, site_group in self.site_groups.items()
         }
 
     @cached_property
     def parts(self) -> dict[str, float]:
         """Split the samples of one step by region: where data lies, else by speed."""
-        speeds = {place: fsum(w.rate for w in crew) for place, crew in self.crews.items()}
+        speeds = {
+            place: fsum(w.rate for w in site_group)
+            for place, site_group in self.site_groups.items()
+        }
         data, whole = self.problem.requirements.datasets, fsum(speeds.values())
         equal = {place: speed / whole for place, speed in speeds.items()}
         part = shares(data, speeds) if data else equal
@@ -155,13 +158,13 @@ class Scene:
         """Let links draw their bandwidth anew."""
         self._bandwidth.clear()
 
-    def meet(self, jobs: Sequence[tuple[Crew, Process]]) -> Process:
+    def meet(self, jobs: Sequence[tuple[SiteGroup, Process]]) -> Process:
         """Run jobs side by side up to a barrier; who is there early waits."""
         ends = [self.loop.now] * len(jobs)
         done = [self.loop.start(self._noted(job, ends, k)) for k, (_, job) in enumerate(jobs)]
         yield from done
-        for (crew, _), end in zip(jobs, ends, strict=True):
-            for worker in crew:
+        for (site_group, _), end in zip(jobs, ends, strict=True):
+            for worker in site_group:
                 self.waits(worker, self.loop.now - end)
 
     def _noted(self, job: Process, ends: list[float], k: int) -> Process:
@@ -172,7 +175,7 @@ class Scene:
         """Count what a worker waits at a barrier."""
         self.waited[worker.place] += seconds
 
-    def drain(self, crew: Crew, samples: float, steps: int = 1) -> Process:
+    def drain(self, site_group: SiteGroup, samples: float, steps: int = 1) -> Process:
         """Let workers take samples from one pool until it is empty: fast ones do more, all end
         together.
 
@@ -181,7 +184,7 @@ class Scene:
         Each worker draws its speed once for each of ``steps``; over several it has their harmonic
         mean.
         """
-        yield samples / fsum(worker.rate * self._pace(worker, steps) for worker in crew)
+        yield samples / fsum(worker.rate * self._pace(worker, steps) for worker in site_group)
 
     def _pace(self, worker: Machine, steps: int) -> float:
         if self.noise.silent:
@@ -192,10 +195,10 @@ class Scene:
         """Let a worker do its own equal part of the batch, or of what its region does where data
         has a place.
         """
-        crew, batch = self.workers, float(self.problem.batch)
+        site_group, batch = self.workers, float(self.problem.batch)
         if self.placed:
-            crew, batch = self.crews[worker.place], self.parts[worker.place]
-        yield batch / len(crew) / (worker.rate * self.noise.worker(worker.number))
+            site_group, batch = self.site_groups[worker.place], self.parts[worker.place]
+        yield batch / len(site_group) / (worker.rate * self.noise.worker(worker.number))
 
     @property
     def placed(self) -> bool:
@@ -212,11 +215,11 @@ class Scene:
             )
         return self._averaging[key]
 
-    def host_work(self, crew: Crew, peers: int) -> Process:
+    def host_work(self, site_group: SiteGroup, peers: int) -> Process:
         """Let hosts serialise and average, each at the pace of its class; none ends before all
         have.
         """
-        jobs = [((worker,), _sleep(self.averaging(worker, peers))) for worker in crew]
+        jobs = [((worker,), _sleep(self.averaging(worker, peers))) for worker in site_group]
         yield from self.meet(jobs)
 
     def moved(self, src: str, dst: str, size: float) -> None:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from placer.records import replace
+from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 
@@ -72,6 +73,14 @@ class Memory(Struct, frozen=True, kw_only=True):
     logits: float
     fixed: float = FIXED_BYTES
     loss: str = LOSS
+
+    def of_room(self, room_gib: float) -> str:
+        """Say how much of a device it is, and what software without a fused loss would take."""
+        text = f"{self.total / GIB:.0f} of {room_gib:g} GiB on each GPU"
+        if self.loss == LOSS:
+            return text
+        usual = self.with_loss(LOSS).total / GIB
+        return f"{text} with a {self.loss} loss ({usual:.0f} with a {LOSS} one)"
 
     @property
     def total(self) -> float:

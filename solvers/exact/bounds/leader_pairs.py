@@ -9,8 +9,8 @@ from placer.problem.exchange import traits
 from ..._market.arrays import Array
 from ..._market.market import Market
 from ..._mode import Mode
+from .exchange_pattern import Partners
 from .hub_star import HubStar
-from .meeting import Partners
 from .relaxation import Relaxation
 
 
@@ -82,7 +82,7 @@ class LeaderPairs:
 
     def nearest(self, places: tuple[int, ...], regions: int) -> tuple[float, Array]:
         """Return the least slowest pair of so many regions, and least price of a byte over the
-        pairs of one of each place's heads.
+        pairs of one of each place's leaders.
         """
         key = places, regions
         if key not in self._nearest:

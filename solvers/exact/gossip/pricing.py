@@ -1,5 +1,5 @@
-"""Lagrangian bounds on the weighted speed of the crews of so many regions, within a price and a
-total speed.
+"""Lagrangian bounds on the weighted speed of the site groups of so many regions, within a price and
+a total speed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec import Struct
 from placer.records import replace
 
 from ..._market.arrays import Array, Indices
-from .crews import Crews
+from .site_groups import SiteGroups
 
 SHRINKS = (1.0, 0.45, 0.2, 0.09, 0.04, 0.018)
 """Widths of the grids of multipliers, one around the best of the one before."""
@@ -31,9 +31,9 @@ class Cases(Struct, frozen=True, kw_only=True, dict=True):
 
     Notes
     -----
-    ``weight`` and ``usd`` are what a samples/s of each crew is worth at most, and what the crew
-    pays besides its machines at least; shape (cases, crews). ``most_speed``, ``most_usd``: of all
-    crews together; ``fewest``, ``most``: regions; shape (cases,).
+    ``weight`` and ``usd`` are what a samples/s of each site group is worth at most, and what the
+    site group pays besides its machines at least; shape (cases, site groups). ``most_speed``,
+    ``most_usd``: of all site groups together; ``fewest``, ``most``: regions; shape (cases,).
     """
 
     weight: Array
@@ -70,25 +70,25 @@ class Prices(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Pricing:
-    """Bounds of cases over the crews of one market.
+    """Bounds of cases over the site groups of one market.
 
     Parameters
     ----------
-    crews
-        All crews, those of one place side by side.
+    site_groups
+        All site groups, those of one place side by side.
     check
         Called between arrays; ends a bound that takes too long.
 
     Notes
     -----
-    For every price of a dollar and of a samples/s, both at least 0, what the crews are worth less
-    what they cost, plus both limits at these prices, is at least the weighted speed that is within
-    the limits. The least over all prices that are tried counts; any choice of them is valid.
+    For every price of a dollar and of a samples/s, both at least 0, what the site groups are worth
+    less what they cost, plus both limits at these prices, is at least the weighted speed that is
+    within the limits. The least over all prices that are tried counts; any choice of them is valid.
     """
 
-    def __init__(self, crews: Crews, check: Callable[[], None]) -> None:
-        self.crews, self.check = crews, check
-        self.starts = np.flatnonzero(np.diff(crews.place, prepend=-1))
+    def __init__(self, site_groups: SiteGroups, check: Callable[[], None]) -> None:
+        self.site_groups, self.check = site_groups, check
+        self.starts = np.flatnonzero(np.diff(site_groups.place, prepend=-1))
 
     def bounds(self, cases: Cases, needed: float) -> tuple[Array, Array, Array]:
         """Return the most weighted speed of each case, refined while it is not below ``needed``,
@@ -123,8 +123,8 @@ class Pricing:
 
     def _least(self, cases: Cases, prices: Prices) -> tuple[Array, Array, Array]:
         """Return the least bound of each case over its prices, and where it is."""
-        pairs, crews = prices.dollar.shape[1], len(self.crews.place)
-        step = max(1, MOST_NUMBERS // (pairs * crews))
+        pairs, site_groups = prices.dollar.shape[1], len(self.site_groups.place)
+        step = max(1, MOST_NUMBERS // (pairs * site_groups))
         parts = []
         for first in range(0, len(cases.fewest), step):
             self.check()
@@ -137,11 +137,11 @@ class Pricing:
         return least, dollar, speed
 
     def worth(self, cases: Cases, prices: Prices) -> Array:
-        """Return the worth of the best crew of each place; shape (cases, prices, places)."""
+        """Return the worth of the best site group of each place; shape (cases, prices, places)."""
         dollar = prices.dollar[:, :, None]
         weight = np.maximum(0.0, cases.weight[:, None, :] - prices.speed[:, :, None])
-        values = self.crews.values(weight, dollar) - dollar * cases.usd[:, None, :]
-        # Crews that lack partners, or whose sends no price covers, are never chosen.
+        values = self.site_groups.values(weight, dollar) - dollar * cases.usd[:, None, :]
+        # Site groups that lack partners, or whose sends no price covers, are never chosen.
         dead = (cases.weight <= 0) | ~np.isfinite(cases.usd)
         values = np.where(dead[:, None, :], -np.inf, values)
         built: Array = np.maximum.reduceat(values, self.starts, axis=2)

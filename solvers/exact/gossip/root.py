@@ -16,9 +16,9 @@ from ..._market.arrays import Array, Indices
 from ..._target import Target
 from ..bounds.relaxation import Relaxation
 from ..search import Ranges
-from .crews import Crews, crews_of
 from .pricing import Cases, Pricing
 from .sends import Partners, Sends
+from .site_groups import SiteGroups, site_groups_of
 
 SLICE = 1.15
 """Ratio of the ends of a slice of speeds, at most."""
@@ -74,23 +74,23 @@ class GossipRoot:
         return not self.problem.requirements.datasets
 
     @cached_property
-    def crews(self) -> Crews:
-        """All crews of the market."""
+    def site_groups(self) -> SiteGroups:
+        """All site groups of the market."""
         families = self.relaxation.families
         key = (
-            "crews",
+            "site_groups",
             self.ranges.most_workers,
             tuple((family.own, family.averaging_s.tobytes()) for family in families),
         )
         if key not in self.market.kept:
-            self.market.kept[key] = crews_of(self.market, families, self.ranges.most_workers)
-        crews: Crews = self.market.kept[key]
-        return crews
+            self.market.kept[key] = site_groups_of(self.market, families, self.ranges.most_workers)
+        site_groups: SiteGroups = self.market.kept[key]
+        return site_groups
 
     @cached_property
     def pricing(self) -> Pricing:
-        """Bounds over the crews."""
-        return Pricing(self.crews, self._check_time)
+        """Bounds over the site groups."""
+        return Pricing(self.site_groups, self._check_time)
 
     def _check_time(self) -> None:
         self.target.check_time()  # of the target of the moment
@@ -185,39 +185,43 @@ class GossipRoot:
         return self.mode.multiplier * self.target.min_speed * (1 - TOLERANCE)
 
     def guesses(self) -> Iterator[dict[int, int]]:
-        """Yield machines by pool: what the bound chooses in the slices that allow most, the crews
-        that are worth most as long as they are paid for.
+        """Yield machines by pool: what the bound chooses in the slices that allow most, the site
+        groups that are worth most as long as they are paid for.
         """
         slices = self.slices()
         if not slices:
             return
-        cases, crews = self._cases(slices), self.crews
+        cases, site_groups = self._cases(slices), self.site_groups
         reached, dollar, speed = self.pricing.bounds(cases, self._needed)
         starts = self.pricing.starts
-        ends = np.append(starts[1:], len(crews.place))
+        ends = np.append(starts[1:], len(site_groups.place))
         for at in np.argsort(-reached, kind="stable")[:GUESSES].tolist():
             weight = np.maximum(0.0, cases.weight[at] - speed[at])
-            values = crews.values(weight, dollar[at]) - dollar[at] * cases.usd[at]
+            values = site_groups.values(weight, dollar[at]) - dollar[at] * cases.usd[at]
             values[(cases.weight[at] <= 0) | ~np.isfinite(cases.usd[at])] = -np.inf
             pairs = zip(starts.tolist(), ends.tolist(), strict=True)
             best = [f + int(np.argmax(values[f:e])) for f, e in pairs]
-            best.sort(key=lambda crew: -float(values[crew]))
+            best.sort(key=lambda site_group: -float(values[site_group]))
             machines: dict[int, int] = {}
             paid, regions = 0.0, 0
-            for crew in best[: int(cases.most[at])]:
-                taken, usd = self._taken(crew, float(weight[crew]), float(dollar[at]))
-                usd += float(cases.usd[at, crew])
-                if taken and paid + usd <= self.most_usd and (values[crew] > 0 or regions < 2):
+            for site_group in best[: int(cases.most[at])]:
+                taken, usd = self._taken(site_group, float(weight[site_group]), float(dollar[at]))
+                usd += float(cases.usd[at, site_group])
+                if (
+                    taken
+                    and paid + usd <= self.most_usd
+                    and (values[site_group] > 0 or regions < 2)
+                ):
                     machines, paid, regions = {**machines, **taken}, paid + usd, regions + 1
             if regions > 1:
                 yield machines
 
-    def _taken(self, crew: int, weight: float, dollar: float) -> tuple[dict[int, int], float]:
-        """Return the machines of a crew that are worth most, within caps and quotas, and their
-        USD/h.
+    def _taken(self, site_group: int, weight: float, dollar: float) -> tuple[dict[int, int], float]:
+        """Return the machines of a site group that are worth most, within caps and quotas, and
+        their USD/h.
         """
-        market, left = self.market, int(self.crews.machines[crew])
-        pools = np.flatnonzero(market.place_of == self.crews.place[crew])
+        market, left = self.market, int(self.site_groups.machines[site_group])
+        pools = np.flatnonzero(market.place_of == self.site_groups.place[site_group])
         worth = weight * market.speed[pools] - dollar * market.usd[pools]
         taken: dict[int, int] = {}
         quota: dict[tuple[str, ...], int] = {}
@@ -232,22 +236,24 @@ class GossipRoot:
         return taken, sum(n * float(market.usd[i]) for i, n in taken.items())
 
     def weights(self, speed: Array, partners: Indices) -> Array:
-        """Return what a samples/s of each crew counts at most; shape (cases, crews)."""
-        crews, samples = self.crews, float(self.mode.samples)
-        own = 1 + crews.averaging_s * speed[:, None] * self.mode.local_steps / samples
-        built = np.empty((len(speed), len(crews.place)))
+        """Return what a samples/s of each site group counts at most; shape (cases, site groups)."""
+        site_groups, samples = self.site_groups, float(self.mode.samples)
+        own = 1 + site_groups.averaging_s * speed[:, None] * self.mode.local_steps / samples
+        built = np.empty((len(speed), len(site_groups.place)))
         for first, end in zip(
-            self.pricing.starts, [*self.pricing.starts[1:], len(crews.place)], strict=True
+            self.pricing.starts, [*self.pricing.starts[1:], len(site_groups.place)], strict=True
         ):
             built[:, first:end] = self.near.means_above(
-                int(crews.place[first]), own[:, first:end], speed / samples, partners
+                int(site_groups.place[first]), own[:, first:end], speed / samples, partners
             )
         return 1 / built
 
     def usd(self, partners: Indices) -> Array:
-        """Return what each crew pays for egress at least, in USD/h; shape (cases, crews)."""
+        """Return what each site group pays for egress at least, in USD/h; shape (cases, site
+        groups).
+        """
         rounds = SECONDS_PER_HOUR * self.mode.multiplier * self.target.min_speed / self.mode.samples
-        crews = self.crews
-        home = (crews.machines - 1) * self.sends.home_usd[crews.place]
-        built: Array = rounds * (self.cheap.means(partners)[:, crews.place] + home)
+        site_groups = self.site_groups
+        home = (site_groups.machines - 1) * self.sends.home_usd[site_groups.place]
+        built: Array = rounds * (self.cheap.means(partners)[:, site_groups.place] + home)
         return built

@@ -93,7 +93,7 @@ class Partners:
         Parameters
         ----------
         least
-            Shape (cases, crews).
+            Shape (cases, site groups).
         scale, partners
             Above 0; shape (cases,).
         """

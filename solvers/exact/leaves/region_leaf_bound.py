@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..._market.arrays import Array, Indices
-from ..bounds.region_rounds import RegionRounds
+from ..bounds.hierarchical_rounds import RegionRounds
 from ..bounds.relaxation import Family, Node
 from .leaf_bound import LeafBound
 

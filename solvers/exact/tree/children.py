@@ -8,7 +8,7 @@ from msgspec import Struct
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices
-from ..bounds.meeting import Partners
+from ..bounds.exchange_pattern import Partners
 from ..bounds.relaxation import margin
 from .tree_bound import TreeBound
 
@@ -24,11 +24,11 @@ class Placed(Struct, frozen=True, kw_only=True, dict=True):
     Notes
     -----
     ``left`` workers have no region yet; no region to come has more than ``most``, and one with as
-    many comes after ``after``. ``pairs_usd`` is the price of a byte over all pairs of heads that
+    many comes after ``after``. ``pairs_usd`` is the price of a byte over all pairs of leaders that
     are placed, ``own_s`` the longest averages inside a region, ``wan`` the slowest pair (seconds
     per pair byte), ``base`` the best sums of the placed regions by row. By place: ``open`` may
     still be used, ``far`` is its slowest pair with a placed region, ``toward`` the price of a byte
-    of one head with all placed ones.
+    of one leader with all placed ones.
     """
 
     regions: tuple[int, ...]
@@ -55,7 +55,7 @@ class Children:
     """
 
     def __init__(self, bound: TreeBound, node: Placed) -> None:
-        self.bound, self.node, self.meeting = bound, node, bound.meeting
+        self.bound, self.node, self.exchange_pattern = bound, node, bound.exchange_pattern
         self.used, self.open = len(node.regions) + 1, node.open
         self.missing = [place for place in bound.least if place not in node.regions]
         self._drop_regions()
@@ -92,7 +92,7 @@ class Children:
             SECONDS_PER_HOUR * bound.mode.multiplier / bound.mode.samples * bound.target.min_speed
         )
         # Price of a pair at the least rounds per hour of an improvement.
-        self.usd_per_hour = rounds_per_hour * self.meeting.pair_bytes
+        self.usd_per_hour = rounds_per_hour * self.exchange_pattern.pair_bytes
         self.units = bound.steps[:, self.places, : len(self.counts)]
         apart = np.maximum(
             bound.relaxation.wan_matrix[np.ix_(self.places, self.places)], node.far[self.places]
@@ -117,28 +117,33 @@ class Children:
         """Return the margins of all open regions and counts; ``together`` is how many of the rest
         one region may hold; shape (places, counts).
         """
-        bound, node, meeting = self.bound, self.node, self.meeting
+        bound, node, exchange_pattern = self.bound, self.node, self.exchange_pattern
         left, together = node.left - self.counts, np.maximum(together, 1)
-        heads, heads_left = meeting.heads(self.counts), meeting.heads_left(left, self.used)
-        heads_together = meeting.heads_together(together)
-        rest, rest_usd = self._every_rest(left, together, heads_left, heads_together)
+        leaders, leaders_left = (
+            exchange_pattern.leaders(self.counts),
+            exchange_pattern.leaders_left(left, self.used),
+        )
+        leaders_together = exchange_pattern.leaders_together(together)
+        rest, rest_usd = self._every_rest(left, together, leaders_left, leaders_together)
         across = [
             self.partners.usd(int(m), int(most))
-            for m, most in zip(heads_left, heads_together, strict=True)
+            for m, most in zip(leaders_left, leaders_together, strict=True)
         ]
-        pairs = np.outer(self.toward, heads) + 2.0 * heads * np.stack(across, axis=1) + rest_usd
+        pairs = np.outer(self.toward, leaders) + 2.0 * leaders * np.stack(across, axis=1) + rest_usd
         # Known pairs exactly, pairs to placed regions exactly, pairs among the rest at the cheapest
         # partners: errs low.
-        egress = meeting.pair_bytes * (node.pairs_usd + pairs) + meeting.home_usd
-        further = np.minimum(meeting.regions_left(left, together, self.used), len(self.places) - 1)
+        egress = exchange_pattern.pair_bytes * (node.pairs_usd + pairs) + exchange_pattern.home_usd
+        further = np.minimum(
+            exchange_pattern.regions_left(left, together, self.used), len(self.places) - 1
+        )
         # A region with so many more to come meets that many others, the last of them no nearer than
         # its own nearest that many: this bounds the slowest link.
         last = np.where(further > 0, self.apart[:, np.maximum(further, 1) - 1], 0.0)
         wan = np.maximum(np.maximum(node.wan, self.far[:, None]), last)
         wan = np.maximum(wan, self._load_wan(left))
         seconds = np.maximum(
-            node.own_s, meeting.own_s[self.places][:, self.counts]
-        ) + meeting.wan_s(wan)
+            node.own_s, exchange_pattern.own_s[self.places][:, self.counts]
+        ) + exchange_pattern.wan_s(wan)
         reached = node.base[:, None, None] + bound.sums[:, self.places][:, :, self.counts] + rest
         needed = bound.needed(bound.weights, seconds.ravel(), egress.ravel())
         return margin(reached.reshape(len(reached), -1), needed).reshape(egress.shape)
@@ -147,7 +152,7 @@ class Children:
         """Return the seconds per pair byte of a worker that sends to all workers elsewhere: one of
         each open region and count, and one of those that are left; shape (places, counts).
         """
-        relaxation, workers = self.bound.relaxation, self.meeting.workers
+        relaxation, workers = self.bound.relaxation, self.exchange_pattern.workers
         if not relaxation.flat:
             return np.zeros((len(self.places), len(self.counts)))
         each = relaxation.machine_wan[self.places]
@@ -157,7 +162,7 @@ class Children:
         return np.maximum(own, rest)
 
     def _every_rest(
-        self, left: Indices, together: Indices, heads_left: Indices, heads_together: Indices
+        self, left: Indices, together: Indices, leaders_left: Indices, leaders_together: Indices
     ) -> tuple[Array, Array]:
         """Return the best sums of the workers that are left and least price of their pairs; shapes
         (rows, places or 1, counts), (places or 1, counts).
@@ -167,7 +172,7 @@ class Children:
         The same for all regions, but for those that must be used: if one is placed next, only the
         others are still missing.
         """
-        rest, usd = self._rests(left, together, heads_left, heads_together, self.must)
+        rest, usd = self._rests(left, together, leaders_left, leaders_together, self.must)
         if not self.must:
             return rest[:, None], usd[None]
         every, prices = (
@@ -177,7 +182,7 @@ class Children:
         for own in self.must:
             others = [other for other in self.must if other != own]
             every[:, own], prices[own] = self._rests(
-                left, together, heads_left, heads_together, others, own
+                left, together, leaders_left, leaders_together, others, own
             )
         return every, prices
 
@@ -185,8 +190,8 @@ class Children:
         self,
         left: Indices,
         together: Indices,
-        heads_left: Indices,
-        heads_together: Indices,
+        leaders_left: Indices,
+        leaders_together: Indices,
         must: list[int],
         placed: int | None = None,
     ) -> tuple[Array, Array]:
@@ -203,19 +208,19 @@ class Children:
         caps = 2 ** np.ceil(np.log2(together)).astype(np.intp)
         for cap in sorted({*caps.tolist()}):
             at = caps == cap
-            elsewhere = max(0, int((heads_left - heads_together)[at].min()))
-            pairs = self.toward + self.partners.usd(elsewhere, int(heads_together[at].max()))
+            elsewhere = max(0, int((leaders_left - leaders_together)[at].min()))
+            pairs = self.toward + self.partners.usd(elsewhere, int(leaders_together[at].max()))
             able = np.isfinite(pairs)
             if placed is not None:
                 able[placed] = False
             rest[:, at] = self._best(pairs, able, int(cap), left[at], must)
-            usd[at] = heads_left[at] * (float(pairs[able].min()) if able.any() else 0.0)
+            usd[at] = leaders_left[at] * (float(pairs[able].min()) if able.any() else 0.0)
         return rest, usd
 
     def _best(
         self, pairs: Array, able: Array, together: int, left: Indices, must: list[int]
     ) -> Array:
-        """Return the best sums of the workers that are left, less what their heads' pairs cost
+        """Return the best sums of the workers that are left, less what their leaders' pairs cost
         above the cheapest; shape (rows, counts).
 
         Notes
@@ -224,11 +229,11 @@ class Children:
         """
         if not able[must].all():
             return np.full((len(self.units), len(left)), -np.inf)
-        if not self.meeting.by_region:
+        if not self.exchange_pattern.by_region:
             return self._sums(pairs, able, together, int(left.max()), must)[:, left]
         least = float(pairs[able].min()) if able.any() else 0.0
         charge = self.bound.weights[:, 1:2] * self.usd_per_hour * (pairs[able] - least)
-        regions, chosen = self.meeting.most - self.used, np.cumsum(able)[must] - 1
+        regions, chosen = self.exchange_pattern.most - self.used, np.cumsum(able)[must] - 1
         return self.bound.grid.conjugates.best(
             self.bound.rows, self.places[able], regions, together, left, charge, chosen
         )
@@ -274,7 +279,7 @@ class Children:
         if not self.open.any():
             return []
         self._prepare()
-        node, fewest, most = self.node, self.meeting.fewest, self.meeting.most
+        node, fewest, most = self.node, self.exchange_pattern.fewest, self.exchange_pattern.most
         left = node.left - self.counts
         self.margins = self._margins(np.minimum(self.counts, left))
         fits = (left <= self.counts * (most - self.used)) & (left >= fewest - self.used)
@@ -292,7 +297,9 @@ class Children:
         turn among those of one worker.
         """
         others = len(self.missing) - np.isin(self.places, self.missing)
-        room: Array = np.minimum(left, self.meeting.most - self.used)[None, :] >= others[:, None]
+        room: Array = (
+            np.minimum(left, self.exchange_pattern.most - self.used)[None, :] >= others[:, None]
+        )
         first = np.array(
             [
                 min((p for p in self.missing if p != place), default=place + 1)
@@ -313,21 +320,21 @@ class Children:
         """Return whether a child's own bound, with its pairs and links known, still allows an
         improvement: one sum, no table.
         """
-        bound, node, meeting = self.bound, self.node, self.meeting
+        bound, node, exchange_pattern = self.bound, self.node, self.exchange_pattern
         left = node.left - count
         if left == 0:
             return True
         bound.target.tick()
-        heads, together = (
-            int(meeting.heads(np.array(count))),
-            int(meeting.heads_together(np.array(count))),
+        leaders, together = (
+            int(exchange_pattern.leaders(np.array(count))),
+            int(exchange_pattern.leaders_together(np.array(count))),
         )
-        heads_left = int(meeting.heads_left(np.array(left), self.used))
-        toward = self.toward + heads * bound.market.both_ways[place, self.places]
-        pairs = toward + self.partners.usd(max(0, heads_left - together), together)
+        leaders_left = int(exchange_pattern.leaders_left(np.array(left), self.used))
+        toward = self.toward + leaders * bound.market.both_ways[place, self.places]
+        pairs = toward + self.partners.usd(max(0, leaders_left - together), together)
         # Now the region and its count are known, so its pairs and links are exact for this child.
         able = (self.places != place) & np.isfinite(pairs)
-        further = int(meeting.regions_left(np.array(left), np.array(count), self.used))
+        further = int(exchange_pattern.regions_left(np.array(left), np.array(count), self.used))
         if able.sum() < further:
             return False
         own = int(np.searchsorted(self.places, place))
@@ -340,19 +347,23 @@ class Children:
         )
         if bound.relaxation.flat:
             each = bound.relaxation.machine_wan
-            sent = (meeting.workers - left) * float(each[self.places[able]].min())
-            wan = max(wan, sent, (meeting.workers - count) * float(each[place]))
+            sent = (exchange_pattern.workers - left) * float(each[self.places[able]].min())
+            wan = max(wan, sent, (exchange_pattern.workers - count) * float(each[place]))
         rest = self._best(
             pairs, able, count, np.array([left]), [at for at in self.must if at != own]
         )[:, 0]
         usd = (
-            node.pairs_usd + heads * float(self.toward[own]) + heads_left * float(pairs[able].min())
+            node.pairs_usd
+            + leaders * float(self.toward[own])
+            + leaders_left * float(pairs[able].min())
         )
-        seconds = max(node.own_s, float(meeting.own_s[place, count])) + meeting.wan_s(wan)
+        seconds = max(
+            node.own_s, float(exchange_pattern.own_s[place, count])
+        ) + exchange_pattern.wan_s(wan)
         needed = bound.needed(
             bound.weights,
             np.full(1, seconds),
-            np.full(1, meeting.pair_bytes * usd + meeting.home_usd),
+            np.full(1, exchange_pattern.pair_bytes * usd + exchange_pattern.home_usd),
         )
         return bool(
             margin((node.base + bound.sums[:, place, count] + rest)[:, None], needed)[0] >= 0

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..._market.arrays import Array
 from ..._market.grid import Grid
-from ..bounds.meeting import Meeting
+from ..bounds.exchange_pattern import ExchangePattern
 from ..bounds.relaxation import Node, Relaxation
 from ..leaves.interleaving import Tree
 from ..leaves.leaf import Leaf
@@ -29,7 +29,7 @@ class RegionTree:
         Bounds of the market.
     grid
         Best sums of the hosts that may be used.
-    meeting
+    exchange_pattern
         How the regions meet.
     leaf
         Builds the enumeration of the machines of some regions.
@@ -43,23 +43,32 @@ class RegionTree:
     """
 
     def __init__(
-        self, relaxation: Relaxation, grid: Grid, meeting: Meeting, leaf: Callable[[Node], Leaf]
+        self,
+        relaxation: Relaxation,
+        grid: Grid,
+        exchange_pattern: ExchangePattern,
+        leaf: Callable[[Node], Leaf],
     ) -> None:
-        self.relaxation, self.grid, self.meeting, self.leaf = relaxation, grid, meeting, leaf
+        self.relaxation, self.grid, self.exchange_pattern, self.leaf = (
+            relaxation,
+            grid,
+            exchange_pattern,
+            leaf,
+        )
         self.market, self.target = relaxation.market, relaxation.target
         self.nodes = 0
 
     @cached_property
     def bound(self) -> TreeBound:
         """Rows and sums of the whole tree."""
-        return TreeBound(self.relaxation, self.grid, self.meeting)
+        return TreeBound(self.relaxation, self.grid, self.exchange_pattern)
 
     def improvements(self) -> Tree:
         """Yield groups that may improve."""
         if not {*self.market.problem.requirements.required_places} <= {*self.market.places}:
             return
         # Two rows close nearly every tree whose root is closed by all of them, for half the work.
-        glance = TreeBound(self.relaxation, self.grid, self.meeting, few=True)
+        glance = TreeBound(self.relaxation, self.grid, self.exchange_pattern, few=True)
         if Children(glance, self._root(glance)).open.any():
             yield from self._grow(self._root(self.bound))
         else:
@@ -74,8 +83,8 @@ class RegionTree:
         return Placed(
             regions=(),
             counts=(),
-            left=self.meeting.workers,
-            most=self.meeting.workers - max(1, self.meeting.fewest - 1),
+            left=self.exchange_pattern.workers,
+            most=self.exchange_pattern.workers - max(1, self.exchange_pattern.fewest - 1),
             after=-1,
             pairs_usd=0.0,
             own_s=0.0,
@@ -107,26 +116,26 @@ class RegionTree:
     def _child(self, node: Placed, place: int, count: int, still_open: Array) -> Placed:
         open_, wan = still_open.copy(), self.relaxation.wan_matrix[place]
         open_[place] = False
-        load = (self.meeting.workers - count) * float(self.relaxation.machine_wan[place])
-        heads = int(self.meeting.heads(np.array(count)))
+        load = (self.exchange_pattern.workers - count) * float(self.relaxation.machine_wan[place])
+        leaders = int(self.exchange_pattern.leaders(np.array(count)))
         return Placed(
             regions=(*node.regions, place),
             counts=(*node.counts, count),
             left=node.left - count,
             most=count,
             after=place,
-            pairs_usd=node.pairs_usd + heads * float(node.toward[place]),
-            own_s=max(node.own_s, float(self.meeting.own_s[place, count])),
+            pairs_usd=node.pairs_usd + leaders * float(node.toward[place]),
+            own_s=max(node.own_s, float(self.exchange_pattern.own_s[place, count])),
             wan=max(node.wan, float(node.far[place]), load if self.relaxation.flat else 0.0),
             base=node.base + self.bound.sums[:, place, count],
             open=open_,
             far=np.maximum(node.far, wan),
-            toward=node.toward + heads * self.market.both_ways[place],
+            toward=node.toward + leaders * self.market.both_ways[place],
         )
 
     def _machines(self, node: Placed) -> Tree:
         """Enumerate the machines of a known split."""
         order = np.argsort(node.regions).tolist()
         used = tuple(int(node.regions[k]) for k in order)
-        leaf = self.leaf(Node(used, (), np.array([self.meeting.workers]), node.wan))
+        leaf = self.leaf(Node(used, (), np.array([self.exchange_pattern.workers]), node.wan))
         yield from leaf.improvements_at([node.counts[k] for k in order])

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..._market.arrays import Array
 from ..._market.grid import Grid
-from ..bounds.meeting import Meeting
+from ..bounds.exchange_pattern import ExchangePattern
 from ..bounds.relaxation import Relaxation
 
 
@@ -19,7 +19,7 @@ class TreeBound:
         Market, target and strategy.
     grid
         Best sums of the hosts that may be used.
-    meeting
+    exchange_pattern
         How the regions meet.
     few
         Whether a few rows are enough, for a first look at the root.
@@ -32,15 +32,22 @@ class TreeBound:
     """
 
     def __init__(
-        self, relaxation: Relaxation, grid: Grid, meeting: Meeting, *, few: bool = False
+        self,
+        relaxation: Relaxation,
+        grid: Grid,
+        exchange_pattern: ExchangePattern,
+        *,
+        few: bool = False,
     ) -> None:
-        self.relaxation, self.grid, self.meeting = relaxation, grid, meeting
+        self.relaxation, self.grid, self.exchange_pattern = relaxation, grid, exchange_pattern
         self.market, self.target, self.mode = relaxation.market, relaxation.target, relaxation.mode
         self.data_usd = min(self.market.data_usd)
-        workers, home_usd = meeting.workers, np.full(1, meeting.home_usd)
+        workers, home_usd = exchange_pattern.workers, np.full(1, exchange_pattern.home_usd)
         # Least seconds of any place where some region must have the mean number of workers: used to
         # choose rows, not to cut.
-        least_s = float(np.nanmin(meeting.own_s[:, -(-workers // meeting.most) :]))
+        least_s = float(
+            np.nanmin(exchange_pattern.own_s[:, -(-workers // exchange_pattern.most) :])
+        )
         needed = self.needed(grid.weights, np.full(1, least_s), home_usd)[:, 0]
         self.rows = grid.rows(needed, workers, few=few)
         self.weights = grid.weights[self.rows]

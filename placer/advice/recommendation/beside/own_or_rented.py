@@ -14,7 +14,7 @@ from placer.problem.requirements import Requirements, Used
 from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Option, OwnOrRented, Result
-from placer.units import format_number, format_rough
+from placer.units import format_number, format_rough, speed_unit
 
 NODES = 200
 """Nodes of the search for each row."""
@@ -213,6 +213,6 @@ def _beside(row: Option, result: Result) -> str:
             best = result.estimate.effective_samples_per_second.value
             far = f" ({100 * (speed / best - 1):+.0f} %)"
         length = row.estimate.tokens_per_sample
-        unit = "samples/s" if length is None else "tokens/s"
+        unit = speed_unit(length)
         return f"{format_rough(speed * (length or 1))} {unit}{far}"
     return f"{format_number(got)} {objective.short_unit}{far}"

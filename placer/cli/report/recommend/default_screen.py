@@ -55,6 +55,7 @@ from placer.units import (
     format_number,
     format_seconds,
     format_usd,
+    speed_unit,
 )
 
 Lines = Iterator[tuple[str, str]]
@@ -95,7 +96,7 @@ def speed_words(got: Estimate) -> str:
     -----
     A language model's is in tokens/s.
     """
-    unit = "samples/s" if got.tokens_per_sample is None else "tokens/s"
+    unit = speed_unit(got.tokens_per_sample)
     if unmeasured(got.provenance):
         value = speed_number(got.shown_speed.value, got.provenance)
         return f"{speed_between(got)} {unit} ({LEVEL}; {value} expected)"
@@ -104,7 +105,7 @@ def speed_words(got: Estimate) -> str:
 
 def _speed(got: Estimate) -> str:
     """Write the speed at equal progress, with as many digits as its basis bears."""
-    unit = "samples/s" if got.tokens_per_sample is None else "tokens/s"
+    unit = speed_unit(got.tokens_per_sample)
     return f"{speed_number(got.shown_speed.value, got.provenance)} {unit}"
 
 

@@ -13,7 +13,6 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.report.figures import chance, hours_words
 from placer.units import (
-    GIB,
     Interval,
     format_duration,
     format_number,
@@ -23,7 +22,6 @@ from placer.units import (
 )
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import TRANSPORTS, Island
-from placer.workload.island.memory import LOSS
 from placer.workload.peer import peer_of
 
 COMPRESSION_NAMES = {
@@ -104,11 +102,7 @@ def inner_lines(placement: Placement, problem: Problem) -> Iterator[str]:
         built = problem.island(pool.offer, group.machines, group.inner, placement.workers)
         text = _plan_words(group.inner)
         if isinstance(built, Island):
-            room = problem.catalog.gpu(group.gpu).memory_gib
-            text += f"; {built.memory.total / GIB:.0f} of {room:g} GiB on each GPU"
-            if built.memory.loss != LOSS:
-                usual = built.memory.with_loss(LOSS).total / GIB
-                text += f" with a {built.memory.loss} loss ({usual:.0f} with a {LOSS} one)"
+            text += f"; {built.memory.of_room(problem.catalog.gpu(group.gpu).memory_gib)}"
         yield f"{group.worker_name}: {text}" if several else text
 
 

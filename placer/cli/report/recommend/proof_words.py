@@ -18,6 +18,7 @@ from placer.units import (
     format_speed,
     format_usd,
     is_wide,
+    speed_unit,
 )
 
 
@@ -145,7 +146,7 @@ def _rival(result: Result) -> Option | None:
 
 
 def _between(option: Option) -> str:
-    unit = "samples/s" if option.estimate.tokens_per_sample is None else "tokens/s"
+    unit = speed_unit(option.estimate.tokens_per_sample)
     return f"{speed_between(option.estimate)} {unit}"
 
 

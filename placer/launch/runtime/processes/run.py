@@ -138,7 +138,7 @@ def run_ranks(
         raise PlacerError(f"MASTER_PORT is '{port}'", "give a port, such as 29400")
     world = os.environ.get("WORLD_SIZE", str(plan.machine_ranks))
     if world != str(plan.machine_ranks):
-        words = f"WORLD_SIZE is {world}, the manifest has {_crew(plan)}"
+        words = f"WORLD_SIZE is {world}, the manifest has {_site_group(plan)}"
         raise PlacerError(words, f"set it to {plan.machine_ranks}, or leave it out")
     served = (
         os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
@@ -184,12 +184,13 @@ def ranks_from(words: str | None, plan: RunPlan) -> tuple[int, ...]:
     if not first <= last < plan.machine_ranks:
         raise PlacerError(
             f"rank '{text}' is not among 0 to {plan.machine_ranks - 1}",
-            f"the manifest has {_crew(plan)}" + (", the last of the ranks" if plan.hubs else ""),
+            f"the manifest has {_site_group(plan)}"
+            + (", the last of the ranks" if plan.hubs else ""),
         )
     return tuple(range(first, last + 1))
 
 
-def _crew(plan: RunPlan) -> str:
+def _site_group(plan: RunPlan) -> str:
     hubs = f" and {counted(len(plan.hubs), plan.hub)}" if plan.hubs else ""
     machines = plan.machine_ranks - len(plan.hubs)
     islands = f" of {machines} machines" if plan.has_islands else ""

@@ -32,20 +32,21 @@ def weights(groups: Sequence[Group], strategy: str, members: Sequence[int]) -> d
     workers of a place share what lies there.
     """
     by_worker = groups_by_worker(groups)
-    crew = {rank: by_worker[rank] for rank in members}
-    known = all(group.samples_per_second for group in crew.values())
+    site_group = {rank: by_worker[rank] for rank in members}
+    known = all(group.samples_per_second for group in site_group.values())
     adaptive = traits(strategy).division == "adaptive" and known
     speed = {
-        rank: (group.samples_per_second or 1.0) if adaptive else 1.0 for rank, group in crew.items()
+        rank: (group.samples_per_second or 1.0) if adaptive else 1.0
+        for rank, group in site_group.items()
     }
-    if any(group.data.place_share is None for group in crew.values()):
+    if any(group.data.place_share is None for group in site_group.values()):
         return speed
     whole: dict[str, list[float]] = defaultdict(list)
-    for rank, group in crew.items():
+    for rank, group in site_group.items():
         whole[group.place].append(speed[rank])
     return {
         rank: (group.data.place_share or 0.0) * speed[rank] / fsum(whole[group.place])
-        for rank, group in crew.items()
+        for rank, group in site_group.items()
     }
 
 

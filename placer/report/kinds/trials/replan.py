@@ -21,6 +21,7 @@ from placer.units import (
     format_duration,
     format_number,
     format_seconds,
+    speed_unit,
 )
 
 MAXIMISED = ("throughput",)
@@ -129,7 +130,7 @@ def _observed(document: Document) -> tuple[Section, ...]:
     """Show what the log tells: speeds of machines, the whole, the exchange, the lost."""
     seen = document["observed"]
     length = _tokens_per_sample(document)
-    unit = "samples/s" if length is None else "tokens/s"
+    unit = speed_unit(length)
     rows = [("log", RUNS[seen["links"]], f"{counted(seen['rounds'], 'round')} that count")]
     if seen["samples_per_second"] is not None:
         speed = seen["samples_per_second"] * (length or 1)
@@ -201,10 +202,10 @@ def _move(document: Document) -> Iterator[tuple[str, str, str]]:
         return
     running = document["running"]
     if running is not None and running["placement"] is not None:
-        crew = running["placement"]["worker_count"]
+        site_group = running["placement"]["worker_count"]
         yield (
             "machines that stay",
-            f"{document['kept_machines']} of {counted(crew, 'machine')} in use",
+            f"{document['kept_machines']} of {counted(site_group, 'machine')} in use",
             "",
         )
     after = document["break_even_seconds"]

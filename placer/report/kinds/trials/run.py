@@ -45,7 +45,7 @@ def report(document: Document, today: date) -> Report:
     whole = all(
         rank in {record["rank"] for record in _of(records, "end")} for rank in range(workers)
     )
-    crew = placement_words({"workers": [dict(group) for group in document["groups"]]})
+    site_group = placement_words({"workers": [dict(group) for group in document["groups"]]})
     return Report(
         title=f"Run of {document['manifest']['name']}",
         subtitle=f"placer run, {document['strategy']}, {counted(workers, 'worker')}, "
@@ -57,7 +57,7 @@ def report(document: Document, today: date) -> Report:
                 "The run",
                 Facts(
                     rows=(
-                        ("planned workers", crew, ""),
+                        ("planned workers", site_group, ""),
                         ("it ran on", LINKS[document["links"]], document["device"]),
                         ("model", document["train"], f"planned: {document['model']}"),
                         (

@@ -16,8 +16,8 @@ from math import inf
 
 from placer.cost_model.dollars.data import worker_sample_usd
 from placer.cost_model.limits import TOLERANCE
-from placer.cost_model.timing.crew import worker_rate
 from placer.cost_model.timing.lanes import Links, lanes
+from placer.cost_model.timing.site_groups import worker_rate
 from placer.market.carbon import offer_carbon
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import needs_quota, server_at
@@ -34,7 +34,7 @@ TANGENTS = 10
 """Tangents of B / V that a program starts with; more come where a solution needs them."""
 
 
-class Crew:
+class SiteGroup:
     """Variables for the machines of a part, and what depends on them alone; a coarse one knows no
     regions.
     """

@@ -1,5 +1,5 @@
-"""The exchange between regions as a tree sees it: heads, bytes of a pair, and the cheapest partners
-of a head.
+"""The exchange between regions as a tree sees it: leaders, bytes of a pair, and the cheapest
+partners of a leader.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from msgspec import Struct
 from ..._market.arrays import Array, Indices
 
 
-class Meeting(Struct, frozen=True, kw_only=True, dict=True):
+class ExchangePattern(Struct, frozen=True, kw_only=True, dict=True):
     """An exchange among so many workers, in so many regions if that is fixed.
 
     Notes
     -----
-    What passes between regions goes between *heads*: all workers (all-reduce), or one leader of
-    each region (``by_region``). Each pair of heads in different regions carries ``pair_bytes`` each
-    way. ``own_s`` is the least time of the averages where some region has so many workers; shape
-    (places, workers + 1). ``waits`` says whether a round lasts until the slowest pair is done.
-    ``home_usd`` is what stays inside regions.
+    What passes between regions goes between *leaders*: all workers (all-reduce), or one leader of
+    each region (``by_region``). Each pair of leaders in different regions carries ``pair_bytes``
+    each way. ``own_s`` is the least time of the averages where some region has so many workers;
+    shape (places, workers + 1). ``waits`` says whether a round lasts until the slowest pair is
+    done. ``home_usd`` is what stays inside regions.
     """
 
     workers: int
@@ -37,16 +37,16 @@ class Meeting(Struct, frozen=True, kw_only=True, dict=True):
         """Return the seconds that the slowest pair adds to a round, of so many per pair byte."""
         return per_byte * self.pair_bytes if self.waits else 0.0 * per_byte
 
-    def heads(self, workers: Indices) -> Indices:
-        """Return how many heads one region with so many workers has."""
+    def leaders(self, workers: Indices) -> Indices:
+        """Return how many leaders one region with so many workers has."""
         return np.ones_like(workers) if self.by_region else workers
 
-    def heads_left(self, workers: Indices, regions: int) -> Indices:
-        """Return how many heads are still to come after so many regions."""
+    def leaders_left(self, workers: Indices, regions: int) -> Indices:
+        """Return how many leaders are still to come after so many regions."""
         return np.full_like(workers, self.most - regions) if self.by_region else workers
 
-    def heads_together(self, workers: Indices) -> Indices:
-        """Return how many heads one region with at most so many workers has at most."""
+    def leaders_together(self, workers: Indices) -> Indices:
+        """Return how many leaders one region with at most so many workers has at most."""
         return np.ones_like(workers) if self.by_region else workers
 
     def regions_left(self, left: Indices, together: Indices, regions: int) -> Indices:
@@ -61,7 +61,7 @@ class Meeting(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Partners:
-    """Least price that one head pays to exchange with heads of other regions.
+    """Least price that one leader pays to exchange with leaders of other regions.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ class Partners:
             [np.zeros((len(usd), 1)), np.cumsum(self.ranked, axis=1)], axis=1
         )
 
-    def usd(self, heads: int, together: int) -> Array:
-        """Return the USD per pair byte of one head of each region with so many others, at most
+    def usd(self, leaders: int, together: int) -> Array:
+        """Return the USD per pair byte of one leader of each region with so many others, at most
         ``together`` of them in one region; shape (places,).
 
         Examples
@@ -87,9 +87,9 @@ class Partners:
         >>> Partners(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 4.0], [2.0, 4.0, 0.0]])).usd(3, 2)
         array([4., 6., 8.])
         """
-        full, some = divmod(heads, together)
+        full, some = divmod(leaders, together)
         # There are not enough other regions for so many partners.
-        if full + (some > 0) >= self.ranked.shape[1] and heads:
+        if full + (some > 0) >= self.ranked.shape[1] and leaders:
             return np.full(len(self.ranked), np.inf)
         # As many partners as one region may hold at the nearest, then at the next: the cheapest way
         # to meet them, whatever the real split is.

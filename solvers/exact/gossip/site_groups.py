@@ -1,5 +1,5 @@
-"""Crews: so many machines of one place that average among each other, and what they are worth at
-every price of a dollar.
+"""Site groups: so many machines of one place that average among each other, and what they are worth
+at every price of a dollar.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ CHEAPEST, DEAREST = 1 / 300, 1.3
 chord errs high.
 """
 SIZES = (1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 65, 129)
-"""Fewest machines of crews that are looked at together."""
+"""Fewest machines of site groups that are looked at together."""
 TINY = 1e-300
 """Stands for a weight of 0 in a logarithm."""
 AT_ONCE = 500
-"""Crews whose tables are filled between two looks at the clock."""
+"""Site groups whose tables are filled between two looks at the clock."""
 CHUNK = 32
 """Prices that are worked out at once: tables of all machines of a market are large."""
 
 
-class Crews(Struct, frozen=True, kw_only=True, dict=True):
-    """All crews of a market, those of one place side by side.
+class SiteGroups(Struct, frozen=True, kw_only=True, dict=True):
+    """All site groups of a market, those of one place side by side.
 
     Notes
     -----
-    ``tables`` hold the samples/s and USD/h of the best machines of a crew from each of ``prices``
-    (samples/s for a dollar an hour, 0 first) to the next, crew by crew: what speed - price x
-    USD/h reaches at most is convex in the price, and a chord of it errs high. ``machines`` is the
-    fewest of those that are looked at together, and ``averaging_s`` what one average of them takes
-    at least; shape (crews,).
+    ``tables`` hold the samples/s and USD/h of the best machines of a site group from each of
+    ``prices`` (samples/s for a dollar an hour, 0 first) to the next, site group by site group: what
+    speed - price x USD/h reaches at most is convex in the price, and a chord of it errs high.
+    ``machines`` is the fewest of those that are looked at together, and ``averaging_s`` what one
+    average of them takes at least; shape (site groups,).
     """
 
     place: Indices
@@ -52,12 +52,12 @@ class Crews(Struct, frozen=True, kw_only=True, dict=True):
     tables: tuple[Array, Array]
 
     def values(self, weight: Array, price: Array) -> Array:
-        """Return the most of weight x speed - price x USD/h of each crew.
+        """Return the most of weight x speed - price x USD/h of each site group.
 
         Parameters
         ----------
         weight
-            Not below 0; shape (..., crews).
+            Not below 0; shape (..., site groups).
         price
             Of a dollar an hour, not below 0; of a shape that fits.
         """
@@ -67,7 +67,7 @@ class Crews(Struct, frozen=True, kw_only=True, dict=True):
         return built
 
     def _steps(self, weight: Array, price: Array) -> Indices:
-        """Return at which of the prices the machines of each crew are chosen."""
+        """Return at which of the prices the machines of each site group are chosen."""
         last, step = len(self.prices) - 1, np.log(STEP)
         with np.errstate(divide="ignore"):
             at = (np.log(price) - np.log(self.prices[1])) / step + 1
@@ -78,20 +78,20 @@ class Crews(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _rows(self) -> Indices:
-        """Where the row of each crew begins in the tables."""
+        """Where the row of each site group begins in the tables."""
         begins: Indices = np.arange(len(self.place)) * len(self.prices)
         return begins
 
 
-def crews_of(market: Market, families: Sequence[Family], most: int) -> Crews:
-    """Gather the crews of a market.
+def site_groups_of(market: Market, families: Sequence[Family], most: int) -> SiteGroups:
+    """Gather the site groups of a market.
 
     Parameters
     ----------
     families
         Hosts that may average with each other, and the seconds that it takes at least.
     most
-        Most machines of a crew.
+        Most machines of a site group.
     """
     best = float((market.speed / np.maximum(market.usd, 1e-6)).max())
     count = int(np.ceil(np.log(DEAREST / CHEAPEST) / np.log(STEP))) + 1
@@ -110,7 +110,7 @@ def crews_of(market: Market, families: Sequence[Family], most: int) -> Crews:
     alone = _sums(market, weights, frozenset(market.host_of), 1)[:, :, 1]
     parts += [(place, 1, 0.0, alone[:, place]) for place in range(len(market.places))]
     parts = sorted((part for part in parts if np.isfinite(part[3][0])), key=lambda part: part[:3])
-    return Crews(
+    return SiteGroups(
         place=np.array([part[0] for part in parts], dtype=np.intp),
         machines=np.array([part[1] for part in parts], dtype=np.intp),
         averaging_s=np.array([part[2] for part in parts]),
@@ -120,7 +120,7 @@ def crews_of(market: Market, families: Sequence[Family], most: int) -> Crews:
 
 
 def _tables(sums: list[Array], prices: Array) -> tuple[Array, Array]:
-    """Return the tables of `Crews` for the best sums at each price, and of the price alone."""
+    """Return the tables of `SiteGroups` for the best sums at each price, and of the price alone."""
     allowance.reserve(2 * 8 * len(sums) * len(prices))
     speed, usd = (np.empty((len(sums), len(prices))) for _ in range(2))
     for first in range(0, len(sums), AT_ONCE):
@@ -149,8 +149,8 @@ def _sums(market: Market, weights: Array, hosts: frozenset[str], most: int) -> A
 
 
 def _of_place(place: int, sums: Array, averaging: Array) -> Iterator[tuple[int, int, float, Array]]:
-    """Yield the crews of several machines of a place: those of some sizes together, as the best of
-    them and with the shortest average.
+    """Yield the site groups of several machines of a place: those of some sizes together, as the
+    best of them and with the shortest average.
     """
     most = sums.shape[1] - 1
     for first, following in zip(SIZES[1:], [*SIZES[2:], most + 1], strict=True):

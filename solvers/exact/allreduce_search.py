@@ -19,7 +19,7 @@ from .._market.grid import grid_of
 from .._market.market import Market
 from .._mode import Mode
 from .._target import Target
-from .bounds.meeting import Meeting
+from .bounds.exchange_pattern import ExchangePattern
 from .bounds.relaxation import Family, Node, Relaxation
 from .leaves.interleaving import Tree, interleave
 from .leaves.leaf import Leaf
@@ -186,12 +186,15 @@ class ButterflySearch:
         region.
         """
         grid = grid_of(self.market, family.hosts, most)
-        meeting, leaf = self._meeting(workers, family), partial(self._leaf, family)
-        return RegionTree(self.relaxation, grid, meeting, leaf).improvements()
+        exchange_pattern, leaf = (
+            self._exchange_pattern(workers, family),
+            partial(self._leaf, family),
+        )
+        return RegionTree(self.relaxation, grid, exchange_pattern, leaf).improvements()
 
-    def _meeting(self, workers: int, family: Family) -> Meeting:
+    def _exchange_pattern(self, workers: int, family: Family) -> ExchangePattern:
         """Describe how all workers average with all others."""
-        return Meeting(
+        return ExchangePattern(
             workers=workers,
             fewest=max(2, self.fewest_regions),
             most=self.ranges.most_regions,

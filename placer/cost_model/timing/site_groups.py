@@ -1,4 +1,4 @@
-"""What the timing of one round looks at: the crew, its hosts, the exchange and its phases."""
+"""What the timing of one round looks at: the site group, its hosts, the exchange and its phases."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Round(Struct, frozen=True, kw_only=True, dict=True):
 
     Notes
     -----
-    ``crew`` holds place, workers and samples/s of one worker, by group; ``hosts`` the classes of
-    averaging time and the devices beside them by place, ``machines`` those of the smallest worker
-    of each place.
+    ``site_group`` holds place, workers and samples/s of one worker, by group; ``hosts`` the classes
+    of averaging time and the devices beside them by place, ``machines`` those of the smallest
+    worker of each place.
     """
 
-    crew: tuple[tuple[str, int, float], ...]
+    site_group: tuple[tuple[str, int, float], ...]
     hosts: Mapping[str, frozenset[tuple[str, str]]]
     machines: Mapping[str, int]
     exchange: Exchange
@@ -65,19 +65,19 @@ class Round(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def workers(self) -> int:
         """Machines of all groups."""
-        return sum(count for _, count, _ in self.crew)
+        return sum(count for _, count, _ in self.site_group)
 
     def at_places(self) -> dict[str, int]:
         """Return the machines by place."""
         counts: dict[str, int] = {}
-        for place, count, _ in self.crew:
+        for place, count, _ in self.site_group:
             counts[place] = counts.get(place, 0) + count
         return counts
 
     def speeds(self) -> dict[str, float]:
         """Return the samples/s by place."""
         rates: dict[str, float] = {}
-        for place, count, rate in self.crew:
+        for place, count, rate in self.site_group:
             rates[place] = rates.get(place, 0.0) + count * rate
         return rates
 
@@ -94,9 +94,9 @@ class Round(Struct, frozen=True, kw_only=True, dict=True):
     def group_shares(self) -> list[float]:
         """Return the share of each step by group, where no data has a place."""
         if traits(self.exchange.strategy).division == "equal":
-            return [count / self.workers for _, count, _ in self.crew]
+            return [count / self.workers for _, count, _ in self.site_group]
         total = fsum(self.speeds().values())
-        return [count * speed / total for _, count, speed in self.crew]
+        return [count * speed / total for _, count, speed in self.site_group]
 
     def averaging(self, workers: int, place: str | None = None) -> float:
         """Return the seconds of one average among some of the workers inside a zone, or inside one
@@ -167,7 +167,7 @@ class Round(Struct, frozen=True, kw_only=True, dict=True):
         return [phase for phase in self.phases if phase.name.startswith(names)]
 
 
-def crew_of(
+def site_group_of(
     machines: Sequence[tuple[Pool, int]],
     placement: Placement,
     phases: tuple[Phase, ...],
@@ -184,7 +184,7 @@ def crew_of(
             (pool.host, pool.offer.gpu)
         }
     return Round(
-        crew=tuple(
+        site_group=tuple(
             (pool.offer.place, n, speed) for (pool, n), speed in zip(machines, speeds, strict=True)
         ),
         hosts=hosts,
