@@ -276,14 +276,14 @@ def _allows(frame: Any, counts: dict[int, int], draw: random.Random) -> bool:
     """
     workers, problem = sum(counts.values()), frame.problem
     part = frames.Part(frame=frame, low=workers, high=workers)
-    site_group = importlib.import_module("placer.solvers._programs.site_group").SiteGroup(part)
+    site_group = importlib.import_module("placer.solvers._programs.site_groups").SiteGroup(part)
     own = [counts.get(id(pool), 0) for pool in site_group.pools]
     placement = split.placement_of(site_group, own, frame)
     if placement is None or violations(placement, problem):
         return False
     seconds = evaluate(placement, problem).step.total
     part = replace(part, most_s=seconds * draw.choice((1 + 1e-9, 1.2, 3.0)))
-    site_group = importlib.import_module("placer.solvers._programs.site_group").SiteGroup(part)
+    site_group = importlib.import_module("placer.solvers._programs.site_groups").SiteGroup(part)
     importlib.import_module("placer.solvers._programs.rounds").program(site_group)
     for name, count in zip(site_group.counts, own, strict=True):
         site_group.model.low[name] = site_group.model.high[name] = count
@@ -301,7 +301,7 @@ def goal_of(frame: Any) -> float:
     part = importlib.import_module("placer.solvers._programs.frame").Part(
         frame=frame, low=least, high=least, most_s=3600.0
     )
-    site_group = importlib.import_module("placer.solvers._programs.site_group").SiteGroup(part)
+    site_group = importlib.import_module("placer.solvers._programs.site_groups").SiteGroup(part)
     importlib.import_module("placer.solvers._programs.rounds").program(site_group)
     if site_group.model.hopeless:
         return inf
