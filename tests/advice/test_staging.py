@@ -186,4 +186,41 @@ def test_data_that_must_stay_is_not_copied_away() -> None:
     """The copy of the question above leaves Virginia for Finland."""
     asked = {name: value for name, value in QUESTION.items() if name != "model"}
     kept = placer.recommend("resnet50", keep="raw-data=aws/us-east-1", **asked)
-    assert kept.problem.data_copy is None
+    assert (kept.problem.data_copy, kept.status) == (None, Status.OPTIMAL)
+
+
+def test_a_book_with_one_store_has_no_copies() -> None:
+    """That of 2023 knows Backblaze alone: the answer is proved as it is."""
+    asked = {**IMAGES, "catalog": "erben-2023", "gpu": "T4", "samples": "115M", "budget": "5/h"}
+    result = placer.recommend("resnet50", alternatives=False, **asked)
+    assert (result.status, result.problem.data_copy) == (Status.OPTIMAL, None)
+    assert all(note.code != "staged" for note in result.notes)
+
+
+def test_what_no_copy_proves_is_not_called_infeasible() -> None:
+    """Nothing fits where the data lies, and the bound on all copies has a placement that none of
+    the copies to stores in its place reaches: nothing is proved.
+    """
+    seen = Counter[str]()
+    for seed in range(60):
+        problem = drawn(seed)
+        if problem is None or contradiction(problem):
+            continue
+        best = solve(problem, "exact", SolveOptions())
+        if best.value is None or not best.objective.maximised:
+            continue
+        floor = replace(problem.requirements, min_samples_per_second=best.value * 1.05)
+        raised = replace(problem, requirements=floor)
+        if contradiction(raised):
+            continue
+        chosen = at_copy(solve(raised, "exact", SolveOptions()), "exact", SolveOptions())
+        values = [
+            solve(copied(raised, store.place), "exact", SolveOptions()).value
+            for store in raised.catalog.stores
+            if store.place != floor.data_store
+        ]
+        if any(value is not None for value in values):
+            assert chosen.status is not Status.INFEASIBLE
+        seen[str(chosen.status)] += 1
+    assert {"feasible", "unknown"} <= {*seen}, seen
+    assert seen["infeasible"] >= 5, seen

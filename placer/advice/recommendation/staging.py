@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placer.advice.recommendation.newer_prices import at_newer_prices
+from placer.errors import PlacerError
 from placer.market.catalog import StoreOffer
 from placer.problem.contradictions import contradiction
 from placer.records import replace
@@ -47,10 +48,22 @@ def at_copy(best: Result, solver: str, options: SolveOptions) -> Result:
     proved = best.status in (Status.OPTIMAL, Status.INFEASIBLE)
     if not asked or range_of_batches or not proved or allowance.current().spent:
         return best
+    try:
+        return _best_of_copies(best, solver, options)
+    except PlacerError as error:  # of another way, which the question as it is does not need
+        words = f"no copy of the data was looked at: {error.message}"
+        return replace(best, notes=(*best.notes, Warn(code="staged", message=words)))
+
+
+def _best_of_copies(best: Result, solver: str, options: SolveOptions) -> Result:
+    """Return the best answer with a copy, or the answer as it is with the bound on all copies."""
+    problem, wish = best.problem, best.problem.requirements
     ahead, fresh = best.objective, replace(options, start=None)
     anywhere = replace(
         problem, requirements=replace(wish, data_store=None, data_source=wish.data_store)
     )
+    if not anywhere.data_copies:  # no other store
+        return best
     least = solve(anywhere, solver, replace(fresh, beat=best.value))
     if least.placement is None or least.value is None:
         return _bounded(best, least, options.gap)
@@ -73,6 +86,8 @@ def at_copy(best: Result, solver: str, options: SolveOptions) -> Result:
 def _bounded(found: Result, least: Result, gap: float) -> Result:
     """Return an answer with the bound on all copies, where that is the weaker one."""
     value, bound = found.value, least.bound
+    if value is None and least.status is not Status.INFEASIBLE:
+        return replace(found, status=Status.UNKNOWN, bound=bound, proof=())
     if value is None or bound is None:
         return found
     if not found.objective.better(bound, value, max(gap, PROVED) * (1 + PROVED)):

@@ -39,7 +39,7 @@ class Copy(Struct, frozen=True, kw_only=True):
 def copies_of(
     wish: Requirements, catalog: Catalog, network: Network, bytes_per_sample: float | None
 ) -> tuple[Copy, ...]:
-    """Return the copy that a request asks for, or without a store to copy to all that there may be;
+    """Return the copy that a request asks for, or without a store to copy to all that it allows;
     none where data is read where it lies.
 
     Parameters
@@ -75,9 +75,11 @@ def copies_of(
                 "name another store, or leave --data-source out",
             )
         return (_copy(source, store, wish, network, bytes_per_sample),)
+    kept = [rule.places for rule in wish.kept if rule.kind == "raw-data"]
+    held = [places for places in kept if source.place in places]
     copies = []
     for store in catalog.stores:
-        if store.place != source.place:
+        if store.place != source.place and all(store.place in places for places in held):
             with suppress(PlacerError):  # no link or no price of egress: nothing is copied there
                 copies.append(_copy(source, store, wish, network, bytes_per_sample))
     return tuple(copies)
