@@ -14,7 +14,6 @@ from placer.service.working.messages import Book, Reply
 CONTENT_TYPE = "text/plain; version=0.0.4"
 SECONDS = (0.005, 0.02, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600)
 GAPS = (0.0001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-DAY_S = 86_400.0
 
 
 class Metrics:

@@ -6,8 +6,6 @@ from placer.cli.command import Catalog, Table, as_command
 from placer.cli.screen.show import show
 from placer.errors import unknown
 
-NETWORK_WIDTH = 100
-"""Columns of a terminal from which bandwidth and fabric have room in the table."""
 EPILOG = """\b
 Examples:
   placer offers --gpu A100 --market spot --in 'gcp/*' --limit 10

@@ -58,11 +58,6 @@ class Hardware(Struct, frozen=True, kw_only=True):
         return PCIE_SHARE * (self.gpu.pcie_gb_per_s or UNKNOWN_PCIE_GB_PER_S) * 1e9
 
     @property
-    def network_bytes_per_s(self) -> float:
-        """Bandwidth of one machine to the others; 0.0 if nobody wrote it down."""
-        return (self.network_gbps or 0.0) * 1e9 / BITS
-
-    @property
     def title(self) -> str:
         """Return the devices as text: ``16 x A100-40``."""
         return f"{self.gpus} x {self.gpu.gpu}"

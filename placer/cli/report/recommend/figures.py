@@ -17,7 +17,6 @@ from placer.units import (
     format_duration,
     format_number,
     format_plain,
-    format_speed,
     format_usd,
 )
 from placer.workload.inner_plan import InnerPlan
@@ -121,25 +120,15 @@ def software_words(placement: Placement, problem: Problem) -> str:
     return " and ".join(sorted(TRANSPORTS[name].title for name in names))
 
 
-BASIS_WORDS = {
-    "given": "given",
-    "assumed": "assumed",
-    "published": "the provider's band",
-    "mixed": "the providers' bands, assumed where there is none",
-    "measured": "measured",
-    "estimated": "estimated",
-}
-"""Who knows how often spot machines are taken away."""
 SURE = 0.99
 """A chance per month that is higher says less than the losses an hour."""
 WORTH_A_WORD = 0.03
 """A share of the speed from which a loss is named in few words."""
-LITTLE = 1e-4
-"""A share of the speed below which nothing is lost that matters."""
 
 
-def risk_line(spot: SpotOutlook | None, placement: Placement, tokens_per_sample: int | None) -> str:
-    """Say in one line how spot machines are lost, what that costs, and how often they launch.
+def short_risk_words(spot: SpotOutlook | None, placement: Placement, quota: str) -> str:
+    """Say in few words how spot machines are lost, what that costs and how often they launch, with
+    the quota that is needed; without intervals and bases.
 
     Parameters
     ----------
@@ -147,27 +136,6 @@ def risk_line(spot: SpotOutlook | None, placement: Placement, tokens_per_sample:
         None without spot machines.
     placement
         Names the markets that its machines are of.
-    tokens_per_sample
-        Sequence length of a language model; None: speeds are in samples/s.
-    """
-    if spot is None:
-        return "none of it spot"
-    parts = [*interruption_parts(spot), *floor_parts(spot, tokens_per_sample)]
-    if spot.risk is not None:
-        parts.append(launch_words(spot.risk))
-    else:
-        parts.append(f"no capacity {format_plain(100 * spot.all_lost, 2)} % of the time (assumed)")
-    return f"{market_words(placement)}: {'; '.join(parts)}"
-
-
-def short_risk_words(spot: SpotOutlook | None, placement: Placement, quota: str) -> str:
-    """Say the same in few words, with the quota that is needed; without intervals, bases and the
-    speed of on-demand machines alone.
-
-    Parameters
-    ----------
-    spot, placement
-        As for `risk_line`.
     quota
         Such as ``32 L4``; empty if none is needed.
     """
@@ -209,37 +177,6 @@ def market_words(placement: Placement) -> str:
     """Name the markets whose machines may be taken away."""
     kinds = sorted({group.market for group in placement.groups} - {"on_demand"}, reverse=True)
     return " and ".join(kinds) or "spot"
-
-
-def floor_parts(spot: SpotOutlook, tokens_per_sample: int | None) -> list[str]:
-    """Say what speed is left without spot machines, if any is."""
-    if not spot.floor_samples_per_second:
-        return []
-    floor = format_speed(spot.floor_samples_per_second, tokens_per_sample)
-    return [f"on-demand machines alone: {floor}"]
-
-
-def interruption_parts(spot: SpotOutlook) -> list[str]:
-    """Say how often spot machines are reclaimed, and what speed that costs."""
-    often = spot.risk is not None and spot.chance_per_month > SURE
-    reclaimed = (
-        f"{format_number(spot.risk.losses_per_hour)} machines reclaimed an hour"
-        if spot.risk is not None and often
-        else f"{format_number(100 * spot.chance_per_month)} % of machines reclaimed a month"
-    )
-    lost = 1 - spot.share.value
-    words = "under 0.01" if lost < LITTLE else format_plain(100 * lost, 2)
-    return [f"{reclaimed} ({BASIS_WORDS[spot.chance_basis]})", f"speed lost {words} %"]
-
-
-def launch_words(risk: Risk) -> str:
-    """Say how often all of the machines launch."""
-    subject, share = _launch_subject(risk), risk.chance_all
-    if share is None:
-        most = min(stock.observed for stock in risk.stocks if stock.machines > stock.observed)
-        return f"whether {subject} is not observed (at most {most} were asked for)"
-    assumed = ", assumed" if any(stock.basis == "assumed" for stock in risk.stocks) else ""
-    return f"{subject} {chance(share.value)} of the time ({_range(share)}{assumed})"
 
 
 def _range(chance: Interval) -> str:
