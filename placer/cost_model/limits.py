@@ -304,6 +304,7 @@ def _plan_violations(inner: InnerPlan, wish: Requirements) -> Iterator[Violation
         ("tp", wish.tensor_parallel, inner.tensor_parallel),
         ("checkpointing", wish.checkpointing, inner.checkpointing),
         ("precision", wish.precision, inner.precision),
+        ("software", wish.software, inner.software),
     ):
         if wanted is not None and has != wanted:
             text = f"the plan {inner.spec[1:]} does not follow --{flag} {wanted}"

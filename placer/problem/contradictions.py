@@ -29,6 +29,7 @@ INSIDE = {
     "checkpointing": "checkpointing",
     "microbatch": "microbatch",
     "precision": "precision",
+    "software": "software",
 }
 """Wishes that fix a part of the plan inside a worker, and their fields."""
 

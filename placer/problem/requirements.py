@@ -22,6 +22,7 @@ from placer.workload.data_loading import CACHES
 from placer.workload.inner_plan import CHECKPOINTING, PRECISIONS, SHARDINGS, TENSOR_DEGREES
 from placer.workload.peer import RINGS
 from placer.workload.profile import COMPRESSION_BYTES
+from placer.workload.software import SOFTWARE, UNNAMED
 
 OBJECTIVES = ("throughput", "cost", "cost-per-sample", "time", "carbon", "total")
 LOCAL = tuple(name for name in STRATEGIES if traits(name).local_steps)
@@ -93,6 +94,7 @@ LATER_FIELDS = (
     "startup_s",
     "data_source",
     "copy_s",
+    "software",
 )
 """Fields that documents leave out where nothing is asked: older versions wrote none of them."""
 MOST_LAUNCHED = 16
@@ -369,6 +371,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
     checkpointing: str | None = None
     microbatch: int | None = None
     precision: str | None = None
+    software: str | None = None
     quorum: int | None = None
     grace_s: float | None = None
     data_bytes: float | None = None
@@ -489,6 +492,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
             ("sharding", self.sharding or SHARDINGS[0], SHARDINGS),
             ("checkpointing", self.checkpointing or CHECKPOINTING[0], CHECKPOINTING),
             ("precision", self.precision or PRECISIONS[0], PRECISIONS),
+            ("software", self.software or UNNAMED, SOFTWARE),
             ("data cache", self.data_cache or CACHES[0], CACHES),
         ):
             if value not in known:

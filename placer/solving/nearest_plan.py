@@ -30,6 +30,7 @@ RELAXATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
             "checkpointing": None,
             "microbatch": None,
             "precision": None,
+            "software": None,
         },
     ),
     (

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from placer.errors import PlacerError, unknown
 from placer.records import Natural, one_of
+from placer.workload.software import SOFTWARE, UNNAMED
 
 SHARDINGS = ("none", "zero-1", "zero-2", "zero-3", "hybrid")
 """What each GPU holds a share of: nothing, optimizer states, also gradients, also weights (FSDP);
@@ -38,6 +39,8 @@ class InnerPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Sequences that each data-parallel rank takes at once.
     precision
         Number format of the products.
+    software
+        What trains, if somebody said so; a key of `SOFTWARE`.
     """
 
     sharding: Annotated[str, one_of(*SHARDINGS)] = "none"
@@ -45,6 +48,7 @@ class InnerPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     checkpointing: Annotated[str, one_of(*CHECKPOINTING)] = "none"
     microbatch: Natural = 1
     precision: Annotated[str, one_of(*PRECISIONS)] = "bf16"
+    software: Annotated[str, one_of(*SOFTWARE)] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         """Refuse unknown words and counts below one."""
@@ -52,6 +56,7 @@ class InnerPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             ("sharding", self.sharding, SHARDINGS),
             ("checkpointing", self.checkpointing, CHECKPOINTING),
             ("precision", self.precision, PRECISIONS),
+            ("software", self.software or UNNAMED, SOFTWARE),
         ):
             if value not in known:
                 raise unknown(kind, value, known)
@@ -73,6 +78,7 @@ class InnerPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             *([f"ckpt={self.checkpointing}"] if self.checkpointing != "none" else []),
             f"mb={self.microbatch}",
             *([self.precision] if self.precision != "bf16" else []),
+            *([self.software] if self.software else []),
         ]
         return "".join(f"+{part}" for part in parts)
 
@@ -97,6 +103,8 @@ def parse_inner_plan(text: str) -> InnerPlan:
             values["sharding"] = part
         elif part in PRECISIONS:
             values["precision"] = part
+        elif part in SOFTWARE:
+            values["software"] = part
         elif equals and key == "ckpt":
             values["checkpointing"] = value
         elif equals and key in ("tp", "mb") and value.isdecimal() and len(value) < 8:

@@ -7,7 +7,7 @@ from typing import Any
 
 from placer.documents.checker.case import Case, kind_of
 
-FIXED = ("sharding", "tensor_parallel", "checkpointing", "precision")
+FIXED = ("sharding", "tensor_parallel", "checkpointing", "precision", "software")
 """Parts of a plan that are as asked for, or free."""
 STATES = {"none": (0, 16), "zero-1": (8, 8), "zero-2": (12, 4), "zero-3": (16, 0)}
 """Bytes of each trainable parameter that are divided among the ranks, and that each rank holds:
@@ -70,8 +70,8 @@ def wrong_islands(case: Case) -> Iterator[str]:
         if machines > 1 and not wish["same_zone"]:
             yield f"{name} is not in several zones"
         for key in FIXED:
-            if inner and wish.get(key) not in (None, inner[key]):
-                yield f"{name} works by {key} {inner[key]}"
+            if inner and wish.get(key) not in (None, inner.get(key)):
+                yield f"{name} works by {key} {inner.get(key)}"
         most = wish.get("microbatch")
         if inner and most is not None and inner["microbatch"] > most:
             yield f"{name} takes {inner['microbatch']} sequences at once"

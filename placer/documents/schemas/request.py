@@ -13,6 +13,7 @@ from placer.problem.requirements import OBJECTIVES, Quota
 from placer.records import Amount, Natural, Positive, one_of
 from placer.workload.data_loading import CACHES
 from placer.workload.inner_plan import CHECKPOINTING, PRECISIONS, SHARDINGS, TENSOR_DEGREES
+from placer.workload.software import SOFTWARE
 
 
 class KeepRule(Part, frozen=True):
@@ -108,6 +109,7 @@ class Wishes(Part, frozen=True):
     checkpointing: Maybe[Annotated[str, one_of(*CHECKPOINTING)] | None] = UNSET
     microbatch: Maybe[Natural | None] = UNSET
     precision: Maybe[Annotated[str, one_of(*PRECISIONS)] | None] = UNSET
+    software: Maybe[Annotated[str, one_of(*SOFTWARE)] | None] = UNSET
     confidence: Maybe[float | None] = UNSET
     on_demand_floor: Maybe[float | None] = UNSET
     max_share: Maybe[list[str]] = UNSET

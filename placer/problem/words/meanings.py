@@ -44,6 +44,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "samples": ("steps", "max-steps", "num-samples", "examples", "images", "dataset-rows"),
     "seq-len": ("seq-length", "max-seq-len", "context", "context-length", "sequence-length"),
     "sharding": ("fsdp", "zero", "deepspeed", "zero-stage", "shard-parameters"),
+    "software": ("framework", "trainer", "stack"),
     "spot": ("use-spot", "preemptible", "interruptible", "spot-only", "use-spot-instances"),
     "supply": ("max-spot", "spot-limit", "availability", "stock"),
     "tbs": ("batch-size", "batch", "global-batch-size", "gbs", "train-batch-size"),

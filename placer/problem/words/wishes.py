@@ -414,6 +414,19 @@ class TrainingWishes(TypedDict, total=False):
             removable=True,
         ),
     ]
+    software: Annotated[
+        str | None,
+        Wish(
+            group="inside a worker",
+            reader="text",
+            metavar="NAME",
+            example="nvidia-te",
+            help="What trains: torch-2023 (PyTorch), torch-compiled (torchtitan, tuned LoRA), "
+            "nvidia-te (Megatron, NeMo) or hf-eager; default: the slower, with an interval up to "
+            "the fastest.",
+            removable=True,
+        ),
+    ]
     data: Annotated[
         Names | os.PathLike[str] | Mapping[str, str] | None,
         Wish(

@@ -18,6 +18,7 @@ from placer.workload.island import Island, PlanWishes, Refusal, island, least_se
 from placer.workload.island.machine_counts import MOST_ISLAND_MACHINES, powers_of_two
 from placer.workload.island.precision import lacks_precision
 from placer.workload.profile import COMPRESSION_BYTES, ModelProfile, Rate
+from placer.workload.software import software
 
 
 class StepPart(NamedTuple):
@@ -56,6 +57,8 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
                 checkpointing=inner.checkpointing,
                 microbatch=inner.microbatch,
                 precision=inner.precision,
+                software=inner.software or None,
+                loss=software(inner.software).loss,
                 gradient_bytes_per_parameter=each,
                 headroom=0.0,
             )
@@ -66,6 +69,8 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
             checkpointing=wish.checkpointing,
             microbatch=wish.microbatch,
             precision=wish.precision,
+            software=wish.software,
+            loss=software(wish.software).loss,
             gradient_bytes_per_parameter=each,
         )
 

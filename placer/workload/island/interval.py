@@ -6,16 +6,20 @@ import math
 
 from msgspec import Struct
 
+from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.hardware import Hardware
 from placer.workload.island.precision import has_bf16
-from placer.workload.island.step import Step
-from placer.workload.island.transformer_speed import attention_share, is_late
+from placer.workload.island.step import Step, kernel_seconds
+from placer.workload.island.transformer_speed import (
+    attention_share,
+    calculation_seconds,
+    is_late,
+)
 from placer.workload.island.transports import Transport
+from placer.workload.software import FASTEST_ATTENTION, TUNED, software
 
-FASTER_ATTENTION = 740 / 335
-"""FlashAttention-3 over FlashAttention-2 on H100 (Shah et al., 2024; Dao, 2023)."""
 WITHOUT_REMOTE_MEMORY = 1.5
 """Multiple of the slow end of a collective over Ethernet without remote memory access; assumed."""
 FITTED_DEVICES = ("A100-40", "A100-80")
@@ -37,7 +41,6 @@ NOT_MEASURED = Doubt(low=0.85, high=1.1, reason="matrix products estimated from 
 PRESSED = Doubt(low=0.85, high=1.1, reason="memory nearly full")
 PARALLEL_MATRICES = Doubt(low=0.8, high=1.1, reason="tensor parallelism not measured")
 OTHER_SHARDING = Doubt(low=0.95, high=1.05, reason="fitted on zero-3 only")
-ADAPTERS = Doubt(low=0.85, high=1.1, reason="adapters not measured")
 OTHER_PRECISION = Doubt(low=0.75, high=1.15, reason="precision not measured")
 NO_NVLINK = Doubt(low=0.8, high=1.1, reason="devices joined by PCIe")
 PROCESSOR = Doubt(low=0.5, high=1.6, reason="CPUs assumed to reach the utilisation of GPUs")
@@ -67,7 +70,7 @@ def rate_interval(
         *([PRESSED] if is_pressed else []),
         *([PARALLEL_MATRICES] if plan.tensor_parallel > 1 else []),
         *([OTHER_SHARDING] if plan.sharding != "zero-3" else []),
-        *([ADAPTERS] if architecture.has_adapters else []),
+        *([_adapters(architecture, hardware, plan, step)] if architecture.has_adapters else []),
         *([OTHER_PRECISION] if plan.precision not in ("bf16", "fp16") else []),
         *([NO_NVLINK] if hardware.gpu_count > 1 and not gpu.nvlink_gb_per_s else []),
         *([EXPERTS] if architecture.is_sparse else []),
@@ -91,8 +94,26 @@ def _exchange(step: Step, hardware: Hardware, via: Transport) -> Doubt:
 
 
 def _attention(architecture: Architecture, hardware: Hardware, plan: InnerPlan) -> Doubt:
-    """Return what a kernel written for a late device would gain: `FASTER_ATTENTION` on its
-    share.
-    """
+    """Return what the fastest kernel would gain on its share, where nobody names another."""
+    slowest = software(plan.software).attention_tflops
+    fastest = slowest if plan.software in ("torch-2023", "torch-compiled") else FASTEST_ATTENTION
     share = attention_share(architecture, hardware.gpu, plan)
-    return Doubt(low=1.0, high=1 / (1 - share * (1 - 1 / FASTER_ATTENTION)))
+    return Doubt(low=1.0, high=1 / (1 - share * (1 - slowest / fastest)))
+
+
+def _adapters(architecture: Architecture, hardware: Hardware, plan: InnerPlan, step: Step) -> Doubt:
+    """Return the error of steps with adapters; where nobody names the software, up to the fastest
+    that runs them.
+    """
+    runs = software(plan.software, has_adapters=True).adapters
+    if plan.software:
+        return Doubt(low=runs.low, high=runs.high)
+    calculated = calculation_seconds(
+        architecture, hardware.gpu, plan, plan.microbatch * step.microbatches
+    )
+    tuned = replace(plan, software="torch-compiled")
+    faster = kernel_seconds(architecture, tuned, step.microbatches, calculated)
+    gain = step.seconds / (step.seconds - step.calculation_s + faster)
+    return Doubt(
+        low=runs.low, high=max(runs.high, gain * TUNED.high), reason="software of adapters unknown"
+    )

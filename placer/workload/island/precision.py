@@ -14,6 +14,8 @@ RATE = {"bf16": 1.0, "fp16": 1.0, "fp8": 1.77, "tf32": 0.5}
 """Rate of matrix products over BF16. fp8: H100 1,403 over 795 TFLOP/s (Stas Bekman, Machine
 Learning Engineering, compute/accelerator); tf32: data sheets from the A100 on.
 """
+BLACKWELL, BLACKWELL_FP8 = ("B2", "B3", "GB"), 1.95
+"""B200 3,433 over 1,745, B300 3,353 over 1,769, GB200 3,616 over 1,822 TFLOP/s; the same source."""
 FP32_TFLOPS = {
     "T4": 8.1,
     "V100": 15.7,
@@ -62,6 +64,8 @@ def precision_rate(gpu: Gpu, precision: str) -> float:
     """
     if gpu.kind != "gpu":
         return 1.0
+    if precision == "fp8" and gpu.gpu.startswith(BLACKWELL):
+        return BLACKWELL_FP8
     if precision != "fp32":
         return RATE[precision]
     listed = FP32_TFLOPS.get(gpu.gpu)

@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from placer.market.catalog import Gpu
 from placer.units import GIB
@@ -80,6 +80,7 @@ def candidates(
             tensor_parallel=degree,
             checkpointing=checkpointing,
             precision=precision,
+            software=wishes.software or UNSET,
         )
         for degree in _degrees(architecture, gpu_count, wishes)
         for sharding in _shardings(gpu_count // degree, machines, wishes)

@@ -20,6 +20,7 @@ from placer.workload.island.collectives import (
 from placer.workload.island.hardware import Hardware
 from placer.workload.island.memory import ELEMENT_BYTES, sharding_group
 from placer.workload.island.transports import Transport
+from placer.workload.software import software
 
 SHARDED_NODE_SHARE = 0.77
 """Share of the bandwidth inside a machine that gathers and scatters of single layers attain."""
@@ -27,10 +28,6 @@ UNHIDDEN = 0.2
 """Part of the shorter of calculation and gathers that is not hidden behind the longer."""
 LAYER_LATENCY_S = 50e-6
 """Seconds by which one gather or scatter of a layer delays a step, for each doubling of devices."""
-LAUNCH_S = 0.5e-3
-"""Seconds in which a layer's kernels are launched, forward and backward: about 50 of them, 10 us
-each under PyTorch; assumed. A microbatch takes at least that.
-"""
 OPTIMIZER_TRAFFIC_BYTES = 30.0
 """Bytes that AdamW reads and writes for each trainable parameter: gradient, weights in FP32 and in
 BF16, two moments.
@@ -137,7 +134,7 @@ def step(
         architecture, hardware, plan, microbatches, via, gradient_bytes_per_parameter
     )
     return Step(
-        calculation_s=max(calculation_s, microbatches * _launch_seconds(architecture, plan)),
+        calculation_s=kernel_seconds(architecture, plan, microbatches, calculation_s),
         gather_s=microbatches * _gather_seconds(architecture, hardware, plan, via),
         reduction_s=inside,
         network_s=max(0.0, over - via.network_latency_s) if joined else over,
@@ -150,10 +147,27 @@ def step(
     )
 
 
-def _launch_seconds(architecture: Architecture, plan: InnerPlan) -> float:
-    """Return the seconds of launching a microbatch; full checkpointing launches forward twice."""
-    passes = 4 / 3 if plan.checkpointing == "full" else 1.0
-    return passes * LAUNCH_S * architecture.layers
+def kernel_seconds(
+    architecture: Architecture, plan: InnerPlan, microbatches: int, calculation_s: float
+) -> float:
+    """Return the seconds of a device's kernels: those that it calculates, and no less than the
+    launches take.
+
+    Notes
+    -----
+    Full checkpointing launches forward twice. Kernels of adapters are small, so that launches and
+    calculation hinder each other: their squares add. Never below ``calculation_s``, by which the
+    search for a plan is ended.
+    """
+    runs = software(plan.software, has_adapters=architecture.has_adapters)
+    layers = microbatches * architecture.layers
+    if not architecture.has_adapters:
+        passes = 4 / 3 if plan.checkpointing == "full" else 1.0
+        return max(calculation_s, passes * runs.launch_s * layers)
+    adapters = runs.adapters
+    is_quantized = architecture.frozen_bytes_per_parameter < ELEMENT_BYTES[plan.precision]
+    times = adapters.times * (adapters.dequantized if is_quantized else 1.0)
+    return math.hypot(times * calculation_s, adapters.launch_s * layers)
 
 
 def _layer_latency_s(architecture: Architecture, hardware: Hardware, plan: InnerPlan) -> float:

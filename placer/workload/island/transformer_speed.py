@@ -12,6 +12,7 @@ from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.memory import ELEMENT_BYTES, Memory
 from placer.workload.island.precision import precision_rate
+from placer.workload.software import software
 
 A100_FLOPS_PER_BYTE = 271.2e12 / 1800e9
 """Measured rate of matrix products over memory bandwidth, between the A100 of 40 and of 80 GB."""
@@ -21,10 +22,9 @@ Full costs half of a forward pass: fitted together with u0, on which the rest fa
 """
 LATE_DEVICES = ("H100", "H200", "GH200", "B", "GB", "MI3")
 """Hopper, its contemporaries and successors, by the start of their names."""
-LATE_ATTENTION = (335 / 230) / (794.5 / 271.2)
-"""Rate of fused attention over that of matrix products on late devices, where an A100 has 1.
-FlashAttention-2 reaches 230 TFLOP/s on A100 and 335 on H100 (Dao, 2023), matrix products 271 and
-795. Kernels written for Hopper are faster (Shah et al., 2024); the interval says so.
+A100_ATTENTION_TFLOPS, A100_TFLOPS, H100_TFLOPS = 230.0, 271.2, 794.5
+"""Rates of fused attention on A100 (FlashAttention-2, Dao, 2023) and of matrix products: late
+devices have less attention for their products than an A100, whose ratio of both is taken as 1.
 """
 PRESSED_SHARE = 0.45
 """Share of the device's memory above which states can make the allocator slow."""
@@ -95,17 +95,20 @@ def token_seconds(
     weights, attention = flops_per_token(architecture, plan.checkpointing)
     rate = fit.share * gpu.attainable_tflops * 1e12
     products = weights / precision_rate(gpu, plan.precision)
-    fused = attention / attention_rate(gpu, plan.precision)
+    fused = attention / attention_rate(gpu, plan)
     balance = gpu.attainable_tflops * 1e12 / (gpu.memory_gb_per_s * 1e9) / A100_FLOPS_PER_BYTE
     width = architecture.width / math.sqrt(plan.tensor_parallel)
     moved = (weights + attention) / rate * fit.half_width / width * balance
     return (products + fused) / rate + moved * ELEMENT_BYTES[plan.precision] / 2
 
 
-def attention_rate(gpu: Gpu, precision: str) -> float:
+def attention_rate(gpu: Gpu, plan: InnerPlan) -> float:
     """Return the rate of fused attention over that of matrix products in half precision."""
-    late = LATE_ATTENTION if is_late(gpu) else 1.0
-    return late * min(1.0, precision_rate(gpu, precision))
+    late = 1.0
+    if is_late(gpu):
+        kernel = software(plan.software).attention_tflops / A100_ATTENTION_TFLOPS
+        late = kernel / (H100_TFLOPS / A100_TFLOPS)
+    return late * min(1.0, precision_rate(gpu, plan.precision))
 
 
 def is_late(gpu: Gpu) -> bool:
@@ -116,7 +119,7 @@ def is_late(gpu: Gpu) -> bool:
 def attention_share(architecture: Architecture, gpu: Gpu, plan: InnerPlan) -> float:
     """Return the share of the calculation that fused attention takes."""
     _, attention = flops_per_token(architecture, plan.checkpointing)
-    seconds = attention / attention_rate(gpu, plan.precision) / FITTED.share
+    seconds = attention / attention_rate(gpu, plan) / FITTED.share
     return seconds / (gpu.attainable_tflops * 1e12) / token_seconds(architecture, gpu, plan)
 
 

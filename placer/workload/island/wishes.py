@@ -14,6 +14,7 @@ from placer.workload.inner_plan import (
     TENSOR_DEGREES,
 )
 from placer.workload.island.memory import LOSS
+from placer.workload.software import SOFTWARE
 
 HEADROOM = 0.05
 """Share of a device's memory that a chosen microbatch leaves free; assumed.
@@ -27,7 +28,7 @@ class PlanWishes(Struct, frozen=True, kw_only=True):
 
     Parameters
     ----------
-    sharding, tensor_parallel, checkpointing, microbatch, precision
+    sharding, tensor_parallel, checkpointing, microbatch, precision, software
         As in `InnerPlan`. A free precision is the usual one of the device: BF16 from Ampere on,
         FP16 before, FP32 on CPUs.
     gradient_bytes_per_parameter
@@ -44,6 +45,7 @@ class PlanWishes(Struct, frozen=True, kw_only=True):
     checkpointing: str | None = None
     microbatch: int | None = None
     precision: str | None = None
+    software: str | None = None
     gradient_bytes_per_parameter: float = 2.0
     loss: str = LOSS
     headroom: float = HEADROOM
@@ -54,6 +56,7 @@ class PlanWishes(Struct, frozen=True, kw_only=True):
             ("sharding", self.sharding, SHARDINGS),
             ("checkpointing", self.checkpointing, CHECKPOINTING),
             ("precision", self.precision, PRECISIONS),
+            ("software", self.software, SOFTWARE),
         ):
             if value is not None and value not in known:
                 raise unknown(kind, value, known)

@@ -86,7 +86,8 @@ def _plan_words(inner: InnerPlan) -> str:
         parts.append(f"tensor parallel {inner.tensor_parallel}")
     if inner.checkpointing != "none":
         parts.append(f"{inner.checkpointing} checkpointing")
-    return ", ".join([*parts, f"microbatch {inner.microbatch}", inner.precision.upper()])
+    parts += [f"microbatch {inner.microbatch}", inner.precision.upper()]
+    return ", ".join([*parts, *([inner.software] if inner.software else [])])
 
 
 def inner_lines(placement: Placement, problem: Problem) -> Iterator[str]:

@@ -107,6 +107,7 @@ def _inner_limits(wish: Requirements) -> list[str]:
         ("checkpointing", wish.checkpointing),
         ("microbatch", wish.microbatch),
         ("precision", wish.precision),
+        ("software", wish.software),
         ("transport", wish.transport),
     )
     return limits + [f"{name} {value}" for name, value in plan if value is not None]
