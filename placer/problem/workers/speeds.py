@@ -207,7 +207,7 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
             if workers is None:
                 gpu = self.catalog.gpu(offer.gpu)
                 rank_s = question.sequence_seconds(offer, gpu, question.limits(offer)[1])
-                most = machines * offer.gpu_count / min(s / degree for degree, s in rank_s)
+                most = machines * offer.gpu_count / min(s * degree for degree, s in rank_s)
                 rates = tuple(
                     replace(rate, value=most, high=max(most, rate.high)) for rate in rates
                 )

@@ -81,7 +81,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     @property
     def gpu_s(self) -> float:
         """Seconds in which one device calculates a sequence at least."""
-        return min((seconds / degree for degree, seconds in self.rank_s), default=math.inf)
+        return min((seconds * degree for degree, seconds in self.rank_s), default=math.inf)
 
     @property
     def gpus(self) -> int:
