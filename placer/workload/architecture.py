@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from placer.errors import PlacerError
-from placer.records import Natural, replace
+from placer.records import Count, Natural, Share, replace
 
 LARGEST = 10**15
 """Figures above are slips of the keyboard."""
@@ -15,7 +15,7 @@ LONGEST_SEQUENCE = 2**24
 """More tokens in one sequence are a slip of the keyboard."""
 
 
-class Architecture(Struct, frozen=True, kw_only=True):
+class Architecture(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Dimensions and parameter counts of a transformer.
 
     Parameters
@@ -49,6 +49,14 @@ class Architecture(Struct, frozen=True, kw_only=True):
     positions
         Rows of a learned table of positions: no longer sequence has an embedding. None where
         positions are computed (rotary, ALiBi), which any length may be.
+    experts, experts_per_token
+        Feed-forward parts of a layer from which each token gets some; 1 where there is one.
+    dense_layers
+        Layers of a mixture of experts that have one feed-forward part instead.
+    query_width, value_width
+        Width of all query heads, and of all value heads, where it is not ``width``.
+    window, window_share
+        Tokens that attention looks back in some layers, and the share of those layers.
     """
 
     layers: Natural
@@ -63,8 +71,18 @@ class Architecture(Struct, frozen=True, kw_only=True):
     active_parameters: Natural
     computed_parameters: Natural
     trainable_parameters: Natural
-    frozen_bytes_per_parameter: Annotated[float, Meta(gt=0, le=4)] = 2.0
-    positions: Natural | None = None
+    # Both are written even where they are the default, as files of the first version are.
+    frozen_bytes_per_parameter: Annotated[float, Meta(gt=0, le=4)] = field(
+        default_factory=lambda: 2.0
+    )
+    positions: Natural | None = field(default_factory=lambda: None)
+    experts: Natural = 1
+    experts_per_token: Natural = 1
+    dense_layers: Count = 0
+    query_width: Natural | None = None
+    value_width: Natural | None = None
+    window: Natural | None = None
+    window_share: Share = 1.0
 
     def __post_init__(self) -> None:
         """Refuse dimensions that are not positive and counts that contradict each other."""
@@ -96,6 +114,12 @@ class Architecture(Struct, frozen=True, kw_only=True):
                 f"{str(self.positions)[:24]} positions",
                 "give no more tokens: its table of positions has no further rows",
             )
+        if not 1 <= self.experts_per_token <= self.experts or self.dense_layers > self.layers:
+            raise PlacerError(
+                f"architecture: {self.experts_per_token} of {self.experts} experts in "
+                f"{self.layers - self.dense_layers} layers",
+                "correct the file",
+            )
         for name in ("active_parameters", "computed_parameters", "trainable_parameters"):
             value = getattr(self, name)
             if value > self.parameters:
@@ -118,6 +142,29 @@ class Architecture(Struct, frozen=True, kw_only=True):
     def has_adapters(self) -> bool:
         """Tell whether most parameters are frozen: LoRA and QLoRA."""
         return self.trainable_parameters < self.parameters
+
+    @property
+    def expert_parameters(self) -> int:
+        """Count the parameters of all routed experts; 0 where there is one feed-forward part."""
+        if self.experts == 1:
+            return 0
+        each = self.mlp_matrices * self.width * self.mlp_width
+        return (self.layers - self.dense_layers) * self.experts * each
+
+    @property
+    def attended_tokens(self) -> float:
+        """Tokens that attention reads for each on average, twice: T where all see all before."""
+        tokens = self.sequence_length
+        if self.window is None or self.window >= tokens:
+            return float(tokens)
+        seen = self.window / tokens
+        return tokens * (1 - self.window_share * (1 - seen * (2 - seen)))
+
+    @property
+    def attention_width(self) -> float:
+        """Mean width of queries and values."""
+        query = self.query_width or self.width
+        return (query + (self.value_width or query)) / 2
 
     def with_sequence_length(self, tokens: int) -> Architecture:
         """Return the same model fed with sequences of another length."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct, field
 
 from placer.errors import PlacerError, unknown
 from placer.records import Natural, one_of
@@ -22,9 +22,19 @@ PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp8")
 TENSOR_DEGREES = (1, 2, 4, 8)
 """GPUs that share each matrix; they are in one machine."""
 MOST_MICROBATCH = 2**20
+DEGREES = (
+    ("pipeline", "pp", 1024),
+    ("virtual_stages", "vp", 1024),
+    ("expert_parallel", "ep", 4096),
+    ("context_parallel", "cp", 64),
+)
+"""Further degrees: field, key of a plan's text, largest."""
+COUNTS = {"tp": "tensor_parallel", "mb": "microbatch"} | {key: name for name, key, _ in DEGREES}
 
 
-class InnerPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class InnerPlan(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True
+):
     """How the GPUs of one worker work together.
 
     Parameters
@@ -41,14 +51,26 @@ class InnerPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Number format of the products.
     software
         What trains, if somebody said so; a key of `SOFTWARE`.
+    pipeline, virtual_stages
+        Stages, each with some of the layers, and the pieces of each: 1F1B with one, interleaved
+        with more.
+    expert_parallel
+        GPUs of a stage that divide the experts among each other.
+    context_parallel
+        GPUs of one machine that divide each sequence.
     """
 
-    sharding: Annotated[str, one_of(*SHARDINGS)] = "none"
-    tensor_parallel: Annotated[int, one_of(*TENSOR_DEGREES)] = 1
-    checkpointing: Annotated[str, one_of(*CHECKPOINTING)] = "none"
-    microbatch: Natural = 1
-    precision: Annotated[str, one_of(*PRECISIONS)] = "bf16"
-    software: Annotated[str, one_of(*SOFTWARE)] | UnsetType = UNSET
+    # The first five are written even where they are the default, as in all documents before.
+    sharding: Annotated[str, one_of(*SHARDINGS)] = field(default_factory=lambda: "none")
+    tensor_parallel: Annotated[int, one_of(*TENSOR_DEGREES)] = field(default_factory=lambda: 1)
+    checkpointing: Annotated[str, one_of(*CHECKPOINTING)] = field(default_factory=lambda: "none")
+    microbatch: Natural = field(default_factory=lambda: 1)
+    precision: Annotated[str, one_of(*PRECISIONS)] = field(default_factory=lambda: "bf16")
+    software: Annotated[str, one_of("", *SOFTWARE)] = ""
+    pipeline: Natural = 1
+    virtual_stages: Natural = 1
+    expert_parallel: Natural = 1
+    context_parallel: Natural = 1
 
     def __post_init__(self) -> None:
         """Refuse unknown words and counts below one."""
@@ -68,6 +90,18 @@ class InnerPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise PlacerError(
                 f"microbatch {self.microbatch}", "give a whole number of sequences from 1"
             )
+        for name, key, most in DEGREES:
+            if not 1 <= getattr(self, name) <= most:
+                raise PlacerError(f"inner plan {key}={getattr(self, name)}", f"give 1 to {most}")
+        if self.virtual_stages > 1 and self.pipeline == 1:
+            raise PlacerError(
+                f"inner plan vp={self.virtual_stages} without stages", "give pp=2 or more with it"
+            )
+
+    @property
+    def rank_gpus(self) -> int:
+        """Count the GPUs of one data-parallel rank, which take the same sequences."""
+        return self.tensor_parallel * self.pipeline * self.context_parallel
 
     @property
     def spec(self) -> str:
@@ -75,6 +109,11 @@ class InnerPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         parts = [
             self.sharding,
             *([f"tp={self.tensor_parallel}"] if self.tensor_parallel > 1 else []),
+            *(
+                f"{key}={getattr(self, name)}"
+                for name, key, _ in DEGREES
+                if getattr(self, name) > 1
+            ),
             *([f"ckpt={self.checkpointing}"] if self.checkpointing != "none" else []),
             f"mb={self.microbatch}",
             *([self.precision] if self.precision != "bf16" else []),
@@ -107,11 +146,12 @@ def parse_inner_plan(text: str) -> InnerPlan:
             values["software"] = part
         elif equals and key == "ckpt":
             values["checkpointing"] = value
-        elif equals and key in ("tp", "mb") and value.isdecimal() and len(value) < 8:
-            values["tensor_parallel" if key == "tp" else "microbatch"] = int(value)
+        elif equals and key in COUNTS and value.isdecimal() and len(value) < 8:
+            values[COUNTS[key]] = int(value)
         else:
             raise PlacerError(
                 f"inner plan part '{part}' is not known",
-                "write +SHARDING, +tp=N, +ckpt=none|selective|full, +mb=N, such as +zero-3+mb=4",
+                "write +SHARDING, +tp=N, +pp=N, +vp=N, +ep=N, +cp=N, +ckpt=none|selective|full, "
+                "+mb=N, a precision or a software, such as +zero-3+mb=4",
             )
     return InnerPlan(**values)  # type: ignore[arg-type]

@@ -46,6 +46,8 @@ SMALL: dict[str, int] = {
     "num_experts_per_tok": 2,
     "moe_intermediate_size": 40,
     "num_local_experts": 4,
+    "n_routed_experts": 4,
+    "first_k_dense_replace": 1,
     "num_experts": 4,
     "head_dim": 24,
     "pad_token_id": 0,

@@ -99,7 +99,7 @@ def is_usual(wish: Requirements) -> bool:
 def _has_all(problem: Problem, placement: Placement) -> bool:
     """Tell whether every rank has one sequence of a step, or every worker one sample."""
     ranks = sum(
-        group.count if group.inner is None else group.gpus // group.inner.tensor_parallel
+        group.count if group.inner is None else group.gpus // group.inner.rank_gpus
         for group in placement.groups
     )
     return ranks >= problem.batch

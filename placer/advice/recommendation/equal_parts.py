@@ -64,7 +64,7 @@ def uneven_batch(problem: Problem, placement: Placement, got: Estimate) -> Itera
     (gpus, inner), *others = plans
     if inner is None or others:
         return
-    ranks = placement.workers * gpus // inner.tensor_parallel
+    ranks = placement.workers * gpus // inner.rank_gpus
     fullest = -(-problem.batch // ranks)
     idle = 1 - problem.batch / (ranks * fullest)
     if idle < LEAST_IDLE:

@@ -20,6 +20,12 @@ def machine_count(row: Mapping[str, Any]) -> int:
     return int(row["count"] * row.get("machines", 1))
 
 
+def _rank_gpus(inner: Mapping[str, Any]) -> int:
+    """Return the GPUs that take the same sequences."""
+    split = inner.get("pipeline", 1) * inner.get("context_parallel", 1)
+    return int(inner["tensor_parallel"] * split)
+
+
 def least_device_bytes(row: Mapping[str, Any], profile: Mapping[str, Any]) -> float:
     """Return the bytes that each device of a group holds at least: the states of its plan, without
     activations; of workers without a plan what the profile says.
@@ -28,9 +34,13 @@ def least_device_bytes(row: Mapping[str, Any], profile: Mapping[str, Any]) -> fl
     if not inner or not shape:
         return float(profile["device_memory_bytes"])
     degree, machines = inner["tensor_parallel"], row.get("machines", 1)
+    stages = inner.get("pipeline", 1)
     ranks = row["gpu_count"] // degree * (1 if inner["sharding"] == "hybrid" else machines)
     divided, whole = STATES["zero-3" if inner["sharding"] == "hybrid" else inner["sharding"]]
-    return float(shape["trainable_parameters"] / degree * (divided / ranks + whole))
+    # Stages and groups of experts hold parts: at least the equal part of each device.
+    parts = degree * stages * max(1, inner.get("expert_parallel", 1) // degree)
+    ranks = max(1.0, ranks * degree / parts)
+    return float(shape["trainable_parameters"] / parts * (divided / ranks + whole))
 
 
 def unread(case: Case) -> Iterator[str]:
@@ -53,7 +63,7 @@ def wrong_islands(case: Case) -> Iterator[str]:
     """Check how many machines each worker has, and by which plan they work."""
     wish = case.wish
     ranks = sum(
-        row["count"] * row.get("machines", 1) * row["gpu_count"] // row["inner"]["tensor_parallel"]
+        row["count"] * row.get("machines", 1) * row["gpu_count"] // _rank_gpus(row["inner"])
         for row in case.placement["workers"]
         if row.get("inner")
     )

@@ -202,7 +202,7 @@ class _Search:
         if placement is None or self.interrupted:
             return ()
         ranks = sum(
-            group.gpus // group.inner.tensor_parallel for group in placement.groups if group.inner
+            group.gpus // group.inner.rank_gpus for group in placement.groups if group.inner
         )
         low, high = self.problem.requirements.batch_range or (1, 0)
         batch = high // ranks * ranks if ranks else 0

@@ -10,6 +10,9 @@ from placer.records import replace
 from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
+from placer.workload.island.experts import expert_divisor
+from placer.workload.island.stages import kept_microbatches, stage_layers, stage_shape
+from placer.workload.software import software
 
 OPTIMIZER_BYTES = 8.0
 """AdamW: two moments of 4 bytes for each trainable parameter."""
@@ -29,8 +32,10 @@ the loss, are 0.77 and 0.78 times of it.
 """
 LOSS = "plain"
 """Loss of a plan whose software nobody named: the one that needs more."""
-FIXED_BYTES = 1.5e9
-"""CUDA context, NCCL buffers and the allocator's slack."""
+FIXED_BYTES, MANY_GROUPS_BYTES = 1.5e9, 2.5e9
+"""CUDA context, NCCL buffers and the allocator's slack; with stages or experts more groups have
+buffers.
+"""
 ELEMENT_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 2.0, "tf32": 4.0, "fp32": 4.0}
 """Bytes of an activation and of a computed weight; fp8 keeps both in BF16."""
 HOST_SHARE = 1.5
@@ -124,14 +129,16 @@ def memory(
     counted for its widths.
     """
     degree = plan.tensor_parallel
+    gpu_count, machines = stage_shape(gpu_count, machines, plan.pipeline) or (gpu_count, machines)
     group = sharding_group(plan, gpu_count, machines)
     element = ELEMENT_BYTES[plan.precision]
-    whole = element * architecture.parameters / degree
-    layers = min(GATHERED_LAYERS * element * layer_parameters(architecture) / degree, whole)
+    dense, experts = stage_parameters(architecture, plan)
+    whole = element * (dense / degree + experts / expert_divisor(plan))
+    layer = GATHERED_LAYERS * element * _layer_parameters(architecture, plan)
+    layers = min(layer, whole)
     embedding = 0.0
     if plan.sharding in ("zero-3", "hybrid") and group > 1:
-        trained, frozen = trained_and_frozen(architecture)
-        stored = min(whole, (MASTER_BYTES * trained + frozen) / degree)
+        stored = min(whole, state_bytes(architecture, plan, 1, "weights"))
         others = stored * (1 - 1 / group)
         gathered = min(layers, others)
         table = element * architecture.vocabulary * architecture.width / degree
@@ -140,36 +147,66 @@ def memory(
         gathered = layers if architecture.frozen_bytes_per_parameter < element else 0.0
     else:
         gathered = whole if element < MASTER_BYTES else 0.0
-    tokens = plan.microbatch * architecture.sequence_length
+    tokens = plan.microbatch * architecture.sequence_length / plan.context_parallel
+    kept = tokens * activation_bytes(architecture, plan)
+    logits = LOGIT_BYTES[loss] * tokens * architecture.vocabulary / degree
+    if plan.pipeline > 1:  # the last stage keeps one microbatch, the first as many as stages
+        logits = max(0.0, logits + kept / plan.pipeline - kept)
     return Memory(
         states=state_bytes(architecture, plan, group),
         gathered=gathered,
         embedding=embedding,
-        activations=tokens * activation_bytes(architecture, plan),
-        logits=LOGIT_BYTES[loss] * tokens * architecture.vocabulary / degree,
+        activations=kept * kept_microbatches(plan),
+        logits=logits,
+        fixed=FIXED_BYTES if plan.pipeline == plan.expert_parallel == 1 else MANY_GROUPS_BYTES,
         loss=loss,
     )
 
 
 def sharding_group(plan: InnerPlan, gpu_count: int, machines: int) -> int:
-    """Count the devices that divide the states of one replica among each other."""
+    """Count the devices that divide the states of one replica among each other, where a stage has
+    some devices a machine.
+    """
     ranks = gpu_count // plan.tensor_parallel
     if plan.sharding == "none":
         return 1
     return ranks if plan.sharding == "hybrid" else ranks * machines
 
 
-def state_bytes(architecture: Architecture, plan: InnerPlan, group: int) -> float:
-    """Return the bytes of states and frozen weights on one device."""
-    parts = SHARDED_PARTS[plan.sharding]
+def stage_parameters(architecture: Architecture, plan: InnerPlan) -> tuple[float, float]:
+    """Return the parameters of the fullest stage outside and inside of experts; the first has the
+    embedding and the last the output layer.
+    """
+    experts = architecture.expert_parameters
+    if plan.pipeline == 1:
+        return architecture.parameters - experts, experts
+    table = architecture.vocabulary * architecture.width
+    tables = table * (1 if architecture.tied else 2)
+    most = max(stage_layers(architecture, plan.pipeline)) / architecture.layers
+    return (architecture.parameters - experts - tables) * most + table, experts * most
+
+
+def state_bytes(architecture: Architecture, plan: InnerPlan, group: int, part: str = "") -> float:
+    """Return the bytes of states and frozen weights on one device, or of one part of them."""
+    sharded = SHARDED_PARTS[plan.sharding]
     trained, frozen = trained_and_frozen(architecture)
     each = {
         "optimizer": OPTIMIZER_BYTES * trained,
         "gradients": GRADIENT_BYTES * trained,
         "weights": MASTER_BYTES * trained + frozen,
     }
-    shared = sum(size / group if part in parts else size for part, size in each.items())
-    return shared / plan.tensor_parallel
+    dense, experts = stage_parameters(architecture, plan)
+    degree, cut = plan.tensor_parallel, expert_divisor(plan)
+    # GPUs that hold the same experts divide their states; without expert parallelism all do.
+    replicas = max(1.0, group * degree / cut)
+    total = 0.0
+    for name, size in each.items():
+        if part in ("", name):
+            per = size / architecture.parameters
+            shared = name in sharded
+            total += per * dense / degree / (group if shared else 1)
+            total += per * experts / cut / (replicas if shared else 1)
+    return total
 
 
 def trained_and_frozen(architecture: Architecture) -> tuple[int, float]:
@@ -179,18 +216,23 @@ def trained_and_frozen(architecture: Architecture) -> tuple[int, float]:
     return trained, architecture.frozen_bytes_per_parameter * frozen
 
 
-def layer_parameters(architecture: Architecture) -> float:
-    """Return the parameters of one layer, all experts included."""
+def _layer_parameters(architecture: Architecture, plan: InnerPlan) -> float:
+    """Return the parameters of one layer on one device while it is whole there."""
     lookups = architecture.vocabulary * architecture.width * (1 if architecture.tied else 2)
-    return max(0.0, architecture.parameters - lookups) / architecture.layers
+    experts = architecture.expert_parameters
+    dense = max(0.0, architecture.parameters - experts - lookups)
+    cut = experts / expert_divisor(plan)
+    return (dense / plan.tensor_parallel + cut) / architecture.layers
 
 
 @lru_cache(maxsize=4096)
 def _activation_bytes(architecture: Architecture, degree: int, kept: str, element: float) -> float:
     width, keys = architecture.width, architecture.kv_width
     hidden = (architecture.mlp_matrices - 1) * active_mlp_width(architecture)
-    whole = 14 * width + 4 * keys + 4 * hidden
-    products = 8 * width + 4 * keys + 2 * hidden
+    queries = int(4 * architecture.attention_width)
+    copies = 4 * architecture.experts_per_token * width if architecture.experts > 1 else 0
+    whole = 10 * width + queries + 4 * keys + 4 * hidden + copies
+    products = 4 * width + queries + 4 * keys + 2 * hidden + copies
     layers = architecture.layers
     by_kept = {
         "none": layers * whole,
@@ -212,9 +254,10 @@ def activation_bytes(architecture: Architecture, plan: InnerPlan) -> float:
     parallelism divides all of it: sequence parallelism, which torchtitan and Megatron have by
     default, splits inputs, norms and masks by tokens (Korthikanti et al., 2022).
     """
-    return _activation_bytes(
-        architecture, plan.tensor_parallel, plan.checkpointing, ELEMENT_BYTES[plan.precision]
-    )
+    element = ELEMENT_BYTES[plan.precision]
+    if plan.precision == "fp8":
+        element *= software(plan.software).fp8_activations
+    return _activation_bytes(architecture, plan.tensor_parallel, plan.checkpointing, element)
 
 
 def active_mlp_width(architecture: Architecture) -> float:
@@ -223,7 +266,7 @@ def active_mlp_width(architecture: Architecture) -> float:
     """
     if not architecture.is_sparse:
         return architecture.mlp_width
-    attention = architecture.width * (2 * architecture.width + 2 * architecture.kv_width)
+    attention = 2 * architecture.width * (architecture.attention_width + architecture.kv_width)
     layers = architecture.computed_parameters - architecture.vocabulary * architecture.width
     width = (layers / architecture.layers - attention) / (
         architecture.mlp_matrices * architecture.width
@@ -237,4 +280,6 @@ def host_bytes(architecture: Architecture, plan: InnerPlan, gpu_count: int, mach
     """
     whole_group = machines if plan.sharding not in ("none", "hybrid") else 1
     alone = InnerPlan(sharding=plan.sharding, precision=plan.precision)
+    if plan.pipeline > 1:  # machines of one stage hold that stage alone
+        whole_group = machines
     return HOST_SHARE * state_bytes(architecture, alone, whole_group) + LOADER_BYTES

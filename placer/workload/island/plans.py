@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.collectives import BACKWARD_TAIL, HIDDEN_SHARE
 from placer.workload.island.hardware import Hardware
 from placer.workload.island.interval import rate_interval
+from placer.workload.island.machine_counts import powers_of_two
 from placer.workload.island.memory import Memory, host_bytes
 from placer.workload.island.question import Candidate, Question
 from placer.workload.island.refusals import (
@@ -74,6 +76,9 @@ class Island(Struct, frozen=True, kw_only=True):
     host_bytes: float
     step: Step
     rivals: tuple[InnerPlan, ...] = ()
+
+
+DEGREES_OF = attrgetter("tensor_parallel", "pipeline", "context_parallel")
 
 
 class Draft(NamedTuple):
@@ -216,7 +221,7 @@ def _by_calculation(question: Question) -> list[Draft]:
     simple ones first.
     """
     architecture, hardware = question.architecture, question.hardware
-    seconds: dict[tuple[int, str], float] = {}
+    seconds: dict[tuple[object, ...], float] = {}
     capacity, host = capacity_bytes(hardware.gpu), hardware.host_gib * GIB
     drafts = []
     for candidate in question.candidates:
@@ -227,7 +232,8 @@ def _by_calculation(question: Question) -> list[Draft]:
             or candidate.host_bytes > host
         ):
             continue
-        share, key = -(-question.sequences // ranks), (plan.tensor_parallel, plan.checkpointing)
+        share = -(-question.sequences // ranks)
+        key = *DEGREES_OF(plan), plan.checkpointing
         if key not in seconds:
             seconds[key] = calculation_seconds(architecture, hardware.gpu, plan, share)
         drafts.append(Draft(candidate, share, seconds[key]))
@@ -248,6 +254,9 @@ def _timings(question: Question, draft: Draft) -> Iterator[Timed]:
         if count:
             yield _with_microbatch(question, draft, count, -(-share // count))
         return
+    if draft.candidate.plan.pipeline > 1:
+        yield from _staged(question, draft, count)
+        return
     while count:
         microbatches = -(-share // count)
         count = -(-share // microbatches)
@@ -255,6 +264,19 @@ def _timings(question: Question, draft: Draft) -> Iterator[Timed]:
         if count * microbatches == share:
             break
         count -= 1
+
+
+def _staged(question: Question, draft: Draft, most: int) -> Iterator[Timed]:
+    """Time a plan with stages: larger microbatches are fewer, and stages wait longer for them, so
+    that each power of two is tried. Interleaved schedules take a multiple of the stages.
+    """
+    plan = draft.candidate.plan
+    for count in powers_of_two(most):
+        microbatches = -(-draft.sequences // count)
+        if plan.virtual_stages > 1:
+            microbatches = -(-microbatches // plan.pipeline) * plan.pipeline
+        if count <= most:
+            yield _with_microbatch(question, draft, count, microbatches)
 
 
 def _with_microbatch(question: Question, draft: Draft, count: int, microbatches: int) -> Timed:

@@ -6,18 +6,20 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from placer.market.catalog import Gpu
+from placer.records import replace
 from placer.units import GIB
 from placer.workload.architecture import Architecture
-from placer.workload.inner_plan import CHECKPOINTING, SHARDINGS, TENSOR_DEGREES, InnerPlan
+from placer.workload.inner_plan import CHECKPOINTING, InnerPlan
 from placer.workload.island.hardware import Hardware
 from placer.workload.island.memory import Memory, host_bytes, memory
 from placer.workload.island.precision import usual_precision
+from placer.workload.island.splits import rank_splits, shardings, splits
 from placer.workload.island.transformer_speed import calculation_seconds
 from placer.workload.island.transports import Transport
-from placer.workload.island.wishes import PlanWishes, undivided_width
+from placer.workload.island.wishes import FREE, PlanWishes
 
 
 class Candidate(NamedTuple):
@@ -50,7 +52,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
     def ranks(self, plan: InnerPlan) -> int:
         """Count the data-parallel ranks of a plan, each of which takes sequences of its own."""
-        return self.hardware.gpus // plan.tensor_parallel
+        return self.hardware.gpus // plan.rank_gpus
 
     def room_bytes(self, microbatch: int) -> float:
         """Return the bytes of a device that a microbatch may fill: of one sequence all."""
@@ -60,30 +62,41 @@ class Question(Struct, frozen=True, kw_only=True):
     @property
     def candidates(self) -> tuple[Candidate, ...]:
         """Plans that wishes and machines admit, with a microbatch of one; simple ones first."""
-        return candidates(
-            self.architecture,
-            self.hardware.gpu_count,
-            self.hardware.machines,
-            self.wishes,
-            self.precision,
-        )
+        hardware = self.hardware
+        kind = self.architecture, hardware.gpu_count, hardware.machines
+        plain = candidates(*kind, self.wishes, self.precision)
+        if not opens_stages(*kind, hardware.gpu):
+            return plain
+        return plain + candidates(*kind, self.wishes, self.precision, stages=True)
+
+
+def opens_stages(architecture: Architecture, gpu_count: int, machines: int, gpu: Gpu) -> bool:
+    """Tell whether plans with stages are tried: of models with experts, and where no other plan
+    fits. No wish opens them, so that none makes an answer better.
+    """
+    if architecture.experts > 1:
+        return True
+    plain = candidates(architecture, gpu_count, machines, FREE, usual_precision(gpu))
+    return not any(c.total_bytes <= gpu.memory_gib * GIB for c in plain)
 
 
 @lru_cache(maxsize=2048)
 def candidates(
-    architecture: Architecture, gpu_count: int, machines: int, wishes: PlanWishes, precision: str
+    architecture: Architecture,
+    gpu_count: int,
+    machines: int,
+    wishes: PlanWishes,
+    precision: str,
+    *,
+    stages: bool = False,
 ) -> tuple[Candidate, ...]:
-    """List the plans that wishes admit on machines of ``gpu_count`` devices, simple ones first."""
+    """List the plans that wishes admit on machines of ``gpu_count`` devices, simple ones first:
+    with several stages, which nobody asked for, or the others.
+    """
     plans = [
-        InnerPlan(
-            sharding=sharding,
-            tensor_parallel=degree,
-            checkpointing=checkpointing,
-            precision=precision,
-            software=wishes.software or UNSET,
-        )
-        for degree in _degrees(architecture, gpu_count, wishes)
-        for sharding in _shardings(gpu_count // degree, machines, wishes)
+        replace(split, sharding=sharding, checkpointing=checkpointing, precision=precision)
+        for split in splits(architecture, gpu_count, machines, wishes, stages=stages)
+        for sharding in shardings(split, gpu_count, machines, wishes)
         for checkpointing in ([wishes.checkpointing] if wishes.checkpointing else CHECKPOINTING)
     ]
     needs = [memory(architecture, plan, gpu_count, machines, wishes.loss) for plan in plans]
@@ -106,31 +119,17 @@ def least_sequence_seconds(
     exchanges and launches.
     """
     precision = wishes.precision or usual_precision(gpu)
+    plain = candidates(architecture, gpu_count, machines, wishes, precision)
+    room = gpu.memory_gib * GIB
+    fit = [c.plan for c in plain if c.total_bytes <= room]
+    if opens_stages(architecture, gpu_count, 1, gpu):
+        # What fits fewer machines with stages need not divide these: all count as if they fitted.
+        fit += [
+            replace(split, checkpointing=wishes.checkpointing or "none", precision=precision)
+            for split in rank_splits(architecture, gpu_count, machines, wishes)
+        ]
     least: dict[int, float] = {}
-    for candidate in candidates(architecture, gpu_count, machines, wishes, precision):
-        plan, degree = candidate.plan, candidate.plan.tensor_parallel
-        if candidate.total_bytes <= gpu.memory_gib * GIB:
-            seconds = calculation_seconds(architecture, gpu, plan, 1)
-            least[degree] = min(seconds, least.get(degree, math.inf))
+    for plan in fit:
+        seconds = calculation_seconds(architecture, gpu, plan, 1)
+        least[plan.rank_gpus] = min(seconds, least.get(plan.rank_gpus, math.inf))
     return tuple(least.items())
-
-
-def _degrees(architecture: Architecture, gpu_count: int, wishes: PlanWishes) -> tuple[int, ...]:
-    if wishes.tensor_parallel is not None:
-        return (wishes.tensor_parallel,)
-    return tuple(
-        degree
-        for degree in TENSOR_DEGREES
-        if gpu_count % degree == 0 and not undivided_width(architecture, degree)
-    )
-
-
-def _shardings(ranks: int, machines: int, wishes: PlanWishes) -> tuple[str, ...]:
-    """List the shardings that differ from simpler ones, for some ranks a machine; a wished one
-    stays as it is.
-    """
-    if wishes.sharding is not None:
-        return (wishes.sharding,)
-    if machines == 1:
-        return SHARDINGS[:-1] if ranks > 1 else ("none",)
-    return SHARDINGS if ranks > 1 else SHARDINGS[:-1]

@@ -67,7 +67,7 @@ def degree_refusal(question: Question) -> Refusal | None:
     """Refuse a wished tensor parallel degree that a machine or the model cannot apply."""
     degree, hardware = question.wishes.tensor_parallel, question.hardware
     if degree is None:
-        return None
+        return _split_refusal(question)
     if degree > hardware.gpu_count or hardware.gpu_count % degree:
         return Refusal(
             code="tensor-parallel",
@@ -81,7 +81,26 @@ def degree_refusal(question: Question) -> Refusal | None:
             code="tensor-parallel",
             reason=f"tensor parallel degree {degree} does not divide {width}",
         )
-    return None
+    return _split_refusal(question)
+
+
+def _split_refusal(question: Question) -> Refusal | None:
+    """Refuse wished degrees that the machines cannot apply together."""
+    if question.candidates:
+        return None
+    wishes, hardware = question.wishes, question.hardware
+    named = (
+        ("stages", wishes.pipeline),
+        ("GPUs for the experts", wishes.expert_parallel),
+        ("GPUs for a sequence", wishes.context_parallel),
+        ("GPUs for a matrix", wishes.tensor_parallel),
+    )
+    words = ", ".join(f"{count} {name}" for name, count in named if count is not None)
+    return Refusal(
+        code="tensor-parallel",
+        reason=f"{hardware.machines} machines of {hardware.gpu_count} x {hardware.gpu.gpu} do not "
+        f"divide into {words}",
+    )
 
 
 def no_plan_refusal(question: Question) -> Refusal:

@@ -17,8 +17,17 @@ from placer.workload.island.collectives import (
     network_seconds,
     node_seconds,
 )
+from placer.workload.island.experts import expert_divisor, expert_seconds
 from placer.workload.island.hardware import Hardware
-from placer.workload.island.memory import ELEMENT_BYTES, sharding_group
+from placer.workload.island.memory import ELEMENT_BYTES, sharding_group, stage_parameters
+from placer.workload.island.stages import (
+    HOP_LATENCY_S,
+    INTERLEAVED_HOPS,
+    bubble,
+    hop_bytes_per_s,
+    stage_hardware,
+)
+from placer.workload.island.transformer_speed import attention_share
 from placer.workload.island.transports import Transport
 from placer.workload.software import software
 
@@ -48,11 +57,14 @@ class Step(Struct, frozen=True, kw_only=True, dict=True):
     network_s
         All-reduce of gradients over the machines, which follows bucket by bucket.
     tensor_s
-        All-reduces of activations in tensor parallel groups, which nothing hides.
+        Exchanges of activations that nothing hides: in tensor parallel groups, between stages, to
+        experts and back, around the devices of a sequence.
     latency_s
         Optimizer, and delays that depend on neither bytes nor FLOPs.
     microbatches
         Forward and backward passes of one device.
+    bubble
+        Time in which a stage waits for the first and the last microbatch, over that of its work.
     """
 
     calculation_s: float
@@ -62,11 +74,19 @@ class Step(Struct, frozen=True, kw_only=True, dict=True):
     tensor_s: float
     latency_s: float
     microbatches: int
+    bubble: float = 0.0
 
     @property
     def exposed_s(self) -> float:
         """Seconds of exchanges inside the island that calculation does not hide."""
-        return self.seconds - self.calculation_s - self.latency_s
+        waited = self.bubble * self._work_s
+        return self.seconds - self.calculation_s - self.latency_s - waited
+
+    @property
+    def _work_s(self) -> float:
+        """Seconds in which a stage calculates, gathers and sends activations."""
+        hidden = (1 - UNHIDDEN) * min(self.calculation_s, self.gather_s)
+        return self.calculation_s + self.gather_s - hidden + self.tensor_s
 
     @cached_property
     def seconds(self) -> float:
@@ -83,8 +103,7 @@ class Step(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def machine_s(self) -> float:
         """Seconds of a step but for the reduction over machines."""
-        hidden = (1 - UNHIDDEN) * min(self.calculation_s, self.gather_s)
-        seconds = self.calculation_s + self.gather_s - hidden + self.tensor_s + self.latency_s
+        seconds = self._work_s * (1 + self.bubble) + self.latency_s
         return seconds + exposed_seconds(self.reduction_s, seconds)
 
     @cached_property
@@ -130,21 +149,65 @@ def step(
         Whether an exchange between islands follows the reduction over machines: one collective does
         both, and its delay counts once, there.
     """
+    whole, hardware = hardware, stage_hardware(hardware, plan.pipeline)
     inside, over = _reduction_seconds(
         architecture, hardware, plan, microbatches, via, gradient_bytes_per_parameter
     )
+    work_s = kernel_seconds(architecture, plan, microbatches, calculation_s)
+    activations_s = _tensor_seconds(architecture, hardware, plan, microbatches, via)
+    if plan.pipeline > 1 or plan.context_parallel > 1 or architecture.experts > 1:
+        each = work_s / microbatches
+        activations_s += microbatches * _split_seconds(architecture, whole, plan, each, via)
     return Step(
-        calculation_s=kernel_seconds(architecture, plan, microbatches, calculation_s),
+        calculation_s=work_s,
         gather_s=microbatches * _gather_seconds(architecture, hardware, plan, via),
         reduction_s=inside,
         network_s=max(0.0, over - via.network_latency_s) if joined else over,
-        tensor_s=_tensor_seconds(architecture, hardware, plan, microbatches, via),
+        tensor_s=activations_s,
         latency_s=(
             _layer_latency_s(architecture, hardware, plan)
             + _optimizer_seconds(architecture, hardware, plan)
         ),
         microbatches=microbatches,
+        bubble=bubble(plan, microbatches),
     )
+
+
+def _split_seconds(
+    architecture: Architecture,
+    hardware: Hardware,
+    plan: InnerPlan,
+    calculation_s: float,
+    via: Transport,
+) -> float:
+    """Return the seconds by which stages, experts and divided sequences lengthen a microbatch that
+    takes a stage ``calculation_s``.
+
+    Notes
+    -----
+    Forward and backward pass a microbatch on. Divided sequences pass keys and values on, once
+    forward and twice backward, beside attention, which hides most of it.
+    """
+    stage = stage_hardware(hardware, plan.pipeline)
+    element = ELEMENT_BYTES[plan.precision]
+    tokens = plan.microbatch * architecture.sequence_length / plan.context_parallel
+    tokens /= plan.tensor_parallel
+    network = attained_bytes_per_s(stage.network_gbps or 0.0, via)
+    seconds = expert_seconds(architecture, stage, plan, tokens, element, network)
+    if plan.pipeline > 1:
+        over = attained_bytes_per_s(hardware.network_gbps or 0.0, via)
+        rate = hop_bytes_per_s(hardware, plan.pipeline, over)
+        hop = tokens * element * architecture.width / rate + HOP_LATENCY_S
+        pieces = plan.virtual_stages
+        seconds += 2 * hop * (1.0 if pieces == 1 else INTERLEAVED_HOPS * pieces)
+    if plan.context_parallel > 1:
+        layers = architecture.layers / plan.pipeline
+        kept = 2 * element * tokens * architecture.kv_width
+        passed = 3 * (plan.context_parallel - 1) * kept / (via.node_share * stage.node_bytes_per_s)
+        attention = attention_share(architecture, hardware.gpu, plan) * calculation_s
+        exchanged = layers * passed
+        seconds += exchanged - HIDDEN_SHARE * min(exchanged, attention)
+    return seconds
 
 
 def kernel_seconds(
@@ -160,7 +223,7 @@ def kernel_seconds(
     search for a plan is ended.
     """
     runs = software(plan.software, has_adapters=architecture.has_adapters)
-    layers = microbatches * architecture.layers
+    layers = microbatches * architecture.layers / plan.pipeline
     if not architecture.has_adapters:
         passes = 4 / 3 if plan.checkpointing == "full" else 1.0
         return max(calculation_s, passes * runs.launch_s * layers)
@@ -175,7 +238,14 @@ def _layer_latency_s(architecture: Architecture, hardware: Hardware, plan: Inner
     ranks = sharding_group(plan, hardware.gpu_count, hardware.machines)
     if plan.sharding not in ("zero-3", "hybrid") or ranks == 1:
         return 0.0
-    return 3 * architecture.layers * LAYER_LATENCY_S * math.log2(ranks)
+    return 3 * architecture.layers / plan.pipeline * LAYER_LATENCY_S * math.log2(ranks)
+
+
+def _trained(architecture: Architecture, plan: InnerPlan) -> float:
+    """Return the trained parameters of a stage, of which a machine has its part of the experts."""
+    dense, experts = stage_parameters(architecture, plan)
+    whole = architecture.trainable_parameters / architecture.parameters
+    return whole * (dense + experts)
 
 
 def _optimizer_seconds(architecture: Architecture, hardware: Hardware, plan: InnerPlan) -> float:
@@ -183,7 +253,7 @@ def _optimizer_seconds(architecture: Architecture, hardware: Hardware, plan: Inn
     writes over its memory bandwidth.
     """
     group = sharding_group(plan, hardware.gpu_count, hardware.machines)
-    share = architecture.trainable_parameters / plan.tensor_parallel / group
+    share = _trained(architecture, plan) / plan.tensor_parallel / group
     return share * OPTIMIZER_TRAFFIC_BYTES / (hardware.gpu.memory_gb_per_s * 1e9)
 
 
@@ -196,10 +266,11 @@ def _gather_seconds(
     if plan.sharding not in ("zero-3", "hybrid"):
         return 0.0
     element = ELEMENT_BYTES[plan.precision]
-    trained = architecture.trainable_parameters
+    trained = architecture.trainable_parameters / architecture.parameters
     frozen = min(element, architecture.frozen_bytes_per_parameter)
-    bytes_ = 3 * element * trained + 2 * frozen * (architecture.parameters - trained)
-    payload = bytes_ / plan.tensor_parallel
+    bytes_ = 3 * element * trained + 2 * frozen * (1 - trained)
+    dense, experts = stage_parameters(architecture, plan)
+    payload = bytes_ * (dense / plan.tensor_parallel + experts / expert_divisor(plan))
     ranks = hardware.gpu_count // plan.tensor_parallel
     share = min(SHARDED_NODE_SHARE, via.node_share)
     inside = (ranks - 1) / ranks * payload / (share * hardware.node_bytes_per_s)
@@ -221,9 +292,12 @@ def _reduction_seconds(
     machines: an all-reduce, which zero-1 splits into its halves, of which zero-2 repeats the first
     for each microbatch.
     """
-    payload = bytes_per_parameter * architecture.trainable_parameters
     if plan.sharding == "zero-3":
         return 0.0, 0.0
+    dense, experts = stage_parameters(architecture, plan)
+    machines = max(1.0, plan.expert_parallel / hardware.gpu_count)
+    share = bytes_per_parameter * architecture.trainable_parameters / architecture.parameters
+    payload = share * (dense + experts / machines)
     over = network_seconds(payload, hardware.machines, hardware.network_gbps or 0.0, via)
     if plan.sharding == "hybrid":
         return 0.0, over
@@ -246,7 +320,9 @@ def _tensor_seconds(
     degree = plan.tensor_parallel
     if degree == 1:
         return 0.0
-    tokens = plan.microbatch * architecture.sequence_length
+    tokens = plan.microbatch * architecture.sequence_length / plan.context_parallel
     payload = ELEMENT_BYTES[plan.precision] * tokens * architecture.width
-    count = (6 if plan.checkpointing == "full" else 4) * architecture.layers * microbatches
-    return count * node_seconds(payload, degree, hardware.node_bytes_per_s, via)
+    layers = architecture.layers / plan.pipeline
+    count = (6 if plan.checkpointing == "full" else 4) * layers * microbatches
+    shown = 1 - software(plan.software).tensor_overlap
+    return shown * count * node_seconds(payload, degree, hardware.node_bytes_per_s, via)

@@ -12,6 +12,7 @@ from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.memory import ELEMENT_BYTES, Memory
 from placer.workload.island.precision import precision_rate
+from placer.workload.island.stages import slowest_share
 from placer.workload.software import software
 
 A100_FLOPS_PER_BYTE = 271.2e12 / 1800e9
@@ -63,14 +64,16 @@ def flops_per_token(architecture: Architecture, checkpointing: str) -> tuple[flo
 
     Notes
     -----
-    6 N' + 12 L d T: N' counts computed parameters, attention is counted in full. Frozen weights
+    6 N' + 12 L d T: N' counts computed parameters, attention is counted in full, or as far back
+    as it sees. Frozen weights
     have no gradient of their own, so that 4 of 6 are left. Checkpointing calculates layers again,
     the output layer never.
     """
     computed = architecture.computed_parameters
     trained = min(computed, architecture.trainable_parameters)
     weights = 4.0 * computed + 2.0 * trained
-    attention = 12.0 * architecture.layers * architecture.width * architecture.sequence_length
+    attention = 12.0 * architecture.layers * architecture.attention_width
+    attention *= architecture.attended_tokens
     if checkpointing == "selective":
         factor = 1 + RECOMPUTED["selective"]
         return factor * weights, factor * attention
@@ -130,9 +133,12 @@ def calculation_seconds(
     sequences: int,
     fit: Utilisation = FITTED,
 ) -> float:
-    """Return the seconds that a device calculates in a step, for the share of a rank."""
-    tokens = sequences * architecture.sequence_length
-    return tokens * token_seconds(architecture, gpu, plan, fit) / plan.tensor_parallel
+    """Return the seconds that a device calculates in a step, for the share of a rank; of several
+    stages those of the slowest.
+    """
+    tokens = sequences * architecture.sequence_length / plan.context_parallel
+    whole = tokens * token_seconds(architecture, gpu, plan, fit) / plan.tensor_parallel
+    return whole * slowest_share(architecture, plan.pipeline)
 
 
 def is_pressed(memory: Memory, capacity_bytes: float, tokens: int) -> bool:

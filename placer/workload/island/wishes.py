@@ -28,7 +28,8 @@ class PlanWishes(Struct, frozen=True, kw_only=True):
 
     Parameters
     ----------
-    sharding, tensor_parallel, checkpointing, microbatch, precision, software
+    sharding, tensor_parallel, checkpointing, microbatch, precision, software, pipeline,
+    virtual_stages, expert_parallel, context_parallel
         As in `InnerPlan`. A free precision is the usual one of the device: BF16 from Ampere on,
         FP16 before, FP32 on CPUs.
     gradient_bytes_per_parameter
@@ -46,6 +47,10 @@ class PlanWishes(Struct, frozen=True, kw_only=True):
     microbatch: int | None = None
     precision: str | None = None
     software: str | None = None
+    pipeline: int | None = None
+    virtual_stages: int | None = None
+    expert_parallel: int | None = None
+    context_parallel: int | None = None
     gradient_bytes_per_parameter: float = 2.0
     loss: str = LOSS
     headroom: float = HEADROOM

@@ -34,21 +34,24 @@ class Configuration(Struct, frozen=True, kw_only=True):
             return self.file.resolve().parent.name or "config"
         return self.file.stem
 
-    def whole(self, *names: str, default: int | None = None, most: int = 2**24) -> int:
-        """Read a positive whole number under the first of some names that is there.
+    def whole(
+        self, *names: str, default: int | None = None, least: int = 1, most: int = 2**24
+    ) -> int:
+        """Read a whole number under the first of some names that is there.
 
         Raises
         ------
         PlacerError
-            If it is missing and has no default, or is not a whole number from 1 to ``most``.
+            If it is missing and has no default, or is not a whole number from ``least`` to
+            ``most``.
         """
         for name in names:
             value = self.values.get(name)
             if value is not None:
-                if type(value) is not int or not 0 < value <= most:
+                if type(value) is not int or not least <= value <= most:
                     raise PlacerError(
                         f"'{self.file}': {name} is {str(value)[:40]}",
-                        f"give a whole number from 1 to {most:,}",
+                        f"give a whole number from {least} to {most:,}",
                     )
                 return value
         if default is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from placer.errors import PlacerError
 from placer.records import replace
@@ -28,7 +29,8 @@ def configured_decoder(asked: Configuration) -> Decoder | None:
         Names the key that is missing or out of range.
     """
     reader = READERS.get(asked.model_type)
-    return None if reader is None else reader(asked)
+    decoder = None if reader is None else reader(asked)
+    return None if decoder is None else replace(decoder, **_windows(asked))
 
 
 def configured_model(asked: Configuration, architecture: Architecture) -> ModelProfile:
@@ -147,9 +149,12 @@ def _experts(
     """
 
     def read(asked: Configuration) -> Decoder | None:
-        if asked.values.get("mlp_only_layers") or asked.values.get("decoder_sparse_step", 1) != 1:
-            return None  # some layers are dense
         plain = dense(asked)
+        every = asked.whole("decoder_sparse_step", default=1, most=MOST_LAYERS)
+        alone = asked.values.get("mlp_only_layers") or []
+        if not isinstance(alone, list):
+            raise PlacerError(f"'{asked.file}': mlp_only_layers is no list", "correct the file")
+        sparse = [i for i in range(plain.layers) if (i + 1) % every == 0 and i not in alone]
         experts = asked.whole("num_experts", "num_local_experts", most=MOST_EXPERTS)
         per_token = asked.whole("num_experts_per_tok", most=MOST_EXPERTS)
         if per_token > experts:
@@ -160,7 +165,9 @@ def _experts(
         return replace(
             plain,
             mlp_width=asked.whole(width, most=MOST_WIDTH),
-            layer_rest=plain.layer_rest + experts * plain.width,  # the router
+            dense_layers=plain.layers - len(sparse),
+            dense_width=plain.mlp_width,
+            router=1,
             experts=experts,
             experts_per_token=per_token,
         )
@@ -265,12 +272,102 @@ def _starcoder2(asked: Configuration) -> Decoder:
     return read(asked)
 
 
+def _deepseek(asked: Configuration) -> Decoder:
+    """Read DeepSeek-V3, whose queries, keys and values pass through narrow matrices; its first
+    layers have no experts. The head that predicts a further token is not counted.
+    """
+    width, heads = asked.whole("hidden_size"), asked.whole("num_attention_heads", most=MOST_WIDTH)
+    nope = asked.whole("qk_nope_head_dim", default=128)
+    rope = asked.whole("qk_rope_head_dim", default=64)
+    query, value = heads * (nope + rope), heads * asked.whole("v_head_dim", default=128)
+    narrow = asked.whole("kv_lora_rank", default=512, most=MOST_WIDTH)
+    attention = width * (narrow + rope) + narrow * (heads * nope + value) + value * width
+    rest = 2 * width + narrow
+    if asked.values.get("q_lora_rank", 1536) is None:
+        attention += width * query
+    else:
+        queries = asked.whole("q_lora_rank", default=1536, most=MOST_WIDTH)
+        attention, rest = attention + queries * (width + query), rest + queries
+    if asked.flag("attention_bias", False):
+        rest += (
+            narrow + rope + width + (0 if asked.values.get("q_lora_rank", 1) is None else queries)
+        )
+    each = asked.whole("moe_intermediate_size", default=2048, most=MOST_WIDTH)
+    return Decoder(
+        layers=asked.whole("num_hidden_layers", most=MOST_LAYERS),
+        width=width,
+        query_width=query,
+        value_width=value,
+        kv_width=(query + value) // 2,
+        attention=attention,
+        mlp_width=each,
+        mlp_matrices=3,
+        vocabulary=asked.whole("vocab_size"),
+        tied=asked.flag("tie_word_embeddings", False),
+        layer_rest=rest,
+        rest=width,
+        experts=asked.whole("n_routed_experts", default=256, most=MOST_EXPERTS),
+        experts_per_token=asked.whole("num_experts_per_tok", default=8, most=MOST_EXPERTS),
+        router=1,
+        shared_width=each * asked.whole("n_shared_experts", default=1, most=MOST_EXPERTS),
+        dense_layers=min(
+            asked.whole("num_hidden_layers", most=MOST_LAYERS),
+            asked.whole("first_k_dense_replace", default=3, least=0, most=MOST_LAYERS),
+        ),
+        dense_width=asked.whole("intermediate_size", most=MOST_WIDTH),
+    )
+
+
+def _gpt_oss(asked: Configuration) -> Decoder:
+    """Read gpt-oss: biases everywhere, and one learnt sink for each head."""
+    plain = _rotary(own_heads=True, attention_bias=True)(asked)
+    mixed = _experts(lambda _: plain, "intermediate_size")(asked)
+    assert mixed is not None
+    heads = asked.whole("num_attention_heads", most=MOST_WIDTH)
+    biases = mixed.experts * (2 * mixed.mlp_width + mixed.width + 1)
+    return replace(mixed, layer_rest=plain.layer_rest + heads + biases)
+
+
+WINDOWED = {
+    "gemma2": 1 / 2,
+    "gemma3_text": 5 / 6,
+    "gpt_oss": 1 / 2,
+    "mistral": 1.0,
+    "mixtral": 1.0,
+    "phi3": 1.0,
+    "qwen2": 1.0,
+    "qwen3": 1.0,
+    "qwen3_moe": 1.0,
+    "starcoder2": 1.0,
+}
+"""Share of the layers with a window where the configuration does not list them."""
+USUAL_WINDOWS = {"gemma2": 4096, "gpt_oss": 128}
+"""Tokens of a window where the configuration does not say."""
+
+
+def _windows(asked: Configuration) -> dict[str, Any]:
+    """Read how far attention looks back, and in which share of the layers."""
+    is_asked = asked.flag("use_sliding_window", not asked.model_type.startswith("qwen"))
+    if asked.model_type not in WINDOWED or not is_asked:
+        return {}
+    window = asked.values.get("sliding_window", USUAL_WINDOWS.get(asked.model_type))
+    if window is None:
+        return {}
+    share, kinds = WINDOWED[asked.model_type], asked.values.get("layer_types")
+    if isinstance(kinds, list) and kinds:
+        share = kinds.count("sliding_attention") / len(kinds)
+    tokens = asked.whole("sliding_window", default=window)
+    return {"window": tokens, "window_share": share} if share else {}
+
+
 READERS: Mapping[str, Callable[[Configuration], Decoder | None]] = {
+    "deepseek_v3": _deepseek,
     "gemma": _rotary(tied=True, own_heads=True),
     "gemma2": _rotary(tied=True, own_heads=True, norms=4),
     "gemma3_text": _rotary(tied=True, own_heads=True, norms=4, head_norms=True),
     "gpt2": _gpt2,
     "gpt_neox": _neox,
+    "gpt_oss": _gpt_oss,
     "granite": _rotary(),
     "llama": _rotary(),
     "mistral": _rotary(),

@@ -29,11 +29,21 @@ class Decoder(Struct, frozen=True, kw_only=True):
     query_width
         Width of all query heads together: ``width`` in most models.
     layer_rest
-        Parameters of one layer beside its matrices: norms, biases, routers.
+        Parameters of one layer beside its matrices: norms, biases.
     rest
         Parameters outside layers and embeddings: the last norm, the bias of the output layer.
     experts, experts_per_token
         Feed-forward parts of a layer, and how many a token passes through.
+    router
+        Weights of the router for each expert and unit of width: 1 where there is one.
+    shared_width
+        Hidden width of the experts that every token passes through.
+    dense_layers, dense_width
+        Layers without experts, and the hidden width of their feed-forward part.
+    attention
+        Parameters of the matrices of attention where they are not those of its widths.
+    value_width, window, window_share
+        As `Architecture` takes them.
     """
 
     layers: int
@@ -49,25 +59,39 @@ class Decoder(Struct, frozen=True, kw_only=True):
     rest: int = 0
     experts: int = 1
     experts_per_token: int = 1
+    router: int = 0
+    shared_width: int = 0
+    dense_layers: int = 0
+    dense_width: int = 0
+    attention: int | None = None
+    value_width: int | None = None
+    window: int | None = None
+    window_share: float = 1.0
 
     @property
-    def layer_parameters(self) -> int:
-        """Count the parameters of one layer with all its experts."""
-        attention = 2 * self.width * (self.query_width + self.kv_width)
-        return attention + self.experts * self._expert + self.layer_rest
+    def layers_parameters(self) -> int:
+        """Count the parameters of all layers with all their experts. Layers without experts have no
+        router either.
+        """
+        attention = self.attention or 2 * self.width * (self.query_width + self.kv_width)
+        routed = self.experts * (self._expert + self.router * self.width)
+        shared = self.mlp_matrices * self.width * self.shared_width
+        dense = self.mlp_matrices * self.width * self.dense_width
+        parts = (self.layers - self.dense_layers) * (routed + shared) + self.dense_layers * dense
+        return self.layers * (attention + self.layer_rest) + parts
 
     @property
     def parameters(self) -> int:
         """Count all parameters; weights that are shared count once."""
         embeddings = self.vocabulary * self.width * (1 if self.tied else 2)
         table = (self.positions or 0) * self.width
-        return self.layers * self.layer_parameters + embeddings + table + self.rest
+        return self.layers_parameters + embeddings + table + self.rest
 
     @property
     def active_parameters(self) -> int:
         """Count the parameters that one token passes through."""
         idle = self.experts - self.experts_per_token
-        return self.parameters - self.layers * idle * self._expert
+        return self.parameters - (self.layers - self.dense_layers) * idle * self._expert
 
     @property
     def computed_parameters(self) -> int:
@@ -95,6 +119,13 @@ class Decoder(Struct, frozen=True, kw_only=True):
             computed_parameters=self.computed_parameters,
             trainable_parameters=self.parameters,
             positions=self.positions,
+            experts=self.experts,
+            experts_per_token=self.experts_per_token,
+            dense_layers=self.dense_layers,
+            query_width=None if self.query_width == self.width else self.query_width,
+            value_width=self.value_width,
+            window=self.window,
+            window_share=self.window_share,
         )
 
 

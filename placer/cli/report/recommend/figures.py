@@ -84,6 +84,13 @@ def _plan_words(inner: InnerPlan) -> str:
     parts = [SHARDINGS[inner.sharding]]
     if inner.tensor_parallel > 1:
         parts.append(f"tensor parallel {inner.tensor_parallel}")
+    if inner.pipeline > 1:
+        pieces = f" in {inner.virtual_stages} pieces each" if inner.virtual_stages > 1 else ""
+        parts.append(f"{inner.pipeline} stages{pieces}")
+    if inner.expert_parallel > 1:
+        parts.append(f"experts over {inner.expert_parallel} GPUs")
+    if inner.context_parallel > 1:
+        parts.append(f"sequences over {inner.context_parallel} GPUs")
     if inner.checkpointing != "none":
         parts.append(f"{inner.checkpointing} checkpointing")
     parts += [f"microbatch {inner.microbatch}", inner.precision.upper()]
