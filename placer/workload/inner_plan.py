@@ -90,6 +90,14 @@ class InnerPlan(
             raise PlacerError(
                 f"microbatch {self.microbatch}", "give a whole number of sequences from 1"
             )
+        if (
+            self.pipeline
+            == self.expert_parallel
+            == self.context_parallel
+            == 1
+            == self.virtual_stages
+        ):
+            return
         for name, key, most in DEGREES:
             if not 1 <= getattr(self, name) <= most:
                 raise PlacerError(f"inner plan {key}={getattr(self, name)}", f"give 1 to {most}")

@@ -23,6 +23,7 @@ from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.solving.solve import require_pools, solve
 from placer.workload.inner_plan import CHECKPOINTING, PRECISIONS, SHARDINGS, InnerPlan
+from placer.workload.island import Island
 from placer.workload.profile import load_profile
 
 advisor = Advisor()
@@ -372,9 +373,12 @@ def test_a_plan_by_hand_may_have_a_fused_loss(run: Run) -> None:
         "microbatch": 1,
     }
     problem = asked(seq_len=32_768, tbs=512, machines_per_island=1, **wishes)
-    plans = [pool.inner for pool in problem.pools]
-    assert plans
-    assert all(plan is not None and plan.context_parallel > 1 for plan in plans)
+    offers = [pool.offer for pool in problem.every_pool if pool.offer.device == "H100:8"]
+    assert offers
+    for offer in offers:
+        built = problem.island(offer)
+        assert isinstance(built, Island)
+        assert built.plan.context_parallel > 1
 
 
 def test_a_wish_about_plans_changes_an_answer() -> None:

@@ -177,36 +177,52 @@ def stage_parameters(architecture: Architecture, plan: InnerPlan) -> tuple[float
     """Return the parameters of the fullest stage outside and inside of experts; the first has the
     embedding and the last the output layer.
     """
+    return _stage_parameters(architecture, plan.pipeline)
+
+
+@lru_cache(maxsize=1024)
+def _stage_parameters(architecture: Architecture, stages: int) -> tuple[float, float]:
     experts = architecture.expert_parameters
-    if plan.pipeline == 1:
+    if stages == 1:
         return architecture.parameters - experts, experts
     table = architecture.vocabulary * architecture.width
     tables = table * (1 if architecture.tied else 2)
-    most = max(stage_layers(architecture, plan.pipeline)) / architecture.layers
+    most = max(stage_layers(architecture, stages)) / architecture.layers
     return (architecture.parameters - experts - tables) * most + table, experts * most
 
 
 def state_bytes(architecture: Architecture, plan: InnerPlan, group: int, part: str = "") -> float:
     """Return the bytes of states and frozen weights on one device, or of one part of them."""
-    sharded = SHARDED_PARTS[plan.sharding]
+    shared, whole = _bytes_per_parameter(architecture, plan.sharding, part)
+    dense, experts = stage_parameters(architecture, plan)
+    degree = plan.tensor_parallel
+    total = dense / degree * (shared / group + whole)
+    if experts:
+        cut = expert_divisor(plan)
+        # GPUs that hold the same experts divide their states; without expert parallelism all do.
+        total += experts / cut * (shared / max(1.0, group * degree / cut) + whole)
+    return total
+
+
+@lru_cache(maxsize=1024)
+def _bytes_per_parameter(
+    architecture: Architecture, sharding: str, part: str
+) -> tuple[float, float]:
+    """Return the bytes of each parameter that GPUs divide, and that each GPU has."""
     trained, frozen = trained_and_frozen(architecture)
     each = {
         "optimizer": OPTIMIZER_BYTES * trained,
         "gradients": GRADIENT_BYTES * trained,
         "weights": MASTER_BYTES * trained + frozen,
     }
-    dense, experts = stage_parameters(architecture, plan)
-    degree, cut = plan.tensor_parallel, expert_divisor(plan)
-    # GPUs that hold the same experts divide their states; without expert parallelism all do.
-    replicas = max(1.0, group * degree / cut)
-    total = 0.0
+    shared = whole = 0.0
     for name, size in each.items():
         if part in ("", name):
-            per = size / architecture.parameters
-            shared = name in sharded
-            total += per * dense / degree / (group if shared else 1)
-            total += per * experts / cut / (replicas if shared else 1)
-    return total
+            if name in SHARDED_PARTS[sharding]:
+                shared += size / architecture.parameters
+            else:
+                whole += size / architecture.parameters
+    return shared, whole
 
 
 def trained_and_frozen(architecture: Architecture) -> tuple[int, float]:

@@ -9,14 +9,14 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from placer.market.catalog import Gpu
-from placer.records import replace
 from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import CHECKPOINTING, InnerPlan
+from placer.workload.island.experts import LAYER_S, expert_layers
 from placer.workload.island.hardware import Hardware
 from placer.workload.island.memory import Memory, host_bytes, memory
 from placer.workload.island.precision import usual_precision
-from placer.workload.island.splits import rank_splits, shardings, splits
+from placer.workload.island.splits import Split, rank_splits, shardings, splits
 from placer.workload.island.transformer_speed import calculation_seconds
 from placer.workload.island.transports import Transport
 from placer.workload.island.wishes import FREE, PlanWishes
@@ -94,7 +94,7 @@ def candidates(
     with several stages, which nobody asked for, or the others.
     """
     plans = [
-        replace(split, sharding=sharding, checkpointing=checkpointing, precision=precision)
+        _plan(split, wishes, precision, checkpointing, sharding)
         for split in splits(architecture, gpu_count, machines, wishes, stages=stages)
         for sharding in shardings(split, gpu_count, machines, wishes)
         for checkpointing in ([wishes.checkpointing] if wishes.checkpointing else CHECKPOINTING)
@@ -110,26 +110,50 @@ def candidates(
 def least_sequence_seconds(
     architecture: Architecture, gpu: Gpu, gpu_count: int, machines: int, wishes: PlanWishes
 ) -> tuple[tuple[int, float], ...]:
-    """Return the seconds in which a rank calculates a sequence at least, by tensor parallel degree:
-    by any plan that fits the memory of some machines.
+    """Return the seconds in which a rank calculates a sequence at least, by its GPUs: by any plan
+    that fits the memory of some machines.
 
     Notes
     -----
     A bound from below for so many machines and fewer, which hold no less each. It leaves out
-    exchanges and launches.
+    exchanges and launches. Stages and experts of fewer machines need not divide these, so that
+    where they are open all plans count whose activations alone fit; the fixed time of experts is
+    spread over the most sequences that a microbatch may then have.
     """
-    precision = wishes.precision or usual_precision(gpu)
-    plain = candidates(architecture, gpu_count, machines, wishes, precision)
     room = gpu.memory_gib * GIB
-    fit = [c.plan for c in plain if c.total_bytes <= room]
+    precision = wishes.precision or usual_precision(gpu)
     if opens_stages(architecture, gpu_count, 1, gpu):
-        # What fits fewer machines with stages need not divide these: all count as if they fitted.
-        fit += [
-            replace(split, checkpointing=wishes.checkpointing or "none", precision=precision)
+        plans = [
+            _plan(split, wishes, precision, kept)
             for split in rank_splits(architecture, gpu_count, machines, wishes)
+            for kept in ([wishes.checkpointing] if wishes.checkpointing else CHECKPOINTING)
         ]
+        needs = [memory(architecture, plan, gpu_count, machines, wishes.loss) for plan in plans]
+        most = [int(room / (need.activations + need.logits)) for need in needs]
+    else:
+        plain = candidates(architecture, gpu_count, machines, wishes, precision)
+        plans = [c.plan for c in plain if c.total_bytes <= room]
+        most = [1] * len(plans)
     least: dict[int, float] = {}
-    for plan in fit:
-        seconds = calculation_seconds(architecture, gpu, plan, 1)
-        least[plan.rank_gpus] = min(seconds, least.get(plan.rank_gpus, math.inf))
+    for plan, count in zip(plans, most, strict=True):
+        if count:
+            seconds = calculation_seconds(architecture, gpu, plan, 1)
+            seconds += expert_layers(architecture) / plan.pipeline * LAYER_S / count
+            least[plan.rank_gpus] = min(seconds, least.get(plan.rank_gpus, math.inf))
     return tuple(least.items())
+
+
+def _plan(
+    split: Split, wishes: PlanWishes, precision: str, checkpointing: str, sharding: str = "none"
+) -> InnerPlan:
+    return InnerPlan(
+        sharding=sharding,
+        tensor_parallel=split.tensor_parallel,
+        checkpointing=checkpointing,
+        precision=precision,
+        software=wishes.software or "",
+        pipeline=split.pipeline,
+        virtual_stages=split.virtual_stages,
+        expert_parallel=split.expert_parallel,
+        context_parallel=split.context_parallel,
+    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from placer.workload.architecture import Architecture
-from placer.workload.inner_plan import SHARDINGS, TENSOR_DEGREES, InnerPlan
+from placer.workload.inner_plan import SHARDINGS, TENSOR_DEGREES
 from placer.workload.island.stages import stage_shape
 from placer.workload.island.wishes import PlanWishes, undivided_width
 
@@ -18,69 +19,65 @@ LONG_SEQUENCE = 16_384
 MOST_PIECES = 8
 
 
+class Split(NamedTuple):
+    """Degrees of a plan, as `InnerPlan` takes them."""
+
+    tensor_parallel: int
+    context_parallel: int
+    pipeline: int
+    virtual_stages: int = 1
+    expert_parallel: int = 1
+
+
 def splits(
     architecture: Architecture, gpu_count: int, machines: int, wishes: PlanWishes, *, stages: bool
-) -> Iterator[InnerPlan]:
-    """Yield plans that differ in degrees alone, simple ones first: those with several stages that
-    nobody asked for, or the others.
+) -> Iterator[Split]:
+    """Yield degrees, simple ones first: those with several stages that nobody asked for, or the
+    others.
     """
     if stages and wishes.pipeline is not None:
         return
-    for plan in rank_splits(architecture, gpu_count, machines, wishes):
-        if wishes.pipeline is None and (plan.pipeline > 1) != stages:
+    for split in rank_splits(architecture, gpu_count, machines, wishes):
+        if wishes.pipeline is None and (split.pipeline > 1) != stages:
             continue
-        shape = stage_shape(gpu_count, machines, plan.pipeline)
-        if shape is None or shape[0] % (plan.tensor_parallel * plan.context_parallel):
+        shape = stage_shape(gpu_count, machines, split.pipeline)
+        if shape is None or shape[0] % (split.tensor_parallel * split.context_parallel):
             continue
-        for experts in _expert_degrees(architecture, plan, shape[0] * shape[1], wishes):
-            for pieces in _pieces(architecture, plan, wishes):
-                yield InnerPlan(
-                    tensor_parallel=plan.tensor_parallel,
-                    pipeline=plan.pipeline,
-                    virtual_stages=pieces,
-                    expert_parallel=experts,
-                    context_parallel=plan.context_parallel,
-                    software=plan.software,
-                )
+        for experts in _expert_degrees(architecture, split, shape[0] * shape[1], wishes):
+            for pieces in _pieces(architecture, split, wishes):
+                yield split._replace(virtual_stages=pieces, expert_parallel=experts)
 
 
 def rank_splits(
     architecture: Architecture, gpu_count: int, machines: int, wishes: PlanWishes
-) -> Iterator[InnerPlan]:
+) -> Iterator[Split]:
     """Yield the degrees of a data-parallel rank that some machines or fewer may have, whether or
     not they divide these machines.
     """
     for tensor in _tensor_degrees(architecture, gpu_count, wishes):
         for context in _contexts(architecture, gpu_count // tensor, wishes):
             for pipeline in _pipelines(architecture, gpu_count * machines, wishes):
-                yield InnerPlan(
-                    tensor_parallel=tensor,
-                    pipeline=pipeline,
-                    context_parallel=context,
-                    software=wishes.software or "",
-                )
+                yield Split(tensor, context, pipeline)
 
 
-def shardings(
-    plan: InnerPlan, gpu_count: int, machines: int, wishes: PlanWishes
-) -> tuple[str, ...]:
+def shardings(split: Split, gpu_count: int, machines: int, wishes: PlanWishes) -> tuple[str, ...]:
     """List the shardings that differ from simpler ones for a plan's degrees; a wished one stays as
     it is. With stages no weights are sharded, which each microbatch would gather again.
     """
-    usual = _usual_shardings(plan, gpu_count, machines)
+    usual = _usual_shardings(split, gpu_count, machines)
     if wishes.sharding is None:
         return usual
     # Others of a plan with stages or divided experts are timed where somebody writes them.
-    is_tried = wishes.pipeline is not None or plan.pipeline == plan.expert_parallel == 1
+    is_tried = wishes.pipeline is not None or split.pipeline == split.expert_parallel == 1
     return (wishes.sharding,) if is_tried or wishes.sharding in usual else ()
 
 
-def _usual_shardings(plan: InnerPlan, gpu_count: int, machines: int) -> tuple[str, ...]:
-    if plan.pipeline > 1:
+def _usual_shardings(split: Split, gpu_count: int, machines: int) -> tuple[str, ...]:
+    if split.pipeline > 1:
         return ("zero-1",)
-    if plan.expert_parallel > 1:
+    if split.expert_parallel > 1:
         return ("zero-1", "zero-3")
-    ranks = gpu_count // plan.tensor_parallel
+    ranks = gpu_count // split.tensor_parallel
     if machines == 1:
         return SHARDINGS[:-1] if ranks > 1 else ("none",)
     return SHARDINGS if ranks > 1 else SHARDINGS[:-1]
@@ -117,7 +114,7 @@ def _pipelines(architecture: Architecture, gpus: int, wishes: PlanWishes) -> tup
 
 
 def _expert_degrees(
-    architecture: Architecture, plan: InnerPlan, gpus: int, wishes: PlanWishes
+    architecture: Architecture, split: Split, gpus: int, wishes: PlanWishes
 ) -> tuple[int, ...]:
     """List the degrees by which a stage of some GPUs divides its experts."""
     tried = EXPERT_DEGREES if wishes.expert_parallel is None else (wishes.expert_parallel,)
@@ -127,14 +124,14 @@ def _expert_degrees(
         if degree > 1
         and gpus % degree == 0
         and architecture.experts % degree == 0
-        and degree % plan.tensor_parallel == 0
+        and degree % split.tensor_parallel == 0
     )
     return (1, *fitting) if wishes.expert_parallel in (None, 1) else fitting
 
 
-def _pieces(architecture: Architecture, plan: InnerPlan, wishes: PlanWishes) -> tuple[int, ...]:
+def _pieces(architecture: Architecture, split: Split, wishes: PlanWishes) -> tuple[int, ...]:
     """List the pieces of a stage that are tried: one, and as many as leave each a layer."""
     if wishes.virtual_stages is not None:
         return (wishes.virtual_stages,)
-    most = min(MOST_PIECES, architecture.layers // plan.pipeline)
-    return (1,) if plan.pipeline == 1 or most < 2 else (1, most)
+    most = min(MOST_PIECES, architecture.layers // split.pipeline)
+    return (1,) if split.pipeline == 1 or most < 2 else (1, most)

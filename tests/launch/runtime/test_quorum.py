@@ -115,7 +115,9 @@ def test_a_late_worker_comes_back(tmp_path: Path, strategy: str) -> None:
 def test_below_the_quorum_the_run_stops(tmp_path: Path) -> None:
     """One of two is left where two must answer: the lost one is named."""
     told = planned("diloco", (A, 1), (B, 1))
-    with pytest.raises(PlacerError, match=r"rank 1 \(gcp/b\) stopped in step \d: killed by SIGKILL"):
+    with pytest.raises(
+        PlacerError, match=r"rank 1 \(gcp/b\) stopped in step \d: killed by SIGKILL"
+    ):
         ran(tmp_path, told, killing(1, 0), steps=500, paced=PACE, timeout_s=5.0)
 
 
