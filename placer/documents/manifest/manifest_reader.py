@@ -17,6 +17,7 @@ from placer.files.json_text import misfit
 from placer.problem.exchange import goes_on_without, strategy, traits
 from placer.problem.exchange.central import gradients_held
 from placer.units import GIB, format_bytes
+from placer.workload.island.hardware import DOMAIN_MACHINES
 
 AGAIN = "write it again with placer recommend --manifest FILE"
 
@@ -143,7 +144,8 @@ def _check_island(group: Group, where: str) -> None:
             "an island is in one zone of one region: write one group for each",
         )
     degree = 1 if group.inner is None else group.inner.tensor_parallel
-    if group.offer.gpu_count % degree:
+    gpus = group.offer.gpu_count
+    if gpus % degree and not (degree % gpus == 0 and group.offer.gpu in DOMAIN_MACHINES):
         raise PlacerError(
             f"{where}: {degree} GPUs of group {group.name} share each matrix, but a machine has "
             f"{group.offer.gpu_count}",

@@ -91,7 +91,7 @@ LATER_SCHEMAS = {"placer.manifest/v2": "manifest-v2"}
 CLOSED = ("profile", "models", "calibration")
 """Documents whose parts of other rooms have no further keys: people write such files."""
 WHOLE = ("InnerPlan",)
-"""Parts whose keys have defaults in Python, and are all written."""
+"""Parts whose keys have defaults in Python; those that the schema gives none are always written."""
 REFERENCE = "#/$defs/{name}"
 PARAMETER = re.compile(r"^(\w+(?:, \w+)*)\n((?:    .*\n?)+)", re.MULTILINE)
 
@@ -135,7 +135,8 @@ def schema_document(name: str) -> dict[str, Any]:
     for part, schema in parts.items():
         parts[part] = _described(schema, types[part])
         if part in WHOLE:
-            parts[part]["required"] = list(parts[part]["properties"])
+            keys = schema["properties"]
+            parts[part]["required"] = [key for key, kind in keys.items() if "default" not in kind]
         if name in CLOSED and not issubclass(types[part], Part):
             parts[part]["additionalProperties"] = False
     whole = dict(wholes[0])

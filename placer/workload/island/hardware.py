@@ -7,6 +7,7 @@ import math
 from msgspec import Struct
 
 from placer.market.catalog import Gpu
+from placer.records import replace
 
 BITS = 8
 PCIE_SHARE = 0.5
@@ -15,6 +16,8 @@ through host memory; assumed.
 """
 UNKNOWN_PCIE_GB_PER_S = 12.0
 """PCIe of a device whose generation nobody wrote down: three quarters of generation 3; assumed."""
+DOMAIN_MACHINES = {"GB200": 18, "GB300": 18}
+"""Machines of four devices that NVLink joins as one (NVIDIA, GB200 NVL72 data sheet)."""
 HOST_GB_PER_S = 10.0
 """Copies between processes of one machine through host memory; assumed."""
 
@@ -56,6 +59,21 @@ class Hardware(Struct, frozen=True, kw_only=True):
         if self.gpu.nvlink_gb_per_s:
             return self.gpu.nvlink_gb_per_s * 1e9
         return PCIE_SHARE * (self.gpu.pcie_gb_per_s or UNKNOWN_PCIE_GB_PER_S) * 1e9
+
+    @property
+    def joined(self) -> Hardware:
+        """Return the same devices with those machines as one that NVLink joins."""
+        most = DOMAIN_MACHINES.get(self.gpu.gpu, 1) if self.gpu_count == 4 else 1
+        each = next(k for k in range(min(most, self.machines), 0, -1) if self.machines % k == 0)
+        if each == 1:
+            return self
+        return replace(
+            self,
+            gpu_count=each * self.gpu_count,
+            machines=self.machines // each,
+            network_gbps=None if self.network_gbps is None else each * self.network_gbps,
+            host_gib=each * self.host_gib,
+        )
 
     @property
     def title(self) -> str:

@@ -161,7 +161,7 @@ def island(
             fabric=fabric,
             machines=machines,
             host_gib=host_gib,
-        ),
+        ).joined,
         wishes=wishes,
         sequences=sequences,
         fewest=sequences if fewest is None else fewest,

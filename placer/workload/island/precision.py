@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from placer.market.catalog import Gpu
 
-WITHOUT_BF16 = ("T4", "V100", "P100", "P4", "K80", "RTX8000", "RTX6000")
+WITHOUT_BF16 = ("T4", "V100", "P100", "P4", "K80", "RTX8000", "RTX6000", "RTX20")
 """Devices before Ampere, by the start of their names; NVIDIA data sheets."""
 AMPERE_AND_LATER = ("RTX6000-Ada",)
 """Names that start like those of older devices."""
-WITH_FP8 = ("L4", "RTX4090", "RTX6000-Ada", "H100", "H200", "GH200", "B", "GB", "MI3", "RTX5")
+WITH_FP8 = ("L4", "RTX4090", "RTX6000-Ada", "H100", "H20", "GH200", "B", "GB", "MI3", "RTX5")
 """Devices with matrix products in 8 bits, by the start of their names; data sheets."""
 RATE = {"bf16": 1.0, "fp16": 1.0, "fp8": 1.77, "tf32": 0.5}
 """Rate of matrix products over BF16. fp8: H100 1,403 over 795 TFLOP/s (Stas Bekman, Machine

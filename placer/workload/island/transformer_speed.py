@@ -21,7 +21,7 @@ RECOMPUTED = {"none": 0.0, "selective": 0.1, "full": 0.5}
 """Forward passes of the layers that checkpointing adds; for selective, share of the whole step.
 Full costs half of a forward pass: fitted together with u0, on which the rest falls.
 """
-LATE_DEVICES = ("H100", "H200", "GH200", "B", "GB", "MI3")
+LATE_DEVICES = ("H100", "H20", "GH200", "B", "GB", "MI3")
 """Hopper, its contemporaries and successors, by the start of their names."""
 A100_ATTENTION_TFLOPS, A100_TFLOPS, H100_TFLOPS = 230.0, 271.2, 794.5
 """Rates of fused attention on A100 (FlashAttention-2, Dao, 2023) and of matrix products: late
