@@ -373,10 +373,10 @@ def test_a_plan_by_hand_may_have_a_fused_loss(run: Run) -> None:
         "microbatch": 1,
     }
     problem = asked(seq_len=32_768, tbs=512, machines_per_island=1, **wishes)
-    offers = [pool.offer for pool in problem.every_pool if pool.offer.device == "H100:8"]
-    assert offers
-    for offer in offers:
-        built = problem.island(offer)
+    pools = [pool for pool in problem.every_pool if pool.offer.device == "H100:8"]
+    assert pools
+    for pool in pools:
+        built = problem.island(pool.offer)
         assert isinstance(built, Island)
         assert built.plan.context_parallel > 1
 

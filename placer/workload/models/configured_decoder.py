@@ -16,6 +16,8 @@ from placer.workload.profile import ModelProfile
 MOST_LAYERS = 10_000
 MOST_WIDTH = 2**20
 MOST_EXPERTS = 10_000
+VOCABULARIES = {"gemma3_text": 262_208}
+"""Rows of the embedding where the configuration does not say."""
 USUAL_TOKENS = 8192
 """Tokens of a sequence in pre-training where nobody says: as in that of Llama 3."""
 
@@ -28,9 +30,48 @@ def configured_decoder(asked: Configuration) -> Decoder | None:
     PlacerError
         Names the key that is missing or out of range.
     """
-    reader = READERS.get(asked.model_type)
-    decoder = None if reader is None else reader(asked)
-    return None if decoder is None else replace(decoder, **_windows(asked))
+    text = _text_part(asked)
+    reader = READERS.get(text.model_type)
+    decoder = None if reader is None else reader(text)
+    if decoder is None:
+        return None
+    seen = _vision_parameters(asked)
+    changes = {"rest": decoder.rest + seen} if seen else {}
+    return replace(decoder, outputs=_outputs(asked), **_windows(text), **changes)
+
+
+def _text_part(asked: Configuration) -> Configuration:
+    """Return the part of a configuration that is about text, where it has several."""
+    text = asked.values.get("text_config")
+    if not isinstance(text, Mapping) or not isinstance(text.get("model_type"), str):
+        return asked
+    return Configuration(file=asked.file, values=text)
+
+
+def _vision_parameters(asked: Configuration) -> int:
+    """Count the layers and patches of a vision transformer beside the text; 0 where there is
+    none.
+    """
+    vision = asked.values.get("vision_config")
+    if not isinstance(vision, Mapping):
+        return 0
+    part = Configuration(file=asked.file, values=vision)
+    width = part.whole("hidden_size", most=MOST_WIDTH)
+    mlp = part.whole("intermediate_size", default=4 * width, most=MOST_WIDTH)
+    layers = part.whole("num_hidden_layers", most=MOST_LAYERS)
+    patch = part.whole("patch_size", default=14, most=1024)
+    return layers * (4 * width**2 + 2 * width * mlp + 9 * width + mlp) + 3 * patch**2 * width
+
+
+def _outputs(asked: Configuration) -> int | None:
+    """Return the outputs of a head that is none of a language model; None where it is one."""
+    named = asked.values.get("architectures")
+    name = str(named[0]) if isinstance(named, list) and named else ""
+    if not name.endswith(("ForSequenceClassification", "ForTokenClassification")):
+        return None
+    labels = asked.values.get("id2label")
+    usual = len(labels) if isinstance(labels, Mapping) and labels else 2
+    return asked.whole("num_labels", default=usual)
 
 
 def configured_model(asked: Configuration, architecture: Architecture) -> ModelProfile:
@@ -50,8 +91,8 @@ def sequence_length(asked: Configuration) -> int:
     """Return the tokens of a sample where nobody says: as many as the model takes, at most
     `USUAL_TOKENS`.
     """
-    names = ("max_position_embeddings", "n_positions", "max_seq_len")
-    return min(USUAL_TOKENS, asked.whole(*names, default=USUAL_TOKENS))
+    names = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
+    return min(USUAL_TOKENS, _text_part(asked).whole(*names, default=USUAL_TOKENS))
 
 
 def _rotary(
@@ -102,7 +143,7 @@ def _rotary(
             kv_width=kv,
             mlp_width=mlp,
             mlp_matrices=matrices,
-            vocabulary=asked.whole("vocab_size"),
+            vocabulary=asked.whole("vocab_size", default=VOCABULARIES.get(asked.model_type)),
             tied=asked.flag("tie_word_embeddings", tied),
             layer_rest=rest,
             rest=norm_width * width,

@@ -30,6 +30,8 @@ class Decoder(Struct, frozen=True, kw_only=True):
         Width of all query heads together: ``width`` in most models.
     layer_rest
         Parameters of one layer beside its matrices: norms, biases.
+    outputs
+        Outputs of a head that classifies; None: it writes the next token.
     rest
         Parameters outside layers and embeddings: the last norm, the bias of the output layer.
     experts, experts_per_token
@@ -55,6 +57,7 @@ class Decoder(Struct, frozen=True, kw_only=True):
     vocabulary: int
     tied: bool
     positions: int | None = None
+    outputs: int | None = None
     layer_rest: int = 0
     rest: int = 0
     experts: int = 1
@@ -83,7 +86,10 @@ class Decoder(Struct, frozen=True, kw_only=True):
     @property
     def parameters(self) -> int:
         """Count all parameters; weights that are shared count once."""
-        embeddings = self.vocabulary * self.width * (1 if self.tied else 2)
+        head = 0 if self.tied else self.vocabulary
+        embeddings = (
+            self.vocabulary + (head if self.outputs is None else self.outputs)
+        ) * self.width
         table = (self.positions or 0) * self.width
         return self.layers_parameters + embeddings + table + self.rest
 
@@ -96,7 +102,8 @@ class Decoder(Struct, frozen=True, kw_only=True):
     @property
     def computed_parameters(self) -> int:
         """Count the active parameters without look-ups: a tied embedding counts as output layer."""
-        looked_up = (self.positions or 0) + (0 if self.tied else self.vocabulary)
+        is_head = self.tied and self.outputs is None
+        looked_up = (self.positions or 0) + (0 if is_head else self.vocabulary)
         return self.active_parameters - looked_up * self.width
 
     @property
