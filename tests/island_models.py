@@ -23,7 +23,11 @@ MPT = {
 
 def mpt(name: str, sequence_length: int = 2048) -> Architecture:
     """Build the architecture of an MPT model."""
-    layers, width = MPT[name]
+    return plain_gpt(*MPT[name], sequence_length)
+
+
+def plain_gpt(layers: int, width: int, sequence_length: int) -> Architecture:
+    """Build a GPT with a tied head and learnt positions."""
     computed = 12 * layers * width**2 + MPT_VOCABULARY * width
     parameters = computed + sequence_length * width
     return Architecture(

@@ -60,7 +60,7 @@ def stage_layers(architecture: Architecture, stages: int) -> tuple[int, ...]:
     def slowest(last: int) -> float:
         return max(-(-(layers - last) // (stages - 1)), last + head)
 
-    last = min(range(layers // stages + 1), key=lambda count: (slowest(count), -count))
+    last = min(range(1, layers // stages + 1), key=lambda count: (slowest(count), -count))
     each, more = divmod(layers - last, stages - 1)
     return (*(each + (i < more) for i in range(stages - 1)), last)
 
