@@ -55,6 +55,8 @@ class Software(Struct, frozen=True, kw_only=True):
         Part of the all-reduces of tensor parallel groups that products hide; assumed.
     fp8_activations
         Bytes of activations in FP8 over those in BF16; assumed.
+    shards_masters
+        Whether zero-1 and zero-2 divide the weights in FP32 too, as Megatron's optimizer does.
     expert_overlap
         Part of the exchanges of experts that is hidden; fitted to 16 runs of four models on B200 to
         GB300, between 0.3 and 0.7 alike.
@@ -69,6 +71,7 @@ class Software(Struct, frozen=True, kw_only=True):
     adapters: Adapters
     tensor_overlap: float = 0.0
     fp8_activations: float = 1.0
+    shards_masters: bool = False
     expert_overlap: float = 0.0
     sends_once: bool = False
 
@@ -107,6 +110,7 @@ SOFTWARE = {
         adapters=Adapters(times=1.0, dequantized=1.2, launch_s=2 * LAUNCH_S, low=0.8, high=1.35),
         tensor_overlap=0.6,
         fp8_activations=0.65,
+        shards_masters=True,
         expert_overlap=0.5,
         sends_once=True,
     ),

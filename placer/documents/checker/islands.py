@@ -37,6 +37,8 @@ def least_device_bytes(row: Mapping[str, Any], profile: Mapping[str, Any]) -> fl
     stages = inner.get("pipeline", 1)
     ranks = row["gpu_count"] // degree * (1 if inner["sharding"] == "hybrid" else machines)
     divided, whole = STATES["zero-3" if inner["sharding"] == "hybrid" else inner["sharding"]]
+    if inner.get("software") == "nvidia-te" and inner["sharding"] in ("zero-1", "zero-2"):
+        divided, whole = divided + 4, whole - 4  # weights in FP32 too
     # Stages and groups of experts hold parts: at least the equal part of each device.
     parts = degree * stages * max(1, inner.get("expert_parallel", 1) // degree)
     ranks = max(1.0, ranks * degree / parts)

@@ -193,7 +193,10 @@ def _stage_parameters(architecture: Architecture, stages: int) -> tuple[float, f
 
 def state_bytes(architecture: Architecture, plan: InnerPlan, group: int, part: str = "") -> float:
     """Return the bytes of states and frozen weights on one device, or of one part of them."""
-    shared, whole = _bytes_per_parameter(architecture, plan.sharding, part)
+    parts: tuple[str, ...] = SHARDED_PARTS[plan.sharding]
+    if parts and software(plan.software).shards_masters:
+        parts = (*parts, *(() if "weights" in parts else ("weights",)))
+    shared, whole = _bytes_per_parameter(architecture, parts, part)
     dense, experts = stage_parameters(architecture, plan)
     degree = plan.tensor_parallel
     total = dense / degree * (shared / group + whole)
@@ -206,7 +209,7 @@ def state_bytes(architecture: Architecture, plan: InnerPlan, group: int, part: s
 
 @lru_cache(maxsize=1024)
 def _bytes_per_parameter(
-    architecture: Architecture, sharding: str, part: str
+    architecture: Architecture, sharded: tuple[str, ...], part: str
 ) -> tuple[float, float]:
     """Return the bytes of each parameter that GPUs divide, and that each GPU has."""
     trained, frozen = trained_and_frozen(architecture)
@@ -218,7 +221,7 @@ def _bytes_per_parameter(
     shared = whole = 0.0
     for name, size in each.items():
         if part in ("", name):
-            if name in SHARDED_PARTS[sharding]:
+            if name in sharded:
                 shared += size / architecture.parameters
             else:
                 whole += size / architecture.parameters
@@ -294,8 +297,7 @@ def host_bytes(architecture: Architecture, plan: InnerPlan, gpu_count: int, mach
     """Return the bytes that each machine's host needs: its share of the states, each once, and the
     loader.
     """
-    whole_group = machines if plan.sharding not in ("none", "hybrid") else 1
-    alone = InnerPlan(sharding=plan.sharding, precision=plan.precision)
-    if plan.pipeline > 1:  # machines of one stage hold that stage alone
-        whole_group = machines
+    is_divided = plan.pipeline > 1 or plan.expert_parallel > 1
+    alone = InnerPlan(sharding="zero-3" if is_divided else plan.sharding, precision=plan.precision)
+    whole_group = machines if alone.sharding not in ("none", "hybrid") else 1
     return HOST_SHARE * state_bytes(architecture, alone, whole_group) + LOADER_BYTES
