@@ -16,7 +16,7 @@ from placer.workload.inner_plan import InnerPlan, parse_inner_plan
 NO_EXCHANGE = "none"
 MOST_WORKERS = 10_000
 """Largest group that is priced at all."""
-LARGEST_ISLAND = 1_024
+LARGEST_ISLAND = 4_096
 """More machines in one island are a slip of the keyboard."""
 
 

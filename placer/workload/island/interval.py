@@ -48,7 +48,7 @@ PROCESSOR = Doubt(low=0.5, high=1.6, reason="CPUs assumed to reach the utilisati
 EXPERTS = Doubt(low=1 / 1.6, high=1.6, reason="mixture of experts assumed")
 FASTER_SOFTWARE = Doubt(low=1.0, high=1.22, reason="software may be faster than llm-foundry's")
 """Compiled kernels: fms-fsdp and torchtune on A100 and H100 are up to 1.28 times as fast."""
-STAGES = Doubt(low=0.78, high=1.1, reason="stages fitted to no run")
+STAGES = Doubt(low=0.85, high=1.2, reason="stages fitted to no run")
 DIVIDED = Doubt(low=0.85, high=1.05, reason="divided sequences measured once")
 
 
