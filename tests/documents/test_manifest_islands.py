@@ -74,7 +74,7 @@ def test_version_1_does_not_know_islands() -> None:
         (
             ("groups", 0, "machines"),
             10**9,
-            "1000000000: expected `int` <= 1024",
+            "1000000000: expected `int` <= 4096",
         ),
         (("groups", 0, "machines"), "two", "machines is .two.: expected `int`"),
         (("groups", 0, "machines"), 1, "group workers-1 starts at rank 4, but 2 machines stand"),

@@ -223,7 +223,7 @@ def test_nvl72_is_one_domain() -> None:
 
 @given(
     st.sampled_from(MODELS),
-    st.sampled_from(["H100", "B200", "A100-80"]),
+    st.sampled_from(["H100", "B200", "A100-80", "GB200"]),
     st.sampled_from([4, 8]),
     st.integers(1, 24),
     st.integers(0, 24),

@@ -13,7 +13,7 @@ from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import CHECKPOINTING, InnerPlan
 from placer.workload.island.experts import LAYER_S, expert_layers
-from placer.workload.island.hardware import Hardware
+from placer.workload.island.hardware import DOMAIN_MACHINES, Hardware
 from placer.workload.island.memory import Memory, host_bytes, memory
 from placer.workload.island.precision import usual_precision
 from placer.workload.island.splits import Split, rank_splits, shardings, splits
@@ -122,7 +122,9 @@ def least_sequence_seconds(
     """
     room = gpu.memory_gib * GIB
     precision = wishes.precision or usual_precision(gpu)
-    if opens_stages(architecture, gpu_count, 1, gpu):
+    domain = DOMAIN_MACHINES.get(gpu.gpu, 1)
+    if domain > 1 or opens_stages(architecture, gpu_count, 1, gpu):
+        gpu_count *= domain  # machines that NVLink joins divide a matrix among all of them
         plans = [
             _plan(split, wishes, precision, kept)
             for split in rank_splits(architecture, gpu_count, machines, wishes)
