@@ -288,9 +288,7 @@ def test_functions_have_their_least_billed_time(default: Catalog) -> None:
 def test_aws_charges_by_pair_of_regions(
     default: Catalog, src: str, dst: str, usd_per_gib: float
 ) -> None:
-    """Pairs of AWS's list of 2026: newer regions, and pairs that differ by direction. All 1,122 are
-    compared by `tests/benchmarks/aws_egress.py`.
-    """
+    """Pairs of AWS's list of 2026: newer regions, and pairs that differ by direction."""
     price = Network(default).egress_price(f"aws/{src}", f"aws/{dst}")
     assert (price.usd_per_gib, price.as_of) == (usd_per_gib, "2026-01-01")
 

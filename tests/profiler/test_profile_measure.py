@@ -94,7 +94,6 @@ def test_repeated_runs_and_a_plain_loop_agree(name: str) -> None:
     """Two runs agree within their intervals, and with a loop written by hand, in one of five
     rounds: tests share a busy machine.
 
-    The figures of a quiet machine come from tests/benchmarks/profiling.py.
     """
     given = MODELS[name]()
     rounds = ((timed(given).interval, timed(given).interval, plain_step_s(given)) for _ in range(5))
