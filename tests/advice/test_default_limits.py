@@ -7,14 +7,13 @@ import pytest
 import placer
 from instances import sized_problem
 from placer.advice.explanation.explain import explain
-from placer.advice.recommendation.default_limits import default_limits, needs_reservation
+from placer.advice.recommendation.default_limits import needs_reservation
 from placer.advice.recommendation.nearest import nearest
 from placer.market.catalog import VmOffer
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
-from placer.workload.island.machine_counts import MOST_ISLAND_MACHINES
 
 advisor = placer.Advisor()
 
@@ -55,15 +54,6 @@ def test_more_than_sixteen_large_machines_need_a_reservation(
     assert needs_reservation(offer, machines) is needed
 
 
-def test_an_answer_says_that_it_needs_a_reservation_and_has_all_workers() -> None:
-    """The most speed of a whole market is as many machines as are looked at: without a limit on
-    money or time their number does not grow.
-    """
-    said = codes("roberta-xlm", gpu="B300:8", market="on-demand")
-    assert said["reservation"].startswith("needs a reservation: 64 on-demand machines of 8 x B300")
-    assert said["default-workers"].endswith("--workers 1..256")
-
-
 def test_workers_grow_to_what_a_budget_pays() -> None:
     """64 machines of eight B300 cost 9,115 USD/h; 20,000 USD/h pay for 140 of them. A closed range
     stays as it is.
@@ -84,36 +74,6 @@ def test_a_floor_that_more_workers_reach_has_an_answer() -> None:
     assert found.status is Status.OPTIMAL
     assert found.placement is not None
     assert found.placement.workers == 140
-
-
-def test_the_usual_batch_is_named_where_every_device_has_one_sequence() -> None:
-    """512 sequences on 64 machines of eight devices."""
-    said = codes("llama-3.1-8b", gpu="B300:8", market="on-demand", workers="64")
-    assert said["default-batch"].startswith("the model's usual batch of 512")
-    words = {"gpu": "B300:8", "market": "on-demand", "workers": "64", "tbs": "512"}
-    assert "default-batch" not in codes("llama-3.1-8b", **words)
-
-
-def test_the_largest_island_is_named() -> None:
-    """One island of 128 machines, which no book limits."""
-    problem = advisor.problem("llama-3.1-8b", gpu="H100:8", workers="1")
-    offer = next(o for o in problem.catalog.offers if o.max_island_machines is None)
-    pool = next(iter(problem.every_pool))
-    placement = solve(problem, "greedy").placement
-    assert placement is not None
-    group = replace(pool.group(1), machines=MOST_ISLAND_MACHINES)
-    group = replace(
-        group,
-        place=offer.place,
-        instance_type=offer.instance_type,
-        gpu=offer.gpu,
-        gpu_count=offer.gpu_count,
-        market=offer.market,
-    )
-    said = {
-        warning.code for warning in default_limits(problem, replace(placement, groups=(group,)))
-    }
-    assert "default-island" in said
 
 
 def scarce() -> tuple[Problem, float]:
@@ -147,21 +107,3 @@ def test_explain_and_infeasible_answers_name_the_supply() -> None:
     assert solve(nothing, "exact").status is Status.INFEASIBLE
     notes = [option.note for option in nearest(nothing, "exact", SolveOptions())]
     assert "--supply any" in notes
-
-
-def test_explain_names_machines_of_one_kind() -> None:
-    """On demand for 5 USD/h unlike machines would be faster: `--mixed`."""
-    problem = advisor.problem("roberta-xlm", budget="5/h", market="on-demand", figures="book")
-    binding = explain(problem).binding
-    assert binding is not None
-    (limit,) = (limit for limit in binding.limits if limit.code == "kinds")
-    assert limit.binds
-    assert limit.words == "machines of one kind"
-
-
-def test_a_floor_that_nothing_reaches_names_the_batch_that_limits_the_fastest() -> None:
-    """64 machines of eight devices: each has one of 512 sequences, and more would have none."""
-    words = {"gpu": "B300:8", "market": "on-demand", "workers": "64"}
-    found = advisor.recommend("llama-3.1-8b", min_throughput="90K/s", **words)  # type: ignore[arg-type]
-    assert found.status is Status.INFEASIBLE
-    assert "default-batch" in {warning.code for warning in found.warnings}

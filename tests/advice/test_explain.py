@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import placer
 from conftest import Run
-from instances import exchange_problem, offer, profile, random_problem, region, wide_problem
+from instances import random_problem, wide_problem
 from placer.advice.explanation.binding import find_binding
 from placer.advice.explanation.break_even import (
     bandwidth_break_even,
@@ -41,7 +41,7 @@ from placer.market.catalog import Catalog
 from placer.market.network.graph import network_of
 from placer.market.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements, Used
+from placer.problem.requirements import Used
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
@@ -326,28 +326,6 @@ def test_emissions_that_nobody_knows_are_what_stands_in_the_way() -> None:
         assert "not enough" not in text_of(found)
 
 
-def test_data_that_stays_where_no_machine_may_be() -> None:
-    """Refused by recommend; explain names both wishes and gives each one up."""
-    words: dict[str, Any] = {
-        "catalog": "erben-2023",
-        "data": "gcp/europe-west1=2M:stay",
-        "places": "gcp/us-*",
-        "budget": "50/h",
-    }
-    with pytest.raises(PlacerError, match="can be used nowhere"):
-        placer.recommend("resnet50", **words)
-    found = placer.explain("resnet50", **words)
-    assert found.conflict is not None
-    assert {wish.code for wish in found.conflict.wishes} == {"data", "in"}
-    assert [wish.code for wish in found.conflict.others] == ["budget"]
-    text = text_of(found)
-    assert (
-        "Data that stays in gcp/europe-west1 (2,000,000 samples) and only machines in "
-        "gcp/us-* contradict each other"
-    ) in text
-    assert "--data :move instead of :stay" in text
-
-
 def test_a_quota_that_binds() -> None:
     """Eight T4 in Oregon are all the quota allows; the ninth GPU is worth something, and the text
     counts them.
@@ -374,118 +352,6 @@ def test_a_quota_that_binds() -> None:
     assert "quota +1 GPU" in text_of(found)
 
 
-def test_a_quota_of_vcpus_that_binds(tmp_path: Path) -> None:
-    """Four T4 on machines of 8 vCPUs are all that 39 hold; without the row more are faster."""
-    path = tmp_path / "quota.csv"
-    path.write_text("place,gpu,market,vcpus\ngcp/*,*,spot,39\n", encoding="utf-8")
-    found = placer.explain(
-        "roberta-xlm",
-        catalog="erben-2023",
-        gpu="T4",
-        market="spot",
-        places="gcp/us-west1",
-        budget="5/h",
-        exchange="all-reduce",
-        quota=path,
-    )
-    assert found.binding is not None
-    quota = next(limit for limit in found.binding.limits if limit.code == "quota")
-    assert (quota.used, quota.limit, quota.unit, quota.binds) == (32, 39, "vcpus", True)
-    assert "32 of 39 vcpus" in text_of(found)
-    jsonschema.validate(found.to_dict(), json.loads(schema_text("explanation")))
-
-
-def test_a_region_that_is_five_percent_too_dear(tmp_path: Path) -> None:
-    """A layer sells T4 in Iowa at 1.05 times the price of Oregon (0.18 USD/h): in one region it
-    enters at 1 / 1.05 = 0.952 of it.
-    """
-    layer = tmp_path / "offers.csv"
-    header = (
-        "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,"
-        "usd_per_hour,price_basis,available,source,as_of\n"
-    )
-    row = "gcp,us-central1,n1-standard-8+{0}xT4,T4,{0},8,30,spot,{1},list,,a quote,2023-05-12\n"
-    layer.write_text(header + row.format(1, 0.189) + row.format(4, 9), encoding="utf-8")
-    words: dict[str, Any] = {
-        "gpu": "T4",
-        "market": "spot",
-        "places": "gcp/us-west1,gcp/us-central1",
-        "min_throughput": "400/s",
-        "regions": 1,
-    }
-    found = placer.explain(
-        "roberta-xlm", catalog=["erben-2023", str(layer)], why_not="gcp/us-central1", **words
-    )
-    assert found.result.placement is not None
-    assert found.result.placement.places == ("gcp/us-west1",)
-    (row_,) = found.why_not
-    assert row_.proved
-    assert row_.regret == pytest.approx(0.05)
-    assert row_.break_evens[0].factor == pytest.approx(1 / 1.05, rel=0.01)
-    assert row_.break_evens[0].factor == pytest.approx(
-        1 / 1.05, rel=1e-9
-    )  # Newton's last step is exact
-    assert "$0.18/h instead of $0.19/h" in text_of(found)
-
-
-def test_a_model_that_should_stay_in_one_region() -> None:
-    """XLM-RoBERTa on the default book at 5 USD/h: one machine, and leaving its region pays at no
-    budget.
-    """
-    # Averaging as slow as hivemind's is what keeps more machines from paying.
-    found = placer.explain("roberta-xlm", budget="5/h", why_not="2-regions", transport="hivemind")
-    assert found.staying is not None
-    assert (found.staying.regions, found.staying.never, found.staying.unlimited) == (1, True, True)
-    (row,) = found.why_not
-    assert row.never_by_network is True
-    text = text_of(found)
-    assert "Leaving never pays at any budget" in text
-    assert "No network would change that" in text
-    budget = (
-        next(limit for limit in found.binding.limits if limit.code == "budget")
-        if found.binding
-        else None
-    )
-    assert budget is not None
-    assert budget.nearest is not None
-    richer = placer.recommend(
-        "roberta-xlm",
-        budget=f"{budget.nearest.estimate.usd_per_hour.total + 0.01:.2f}/h",
-        transport="hivemind",
-    )
-    assert richer.value == pytest.approx(budget.nearest.estimate.effective_samples_per_second.value)
-
-
-def test_forced_things_that_are_wished_away_are_answered_with_the_wish(erben: Catalog) -> None:
-    """A GPU that --gpu excludes: the sentence names the option, and the best without it is
-    shown.
-    """
-    found = placer.explain("roberta-xlm", catalog=erben, gpu="T4", budget="5/h", why_not="A10")
-    (row,) = found.why_not
-    assert row.excluded == ("A10 is not among --gpu T4",)
-    assert row.option is not None
-    assert row.option.estimate.usd_per_hour.total == pytest.approx(4.80)
-
-
-@pytest.mark.parametrize(
-    ("subject", "kind"),
-    [
-        ("aws/*", "place"),
-        ("gcp/us-west1", "place"),
-        ("europe", "place"),
-        ("T4", "gpu"),
-        ("central", "exchange"),
-        ("spot", "market"),
-        ("3-regions", "regions"),
-        ("gcp/us-west1=T4:spot", "offer"),
-        ("gcp/us-west1=4xT4:spot", "offer"),
-    ],
-)
-def test_subjects_are_read(subject: str, kind: str, xlm: Problem) -> None:
-    """By what they are called."""
-    assert read_subject(subject, xlm).kind == kind
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -500,13 +366,6 @@ def test_wrong_questions_are_placer_errors(words: dict[str, Any], says: str) -> 
     with pytest.raises(PlacerError) as caught:
         placer.explain("roberta-xlm", catalog="erben-2023", **words)
     assert says in caught.value.message
-
-
-def test_no_time_is_said_and_nothing_is_claimed() -> None:
-    """With a microsecond nothing is proved and the explanation says that it is not complete."""
-    found = placer.explain("roberta-xlm", catalog="erben-2023", budget="5/h", time_limit="1us")
-    assert not found.complete
-    assert "The time was up" in text_of(found) or found.result.placement is None
 
 
 @settings(max_examples=8, deadline=None, derandomize=True)
@@ -543,30 +402,6 @@ def test_scaled_links_and_prices_change_only_what_they_say(erben: Catalog) -> No
         )
 
 
-def test_the_command_explains_a_request_and_a_saved_result_alike(run: Run, tmp_path: Path) -> None:
-    """The file holds the wishes; the whole book is asked again."""
-    words = ("--model", "roberta-xlm", "--catalog", "erben-2023", "--gpu", "T4", "--budget", "2/h")
-    file = tmp_path / "r.json"
-    assert run("recommend", *words, "-o", str(file)).returncode == 0
-    direct, saved = run("explain", *words), run("explain", str(file))
-    assert (direct.returncode, saved.returncode) == (0, 0)
-    assert direct.stdout == saved.stdout
-    for title in ("What binds", "Why not", "What one more is worth", "Stay in one region?"):
-        assert title in direct.stdout
-
-
-def test_the_command_explains_a_saved_refusal(run: Run, tmp_path: Path) -> None:
-    """Exit code 3, with the conflict; also in JSON."""
-    file = tmp_path / "r.json"
-    words = ("--model", "roberta-xlm", "--catalog", "erben-2023", "--budget", "0.01/h")
-    assert run("recommend", *words, "-o", str(file)).returncode == 3
-    done = run("explain", str(file), "--json")
-    document = json.loads(done.stdout)
-    assert done.returncode == 3
-    assert [wish["code"] for wish in document["conflict"]["wishes"]] == ["budget"]
-    jsonschema.validate(document, json.loads(schema_text("explanation")))
-
-
 def test_the_command_needs_a_question(run: Run, tmp_path: Path) -> None:
     """No model, no file, or a file that is no result: one line and exit code 2."""
     assert "--model is missing" in run("explain").stderr
@@ -574,80 +409,6 @@ def test_the_command_needs_a_question(run: Run, tmp_path: Path) -> None:
     other.write_text("{}", encoding="utf-8")
     done = run("explain", str(other))
     assert (done.returncode, "not a placer.result/v1 document" in done.stderr) == (2, True)
-
-
-def test_two_conflicts_at_once_are_both_named() -> None:
-    """Budget against floor, and T4 against a deadline: no single wish resolves it, so the second
-    conflict is told as well.
-    """
-    words: dict[str, Any] = {
-        "budget": "1/h",
-        "min_throughput": "5000/s",
-        "gpu": "T4",
-        "samples": "100M",
-        "deadline": "2h",
-    }
-    found = placer.explain("roberta-xlm", catalog="erben-2023", **words)
-    assert found.conflict is not None
-    assert (
-        found.conflict.further is not None
-        or found.conflict.together is not None
-        or any(r.option for r in found.conflict.remedies)
-    )
-    codes = {wish.code for wish in found.conflict.wishes}
-    assert codes <= {"budget", "throughput", "gpu", "deadline"}
-    assert "contradict" in text_of(found) or "cannot be met" in text_of(found)
-
-
-@pytest.mark.parametrize("objective", ["time", "carbon", "cost", "cost-per-sample"])
-def test_other_objectives_are_explained_in_their_units(objective: str) -> None:
-    """A floor, a forced GPU and the loss have the sign and the unit of the objective."""
-    book, place = ("default", "gcp/us-*") if objective == "carbon" else ("erben-2023", "gcp/*")
-    words: dict[str, Any] = {
-        "samples": "10M",
-        "min_throughput": "200/s",
-        "budget": "5/h",
-        "gpu": "T4",
-        "places": place,
-        "regions": 1,
-    }
-    found = placer.explain(
-        "roberta-xlm",
-        catalog=book,
-        objective=objective,
-        why_not=["gcp/us-central1", "gcp/us-west1"],
-        **words,
-    )
-    lost = [row for row in found.why_not if row.status == "found"]
-    assert lost
-    for row in lost:
-        assert row.regret is not None
-        assert row.difference is not None
-        assert row.regret >= 0
-        assert row.difference >= 0  # all of these are to be low
-    jsonschema.validate(
-        json.loads(json.dumps(found.to_dict(), allow_nan=False)),
-        json.loads(schema_text("explanation")),
-    )
-
-
-def test_a_gpu_of_the_server_counts_against_the_quota() -> None:
-    """Seven T4 and a server on the eighth fill a quota of eight."""
-    found = placer.explain(
-        "resnet50",
-        catalog="erben-2023",
-        gpu="T4",
-        market="spot",
-        places="gcp/us-central1",
-        exchange="parameter-server",
-        why_not="spot",
-        quota=8,
-    )
-    assert found.binding is not None
-    quota = next(limit for limit in found.binding.limits if limit.code == "quota")
-    assert found.result.placement is not None
-    assert quota.used == sum(g.count * g.gpu_count for g in found.result.placement.groups) + 1
-    assert found.why_not[0].status == "chosen"
 
 
 def test_limits_that_bind_together(run: Run) -> None:
@@ -667,41 +428,6 @@ def test_limits_that_bind_together(run: Run) -> None:
     assert both["gain"] == pytest.approx(1_299 / 1_110 - 1, abs=0.002)
     assert both["without"]["usd_per_hour"] == pytest.approx(12.0)
     assert {row["binds"] for row in document["binding"]["limits"]} == {False}
-
-
-def test_memory_binds_together_with_a_budget() -> None:
-    """One A10 for 0.50 USD/h makes 100 samples/s. A T4 would make 300 but costs 2 USD/h and has 15
-    GiB of the 20 GB that the model needs: more money finds no machine, more memory costs too much.
-    """
-    drawn = exchange_problem(0)
-    near = region("aws", "near", 0)
-    offers = (
-        offer("aws", "near", "A10", 0.5, available=1),
-        offer("aws", "near", "T4", 2.0, available=1),
-    )
-    model = replace(profile(10.0, {"A10": 100.0, "T4": 300.0}, 768), device_memory_bytes=20 * 10**9)
-    problem = Problem(
-        profile=model,
-        catalog=replace(
-            drawn.catalog, regions={near.place: near}, offers=offers, functions=(), stores=()
-        ),
-        requirements=Requirements(budget_usd_per_hour=1.0, max_workers=1),
-    )
-    result = solve(problem, options=EXACT)
-    assert result.value == pytest.approx(100.0)
-    binding = find_binding(result, ASKER)
-    assert {limit.code: limit.binds for limit in binding.limits} == {
-        "budget": False,
-        "most-workers": False,
-        "memory": False,
-    }
-    assert binding.joint is not None
-    (joint,) = binding.joint
-    assert set(joint.codes) == {"budget", "memory"}
-    assert "memory of T4" in joint.words
-    assert joint.gain == pytest.approx(2.0)
-    text = text_of(explain(problem))
-    assert "Together:" in text
 
 
 @LIGHT
@@ -732,14 +458,3 @@ def test_pairs_of_limits_gain_only_together(seed: int) -> None:
     if not binding.joint and len(idle) > 1:
         free = solve(without(problem, idle), options=EXACT).value
         assert free == pytest.approx(result.value, rel=2e-6)
-
-
-def test_giving_up_a_quorum_keeps_the_workers_asked_for() -> None:
-    """With 6 workers and a quorum of 3, six are still wanted without it; a quorum alone asks for as
-    many workers as it has.
-    """
-    problem = random_problem(0)
-    for least, kept in ((6, 6), (1, 1)):
-        asked = wanting(problem, quorum=3, min_workers=least, max_workers=8)
-        (wish,) = [wish for wish in wishes_of(asked) if wish.code == "quorum"]
-        assert without(asked, [wish]).requirements.min_workers == kept

@@ -61,13 +61,6 @@ def test_unlike_workers_with_a_plan_wait_for_the_slowest() -> None:
     assert message == "H100:8, L4:8 have equal parts of each step, and all wait for the slowest"
 
 
-def test_islands_of_unlike_size_are_unlike_workers() -> None:
-    """One machine beside an island of two."""
-    case = placed(f"{EAST}=1xH100:8:spot+zero-3+mb=4,{EAST}=1x2xH100:8:spot+zero-3+mb=4")
-    (message,) = messages(case, "mixed-devices")
-    assert message.startswith("2xH100:8, H100:8 have equal parts")
-
-
 @pytest.mark.parametrize(
     ("workers", "words"),
     [
@@ -83,13 +76,6 @@ def test_like_workers_and_other_divisions_are_not(workers: str, words: dict[str,
     is full, and a parameter server gives equal parts in the estimate itself.
     """
     assert messages(placed(workers, **words), "mixed-devices") == []
-
-
-def test_a_model_without_dimensions_is_warned_alike() -> None:
-    """ResNet-50 in samples/s."""
-    case = placed(f"{EAST}=1xH100:8:spot,{EAST}=1xT4:spot", model="resnet50")
-    (message,) = messages(case, "mixed-devices")
-    assert "samples/s" in message
 
 
 def test_hivemind_alone_forms_groups() -> None:

@@ -1,15 +1,11 @@
 """The frontier of cost against throughput: complete, proved, marked, printed."""
 
-import csv
 import importlib
-import json
-import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
@@ -22,11 +18,9 @@ from placer.advice.frontier.search import frontier
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import violations
 from placer.documents.many.frontier_check import check_frontier
-from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
-from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.records import replace
@@ -76,18 +70,6 @@ def test_complete_frontier_is_the_enumerated_one(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_wide_markets_with_free_machines_are_complete_too(seed: int) -> None:
-    """Owned machines cost 0, which has no logarithm; limited machines and measured links change the
-    rest.
-    """
-    problem = wide_problem(seed, most=300)
-    found = frontier(problem, "exact", EXACT, points=1000)
-    assert reached(found) == [
-        pytest.approx(pair, rel=1e-8, abs=1e-12) for pair in enumerated(problem)
-    ]
-
-
-@pytest.mark.parametrize("seed", range(12))
 def test_every_exchange_and_placed_data(seed: int) -> None:
     """Strategies with local steps, streams, overlap and data that moves or stays: no placement
     beats a point by more than the gap.
@@ -134,24 +116,6 @@ def test_points_rise_and_their_bounds_hold(seed: int, points: int) -> None:
                 assert usd >= point.least_usd_per_hour * (1 - 1e-8)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 3, 4, 5, 6])
-def test_ends_are_the_cheapest_and_the_fastest(seed: int) -> None:
-    """Two points: what `solve` finds for the lowest USD/h and for the most samples/s."""
-    problem = random_problem(seed)
-    found = frontier(problem, "exact", EXACT, points=2)
-    for objective, end in (("cost", 0), ("throughput", -1)):
-        alone = solve(
-            replace(problem, requirements=replace(problem.requirements, objective=objective)),
-            "exact",
-            EXACT,
-        )
-        assert (alone.placement is None) is (not found.points)
-        if alone.estimate is not None:
-            usd, speed = reached(found)[end]
-            assert usd == pytest.approx(alone.estimate.usd_per_hour.total)
-            assert speed == pytest.approx(alone.estimate.effective_samples_per_second.value)
-
-
 @pytest.mark.parametrize("seed", range(30))
 def test_a_prepared_solver_answers_as_a_fresh_one(seed: int) -> None:
     """What `exact` keeps between questions changes nothing: all objectives, budgets and floors in
@@ -180,21 +144,6 @@ def test_a_prepared_solver_answers_as_a_fresh_one(seed: int) -> None:
         )
 
 
-def test_budget_and_floor_are_the_ends(erben: Catalog) -> None:
-    """No point is above the budget or below the floor."""
-    problem = Problem(
-        profile=load_profile("roberta-xlm"),
-        catalog=erben,
-        requirements=Requirements(
-            budget_usd_per_hour=3.0, min_samples_per_second=300.0, quota_gpus=8
-        ),
-    )
-    found = frontier(problem)
-    assert found.ending is Ending.COMPLETE
-    assert found.points[0].samples_per_second >= 300
-    assert found.points[-1].usd_per_hour <= 3.0
-
-
 def test_fewer_searches_than_two_for_each_budget(xlm: Problem) -> None:
     """A complete frontier asks for each point, its price, and what closes the box beside it: at
     most four searches for each.
@@ -216,50 +165,6 @@ def test_knee_lies_furthest_above_the_chord() -> None:
     assert knee_of([1, 10, 100, 1000], [1, 10**0.9, 10**0.95, 10]) == 1
 
 
-def test_knee_of_equal_distances_is_the_cheapest_and_of_two_points_none() -> None:
-    """Costs at 0, 1/3, 2/3, 1 and speeds at 0, 1/2, 5/6, 1: both inner points lie 1/6 above; two
-    points have no inside.
-    """
-    assert knee_of([1, 10, 100, 1000], [1, 10**3, 10**5, 10**6]) == 1
-    assert knee_of([1, 2], [1, 2]) is None
-    assert knee_of([], []) is None
-
-
-@given(
-    st.lists(st.tuples(st.floats(1.01, 5), st.floats(1.01, 5)), min_size=2, max_size=8),
-    st.floats(0.1, 10),
-)
-def test_knee_does_not_depend_on_units(ratios: list[tuple[float, float]], factor: float) -> None:
-    """Dollars or cents, samples or tokens: the same point, unless two are equally far."""
-    costs, speeds = [1.0], [1.0]
-    for cost, speed in ratios:
-        costs.append(costs[-1] * cost)
-        speeds.append(speeds[-1] * speed)
-    scaled = knee_of([factor * c for c in costs], [s / factor for s in speeds])
-    knee = knee_of(costs, speeds)
-    assert (
-        scaled == knee
-        or (
-            knee is not None
-            and scaled is not None
-            and min(abs(a - 1) for pair in ratios for a in pair) < 0.02
-        )
-        or _tied(costs, speeds)
-    )
-
-
-def _tied(costs: list[float], speeds: list[float]) -> bool:
-    """Whether the two furthest points are equally far within rounding, or nothing is clearly above
-    the chord.
-    """
-    import math
-
-    x = [math.log(c) / math.log(costs[-1]) for c in costs]
-    y = [math.log(s) / math.log(speeds[-1]) for s in speeds]
-    above = sorted((b - a for a, b in zip(x, y, strict=True)), reverse=True)
-    return above[0] < 1e-6 or above[0] - above[1] < 1e-6
-
-
 def test_marginal_price_is_that_of_the_extra_samples(xlm: Problem) -> None:
     """From $0.134/h to $0.60/h: 0.466 USD/h over (463.6 - 208.76) samples/s, 0.508 USD per million
     of them.
@@ -277,18 +182,6 @@ def test_marginal_price_is_that_of_the_extra_samples(xlm: Problem) -> None:
     )
     assert extra == pytest.approx(0.508, abs=0.001)
     assert found.marginal_usd_per_million_samples[0] is None
-
-
-def test_same_seed_same_answer(xlm: Problem) -> None:
-    """Twice the same document, apart from seconds; heuristics too."""
-    for solver in ("exact", "local_search"):
-        documents = [
-            frontier(xlm, solver, SolveOptions(time_limit_s=AMPLE_S, seed=3), 5).to_dict()
-            for _ in range(2)
-        ]
-        for document in documents:
-            document["solver"].pop("seconds")
-        assert documents[0] == documents[1]
 
 
 def test_heuristics_say_that_nothing_is_proved(xlm: Problem) -> None:
@@ -332,16 +225,6 @@ def test_ctrl_c_leaves_the_points_so_far(xlm: Problem) -> None:
     assert 1 <= len(found.points) < 12
 
 
-def test_exact_says_that_it_was_interrupted(xlm: Problem) -> None:
-    """The answer is the best so far."""
-
-    def press(value: float) -> None:
-        raise KeyboardInterrupt
-
-    answer = exact.solve(xlm, SolveOptions(on_better=press))
-    assert (answer.status, answer.interrupted) == (Status.TIME_LIMIT, True)
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -365,21 +248,6 @@ def shown() -> Frontier:
     return placer.pareto("roberta-xlm", budget="5/h", catalog="erben-2023", points=6)
 
 
-def test_document_follows_its_schema_and_is_checked(shown: Frontier) -> None:
-    """Also one without points; its parts are those of results."""
-    schema = json.loads(schema_text("pareto"))
-    parts = json.loads(schema_text("result"))["$defs"]
-    for name in ("Placement", "Estimate", "Option"):
-        assert schema["$defs"][name] == parts[name]
-    nothing = placer.pareto("roberta-xlm", budget="0.05/h", catalog="erben-2023")
-    for found in (shown, nothing):
-        document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-        jsonschema.validate(document, schema)
-        assert check_document(document, "here").startswith("frontier of")
-    assert nothing.to_dict()["status"] == "infeasible"
-    assert nothing.to_dict()["nearest"]
-
-
 def broken_documents(document: dict[str, object]) -> Iterator[tuple[str, object]]:
     """Edits that a check must see."""
     yield "most_samples_per_second", 1.0
@@ -394,75 +262,6 @@ def test_edited_documents_are_refused(shown: Frontier) -> None:
         document["points"][2][key] = value
         with pytest.raises(PlacerError, match="point 2"):
             check_document(document, "here")
-
-
-def test_frame_has_a_row_for_each_point(shown: Frontier) -> None:
-    """With units in the names."""
-    frame = shown.to_frame()
-    assert len(frame) == len(shown.points)
-    assert {
-        "usd_per_hour",
-        "samples_per_second",
-        "marginal_usd_per_million_samples",
-        "gap",
-        "mark",
-    } <= set(frame.columns)
-    assert "<table" in (shown._repr_html_() or "")
-
-
-def test_placements_come_back(shown: Frontier) -> None:
-    """Points hold real placements: the last one is what `recommend` chooses for the budget."""
-    last = shown.points[-1].placement
-    assert isinstance(last, Placement)
-    assert last == placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023").placement
-
-
-@pytest.mark.parametrize("columns", [80, 120])
-def test_command_prints_table_and_knee(run: Run, columns: int) -> None:
-    """Result on stdout within the width; warnings and the next command on stderr."""
-    done = run("pareto", *ERBEN, "--budget", "5/h", "--points", "6", columns=columns)
-    assert done.returncode == 0
-    for words in (
-        "samples/s",
-        "marginal",
-        "knee",
-        "8 x A10",
-        "returns diminish",
-        "each proved to 0.1 %",
-    ):
-        assert words in " ".join(done.stdout.split())
-    assert "next: 'placer recommend'" in done.stderr
-    assert all(len(line.rstrip()) <= columns for line in done.stdout.splitlines())
-
-
-def test_command_writes_json_and_csv(run: Run, tmp_path: Path) -> None:
-    """Both hold all points; validate accepts the JSON; --json prints nothing else. The file holds
-    the problem too, so that its points can be priced again.
-    """
-    saved, table = tmp_path / "f.json", tmp_path / "f.csv"
-    done = run(
-        "pareto",
-        *ERBEN,
-        "--budget",
-        "5/h",
-        "--points",
-        "4",
-        "--json",
-        "-o",
-        str(saved),
-        "--csv",
-        str(table),
-    )
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    written = json.loads(saved.read_text(encoding="utf-8"))
-    assert written.pop("problem")["profile"]["name"] == "roberta-xlm"
-    assert document == written
-    rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
-    assert [float(row["usd_per_hour"]) for row in rows] == [
-        point["usd_per_hour"] for point in document["points"]
-    ]
-    assert "frontier of 4 points" in run("validate", str(saved)).stdout
 
 
 @pytest.mark.parametrize(
@@ -483,15 +282,6 @@ def test_command_says_what_is_wrong(
     assert (done.returncode, "Traceback" in done.stderr) == (code, False)
     assert words in done.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-def test_plot_without_its_packages_says_what_to_install(
-    command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Before anything is searched."""
-    monkeypatch.setitem(sys.modules, "vl_convert", None)
-    done = command("pareto", *ERBEN, "--plot", str(tmp_path / "f.svg"))
-    assert (done.returncode, "placer-advisor[report]" in done.stderr) == (2, True)
 
 
 def test_plot_is_drawn(run: Run, tmp_path: Path) -> None:

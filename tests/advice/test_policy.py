@@ -13,7 +13,7 @@ import pytest
 from placer.advice.policy.offline_optimum import offline_bound, offline_optimum
 from placer.advice.policy.policies import POLICIES, fixed, migrate, on_demand, span, step
 from placer.advice.policy.replay import simulate, starts_of, ticks_of
-from placer.advice.policy.state import State, changed, hours_for, ran, start, work_in
+from placer.advice.policy.state import changed, hours_for, ran, start, work_in
 from placer.advice.policy.trace import Job, Market, Observation, lives_h, steady
 from placer.errors import PlacerError
 from placer.records import replace
@@ -157,13 +157,6 @@ def test_the_last_tick_is_paid_to_the_minute() -> None:
     assert end.finished(JOB)
 
 
-def test_half_of_the_machines_work_and_fewer_do_not() -> None:
-    """2 of 4 do half of the work in half an hour, 1 of 4 none: the quorum is a half."""
-    two = replace(start(market(1)), machines=(2, 0))
-    assert work_in(two, HALF_H, JOB) == 0.25
-    assert work_in(replace(two, machines=(1, 0)), HALF_H, JOB) == 0.0
-
-
 @pytest.mark.parametrize(
     ("slack", "waited_h"), [(0.10, 0.25), (0.25, 1.5), (0.5, 6.0), (1.0, 12.0)]
 )
@@ -197,13 +190,6 @@ def test_on_demand_machines_run_until_spot_machines_have_started() -> None:
     assert held[4:] == [(0, 4), (0, 4), (4, 4), (4, 0), (4, 0)]
     assert done[6] - done[5] == pytest.approx(0.25 * 0.95 + 0.25)
     assert done[7] - done[6] == pytest.approx(HALF_H)
-
-
-def test_steady_is_half_an_hour_and_three_ticks() -> None:
-    """Of ticks of 5 minutes six count, of 10 or 30 minutes three."""
-    counts = np.array([[0], *([[4]] * 7)])
-    for tick_h, first in ((1 / 12, 6), (1 / 6, 3), (0.5, 3)):
-        assert np.flatnonzero(steady(counts, tick_h)[:, 0])[0] == first
 
 
 def test_lives_begin_with_three_hours() -> None:
@@ -260,19 +246,6 @@ def test_the_optimum_is_that_of_brute_force(seed: int) -> None:
     assert offline_bound(launched, usd, HALF_H, job, where) <= optimum + 1e-9
 
 
-def test_the_optimum_by_hand() -> None:
-    """Zone a has machines in the first and third half hour only; b, at 2 USD, in the second.
-    1.25 h of work and starts of 0.25 h: every change of place wastes half of a tick. On-demand
-    machines at 10 USD for 1.5 h cost 60 USD. Zones a, then b, then a give 0.75 h for
-    2 + 4 + 2 = 8 USD, and on-demand for a start and 0.5 h of work 30: 38 USD. Zone a waiting
-    out the second tick gives 0.5 h for 4 USD, but then 0.75 h are left: 40 USD. So 38 USD.
-    """
-    job = Job(machines=4, work_h=1.25, deadline_h=3.0, restart_h=0.25)
-    launched = np.array([[4, 0], [0, 4], [4, 0], [0, 0], [0, 0], [0, 0]])
-    usd = np.broadcast_to([1.0, 2.0], launched.shape)
-    assert offline_optimum(launched, usd, HALF_H, job, market(egress=0.0)) == pytest.approx(38.0)
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_no_policy_misses_and_none_beats_the_optimum(seed: int) -> None:
     """On drawn traces with little and much slack: all policies finish in time, those in one place
@@ -313,16 +286,6 @@ def test_more_capacity_never_costs_the_optimum_more(seed: int) -> None:
         assert value(more, usd, HALF_H, job, market()) <= before + 1e-9
 
 
-def test_steps_of_progress_that_are_too_many_round_down() -> None:
-    """40 h and one second of work, in steps of a second, would be 144,001: a longer step gives a
-    bound from below that is off by less than an hour of one step.
-    """
-    job = Job(machines=1, work_h=40 + 1 / 3600, deadline_h=50.0, restart_h=0.2)
-    launched, usd = np.ones((100, 1), dtype=int), np.ones((100, 1))
-    where = market(1)
-    assert 40.0 <= offline_optimum(launched, usd, HALF_H, job, where) <= 40.2 + 1 / 3600
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -344,13 +307,3 @@ def test_a_trace_must_reach_to_a_deadline() -> None:
     assert list(starts_of(10, HALF_H, JOB, HALF_H)) == [0, 1, 2]
     with pytest.raises(PlacerError, match="a trace of 2 h"):
         starts_of(4, HALF_H, JOB, HALF_H)
-
-
-def test_on_demand_for_good_stays_so() -> None:
-    """Once the slack is used up, spot machines that come back are left alone."""
-    state = replace(start(market()), machines=(0, 0, 4), for_good=True, last=2)
-    back = Observation(launched=(4, 4), steady=(4, 4), life_h=(9.0, 9.0), usd_per_hour=(0.1, 0.1))
-    held, after = step(state, back, HALF_H, span, JOB, market())
-    assert held.machines == (0, 0, 4)
-    assert isinstance(after, State)
-    assert after.done_h == HALF_H

@@ -164,16 +164,6 @@ def test_a_list_of_blocks_for_sale_is_read(
     assert wrong_sums(answer.to_dict()) == ""
 
 
-def test_a_block_that_has_begun_serves_for_the_rest(tmp_path: Path) -> None:
-    """Three hours later one hour of the block's four is over, and slots count from then."""
-    path = tmp_path / "blocks.csv"
-    path.write_text(BLOCKS.format(usd="0.5"), encoding="utf-8")
-    later = {**NIGHT, "begins": "2026-11-24T03:00:00+00:00"}
-    answer = placer.portfolio([SHORT], blocks_file=path, **later)
-    assert answer.usd == pytest.approx(0.5)
-    assert answer.jobs[0].start <= 1
-
-
 @pytest.mark.parametrize(
     ("wrong", "right", "says"),
     [
@@ -196,16 +186,6 @@ def test_a_wrong_list_of_blocks_is_refused(
     assert error.value.exit_code == 2
 
 
-def test_a_list_of_blocks_needs_slots_and_a_time(tmp_path: Path) -> None:
-    """Blocks have a start and an end."""
-    path = tmp_path / "blocks.csv"
-    path.write_text(BLOCKS.format(usd="0.5"), encoding="utf-8")
-    with pytest.raises(PlacerError, match="without slots"):
-        placer.portfolio([JOB], blocks_file=path, catalog="erben-2023")
-    with pytest.raises(PlacerError, match="begins: 'soon' is not a time"):
-        placer.portfolio([SHORT], blocks_file=path, **{**NIGHT, "begins": "soon"})
-
-
 def test_fair_shares_say_who_is_held_back_and_by_whom() -> None:
     """Two like jobs: alone each has all machines; together one has the A10 and the other four T4,
     and the words name what is missing and who has it.
@@ -219,22 +199,6 @@ def test_fair_shares_say_who_is_held_back_and_by_whom() -> None:
     assert f"held back most: {answer.held_back[0]}" in text
     assert "are left after job-" in text
     assert "weighted samples/s together" in text
-
-
-def test_weights_decide_who_does_more() -> None:
-    """Of two like jobs the one whose samples count ten times has the faster machines."""
-    heavy = {**FAST, "weight": 10, "name": "heavy"}
-    answer = placer.portfolio([FAST, heavy], objective="throughput", **TOGETHER)
-    assert wrong_sums(answer.to_dict()) == ""
-    speed = {job.name: job.share or 0.0 for job in answer.jobs}
-    assert speed["heavy"] > speed["job-1"]
-    assert answer.value == pytest.approx(
-        sum(
-            job.job.weight * job.result.estimate.effective_samples_per_second.value
-            for job in answer.jobs
-            if job.result is not None and job.result.estimate is not None
-        )
-    )
 
 
 @pytest.mark.parametrize(

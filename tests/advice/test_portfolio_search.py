@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -26,7 +25,6 @@ from placer.advice.portfolio.question.jobs import Job, Portfolio
 from placer.cost_model.limits import violations
 from placer.documents.many.portfolio_check import wrong_sums
 from placer.documents.schemas import schema_text
-from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.records import replace
 from placer.solving.answer import SolveOptions
@@ -209,33 +207,6 @@ def test_what_is_found_in_one_place_is_kept_for_others_with_the_same_machines() 
     assert list(elsewhere(replace(found, groups=(*here, *there)), problem)) == []
 
 
-def test_more_than_eight_jobs_are_close_to_their_bound() -> None:
-    """Nine jobs that do not fit side by side in their cheapest places: the answer is within the gap
-    that is asked for.
-    """
-    portfolio = families(tuple(200.0 + 15 * i for i in range(9)), market="on-demand")
-    found = chosen(portfolio, SolveOptions(gap=0.01, time_limit_s=60))
-    key, greedy = (worth(found.columns, counts) for counts in (found.counts, found.greedy))
-    assert sum(found.counts.values()) == 9
-    assert key <= greedy
-    assert found.bound is not None
-    assert found.bound <= key[-1] <= found.bound * 1.02
-    checked(answered(found))
-
-
-@pytest.mark.parametrize("seconds", [0.0, 0.3])
-def test_many_jobs_that_are_stopped_have_a_valid_bound(seconds: float) -> None:
-    """Stopped while first placements are made, or later: no exception, and no bound above what a
-    longer search finds.
-    """
-    portfolio = families(tuple(150.0 + 20 * i for i in range(9)))
-    stopped = chosen(portfolio, SolveOptions(gap=0.01, time_limit_s=seconds))
-    whole = chosen(portfolio, SolveOptions(gap=0.01, time_limit_s=60))
-    if stopped.bound is not None and sum(stopped.counts.values()) == 9:
-        assert stopped.bound <= worth(whole.columns, whole.counts)[-1] * (1 + 1e-9)
-    answered(stopped)
-
-
 @pytest.mark.parametrize("words", [{}, {"fair": True, "objective": "throughput"}])
 def test_ctrl_c_returns_the_best_so_far_with_its_bound(
     words: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -262,12 +233,3 @@ def test_ctrl_c_returns_the_best_so_far_with_its_bound(
     assert answer.status == "time_limit"
     checked(answer)
     assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_without_or_tools_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has installed placer alone is told what to install."""
-    monkeypatch.setitem(sys.modules, "ortools.linear_solver", None)
-    with pytest.raises(PlacerError) as error:
-        chosen(tiny_portfolio(3), EXACT)
-    assert error.value.message == "a portfolio needs OR-Tools, which is not installed"
-    assert "[cpsat]" in (error.value.hint or "")

@@ -8,20 +8,15 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
-from drawn import drawn
 from hypothesis import given
 from hypothesis import strategies as st
 
 import placer
 from conftest import ROOT, Run
 from placer.advice.worlds.replan import break_even_seconds
-from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
 from placer.documents.manifest import read_manifest
-from placer.documents.manifest.question import question_of
-from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.problem.requirements import Requirements
 from placer.validation.calibration.observations import observe
@@ -195,29 +190,6 @@ def test_functions_of_regions_have_ranks_after_the_workers(tmp_path: Path) -> No
             assert [one.rank for one in observe(told, plan).lost] == [1]
 
 
-def test_the_command(run: Run, two_regions: str, tmp_path: Path) -> None:
-    """A table, JSON that follows its schema, a new manifest; exit code 3 where nothing fits any
-    more.
-    """
-    log = logged(two_regions, speed=0.9)
-    done = run(
-        "whatif", two_regions, "--observed", log, "-m", "new.json", cwd=tmp_path, columns=160
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Keep what runs" in done.stdout
-    assert "-10" in done.stdout
-    assert json.loads((tmp_path / "new.json").read_text())["schema"] == "placer.manifest/v1"
-    none = run("whatif", two_regions, "--observed", log, "--set", "budget=0.05/h", "--json")
-    assert none.returncode == 3, none.stderr
-    document = json.loads(none.stdout)
-    jsonschema.validate(document, json.loads(schema_text("replan")))
-    assert document["verdict"] == "nothing"
-    assert document["running"]["violations"]
-    wrong = run("whatif", two_regions, "--observed", "missing.jsonl")
-    assert wrong.returncode == 2
-    assert "Traceback" not in wrong.stderr
-
-
 @given(st.floats(1, 1e4), st.floats(0.01, 0.9), st.floats(60, 3600))
 def test_a_move_has_paid_off_at_break_even(old: float, share: float, move_s: float) -> None:
     """At Z both ways have done as many samples: s0 Z = s1 (Z - T); at USD/h the savings pay for the
@@ -314,76 +286,6 @@ def test_a_log_of_some_workers_only_is_refused(tmp_path: Path, run: Run) -> None
     )
     done = run("whatif", manifest, "--observed", str(path), columns=200)
     assert (done.returncode, "no steps of rank 1" in done.stderr) == (2, True), done.stderr
-
-
-def test_control_characters_of_a_reason_do_not_reach_the_terminal(tmp_path: Path) -> None:
-    """A log may come from elsewhere."""
-    manifest = planned(tmp_path)
-    path = Path(logged(manifest))
-    with path.open("a") as file:
-        file.write(
-            json.dumps({"kind": "lost", "rank": 1, "step": 2, "reason": "\x1b[31mred"}) + "\n"
-        )
-    seen = observe(path, read_manifest(json.loads(Path(manifest).read_text()), manifest))
-    assert seen.lost[0].reason == " [31mred"
-
-
-def test_gains_are_said_in_percent_of_what_runs(tmp_path: Path) -> None:
-    """A10 at a fifth of its speed: T4 are more than twice as fast now. The percentage is that of
-    the new speed over the old one less one, not the share of the new speed that JSON keeps, which
-    no gain lifts beyond 100 %.
-    """
-    path = planned(tmp_path, gpu="T4,A10", places="*", budget="3/h")
-    got = placer.replan(path, logged(path, speed=0.2))
-    assert got.running is not None
-    assert got.running.value is not None
-    assert got.answer.value is not None
-    more = 100 * (got.answer.value / got.running.value - 1)
-    assert more > 100
-    assert f"That is {more:,.0f} % better than what runs." in drawn(got)
-
-
-def test_speeds_of_language_models_are_in_tokens(tmp_path: Path) -> None:
-    """GPT-2 takes sequences of 1,024 tokens; every speed on the terminal is in tokens."""
-    path = tmp_path / "plan.json"
-    got = placer.recommend("gpt2", gpu="A10G", budget="5/h", workers="3")
-    path.write_text(json.dumps(got.to_manifest()))
-    replanned = placer.replan(str(path), logged(str(path), speed=0.9))
-    text = drawn(replanned)
-    assert "planned tokens/s" in text
-    assert "tokens/s" in text
-    assert "samples/s" not in text
-    assert replanned.notes == (
-        "speeds of a language model follow from its architecture and the inner plan, so what is "
-        "below holds them as planned",
-    )
-
-
-@pytest.mark.parametrize(
-    ("links", "what"), [("loopback", "a run on one machine"), ("shaped", "a rehearsal")]
-)
-def test_a_log_of_one_machine_leaves_all_as_planned(
-    two_regions: str, links: str, what: str
-) -> None:
-    """``placer run --local``, as in the manual: the answer says that nothing in it counts."""
-    got = placer.replan(two_regions, logged(two_regions, links=links, name=links))
-    assert got.verdict == "keep"
-    assert got.observed.speeds == ()
-    assert got.notes[-1].startswith(f"the log is of {what}: ")
-
-
-def test_a_plan_averages_with_the_software_of_its_book() -> None:
-    """The shipped book averages with NCCL: a plan that is read again is the one that was written,
-    and breaks no limit.
-    """
-    result = placer.recommend(
-        "roberta-xlm", gpu="T4", places="gcp/us-central1", workers="2", alternatives=False
-    )
-    assert result.placement is not None
-    assert result.placement.exchange.transport == "nccl"
-    problem, again = question_of(read_manifest(result.to_manifest(), "plan"), "plan")
-    assert again.canonical() == result.placement.canonical()
-    assert not violations(again, problem)
 
 
 def test_a_local_run_and_replan_in_sequence(run: Run, tmp_path: Path) -> None:

@@ -2,19 +2,14 @@
 measurement is worth.
 """
 
-import csv
-import json
 import math
 import random
 import statistics
-from itertools import combinations, product
+from itertools import product
 from statistics import NormalDist
 
-import jsonschema
 import pytest
 
-import placer
-from conftest import ROOT, Run
 from instances import random_problem, two_places
 from placements import random_placement
 from placer.advice.robustness.candidates import Candidate
@@ -34,7 +29,6 @@ from placer.advice.worlds.scenario import apply
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.objective import objective_of
 from placer.cost_model.reduced_problem import used_problem
-from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.records import replace
 from placer.solving.solve import solve
@@ -110,18 +104,6 @@ def test_the_value_of_a_measurement_agrees_with_plain_enumeration() -> None:
         assert worth.gain == pytest.approx(before - after)
         assert worth.gain > 0
     assert [w.gain for w in got.worth] == sorted((w.gain for w in got.worth), reverse=True)
-
-
-def test_a_box_of_one_point_has_no_regret() -> None:
-    """Nothing is uncertain, nothing is lost and nothing is worth a measurement."""
-    got = assess(
-        two_places(objective="cost", max_workers=1),
-        parse_boxes(["price=1..1", "rate=1..1", "bandwidth=1..1"]),
-        worlds=4,
-    )
-    assert (len(got.factors), len(got.worth)) == (0, 0)
-    assert got.worst is not None
-    assert (got.mean_regret, got.worst.regret, got.fragile) == (0.0, 0.0, False)
 
 
 def test_a_budget_is_broken_where_the_price_rises_above_it() -> None:
@@ -208,19 +190,6 @@ def test_solved_worlds_never_show_less_regret(seed: int) -> None:
     assert compared
 
 
-def test_exact_regret_is_that_of_a_solve_of_each_world() -> None:
-    """On the small market both ways agree, as the pool holds both machines."""
-    one, other = cheapest(8), cheapest(8, exact=True)
-    assert other.exact
-    assert not one.exact
-    assert [w.regret for w in one.worlds] == pytest.approx([w.regret for w in other.worlds])
-
-
-def test_equal_seeds_give_equal_answers() -> None:
-    """To the last figure of the document."""
-    assert cheapest(16).to_dict() == cheapest(16).to_dict()
-
-
 def test_a_latin_hypercube_has_each_strip_once() -> None:
     """In every factor, whatever the seed; draws differ by seed."""
     for seed, worlds in product((0, 1), (1, 7, 32)):
@@ -262,13 +231,6 @@ def test_bad_boxes_are_refused(word: str) -> None:
         cheapest(0)
 
 
-@pytest.mark.parametrize("seed", [-1, 2**31])
-def test_seeds_that_a_solver_or_the_sample_does_not_take_are_refused(seed: int) -> None:
-    """NumPy takes none below 0, CP-SAT none from 2^31 on."""
-    with pytest.raises(PlacerError, match=f"seed {seed}"):
-        placer.robust("roberta-xlm", catalog="erben-2023", gpu="T4,A10", budget="5/h", seed=seed)
-
-
 def test_samples_to_target_that_vary_with_local_steps_cannot_be_solved_world_by_world() -> None:
     """The request can say one multiplier for a strategy, not one for each number of local steps."""
     problem = two_places(exchange="local-sgd", min_workers=2, min_local_steps=2, max_local_steps=8)
@@ -276,65 +238,6 @@ def test_samples_to_target_that_vary_with_local_steps_cannot_be_solved_world_by_
         assess(problem, {}, worlds=2, exact=True)
     got = assess(replace(problem), {}, worlds=2)
     assert any(factor.kind == "phi" for factor in got.factors)
-
-
-def test_the_command_names_the_regret_and_the_first_measurement(run: Run) -> None:
-    """8 A10 cost 4.80 of 5.00 USD/h; a published price may be 10 % higher, so the budget may
-    break.
-    """
-    done = run(
-        "robust",
-        "--model",
-        "roberta-xlm",
-        "--budget",
-        "5/h",
-        "--catalog",
-        "erben-2023",
-        "--gpu",
-        "T4,A10,V100",
-        "--worlds",
-        "64",
-    )
-    assert done.returncode == 0, done.stderr
-    said = " ".join(done.stdout.split())
-    for words in (
-        "8 x A10",
-        "regret",
-        "at worst",
-        "breaks a limit in",
-        "fragile",
-        "steadier",
-        "What to measure first",
-        "placer catalog",
-    ):
-        assert words in said
-    assert all(len(line.rstrip()) <= 80 for line in done.stdout.splitlines())
-
-
-def test_documents_follow_their_schema(run: Run) -> None:
-    """With a placement and without one, which is exit code 3."""
-    schema = json.loads(schema_text("robust"))
-    jsonschema.validate(cheapest(8).to_dict(), schema)
-    jsonschema.validate(
-        placer.robust(
-            "roberta-xlm", catalog="erben-2023", gpu="T4", box="price=0.9..1.1", worlds=4
-        ).to_dict(),
-        schema,
-    )
-    done = run(
-        "robust",
-        "--model",
-        "roberta-xlm",
-        "--budget",
-        "0.01/h",
-        "--catalog",
-        "erben-2023",
-        "--json",
-    )
-    assert done.returncode == 3
-    jsonschema.validate(json.loads(done.stdout), schema)
-    plain = run("robust", "--model", "roberta-xlm", "--budget", "0.01/h", "--catalog", "erben-2023")
-    assert (plain.returncode, "no placement satisfies" in plain.stderr) == (3, True)
 
 
 def test_spot_prices_of_one_device_of_a_provider_move_together() -> None:
@@ -364,26 +267,3 @@ def test_spot_prices_of_one_device_of_a_provider_move_together() -> None:
         assert statistics.variance(column) == pytest.approx(1 / 12, abs=0.004)
     assert move_together(factors)
     assert not move_together(factors[1:])
-
-
-def test_the_correlation_is_that_of_the_price_lists() -> None:
-    """Over the window with most rows: mean product of two rows of a device over the mean square."""
-    moves: dict[str, list[float]] = {}
-    with (ROOT / "tests/market/spot_price_moves.csv").open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            if (row["before"], row["after"]) == ("2026-04-13", "2026-08-03"):
-                change = math.log(float(row["usd_after"]) / float(row["usd_before"]))
-                moves.setdefault(row["device"], []).append(change)
-    found = {
-        device: statistics.mean(a * b for a, b in combinations(changes, 2))
-        / statistics.mean(a * a for a in changes)
-        for device, changes in moves.items()
-        if len(changes) > 1
-    }
-    assert found == {
-        "H100": pytest.approx(0.86, abs=0.01),
-        "L4": pytest.approx(0.88, abs=0.01),
-        "A100-80": pytest.approx(-0.10, abs=0.01),
-    }
-    weighted = statistics.mean([found["H100"]] * 7 + [found["L4"]] * 4 + [found["A100-80"]] * 3)
-    assert weighted == pytest.approx(TOGETHER, abs=0.1)

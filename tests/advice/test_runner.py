@@ -79,12 +79,6 @@ def test_wrong_runners_are_refused(words: dict[str, Any], message: str) -> None:
         opener(**words)
 
 
-def test_robust_has_many_questions_only_if_worlds_are_solved() -> None:
-    """Without exact the worlds are priced, not solved."""
-    with pytest.raises(BadInputError, match="without exact"):
-        placer.robust("roberta-xlm", jobs=2, **QUESTION)
-
-
 def test_every_verb_answers_the_same_everywhere(cluster: Any) -> None:
     """Sweep, regret and replay: here, in two processes and on two Dask workers."""
     address = cluster.scheduler_address

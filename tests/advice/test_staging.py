@@ -189,14 +189,6 @@ def test_data_that_must_stay_is_not_copied_away() -> None:
     assert (kept.problem.data_copy, kept.status) == (None, Status.OPTIMAL)
 
 
-def test_a_book_with_one_store_has_no_copies() -> None:
-    """That of 2023 knows Backblaze alone: the answer is proved as it is."""
-    asked = {**IMAGES, "catalog": "erben-2023", "gpu": "T4", "samples": "115M", "budget": "5/h"}
-    result = placer.recommend("resnet50", alternatives=False, **asked)
-    assert (result.status, result.problem.data_copy) == (Status.OPTIMAL, None)
-    assert all(note.code != "staged" for note in result.notes)
-
-
 def test_what_no_copy_proves_is_not_called_infeasible() -> None:
     """Nothing fits where the data lies, and the bound on all copies has a placement that none of
     the copies to stores in its place reaches: nothing is proved.

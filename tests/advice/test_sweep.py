@@ -1,34 +1,27 @@
 """Sweeps: points, breakpoints, files that are taken up again, shards, processes and Dask."""
 
-import importlib.util
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
-import jsonschema
 import pytest
 from drawn import drawn
 
 import placer
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from instances import two_places
-from placer.advice.runner import dask_cluster
-from placer.advice.runner.choice import options_of_each
 from placer.advice.runner.processes import processes
 from placer.advice.sweep.answer import Sweep
-from placer.advice.sweep.axes import parse_axis, parse_shard, points_of
+from placer.advice.sweep.axes import parse_axis, points_of
 from placer.advice.sweep.file import append, merged, read_points
 from placer.advice.sweep.run import run_sweep
 from placer.advice.worlds.scenario import apply
-from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.problem.words.changes import parse_changes
 from placer.report.stretches import breakpoints, stretches
@@ -53,35 +46,6 @@ def test_the_choice_changes_where_the_prices_cross() -> None:
         (one["set"][0], other["set"][0]) for one, other in breakpoints(got.header["over"], got.rows)
     ] == [("price:gcp/*:T4=x1.5", "price:gcp/*:T4=x2")]
     assert [len(run) for run in stretches(got.header["over"], got.rows)] == [3, 2]
-
-
-def test_a_token_ends_a_sweep() -> None:
-    """It is set when the first of three points is done: that one stays, the second is not kept."""
-    cancel = threading.Event()
-    got = run_sweep(
-        two_places(objective="cost", max_workers=1),
-        [parse_axis("price:gcp/*:T4=x1,x2,x3")],
-        options=SolveOptions(cancel=cancel),
-        tell=lambda done, of: cancel.set() if done else None,
-    )
-    assert (len(got.rows), got.interrupted) == (1, True)
-
-
-def test_a_sweep_that_is_stopped_at_once_says_that_nothing_is_solved() -> None:
-    """Not that the choice never changes."""
-    cancel = threading.Event()
-    cancel.set()
-    got = run_sweep(
-        two_places(), [parse_axis("budget=0.5/h..8/h:4")], options=SolveOptions(cancel=cancel)
-    )
-    assert drawn(got).startswith("No point is solved: 4 points still to do.")
-
-
-def test_processes_share_the_memory_limit() -> None:
-    """400 MB for two processes are 200 MB each, less than placer and a book with some room."""
-    options = SolveOptions(memory_limit_bytes=400_000_000)
-    with pytest.raises(PlacerError, match="each of 2 processes has 200 MB"):
-        options_of_each(options, 2, elsewhere=False)
 
 
 def test_two_ranges_are_a_product_and_break_along_the_longer() -> None:
@@ -160,29 +124,6 @@ def test_bad_ranges_are_refused_before_anything_is_solved(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/0"])
-def test_bad_shards_are_refused(text: str) -> None:
-    """i/n with i from 1 to n."""
-    with pytest.raises(PlacerError, match="shard"):
-        parse_shard(text)
-
-
-def test_an_unknown_solver_is_refused_and_no_file_is_begun(tmp_path: Path, run: Run) -> None:
-    """Else every point would be a row that says so, kept in the file."""
-    done = run(
-        *QUESTION,
-        "--over",
-        "budget=1/h,5/h",
-        "--solver",
-        "exat",
-        "-o",
-        str(tmp_path / "points.jsonl"),
-    )
-    assert done.returncode == 2
-    assert "a similar solver exists: 'exact'" in done.stderr
-    assert not list(tmp_path.iterdir())
-
-
 def test_shards_together_are_the_whole(tmp_path: Path, run: Run) -> None:
     """Each point is in one shard; merged, or simply concatenated and merged, they are the file of
     one run, to the byte.
@@ -232,18 +173,6 @@ def test_a_torn_last_line_is_cut_off_and_solved_again(tmp_path: Path) -> None:
         got = run_sweep(problem, axes, output=str(path))
         assert path.read_bytes() == whole
         assert len(got.rows) == 4
-
-
-def test_known_points_are_not_solved_again(tmp_path: Path) -> None:
-    """A row that was changed by hand stays as it is."""
-    path, problem, axes = tmp_path / "s.jsonl", two_places(), [parse_axis("budget=0.7/h,8/h")]
-    run_sweep(problem, axes, output=str(path))
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    path.write_text(lines[0] + lines[1].replace('"optimal"', '"feasible"'), encoding="utf-8")
-    assert [row["status"] for row in run_sweep(problem, axes, output=str(path)).rows] == [
-        "feasible",
-        "optimal",
-    ]
 
 
 def test_a_file_of_another_question_is_refused_and_stays(tmp_path: Path) -> None:
@@ -367,61 +296,6 @@ def test_dask_gives_the_same_rows() -> None:
     assert got.rows == placer.sweep("roberta-xlm", over, catalog="erben-2023", gpu="T4,A10").rows
 
 
-@pytest.mark.slow
-def test_dead_dask_workers_are_said_in_one_line(tmp_path: Path) -> None:
-    """Both processes of a cluster are killed after the second point: what is done is kept, and a
-    new sweep ends the file.
-    """
-    distributed = pytest.importorskip("distributed")
-    path, over = tmp_path / "s.jsonl", ["budget=1/h..5/h:30"]
-    ask = partial(
-        placer.sweep, "roberta-xlm", over, catalog="erben-2023", gpu="T4,A10", output=str(path)
-    )
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
-        killed: list[int] = []
-
-        def tell(done: int, of: int) -> None:
-            if done == 2 and not killed:
-                killed.extend(worker.pid for worker in cluster.workers.values())
-                for pid in killed:
-                    os.kill(pid, signal.SIGKILL)
-
-        with pytest.raises(PlacerError, match=r"the workers of the Dask cluster at .* died") as end:
-            ask(dask=cluster.scheduler_address, tell=tell)
-    assert end.value.exit_code == 1
-    assert "run the same command again" in end.value.hint
-    assert 3 <= path.read_bytes().count(b"\n") < 31
-    assert len(ask().rows) == 30
-
-
-def test_without_distributed_the_error_says_what_to_install(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One line; with the package, that nobody answers."""
-    monkeypatch.setattr(dask_cluster, "SILENT_S", 0.5)
-    if importlib.util.find_spec("distributed") is None:
-        done = run(*QUESTION, *OVER, "--dask", "tcp://127.0.0.1:1")
-        assert done.returncode == 2
-        assert "pip install 'placer-advisor[dask]'" in done.stderr
-    else:
-        with pytest.raises(PlacerError, match="no Dask scheduler"):
-            placer.sweep(
-                "roberta-xlm", ["budget=1/h,2/h"], catalog="erben-2023", dask="tcp://127.0.0.1:1"
-            )
-
-
-def test_the_command_says_where_the_choice_changes(run: Run) -> None:
-    """As a table, and as a document that follows its schema."""
-    done = run(*QUESTION, "--over", "budget=1/h..5/h:5")
-    assert done.returncode == 0, done.stderr
-    assert "It changes between budget" in " ".join(done.stdout.split())
-    document = json.loads(run(*QUESTION, "--over", "budget=0.01/h,5/h", "--json").stdout)
-    jsonschema.validate(document, json.loads(schema_text("sweep")))
-    assert [row["status"] for row in document["rows"]] == ["infeasible", "optimal"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -439,13 +313,6 @@ def test_bad_commands_are_one_line(run: Run, arguments: tuple[str, ...], says: s
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_frame_has_a_column_for_each_range() -> None:
-    """And one row a point."""
-    frame = swept("price:gcp/*:T4=x1,x2", "tbs=1024,2048", objective="cost").to_frame()
-    assert list(frame["tbs"]) == ["1024", "2048"] * 2
-    assert len(frame) == 4
 
 
 def written(path: Path) -> list[str]:
@@ -546,20 +413,6 @@ def test_two_sweeps_do_not_share_a_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_another_process_is_kept_out(tmp_path: Path, run: Run) -> None:
-    """Exit code 2 and one line; the kernel frees the lock of a process that is killed."""
-    process, path = started(tmp_path)
-    process.send_signal(signal.SIGSTOP)
-    try:
-        done = run(*QUESTION, "--over", "budget=1/h..5/h:16", "-o", str(path))
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=PROCESS_TIMEOUT_S)
-    assert done.returncode == 2
-    assert f"another sweep is writing into '{path}'" in done.stderr
-    finished(path, run, tmp_path)
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_names_the_file() -> None:
     """As does a disk that is gone."""
@@ -570,9 +423,3 @@ def test_a_full_disk_names_the_file() -> None:
         append(full, {"a": 1})
     assert caught.value.exit_code == 1
     assert "free some space" in caught.value.hint
-
-
-def test_a_device_is_no_file_of_a_sweep() -> None:
-    """A named pipe would wait for a reader."""
-    with pytest.raises(PlacerError, match="'/dev/full' is no regular file"):
-        run_sweep(two_places(), [parse_axis("budget=1/h,2/h")], output="/dev/full")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -134,12 +133,6 @@ def test_bad_lines_are_named(lines: Sequence[str], message: str) -> None:
         changes(*lines)
 
 
-def test_a_zone_that_the_feed_does_not_have() -> None:
-    """Machines held in it are refused; the nearest zone is named."""
-    with pytest.raises(PlacerError, match="unknown zone 'gcp/us-east4-b'"):
-        changes(HEAD, *rows("4,0"), held={"gcp/us-east4-b": 4})
-
-
 def test_files_of_a_folder_are_one_feed(tmp_path: Path) -> None:
     """In the order of their names, each with its header, the zones in any order; files that are
     still written under another name are passed over. The feed ends after a pause.
@@ -258,22 +251,6 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_the_output_of_a_command(started: Any) -> None:
-    """It ends with the pipe, in plain words; a bad line ends it with file, line and exit code 2."""
-    process = started("-", stdin=subprocess.PIPE)
-    out, errors = process.communicate("\n".join([HEAD, *rows("4,0", "0,4")]), PROCESS_TIMEOUT_S)
-    assert process.returncode == 0, errors
-    lines = out.splitlines()
-    assert lines[0].startswith("2026-11-01 00:00  add 4 gcp/us-central1-a ($")
-    assert "lose 4 gcp/us-central1-a; add 4 gcp/us-east4-a ($" in lines[1]
-    assert "the feed ended: 4 gcp/us-east4-a held" in errors
-    process = started("-", stdin=subprocess.PIPE)
-    out, errors = process.communicate(f"{HEAD}\n{rows('4,0')[0]}\nnow,4,0\n", PROCESS_TIMEOUT_S)
-    assert process.returncode == 2
-    assert out.startswith("2026-11-01 00:00")
-    assert errors.startswith("error: standard input:3:utc: 'now' is not a time")
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -295,13 +272,3 @@ def test_wrong_words_are_named(
         run(["capacity", "watch", plan, *words])
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
-
-
-def test_a_line_of_a_pipe_ends_within_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of eight bytes, its end included: seven digits are read whole, eight are refused."""
-    monkeypatch.setattr("placer.files.growing_file.MOST_LINE_BYTES", 8)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1234567\n12345678\n")))
-    lines = follow("-", None)
-    assert next(lines).text == "1234567"
-    with pytest.raises(PlacerError, match="standard input:2: over 8 bytes in one line"):
-        next(lines)

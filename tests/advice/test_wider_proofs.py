@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 
 from instances import random_problem
-from placer.advice.recommendation import wider_proofs
 from placer.advice.recommendation.recommend import recommend
 from placer.advice.recommendation.wider_proofs import WiderProofs
 from placer.cost_model.limits import violations
 from placer.interface.advisor import Advisor
-from placer.market.catalog import Catalog
 from placer.problem.admitted_exchanges import same_servers, server_at
 from placer.problem.requirements import Requirements
 from placer.problem.words.request import build_problem
@@ -83,21 +81,6 @@ def test_answers_that_are_not_proved_are_not_kept() -> None:
     assert len(proofs) == 0
 
 
-def test_few_answers_are_kept(monkeypatch: pytest.MonkeyPatch, erben: Catalog) -> None:
-    """The question that was not asked for the longest goes first."""
-    monkeypatch.setattr(wider_proofs, "KEPT", 2)
-    proofs, profile = WiderProofs(), load_profile("resnet18")
-    sizes = (256, 512, 1024)
-    asked = [
-        build_problem(profile, erben, budget="3/h", tbs=size, workers="1..2") for size in sizes
-    ]
-    for problem in asked:
-        proofs.keep(solve(problem, options=OPTIONS), OPTIONS)
-    assert len(proofs) == 2
-    known = [proofs.answer(problem, "exact", OPTIONS) is not None for problem in asked]
-    assert known == [False, True, True]
-
-
 def test_answers_of_wider_questions_are_as_good_as_searches() -> None:
     """Ever tighter limits: each answer keeps them and is within the gap of a search of its own, and
     its bound holds of what that search ends with.
@@ -129,21 +112,6 @@ def tightened(wish: Requirements, factor: float) -> Requirements:
         min_samples_per_second=None if floor is None else floor / factor,
         max_workers=max(wish.min_workers, int(wish.max_workers * factor)),
     )
-
-
-def test_quotas_and_workers_are_limits_of_the_same_question() -> None:
-    """Of 8 x A10 a quota of 8 and as many workers leave the answer as it is; 4 do not. Beside a
-    quota no supply of spot machines counts, so that with one it would be another question.
-    """
-    advisor, proofs = Advisor("erben-2023"), WiderProofs()
-    whole = advisor.problem("roberta-xlm", budget="5/h", supply="any")
-    proofs.keep(solve(whole, options=OPTIONS), OPTIONS)
-    assert known(proofs, advisor, budget="5/h", supply="any", quota=8, workers="1..8")
-    assert not known(proofs, advisor, budget="5/h", supply="any", quota=4)
-    assert not known(proofs, advisor, budget="5/h", supply="any", workers="1..4")
-    assert not known(
-        proofs, advisor, budget="5/h", supply="any", quota={"A10": 8}
-    )  # rows of a file are others
 
 
 def test_answers_of_looser_quotas_are_as_good_as_searches() -> None:
@@ -207,20 +175,6 @@ def test_what_nothing_beats_nothing_beats_with_less_money() -> None:
     cases = [("4.9/h", 1e6), ("5/h", 2e6), ("5.1/h", 1e6), ("5/h", 1e5), ("5/h", None)]
     held = [known(proofs, advisor, options(b), budget=u, **words) for u, b in cases]
     assert held == [True, True, False, False, False]
-
-
-def test_side_questions_have_the_answers_of_earlier_ones() -> None:
-    """Asked twice, nothing is searched the second time, and all that is compared is the same."""
-    advisor = Advisor("erben-2023")
-    first, second = (advisor.recommend("roberta-xlm", budget="5/h") for _ in range(2))
-    held = len(advisor._proofs or ())
-    assert held > 2
-    advisor.recommend("roberta-xlm", budget="5/h")
-    assert len(advisor._proofs or ()) == held
-    one, other = first.to_dict(), second.to_dict()
-    for document in (one, other):
-        del document["solver"]
-    assert one == other
 
 
 def test_a_question_with_limits_asks_the_one_without_them_where_that_is_likely_its_answer() -> None:
