@@ -30,24 +30,6 @@ def layer(folder: Path, row: str) -> str:
     return str(path)
 
 
-def test_the_rows_of_a_device_are_shown_with_their_sources(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Eight of 16 H100: 54 %, 40 to 68 %, 4 h; class rows of all devices follow, other devices do
-    not.
-    """
-    code, out, _ = ran(capsys, "show", "--gpu", "H100")
-    assert code == 0
-    line = next(line for line in out.splitlines() if " 8 of 16 " in line)
-    figures = " ".join(line.split())
-    assert figures == "gcp H100 spot 8 of 16 54 % 40 to 68 % 4 h measured 2025-10-14"
-    assert "source: SkyNomad launch probes" in out
-    assert "V100 " not in out
-    rows = json.loads(ran(capsys, "show", "--gpu", "H100", "--json")[1])["rows"]
-    assert {row["device"] for row in rows} == {"H100", "*"}
-    assert ran(capsys, "show", "--market", "on-demand")[1].count("assumed") >= 1
-
-
 def test_a_place_has_its_own_rows_and_those_of_its_classes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -90,20 +72,3 @@ def test_a_wrong_row_fails_the_check(
     """Exit code 2, and what is wrong."""
     code, out, err = ran(capsys, "check", layer(tmp_path, row))
     assert (code, message in out.replace("\n", "") + err) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("show", "--gpu", "H101"), "unknown GPU 'H101'"),
-        (("show", "--in", "gcp/us-moon1"), "unknown place 'gcp/us-moon1'"),
-        (("show", "--market", "sport"), "unknown market 'sport'"),
-        (("shou",), "unknown command 'shou'"),
-    ],
-)
-def test_wrong_words_are_named(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
-) -> None:
-    """One line and exit code 2."""
-    code, _, err = ran(capsys, *words)
-    assert (code, message in err) == (2, True)

@@ -70,13 +70,6 @@ def test_every_column_fits_every_width(run: Run, words: tuple[str, ...], columns
         assert name in ("Gb/s", "fabric") or all(c in seen for c in name.replace(" ", ""))
 
 
-def test_headers_are_all_there_at_80_columns(run: Run) -> None:
-    """The machine too, which was left out."""
-    shown = run("offers", "--gpu", "T4", "--limit", "3", columns=80).stdout
-    assert "machine" in shown.splitlines()[0]
-    assert "g4dn.xlarge" in shown
-
-
 def test_csv_and_jsonl_have_numbers_in_full() -> None:
     """Not those of the screen; a cell of several lines is one, what is not known is empty."""
     rows = list(csv.reader(io.StringIO(as_csv([made()]))))
@@ -118,19 +111,6 @@ def test_names_are_no_markup() -> None:
     assert all(line.replace("\\|", "").count("|") == 5 for line in rows)
 
 
-@pytest.mark.parametrize("name", ["csv", "jsonl", "md", "html"])
-def test_commands_write_their_tables(run: Run, tmp_path: Path, name: str) -> None:
-    """To stdout, or to a file that -o names."""
-    words = ("offers", "--gpu", "T4", "--limit", "2", "--format", name)
-    shown = run(*words).stdout
-    assert "g4dn.xlarge" in shown
-    file = tmp_path / f"offers.{name}"
-    done = run(*words, "-o", str(file))
-    assert (done.returncode, done.stdout) == (0, "")
-    assert f"wrote {file}" in done.stderr
-    assert file.read_text() == shown
-
-
 def test_an_answer_has_its_considered_table(run: Run, tmp_path: Path) -> None:
     """`recommend --format csv` writes the table; with `-o -` the document alone is printed."""
     words = ("recommend", *ERBEN, "--budget", "5/h", "--gpu", "A10,T4")
@@ -170,14 +150,6 @@ def test_formats_and_files_that_cannot_be_meant(
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-def test_stdout_and_a_file_named_with_its_folder(run: Run, tmp_path: Path) -> None:
-    """`-o -` is stdout; a file may be called json where that is meant."""
-    words = ("offers", "--gpu", "T4", "--limit", "1")
-    assert run(*words, "-o", "-").stdout == run(*words).stdout
-    assert run(*words, "-o", "./json", cwd=tmp_path).returncode == 0
-    assert (tmp_path / "json").read_text() == run(*words).stdout
 
 
 def test_a_wide_character_takes_two_columns() -> None:

@@ -6,36 +6,12 @@ import click
 import pytest
 
 from conftest import Run
-from placer.cli import COMMANDS, FORMS, cli
-from placer.cli.screen.option_groups import COMMON, NAMED, SHARED, LargeCommand, group_of
+from placer.cli import FORMS, cli
+from placer.cli.screen.option_groups import COMMON, LargeCommand, group_of
 from placer.problem.words.wishes import WISHES
 
 ORDER = ["Goal", "Where", "Machines", "Model", "Exchange", "Data", "Risk", "Solver", "Output"]
 """Groups of the main command; that of a simulation stands before the solver."""
-
-
-def sections(text: str) -> list[str]:
-    """Return the headings of a help text in order."""
-    return [name.removesuffix(" options") for name in re.findall(r"^(\w.*):$", text, re.MULTILINE)]
-
-
-def test_the_main_command_has_the_nine_groups(run: Run) -> None:
-    """All its options are shared ones, so it has none of its own."""
-    shown = run("recommend", "--help", "all").stdout
-    assert [name for name in sections(shown) if name in ORDER] == ORDER
-    assert "Options" not in sections(shown)
-    assert all(len(line) <= 80 for line in shown.split("Examples:")[0].splitlines())
-
-
-@pytest.mark.parametrize(
-    ("verb", "own"),
-    [("explain", "--why-not"), ("whatif --over", "--over"), ("robust", "--box")],
-)
-def test_options_of_a_command_come_first(run: Run, verb: str, own: str) -> None:
-    """Before those that many commands share."""
-    shown = run(*verb.split(), "--help", "all").stdout
-    assert sections(shown)[0] == "Options"
-    assert shown.index(own) < shown.index("Goal options:")
 
 
 @pytest.mark.parametrize("name", COMMON)
@@ -71,11 +47,3 @@ def test_every_option_is_shown_once(run: Run) -> None:
         assert len(rows) == len(options) + 1
         assert len(set(rows)) == len(rows)
     assert all(group_of(click.Option([wish.flag, name])) in ORDER for name, wish in WISHES.items())
-
-
-def test_few_options_need_no_groups(run: Run) -> None:
-    """One list."""
-    assert "Options" in sections(run("config", "check", "--help").stdout)
-    assert [title for title in SHARED if title != "Simulation"] == ORDER
-    assert set(NAMED.values()) <= set(SHARED)
-    assert "recommend" in COMMANDS

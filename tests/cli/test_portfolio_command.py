@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from conftest import Run
-from placer.documents.schemas import schema_text
 
 JOB = """
 [[job]]
@@ -40,27 +38,6 @@ def written(folder: Path, text: str) -> str:
     path = folder / "jobs.toml"
     path.write_text(text, encoding="utf-8")
     return str(path)
-
-
-def test_a_file_of_two_jobs(run: Run, folder: Path) -> None:
-    """One job has the A10 for 0.60 USD/h, the other four T4 for 2.04; both are saved and valid."""
-    path = written(folder, HEAD + JOB + JOB.replace("one", "two"))
-    saved, plans = folder / "saved.json", folder / "plans"
-    done = run("portfolio", path, "--json", "-o", str(saved), "--manifests", str(plans))
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    jsonschema.validate(document, json.loads(schema_text("portfolio")))
-    jsonschema.validate(json.loads(saved.read_text()), json.loads(schema_text("portfolio")))
-    assert document["usd"] == pytest.approx(2.64)
-    assert [row["usd"] for row in document["worth"]] == [pytest.approx(1.44)]
-    checked = run("validate", str(saved))
-    assert "portfolio: 2 of 2 jobs run" in checked.stdout
-    assert sorted(file.name for file in plans.iterdir()) == ["one.json", "two.json"]
-    assert run("validate", str(plans / "one.json")).returncode == 0
-    text = " ".join(run("portfolio", path).stdout.split())
-    assert "would run on lambda/us-west-1=1xA10:on-demand" in text
-    assert "+$1.44/h" in text
-    assert "A10 on-demand in lambda/us-west-1 $1.44/h" in text
 
 
 def test_a_forged_sum_is_refused(run: Run, folder: Path) -> None:
@@ -121,15 +98,6 @@ def test_wrong_files_are_told_in_a_line(run: Run, folder: Path, text: str, words
     assert done.returncode == 2, done.stdout + done.stderr
     assert words in done.stderr
     assert done.stderr.startswith("error: ")
-
-
-def test_quotas_of_vcpus_are_refused(run: Run, folder: Path) -> None:
-    """Nothing shares them among jobs, so no job may take them all by itself."""
-    (folder / "vcpus.csv").write_text("place,gpu,market,vcpus\n*,*,*,8\n", encoding="utf-8")
-    file = written(folder, 'quota = "vcpus.csv"\n' + JOB)
-    done = run("portfolio", file, "--catalog", "erben-2023")
-    assert done.returncode == 2
-    assert "quota of 8 vCPUs in all places: jobs share quotas of GPUs" in done.stderr
 
 
 def test_a_file_names_a_list_of_blocks(run: Run, folder: Path) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 import pytest
 
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
-from placer.cli.screen.progress import SearchProgress, _objective
+from placer.cli.screen.progress import SearchProgress
 
 ASKED = ("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--budget", "5/h")
 
@@ -35,21 +35,6 @@ def test_it_has_unit_gap_seconds_and_what_ctrl_c_does() -> None:
     assert search.words(13.0) == "searching 3 s of 30s; Ctrl-C stops"
     plain = SearchProgress(what="choosing", best=12_345_678.0, begun=0.0)
     assert plain.words(1.0) == "choosing 1 s; best 12,345,678; Ctrl-C stops"
-
-
-@pytest.mark.parametrize(
-    ("asked", "objective"),
-    [
-        ({"budget": "5/h"}, "throughput"),
-        ({"min_throughput": "400/s"}, "cost"),
-        ({"objective": "carbon"}, "carbon"),
-        ({"objective": "expected"}, ""),
-        ({"objective": None, "gpu": ()}, ""),
-    ],
-)
-def test_the_unit_is_that_of_the_objective(asked: dict[str, object], objective: str) -> None:
-    """That of the request; a number alone where it is no usual one."""
-    assert _objective(asked) == objective
 
 
 def on_terminal(*asked: str, until: bytes = b"") -> tuple[bytes, str, int]:

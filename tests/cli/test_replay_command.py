@@ -6,13 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-import placer
 from conftest import ROOT
 from placer.cli import run
-from placer.documents.schemas import schema_text
 
 TRACE = str(ROOT / "examples" / "capacity-trace.csv")
 JOB = ("--machines", "8", "--work", "12h", "--slack", "50%", "--every", "1d")
@@ -39,28 +36,6 @@ def short_trace(tmp_path: Path) -> str:
     counts = ["4,0"] * 6 + ["0,4"] * 7
     rows = [f"2026-11-01T{hour:02d}:00Z,{count}" for hour, count in enumerate(counts)]
     return written(tmp_path, "trace.csv", HEAD, *rows)
-
-
-def test_the_document_follows_its_schema(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """What is printed is what is saved; no policy misses; none in one place beats the optimum."""
-    target = tmp_path / "replay.json"
-    words = (TRACE, *JOB, "--gpu", "H100", "--json", "-o", str(target))
-    code, out, _ = ran(capsys, *words)
-    document = json.loads(out)
-    jsonschema.validate(document, json.loads(schema_text("replay")))
-    assert code == 0
-    assert json.loads(target.read_text(encoding="utf-8")) == document
-    rows = {row["policy"]: row for row in document["policies"]}
-    assert list(rows) == ["on-demand", "fixed", "migrate", "migrate-pace", "span"]
-    assert {row["missed"] for row in rows.values()} == {0}
-    offline = document["offline"]
-    assert offline["bound_usd"] <= offline["optimum_usd"] <= rows["migrate"]["usd"]
-    assert [row["change"] for row in document["sensitivity"]] == [
-        "re-forming takes 0.2 h",
-        "several places have 0.85 of the speed of one",
-    ]
 
 
 def test_prices_of_a_table_and_egress(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -120,15 +95,6 @@ def replayed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     return document
 
 
-def test_the_table_names_what_is_assumed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Policies, the optimum, sensitivities, and that on-demand machines are always available."""
-    code, out, _ = ran(capsys, TRACE, *JOB, "--gpu", "H100")
-    assert code == 0
-    for words in ("migrate-", "who knows the whole trace", "re-forming takes 0.2 h"):
-        assert words in out
-    assert "on-demand machines are always available" in out
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -184,29 +150,3 @@ def test_wrong_prices_are_named(
     code, _, err = ran(capsys, short_trace(tmp_path), *words)
     assert code == 2
     assert message in err
-
-
-def test_a_zone_of_nowhere(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Its egress has no price, so it is named; with --egress and --prices it may be anywhere."""
-    rows = [f"2026-11-01T{hour:02d}:00Z,4" for hour in range(10)]
-    trace = written(tmp_path, "trace.csv", "utc,moon-1a", *rows)
-    prices = written(tmp_path, "p.csv", "zone,usd_per_hour", "moon-1a,1")
-    words = (trace, "--prices", prices, "--on-demand", "4", "--machines", "4", "--work", "4h")
-    code, _, err = ran(capsys, *words, "--slack", "50%")
-    assert code == 2
-    assert "zone 'moon-1a': not in catalog default" in err
-    assert ran(capsys, *words, "--slack", "50%", "--egress", "0.02")[0] == 0
-
-
-def test_from_python() -> None:
-    """The same words; a summary is found by its name."""
-    replayed = placer.replay(
-        TRACE, machines=8, work="12h", slack="50%", gpu="H100", policy="span", every="1d",
-        offline=False,
-    )  # fmt: skip
-    assert replayed.optimum_usd is None
-    assert replayed.summary("span").missed == 0
-    with pytest.raises(placer.PlacerError, match="unknown policy 'fixed'"):
-        replayed.summary("fixed")
-    with pytest.raises(placer.PlacerError, match="machines 0"):
-        placer.replay(TRACE, machines=0, work="12h", slack="50%")
