@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from placer.cost_model.capacity import launch_forecast
 from placer.cost_model.capacity.forecast import (
     LEADS_H,
-    expected_now,
     followed,
     forecast,
     weights_at,
@@ -61,13 +60,6 @@ def test_a_zone_that_was_full_is_likely_full_soon_and_usual_later() -> None:
         assert row[1] == pytest.approx(USUAL)
 
 
-def test_the_present_is_the_last_count_that_was_seen() -> None:
-    """0.98 of it, and 0.02 of the usual shares."""
-    now = expected_now(np.array([[2, 4], [1, -1]]), USUAL)
-    assert now[0, 1] == pytest.approx(0.98 + 0.02 * 0.1)
-    assert now[1, 4] == pytest.approx(0.98 + 0.02 * 0.4)
-
-
 TICKS_H = np.arange(60) / 6
 """Ten hours of launches, every ten minutes."""
 
@@ -81,17 +73,6 @@ def test_a_zone_whose_counts_alternate_is_expected_to_alternate() -> None:
     assert soon[4] > 0.6
     assert later[4] < 0.4
     assert soon.sum() == pytest.approx(1.0)
-
-
-def test_what_followed_is_counted_a_lead_apart_alone() -> None:
-    """After 0 always came 3, ten minutes later, in all pairs that are told apart by hand: three
-    observations count for the shares to begin with, each pair for exp(-age / 24 h).
-    """
-    launched, begin = np.array([[0], [3], [0], [3], [0]]), np.full((1, 5), 0.2)
-    found = followed(launched, TICKS_H[:5], 1 / 6, begin)
-    pairs = np.exp(-3 / 6 / 24) + np.exp(-1 / 6 / 24)
-    assert found[0, 3] == pytest.approx((pairs + 3 * 0.2) / (pairs + 3))
-    assert found[0, 0] == pytest.approx(3 * 0.2 / (pairs + 3))
 
 
 @pytest.mark.parametrize(
@@ -156,13 +137,6 @@ def test_a_day_unlike_others_makes_what_is_likely_less_so() -> None:
     assert 0.004 < float((there == 0).all(1).mean()) < 0.007
 
 
-def test_certain_counts_stay_certain() -> None:
-    """No chance below and all above: the edges of a cell are infinite."""
-    chances = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
-    machines = launchable(chances, latent(["x", "y"], 100, 1))
-    assert (machines == [2, 0]).all()
-
-
 DRAWN: list[int] = []
 
 
@@ -184,11 +158,6 @@ def test_the_best_sets_are_the_best(seed: int, zones: int, least: int) -> None:
     chances = [one.together for one in found]
     assert all(a < b for a, b in pairwise(chances))
     DRAWN.append(len(found))
-
-
-def test_the_draws_had_sets_of_several_zones() -> None:
-    """Of 60 draws at least 20 list two sizes or more."""
-    assert sum(count >= 2 for count in DRAWN) >= 20
 
 
 def test_many_zones_grow_from_the_best_smaller_sets(monkeypatch: pytest.MonkeyPatch) -> None:

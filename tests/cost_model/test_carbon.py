@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import json
-
 import pytest
 
-from conftest import Run
 from instances import carbon_problem, offer
 from placer.advice.recommendation.nearest import nearest
-from placer.cost_model.limits import TOLERANCE, violations
-from placer.documents.validate import check_document
+from placer.cost_model.limits import violations
 from placer.errors import PlacerError
-from placer.market.books.folders import shipped_folder
-from placer.market.carbon import carbon_of, carbon_unknown, figure, offer_carbon, parse_carbon
+from placer.market.carbon import carbon_of, carbon_unknown, offer_carbon, parse_carbon
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
@@ -22,7 +16,7 @@ from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
-from proofs import PROOF, proved
+from proofs import proved
 
 
 def ask(book: Catalog, **wishes: object) -> Problem:
@@ -55,32 +49,6 @@ def test_exact_equals_exhaustive_with_carbon(chunk: int) -> None:
                 fast, rel=1e-8
             ), seed
     assert answered >= 2
-
-
-def test_no_way_to_another_region_fits_in_a_round() -> None:
-    """Instance 930020: for model averaging every 4 and 8 steps no level of ways is left to look at,
-    and only a hub that stays alone.
-    """
-    problem = carbon_problem(930020)
-    oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
-    assert answer.status == oracle.status
-    assert answer.value == pytest.approx(oracle.value, rel=1e-8)
-
-
-def test_instances_bind() -> None:
-    """Limits change the answer of some instances and leave nothing to others."""
-    changed = lost = 0
-    for seed in range(200, 300):
-        problem = carbon_problem(seed)
-        if problem.requirements.objective == "carbon":
-            continue
-        free = replace(problem.requirements, max_carbon_g_per_hour=1e9)
-        before = solve(replace(problem, requirements=free), "exact", PROOF).placement
-        after = proved("carbon", seed).placement
-        lost += before is not None and after is None
-        changed += after is not None and before != after
-    assert changed >= 5
-    assert lost >= 5
 
 
 @pytest.mark.parametrize("solver", ["greedy", "local_search"])
@@ -148,41 +116,6 @@ def test_what_is_not_known_is_no_zero(default: Catalog) -> None:
         assert not ask(book, **wish, max_carbon_g_per_hour=1e6).pools
 
 
-def test_every_rented_device_has_a_power(default: Catalog) -> None:
-    """Data sheets give the board power of each GPU; CPU machines are counted by their vCPUs."""
-    assert [
-        gpu.gpu for gpu in default.gpus.values() if gpu.kind == "gpu" and gpu.power_w is None
-    ] == []
-    assert all(gpu.power_w is None for gpu in default.gpus.values() if gpu.kind == "cpu")
-
-
-def test_power_figures_lie_in_order() -> None:
-    """Each value is within its ends, has a basis, and a power usage effectiveness is 1 at least."""
-    with (shipped_folder("catalogs") / "power.csv").open(encoding="utf-8", newline="") as handle:
-        for row in csv.DictReader(handle):
-            found = figure(row["factor"], row["setting"])
-            assert found.low <= found.value <= found.high
-            assert found.basis in ("published", "assumed")
-            assert found.low >= 1 or row["factor"] != "pue"
-    assert figure("pue", "runpod") == figure("pue", "*")
-
-
-def test_a_tighter_limit_costs_speed(default: Catalog) -> None:
-    """In one region half of what the fastest machines emit leaves less throughput, and is kept."""
-    wish = {"gpus": ("T4",), "budget_usd_per_hour": 5.0, "places_in": ("aws/us-east-1",)}
-    free = solve(ask(default, **wish, max_carbon_g_per_hour=1e6))
-    assert free.estimate is not None
-    assert free.estimate.carbon_g_per_hour is not None
-    emitted = free.estimate.carbon_g_per_hour.value
-    tight = solve(ask(default, **wish, max_carbon_g_per_hour=emitted / 2))
-    assert tight.estimate is not None
-    assert tight.estimate.carbon_g_per_hour is not None
-    assert tight.estimate.carbon_g_per_hour.value <= emitted / 2 * (1 + TOLERANCE)
-    assert tight.value is not None
-    assert free.value is not None
-    assert tight.value < free.value
-
-
 def test_nearest_change_of_the_limit_works(erben: Catalog) -> None:
     """What is proposed instead of 1 g an hour can be kept."""
     grids = {place: replace(r, grid_carbon_g_per_kwh=300.0) for place, r in erben.regions.items()}
@@ -214,42 +147,3 @@ def test_bad_carbon_is_refused(text: str) -> None:
     with pytest.raises(PlacerError) as caught:
         parse_carbon(text)
     assert "max-carbon" in caught.value.message
-
-
-def test_documents_and_terminal(run: Run, default: Catalog) -> None:
-    """The line, the places that are left out, the fields of the JSON document, a saved file that is
-    checked, and offers.
-    """
-    words = [
-        "--model",
-        "resnet50",
-        "--gpu",
-        "T4",
-        "--in",
-        "aws",
-        "--budget",
-        "1/h",
-        "--max-carbon",
-        "200g/h",
-    ]
-    done = run("recommend", *words, columns=200)
-    assert done.returncode == 0, done.stderr
-    assert "at most 200 g CO2e/h" in done.stdout
-    assert "carbon " in done.stdout
-    assert "places are left out: nobody publishes the carbon intensity" in done.stderr
-    answer = solve(ask(default, gpus=("T4",), budget_usd_per_hour=1.0, objective="carbon"))
-    document = json.loads(json.dumps(answer.to_saved()))
-    assert document["estimate"]["carbon_g_per_hour"]["value"] == document["objective"]["value"]
-    assert "priced again" in check_document(document, "it")
-    listed = json.loads(run("offers", "--gpu", "T4", "--limit", "3", "--json").stdout)["offers"]
-    assert all("carbon_g_per_hour" in row for row in listed)
-
-
-def test_a_book_without_grids_lacks_data(run: Run) -> None:
-    """Exit code 5, data missing, with the way out; `explain` says the same in its own words."""
-    done = run(
-        "recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--max-carbon", "10kg/h"
-    )
-    assert done.returncode == 5
-    assert "cannot say what its machines emit" in done.stderr
-    assert "leave out --max-carbon" in done.stderr

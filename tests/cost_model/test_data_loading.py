@@ -7,28 +7,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pytest
 
 import placer
-from instances import loading_problem
 from placer.advice.recommendation.notes import warnings_of
 from placer.cost_model.estimate import Estimate, estimate
-from placer.documents.certificate import device_speeds, mode_factor, store_links
 from placer.documents.checker.case import Case
 from placer.documents.checker.dollars import dollars_of
 from placer.documents.checker.islands import unread
-from placer.documents.checker.market import machines_of
-from placer.documents.checker.modes import required_modes
 from placer.documents.checker.seconds import round_of
-from placer.documents.checker.witness import witness
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.records import replace
-from placer.solving.answer import SolveOptions
 from placer.solving.by_hand import place_by_hand
-from placer.solving.solve import solve
 from placer.validation.simulation.replay import replay
 from placer.workload.data_loading import LOADER_STREAMS
 
@@ -65,14 +57,6 @@ def test_a_machine_reads_no_more_than_its_link_carries() -> None:
     assert "(estimated)" in told["data-bound"]
 
 
-def test_two_machines_read_twice_as_much() -> None:
-    """Each has its own link; all-reduce of 51 MB costs a little of the second one's half."""
-    _, one, _ = asked("aws/ap-south-1=1xH200:8:spot", data=B2)
-    _, two, _ = asked("aws/ap-south-1=2xH200:8:spot", data=B2)
-    gain = two.samples_per_second.value / one.samples_per_second.value
-    assert 1.9 < gain <= 2.0 + 1e-9
-
-
 def test_a_store_in_the_region_is_read_over_the_card() -> None:
     """p5en has 3,200 Gb/s, so S3 in its region does not slow eight H200 down; the same store slows
     them from another region.
@@ -97,14 +81,6 @@ def test_a_limit_of_the_store_is_shared_by_all_workers() -> None:
         if count == 16:
             assert rate > 0.8 * 50e9
             assert "gives 50 Gb/s to all readers together" in told["data-bound"]
-
-
-def test_a_store_of_unknown_limit_that_must_give_much_is_named() -> None:
-    """64 machines read 92 Gb/s from Backblaze, of which no limit in bytes is published."""
-    _, _, few = asked("aws/ap-south-1=4xH200:8:spot", data=B2)
-    _, _, many = asked("aws/ap-south-1=64xH200:8:spot", data=B2)
-    assert "store-limit" not in few
-    assert "its limit is not known, so none is assumed" in many["store-limit"]
 
 
 def test_a_saved_answer_that_reads_too_fast_is_refused() -> None:
@@ -141,19 +117,6 @@ def test_the_simulation_waits_for_data_as_the_model_does() -> None:
     got = estimate(placement, narrow).samples_per_second.value
     assert 0.95 * 0.5e9 < got * SAMPLE_BITS <= 0.5e9
     assert replay(placement, narrow, rounds=3).samples_per_second == pytest.approx(got, rel=0.02)
-
-
-def test_a_card_below_the_link_counts() -> None:
-    """A machine with a card of 0.2 Gb/s reads 0.2 Gb/s, inside the region too."""
-    problem, _, _ = asked("gcp/us-central1=1xT4:spot", data="gcp/us-central1")
-    slow = tuple(
-        msgspec.structs.replace(offer, network_gbps=0.2) for offer in problem.catalog.offers
-    )
-    narrow = replace(problem, catalog=replace(problem.catalog, offers=slow))
-    for store in ("gcp/us-central1", B2):
-        there = replace(narrow, requirements=replace(narrow.requirements, data_store=store))
-        got = estimate(place_by_hand("gcp/us-central1=1xT4:spot", there), there)
-        assert got.samples_per_second.value * SAMPLE_BITS == pytest.approx(0.2e9)
 
 
 H200 = "aws/ap-south-1=1xH200:8:spot"
@@ -202,49 +165,6 @@ def test_what_the_disks_do_not_hold_is_read_anew() -> None:
     assert sure.samples_per_second.value == speeds["1TB"]
     lambda_a10 = "lambda/us-west-1=1xA10:on-demand"
     assert asked(lambda_a10, data=B2, passes="2", data_size="1GB")[1].data_passes is None
-
-
-def test_without_a_number_of_passes_the_first_one_counts() -> None:
-    """Nobody says how often the data is read: the store sets the pace, whatever a disk holds."""
-    _, plain, _ = asked(H200, data=B2)
-    for words in ({"data_size": "157GB"}, {"samples": "115M"}, {"data_cache": "disk"}):
-        _, got, _ = asked(H200, data=B2, **words)
-        assert got.samples_per_second == plain.samples_per_second
-        assert got.data_passes is None
-
-
-def test_passes_and_samples_say_how_large_the_data_is() -> None:
-    """115 million images in 90 passes are 157 GB: they fit 250 GB of g5.xlarge, and 113 GB of
-    g4dn.xlarge not.
-    """
-    words = {"data": B2, "samples": "115M", "passes": "90"}
-    _, fits, _ = asked("aws/us-east-1=1xA10G:spot", **words)
-    assert fits.data_passes is not None
-    problem, _, _ = asked("aws/us-east-1=1xT4:spot", **words)
-    small = next(o for o in problem.catalog.offers if o.instance_type == "g4dn.xlarge")
-    assert small.local_disk_gb == 125
-    pool = problem.pool(small)
-    assert pool is not None
-    assert not pool.keeps_data
-
-
-def test_a_link_faster_than_the_disk_is_read_anew() -> None:
-    """Inside its region a store is read at 3,200 Gb/s, above the 27 GB/s of the disks."""
-    _, got, _ = asked(H200, data="aws/ap-south-1", passes="90", data_size="157GB")
-    assert got.data_passes is None
-
-
-def test_a_store_holds_back_the_first_pass_alone() -> None:
-    """Azure gives 50 Gb/s in UK West, 50,896 images/s; two machines that read 10 Gb/s each from
-    elsewhere ask for less, 30 ask for more. In two passes from disks the mean lies between.
-    """
-    workers = "azure/uksouth=16xH100-NVL:2:on-demand,azure/eastus=16xH100-NVL:2:on-demand"
-    _, anew, _ = asked(workers, data="azure/ukwest")
-    _, kept, told = asked(workers, data="azure/ukwest", passes="2", data_cache="disk")
-    assert kept.data_passes is not None
-    assert kept.data_passes.first_samples_per_second == pytest.approx(anew.samples_per_second.value)
-    assert kept.samples_per_second.value * SAMPLE_BITS > 50e9
-    assert "in the first of 2 passes" in told["data-bound"]
 
 
 def test_the_checker_and_the_simulation_know_disks() -> None:
@@ -298,23 +218,6 @@ def test_words_about_passes_that_mean_nothing_are_refused(
     """One line each, before anything is searched."""
     with pytest.raises(PlacerError, match=message):
         placer.recommend("resnet50", catalog="erben-2023", **words)
-
-
-@pytest.mark.parametrize("seed", [6185, 6392])
-def test_equal_machines_are_not_said_to_read_faster_than_their_place(seed: int) -> None:
-    """A machine far from its store has the speed of its own place: the check of a bound once gave
-    it that of the nearest one, and refused two right answers.
-    """
-    problem = loading_problem(seed)
-    wish = replace(problem.requirements, passes=1.0, samples=None, data_bytes=None, data_cache=None)
-    problem = replace(problem, requirements=wish)
-    answer = solve(problem, "exact", SolveOptions(gap=0.0))
-    saved, speeds = problem.to_dict(), device_speeds(problem)
-    modes = [mode_factor(name, steps, problem) for name, steps in required_modes(saved)]
-    machines, links = machines_of(saved, speeds), store_links(problem)
-    assert not witness(saved, machines, modes, answer.bound, links)
-    assert answer.bound is not None
-    assert witness(saved, machines, modes, answer.bound * 2, links)
 
 
 def test_the_machines_of_a_site_share_its_line() -> None:

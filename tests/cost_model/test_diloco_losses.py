@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import csv
 import math
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import placer
 from placer.cost_model.convergence import samples_to_target
 from placer.cost_model.diloco_losses import (
     PARAMETERS,
@@ -21,13 +19,10 @@ from placer.cost_model.diloco_losses import (
     times_samples,
     times_samples_of,
 )
-from placer.cost_model.estimate import estimate
-from placer.errors import PlacerError
 from placer.market.books.folders import shipped_folder
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import Exchange
 from placer.records import replace
-from placer.solving.by_hand import place_by_hand
 from placer.workload.architecture import Architecture
 from placer.workload.profile import ModelProfile, load_profile
 
@@ -99,19 +94,6 @@ def test_the_fits_of_the_scaling_laws_lie_inside() -> None:
         assert low <= max(1.0, times) <= high
 
 
-@given(SIZES, STEPS, st.booleans())
-def test_more_steps_never_need_fewer_samples(
-    parameters: int,
-    steps: int,
-    delayed: bool,
-) -> None:
-    """Value, low and high do not fall with H, and none is below 1."""
-    one = times_samples(parameters, steps, delayed=delayed, known=True)
-    two = times_samples(parameters, steps + 1, delayed=delayed, known=True)
-    assert all(a <= b for a, b in zip(one, two, strict=True))
-    assert 1 <= one[1] <= one[0] <= one[2]
-
-
 @given(SIZES, STEPS, st.integers(2, 12))
 def test_more_replicas_need_more_samples(parameters: int, steps: int, replicas: int) -> None:
     """From two to eight replicas the value grows; beyond eight nobody says."""
@@ -153,35 +135,3 @@ def test_without_an_outer_optimizer_nothing_is_better(steps: int, parameters: in
         assert samples_to_target(plain, profile=load_profile("resnet50")) == samples_to_target(
             plain
         )
-
-
-def test_streaming_costs_little_more_than_waiting() -> None:
-    """Under 0.2 % of loss for a late fragment (Douillard et al., 2025, fig. 8): 0.1 % are 2 %."""
-    waits, streams = (
-        samples_to_target(
-            Exchange(strategy=name, compression="none", local_steps=100), profile=decoder(10**9)
-        )
-        for name in ("diloco", "streaming-diloco")
-    )
-    assert streams.value / waits.value == pytest.approx(math.exp(0.001 / TOKEN_EXPONENT))
-
-
-def test_the_factor_of_so_many_workers_is_said() -> None:
-    """For an outer optimizer whose factor nobody gave; not for an exchange in each step."""
-
-    def said(**words: Any) -> int:
-        problem = placer.Advisor("erben-2023").problem("roberta-xlm", **words)
-        found = estimate(place_by_hand("gcp/us-central1=4xT4:spot", problem), problem)
-        return sum("samples to target with 4 workers" in line for line in found.provenance)
-
-    assert said(exchange="diloco", local_steps="32") == 1
-    assert said(exchange="diloco", local_steps="32", samples_to_target="diloco=1.4") == 0
-    assert said(exchange="all-reduce") == 0
-
-
-def test_beyond_512_steps_the_user_has_to_say_it() -> None:
-    """As for every strategy with local steps."""
-    exchange = Exchange(strategy="diloco", compression="none", local_steps=1000)
-    with pytest.raises(PlacerError, match="1000 local steps"):
-        samples_to_target(exchange, profile=decoder(10**9))
-    assert samples_to_target(exchange, [("diloco", 1.4)]).value == 1.4

@@ -46,14 +46,6 @@ def test_better_gain_loss_and_sign_agree(objective: Objective, one: float, other
 
 
 @every_objective
-def test_only_throughput_is_to_be_high(objective: Objective) -> None:
-    """100 against 50: the higher is the better of samples/s alone."""
-    assert objective.better(100.0, 50.0) == (objective.name == "throughput")
-    assert objective.maximised == (objective.name == "throughput")
-    assert objective.by_speed == (objective.name in ("throughput", "time"))
-
-
-@every_objective
 def test_what_is_searched_stands_for_the_value(objective: Objective) -> None:
     """10 samples/s are 100 s for 1,000 samples; all other objectives are searched as they are."""
     assert objective.from_searched(10.0) == (100.0 if objective.name == "time" else 10.0)

@@ -10,7 +10,7 @@ import pytest
 from placer.advice.recommendation.notes import notes_of
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION, of_island
-from placer.cost_model.outlook.outlook import month_outlook, spot_outlook
+from placer.cost_model.outlook.outlook import spot_outlook
 from placer.interface.advisor import Advisor
 from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Placement
@@ -26,11 +26,6 @@ def placed(
     problem = Advisor(catalog).problem(model, **words)
     placement = place_by_hand(workers, problem)
     return placement, estimate(placement, problem), problem
-
-
-def test_on_demand_machines_have_no_spot_outlook() -> None:
-    """Nothing can be taken away."""
-    assert spot_outlook(*placed("lambda/us-west-1=8xA10")) is None
 
 
 def test_interruptions_slow_a_run_and_the_floor_is_what_remains() -> None:
@@ -94,23 +89,6 @@ def test_a_large_island_has_a_rate_where_its_chance_rounds_to_one() -> None:
     assert 0 < found.share.value < 1
 
 
-def test_a_published_band_narrows_the_expected_speed() -> None:
-    """A band of 5 to 10 % keeps more and is narrower than the assumed 5 to 50 %."""
-    placement, got, problem = placed("gcp/us-central1=8xT4:spot")
-    offers = tuple(
-        msgspec.structs.replace(offer, interruption_low=0.05, interruption_high=0.1)
-        for offer in problem.catalog.offers
-    )
-    known = spot_outlook(
-        placement, got, replace(problem, catalog=replace(problem.catalog, offers=offers))
-    )
-    assumed = spot_outlook(placement, got, problem)
-    assert known is not None
-    assert assumed is not None
-    assert known.share.value > assumed.share.value
-    assert known.share.low > assumed.share.low
-
-
 def test_capacity_of_two_regions_is_correlated() -> None:
     """Each zone without capacity 20 % of the time: both at once 0.04 + 0.14 x 0.16 = 6.24 %, not 4
     %.
@@ -121,17 +99,6 @@ def test_capacity_of_two_regions_is_correlated() -> None:
     assert found is not None
     assert found.all_lost == pytest.approx(0.0624)
     assert found.any_lost == pytest.approx(0.3376)
-
-
-def test_a_month_of_egress_is_cheaper_than_its_hours() -> None:
-    """Volume tiers and the free 100 GB of AWS: never dearer, and cheaper here; free traffic stays
-    free.
-    """
-    workers = "aws/us-east-1=4xT4:spot,gcp/us-central1=4xT4:spot"
-    month = month_outlook(*placed(workers, catalog="default"))
-    assert 0 < month.egress_usd_with_tiers < month.egress_usd_at_rate
-    free = month_outlook(*placed("gcp/us-central1=4xT4:spot"))
-    assert (free.egress_usd_at_rate, free.egress_usd_with_tiers) == (0, 0)
 
 
 def test_notes_have_codes() -> None:

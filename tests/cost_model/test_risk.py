@@ -12,13 +12,10 @@ import pytest
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.outlook.outlook import SpotOutlook, spot_outlook
 from placer.cost_model.outlook.risk import Risk, gang_of, speed_shares
-from placer.documents.result_parts import spot_document
 from placer.interface.advisor import Advisor
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
-from placer.report.figures import hours_words
-from placer.report.kinds.shared.placement import risk_words
 from placer.solving.by_hand import place_by_hand
 from placer.units import Interval
 
@@ -96,21 +93,6 @@ def test_enough_machines_are_there_and_stay() -> None:
     assert risk("gcp/us-central1=8xH100:spot,gcp/us-west1=4xH100:spot").held == ()
 
 
-def test_a_floor_is_reached_with_the_machines_that_it_needs() -> None:
-    """A floor below half of the speed needs four of eight machines: .64 of the time."""
-    placement, got, problem = placed(EIGHT)
-    floor = 0.45 * got.samples_per_second.value
-    asked = replace(
-        problem, requirements=replace(problem.requirements, min_samples_per_second=floor)
-    )
-    found = spot_outlook(placement, got, asked)
-    assert found is not None
-    assert found.risk is not None
-    assert found.risk.chance_floor is not None
-    assert found.risk.chance_floor.value == pytest.approx(0.64, abs=0.02)
-    assert risk(EIGHT).chance_floor is None
-
-
 def test_two_regions_are_neither_one_nor_independent() -> None:
     """All of both less often than of the rarer one, more often than the product; at least one of
     them more often than of either. The first loss comes sooner than each region's own.
@@ -152,15 +134,6 @@ def test_what_the_user_knows_wins_over_the_table() -> None:
     assert often.stay_basis == "given"
 
 
-def test_a_device_that_nobody_probed_is_assumed() -> None:
-    """A wide range, and no time that they stay: 20 % a month stays assumed."""
-    found = outlook("gcp/us-central1=8xT4:spot")
-    assert found.risk is not None
-    assert found.risk.median_hours is None
-    assert found.chance_basis == "assumed"
-    assert "all 8 launch 50 % of the time" in risk_words(spot_document(found))
-
-
 def test_islands_are_there_whole_or_not_at_all() -> None:
     """Two islands of two machines in a world of three for certain: one island, half of the speed,
     whatever the third machine does.
@@ -182,11 +155,3 @@ def test_a_question_from_before_the_table_has_the_former_figures() -> None:
     assert found is not None
     assert found.risk is None
     assert (found.unavailable, found.chance_per_month) == (0.1, 0.2)
-
-
-@pytest.mark.parametrize(
-    ("hours", "words"), [(0.47, "28 min"), (1.49, "1.5 h"), (4.0, "4 h"), (811.0, "34 days")]
-)
-def test_times_have_the_unit_that_reads_best(hours: float, words: str) -> None:
-    """Minutes, hours, days."""
-    assert hours_words(hours) == words

@@ -8,26 +8,18 @@ from typing import Any
 import pytest
 
 import placer
-from placer.advice.recommendation.notes import warnings_of
-from placer.cost_model.estimate import estimate
-from placer.cost_model.exchange_bases import exchange_bases, sum_words
 from placer.cost_model.timing.server_sum import (
     SUM_WORK,
     SUMMING_VCPUS,
     server_sum_seconds,
     summing_vcpus,
 )
-from placer.documents.checker import seconds as checker
 from placer.documents.validate import examine_document
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.records import replace
-from placer.solving.by_hand import place_by_hand
 from placer.solving.result import Result
-from placer.workload.constants import PUBLISHED, ServiceConstants
-from placer.workload.profile import COMPRESSION_BYTES
-
-WORKERS = "gcp/us-central1=8xT4:spot"
+from placer.workload.constants import ServiceConstants
 
 
 def asked(**words: Any) -> Result:
@@ -48,13 +40,6 @@ def asked(**words: Any) -> Result:
 def result() -> Result:
     """The answer by the shipped figures."""
     return asked()
-
-
-def with_rate(problem: Problem, rate: float | None) -> Problem:
-    """The question by another speed of the sum."""
-    services = replace(PUBLISHED.services, server_sum_bytes_per_s=rate)
-    calibration = replace(PUBLISHED, name="mine", services=services)
-    return replace(problem, calibration=calibration)
 
 
 def test_vcpus_sum_side_by_side_up_to_eight(result: Result) -> None:
@@ -79,13 +64,6 @@ def test_work_counts_values_not_bytes_on_the_wire(result: Result, compression: s
     assert times == pytest.approx(SUM_WORK[compression])
 
 
-def test_every_compression_has_its_work_and_the_checker_the_same() -> None:
-    """A compression without a figure would be a KeyError in an answer."""
-    assert set(SUM_WORK) == set(COMPRESSION_BYTES)
-    assert checker.SUM_WORK == SUM_WORK
-    assert checker.SUMMING_VCPUS == SUMMING_VCPUS
-
-
 def test_a_file_of_an_older_version_keeps_its_rate(result: Result) -> None:
     """Without the figure a server sums 500 MB/s of what arrives, whatever its vCPUs: 8 x 1.12 GB
     take 17.9 s; the document stays as it was.
@@ -104,51 +82,6 @@ def test_the_answer_is_checked_by_the_second_implementation(result: Result) -> N
     checked = examine_document(json.loads(json.dumps(result.to_saved())), "file")[1]
     assert checked is not None
     assert "a second implementation finds" in " ".join(checked.confirmed)
-
-
-def test_where_the_figure_comes_from_is_said(result: Result) -> None:
-    """Shipped, measured by the user, and of an older file; and under what software the workers
-    lose speed.
-    """
-    assert result.placement is not None
-    used, problem = result.placement.exchange, result.problem
-    assert sum_words(used, problem).startswith("sums 8.5 GB/s of FP32 by its vCPUs (measured on 2")
-    assert "measured: mine" in sum_words(used, with_rate(problem, 2e9))
-    assert sum_words(used, with_rate(problem, None)) == "sums at an assumed speed"
-    said = exchange_bases(["t4"], result.placement, problem)
-    assert "1.06 GB/s a vCPU" in said[1]
-    assert said[1].endswith("times 8 for the 8 vCPUs of n1-standard-8+1xT4: assumed")
-    assert said[2] == "loss of speed beside the exchange: assumed: as under hivemind"
-
-
-def test_hivemind_times_are_named_where_they_count(result: Result) -> None:
-    """Averages and links of rings have figures of their own: no sentence of theirs names hivemind,
-    and each of hivemind's does.
-    """
-    workers = "aws/us-east-1=2xT4:spot,aws/us-west-2=2xT4:spot"
-    ring = placer.estimate("resnet50", workers, transport="nccl").provenance
-    assert "between regions: 1 x bytes over bandwidth under NCCL: assumed" in ring
-    assert not any("hivemind" in line for line in ring)
-    by_hivemind = placer.estimate("resnet50", workers, transport="hivemind").provenance
-    assert (
-        "between regions: 0.85 x bytes over bandwidth under hivemind: measured: runs of Erben et "
-        "al. (2024)" in by_hivemind
-    )
-    assert any(line.startswith("averaging time: measured: runs of") for line in by_hivemind)
-    assert all("hivemind" in line for line in by_hivemind if "Erben et al. (2024)" in line)
-
-
-def test_a_sum_that_decides_is_announced(result: Result) -> None:
-    """2.1 s of 59.8 are no word. 16 INT8 gradients take 7.2 s of about 47: one, but not by the
-    user's own measurement.
-    """
-    assert "server-sum" not in {warn.code for warn in result.warnings}
-    wish = replace(result.problem.requirements, compression="int8")
-    for rate, told in ((PUBLISHED.services.server_sum_bytes_per_s, True), (1.05e9, False)):
-        problem = with_rate(replace(result.problem, requirements=wish), rate)
-        placement = place_by_hand("gcp/us-central1=16xT4:spot", problem)
-        warnings = warnings_of(problem, placement, estimate(placement, problem))
-        assert ("server-sum" in {warn.code for warn in warnings}) is told
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])

@@ -70,30 +70,6 @@ def test_share_without_restart_is_the_lost_steps() -> None:
     assert expected_share(10, 10, 36.5 * 3600, lost).value == pytest.approx(math.exp(-1))
 
 
-def test_published_bands_cost_little_by_themselves() -> None:
-    """Eight spot workers with steps of a minute lose 0.01 %, at worst 0.05 %: what hurts is
-    capacity that does not come back.
-    """
-    share = expected_share(8, 8, 60.0)
-    assert 1 - share.value == pytest.approx(1.07e-4, rel=0.01)  # 2.55e-5 away + 8.15e-5 lost steps
-    assert 1 - share.low == pytest.approx(
-        4.11e-4, rel=0.01
-    )  # rate 0.693147 / 730 h: 1.58e-4 away 600 s + 2.53e-4 lost steps
-    assert 1 - share.high == pytest.approx(
-        5.86e-7, rel=0.01
-    )  # rate 0.051293 / 730 h: away 30 s, no step lost
-
-
-@given(counts, steps, chances, restarts)
-def test_without_spot_workers_nothing_is_lost(
-    workers: int, step_s: float, chance: float, restart_s: float
-) -> None:
-    """On-demand machines stay."""
-    assert expected_share(0, workers, step_s, exactly(chance, restart_s, 2.0)) == Interval(
-        value=1.0, low=1.0, high=1.0
-    )
-
-
 @given(counts, counts, steps, chances, restarts, st.floats(0.0, 2.0), st.floats(0.0, 1.0))
 def test_share_falls_with_everything_that_goes_wrong(
     a: int, b: int, step_s: float, chance: float, restart_s: float, lost: float, more: float
@@ -115,13 +91,6 @@ def test_share_falls_with_everything_that_goes_wrong(
         expected_share(spot + 1, workers + 1, step_s, exactly(chance, restart_s, lost)),
     ]
     assert all(other.value <= share * (1 + 1e-12) for other in worse)
-
-
-@given(counts, steps)
-def test_interval_holds_the_value(workers: int, step_s: float) -> None:
-    """Low takes the high figures."""
-    share = expected_share(workers, workers, step_s)
-    assert 0 <= share.low <= share.value <= share.high <= 1
 
 
 def simulated_share(
@@ -200,14 +169,6 @@ def test_pairs_have_the_correlation_asked_for(u: float, zones: float, part: floa
     )
 
 
-@given(unavailable, regions)
-def test_all_lost_lies_between_independence_and_one_zone(u: float, zones: list[int]) -> None:
-    """From u^k to u; at least one from u to k u."""
-    total = sum(zones)
-    assert u**total - 1e-12 <= chance_all_lost(zones, u) <= u + 1e-12
-    assert u - 1e-12 <= chance_any_lost(zones, u) <= min(1.0, total * u) + 1e-9
-
-
 @given(unavailable, regions, st.integers(1, 4), st.randoms())
 def test_more_places_never_lose_all_more_often(
     u: float, zones: list[int], more: int, shuffle: random.Random
@@ -221,13 +182,6 @@ def test_more_places_never_lose_all_more_often(
     for grown in ([*zones, more], [zones[0] + more, *zones[1:]]):
         assert chance_all_lost(grown, u) <= chance_all_lost(zones, u) + 1e-12
         assert chance_any_lost(grown, u) >= chance_any_lost(zones, u) - 1e-12
-
-
-@given(unavailable)
-def test_spreading_over_regions_beats_spreading_over_zones(u: float) -> None:
-    """Zones of one region are more alike."""
-    assert chance_all_lost([1, 1, 1], u) <= chance_all_lost([2, 1], u) + 1e-12
-    assert chance_all_lost([2, 1], u) <= chance_all_lost([3], u) + 1e-12
 
 
 def test_the_mixture_agrees_with_a_simulation() -> None:
@@ -256,12 +210,6 @@ def test_the_mixture_agrees_with_a_simulation() -> None:
         assert played == pytest.approx(exact, abs=3 * math.sqrt(exact * (1 - exact) / runs))
 
 
-def test_without_correlation_chances_multiply() -> None:
-    """The limit that must not be taken for granted: 0.2 x 0.2 x 0.2."""
-    none = Correlation(zones=0.0, regions=0.0, source="test")
-    assert chance_all_lost([2, 1], 0.2, none) == pytest.approx(0.008)
-
-
 @pytest.mark.parametrize("chance", [-0.1, 1.0, 1.5, math.nan])
 def test_chances_that_are_none_are_refused(chance: float) -> None:
     """Certain interruption has no rate."""
@@ -283,45 +231,6 @@ def test_figures_out_of_order_are_refused(value: float, low: float, high: float)
     """Low <= value <= high, all finite and from 0."""
     with pytest.raises(PlacerError, match="not in order"):
         replace(ASSUMED_INTERRUPTION, restart_s=Interval(value=value, low=low, high=high))
-
-
-@pytest.mark.parametrize(
-    ("spot", "workers", "step_s"),
-    [(9, 8, 60.0), (-1, 8, 60.0), (0, 0, 60.0), (1, 1, 0.0), (1, 1, math.inf), (1, 1, math.nan)],
-)
-def test_runs_that_cannot_be_are_refused(spot: int, workers: int, step_s: float) -> None:
-    """More spot workers than workers, no worker, no time."""
-    with pytest.raises(PlacerError):
-        expected_share(spot, workers, step_s)
-
-
-@pytest.mark.parametrize(
-    ("zones", "u"), [([], 0.2), ([1, 0], 0.2), ([1], -0.1), ([1], 1.1), ([1], math.nan)]
-)
-def test_places_that_are_none_are_refused(zones: list[int], u: float) -> None:
-    """No region, a region without zones, no share."""
-    for chance in (chance_all_lost, chance_any_lost):
-        with pytest.raises(PlacerError):
-            chance(zones, u)
-
-
-@pytest.mark.parametrize(
-    ("zones", "between"), [(0.1, 0.2), (1.0, 0.1), (0.4, -0.1), (math.nan, 0.1)]
-)
-def test_correlations_that_cannot_be_are_refused(zones: float, between: float) -> None:
-    """Regions are never more alike than zones of one region."""
-    with pytest.raises(PlacerError, match="not possible"):
-        Correlation(zones=zones, regions=between, source="test")
-
-
-def test_a_published_band_counts_by_its_middle_and_its_ends() -> None:
-    """5 to 15 % a month: 10 % with the ends as interval; restart and lost steps stay assumed."""
-    found = banded(0.05, 0.15)
-    assert found.chance_per_month == 0.1
-    assert found.per_month == rates_per_month(0.1, low=0.05, high=0.15)
-    assert (found.restart_s, found.basis) == (ASSUMED_INTERRUPTION.restart_s, "published")
-    with pytest.raises(PlacerError, match="not in order"):
-        banded(0.2, 0.1)
 
 
 def test_machines_together_keep_the_expected_number_of_interruptions() -> None:

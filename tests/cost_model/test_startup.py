@@ -13,14 +13,13 @@ from instances import island_problem, random_problem, total_problem, two_places
 from placer.advice.confidence.choice import chance_in_time
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import violations
-from placer.cost_model.objective import objective_of
 from placer.cost_model.outlook.totals import totals_of
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.records import replace
-from placer.solving.answer import SolveOptions, Status
+from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 
 GENERATORS: tuple[Callable[[int], Problem], ...] = (random_problem, island_problem, total_problem)
@@ -126,20 +125,6 @@ def test_the_value_is_the_total_that_is_shown() -> None:
                 assert found.bound <= found.value * (1 + 1e-9)
 
 
-def test_without_startup_the_fewest_dollars_are_the_cheapest_samples() -> None:
-    """N samples at z USD a million cost N z / 1e6: the same placement is best."""
-    for seed in range(30):
-        problem = random_problem(seed)
-        wishes = [
-            replace(problem.requirements, objective=name, samples=10**6)
-            for name in ("total", "cost-per-sample")
-        ]
-        total, each = (solve(replace(problem, requirements=wish)) for wish in wishes)
-        assert total.status == each.status
-        if each.value is not None:
-            assert total.value == pytest.approx(each.value, rel=2e-3)
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_a_limit_never_improves_the_total(seed: int) -> None:
     """A deadline, a budget by the hour, a longer start and fewer workers cost, or do nothing."""
@@ -185,20 +170,6 @@ def test_a_start_is_in_the_deadline_and_in_the_budget() -> None:
     assert {violation.code for violation in broken} == {"deadline", "total-budget"}
 
 
-def test_seconds_and_samples_per_second_stand_for_each_other() -> None:
-    """1,000 samples at 10/s after 60 s are 160 s; 60 s leave no time for any."""
-    quick = objective_of(Requirements(objective="time", samples=1000, startup_s=60.0))
-    assert quick.from_searched(10.0) == 160.0
-    assert quick.to_searched(160.0) == 10.0
-    assert quick.to_searched(60.0) == float("inf")
-
-
-def test_a_deadline_within_the_start_is_infeasible() -> None:
-    """Nothing works within 5 minutes where machines start for 10."""
-    wish = {"samples": 1000, "deadline_s": 300.0, "startup_s": 600.0}
-    assert solve(two_places(**wish)).status is Status.INFEASIBLE
-
-
 def test_cost_of_a_job_is_in_all() -> None:
     """The word `cost` means USD/h, and with samples or tokens USD in all; so does the default of a
     deadline. Requirements of Python and of files keep their meaning.
@@ -236,29 +207,6 @@ def test_a_start_that_is_no_time_is_refused(run: Run, words: str, text: str) -> 
     assert text in done.stderr
 
 
-def test_total_needs_a_number_of_samples() -> None:
-    """Nobody can say what all of nothing costs."""
-    with pytest.raises(PlacerError, match="objective 'total' without a number of samples"):
-        Requirements(objective="total")
-    with pytest.raises(PlacerError, match="startup_s is -1"):
-        Requirements(startup_s=-1.0)
-
-
-def test_answers_say_dollars_in_all_and_start_up(run: Run) -> None:
-    """The screen names the objective, the total and how much of it is start-up; the same job
-    without a start is shorter.
-    """
-    words = ["recommend", *TINY, "--samples", "10M", "--objective", "cost", "--json"]
-    started, bare = (json.loads(run(*words, *more).stdout) for more in ([], ["--startup", "0"]))
-    assert started["objective"]["name"] == "total"
-    assert started["objective"]["value"] == pytest.approx(started["totals"]["usd"]["value"])
-    assert bare["objective"]["value"] < started["objective"]["value"]
-    assert (bare["request"]["startup_seconds"], started["request"]["startup_seconds"]) == (0, 600)
-    text = run(*words[:-1], columns=300).stdout
-    assert "fewest USD in all" in text
-    assert "10 min of it start-up" in text
-
-
 def test_a_deadline_has_a_chance() -> None:
     """On spot machines the chance grows with the time; on demand nothing is said."""
     problem = Advisor().problem(
@@ -283,15 +231,3 @@ def test_a_deadline_has_a_chance() -> None:
     assert chances[0] < chances[2]  # type: ignore[operator]
     never = replace(problem, requirements=replace(problem.requirements, deadline_s=None))
     assert chance_in_time(found.placement, got, never) is None
-
-
-def test_an_unlikely_deadline_is_said(run: Run) -> None:
-    """7 T4 that take 11.4 of 12 hours have no time to wait for a launch: one warning. On demand
-    there is no such word.
-    """
-    words = ["recommend", "--model", "resnet50", "--samples", "115M", "--deadline", "12h"]
-    spot = run(*words, "--gpu", "T4", "--market", "spot", columns=300)
-    assert "% within 12 h" in spot.stdout
-    assert spot.stderr.count("done within 12 h with a chance of") == 1
-    steady = run(*words, "--gpu", "T4", "--market", "on-demand", columns=300)
-    assert "chance of" not in steady.stderr

@@ -89,29 +89,6 @@ def test_more_zones_never_lower_the_chance_of_enough() -> None:
         assert enough == sorted(enough)
 
 
-def test_correlation_0_is_independent_and_1_all_or_nothing() -> None:
-    """Two zones with 8 machines 54 % of the time: both with .54 squared, or both together; 20,000
-    scenarios, so within 1.5 points.
-    """
-    chances = np.stack([chances_of(H100, 8)] * 2)
-
-    def both(correlation: float) -> float:
-        likeness = Likeness(region=correlation, across=correlation, source="test")
-        machines = supply_scenarios(["a", "b"], chances, 20_000, 1, likeness=likeness)
-        return float((machines >= 8).all(1).mean())
-
-    assert both(0.0) == pytest.approx(0.54**2, abs=0.015)
-    assert both(1.0) == pytest.approx(0.54, abs=0.015)
-    assert both(0.0) < both(0.3) < both(1.0)
-
-
-def test_machines_of_a_place_add_up_over_its_zones() -> None:
-    """Two zones with four machines each for certain are a place with eight."""
-    sure = np.array([[0.0, 0, 0, 0, 1.0]] * 3)
-    machines = supply_scenarios(["a", "a", "b"], sure, 16, 0, owners=[0, 0, 1])
-    assert machines.tolist() == [[8, 4]] * 16
-
-
 def test_a_stock_is_one_zone_or_those_that_are_known() -> None:
     """The class row says that regions with H100 have one zone; own rows of zones are more, of which
     one stays where machines stay in one zone: the best.
@@ -146,13 +123,6 @@ def test_a_stock_is_one_zone_or_those_that_are_known() -> None:
     machines = stock_scenarios([spread], [16], 4096, 0)
     assert 0.9 < (machines[:, 0] >= 16).mean() < 1 - 0.1 * 0.5 * 0.8
     assert likeness_of([spread]).region == 0.30
-
-
-def test_what_the_user_knows_holds_for_any_number_of_machines() -> None:
-    """5 % without any machine: 95 % for 1 as for 500."""
-    stock = stock_of(class_rows(), "gcp/x", "H100", same_zone=True, unavailable=0.05)
-    assert chance_of(stock.known[0], 1) == chance_of(stock.known[0], 500) == pytest.approx(0.95)
-    assert stay_of(stock.known[0], 8) == stay_of(H100, 8)
 
 
 def test_survival_lies_between_rows_and_ends_with_them() -> None:

@@ -4,9 +4,6 @@ time.
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from conftest import Run
@@ -15,7 +12,6 @@ from placer.advice.recommendation.nearest import nearest
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
 from placer.cost_model.outlook.totals import totals_of
-from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
@@ -25,7 +21,7 @@ from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
-from proofs import PROOF, proved
+from proofs import proved
 
 WISH = Requirements(gpus=("T4", "A10", "V100"), max_workers=8)
 
@@ -53,25 +49,6 @@ def test_exact_equals_exhaustive_with_totals(chunk: int) -> None:
             answered += 1
             assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
     assert answered >= 2
-
-
-def test_instances_bind() -> None:
-    """Among 180 instances totals make some infeasible that are feasible without, and change the
-    answer of others.
-    """
-    lost = changed = 0
-    for seed in range(180):
-        problem = total_problem(seed)
-        free = replace(problem.requirements, deadline_s=None, budget_usd=None)
-        before, after = (
-            solve(replace(problem, requirements=free), "exact", PROOF),
-            proved("total", seed),
-        )
-        lost += before.placement is not None and after.placement is None
-        changed += after.placement is not None and before.placement != after.placement
-        if lost >= 10 and changed >= 3:
-            return
-    pytest.fail(f"totals leave nothing to {lost} instances and change {changed} others")
 
 
 @pytest.mark.parametrize("solver", ["greedy", "local_search"])
@@ -149,21 +126,6 @@ def test_a_deadline_is_a_floor_and_says_so_itself(erben: Catalog) -> None:
     assert "longer than the deadline of 10 h" in broken[0].message
 
 
-def test_a_budget_in_total_is_a_price_per_sample(erben: Catalog) -> None:
-    """20 USD for 10 M samples are 2 USD for each million; the answer at the limit's edge keeps
-    it.
-    """
-    wish = ask(erben, samples=10**7, budget_usd=20.0).requirements
-    assert wish.max_usd_per_million_samples == 2.0
-    assert replace(wish, most_usd_per_million_samples=1.5).max_usd_per_million_samples == 1.5
-    cheapest = solve(ask(erben, objective="cost-per-sample")).value
-    assert cheapest is not None
-    at_edge = solve(ask(erben, samples=10**7, budget_usd=cheapest * 10))
-    below = solve(ask(erben, samples=10**7, budget_usd=cheapest * 9.9))
-    assert at_edge.placement is not None
-    assert below.status is Status.INFEASIBLE
-
-
 def test_nearest_changes_of_totals_work(erben: Catalog) -> None:
     """Neither one minute nor one cent is enough; what is proposed for either, while the other is
     free, is.
@@ -226,48 +188,3 @@ def test_wishes_that_lack_samples_are_refused(run: Run, words: list[str], says: 
     done = run("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", *words)
     assert done.returncode == 2
     assert says in done.stderr
-
-
-def test_terminal_and_documents_say_the_totals(run: Run, tmp_path: Path, erben: Catalog) -> None:
-    """The line, the JSON fields, and a saved file that is checked; a total that was edited is
-    seen.
-    """
-    words = [
-        "recommend",
-        "--model",
-        "roberta-xlm",
-        "--catalog",
-        "erben-2023",
-        "--samples",
-        "10M",
-        "--budget",
-        "50usd",
-        "--deadline",
-        "2d",
-    ]
-    done = run(*words, columns=160)
-    out = done.stdout
-    words_of = " ".join(out.split())  # a long line goes on in the next one
-    assert done.returncode == 0, done.stderr
-    assert "10,000,000 samples" in out  # in the echo of the request
-    assert "\ntotal    " in out
-    assert "budget $50.00 in total" in words_of
-    document = solve(ask(erben, samples=10**7, budget_usd=50.0, objective="time")).to_saved()
-    totals, value = document["totals"], document["objective"]["value"]
-    assert totals["seconds"]["value"] == pytest.approx(value)
-    assert document["request"]["budget_usd"] == 50.0
-    assert "priced again" in check_document(json.loads(json.dumps(document)), "it")
-    totals["usd"]["value"] *= 0.5
-    with pytest.raises(PlacerError, match=r"totals\.usd\.value"):
-        check_document(document, "it")
-
-
-def test_infeasible_totals_say_what_would_fit(run: Run) -> None:
-    """Exit code 3, why, and a change."""
-    words = ["--samples", "10M", "--deadline", "1min"]
-    done = run(
-        "recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", *words, columns=300
-    )
-    assert done.returncode == 3
-    assert "With --deadline " in done.stderr
-    assert "tip: a change that works: --deadline" in done.stderr

@@ -7,13 +7,11 @@ from itertools import islice
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import placer
-from conftest import ROOT
 from instances import island_problem, language_model
 from placer.cost_model.estimate import estimate, evaluate, exchange_phases, pool_of
 from placer.cost_model.timing.lanes import Lanes, lanes
@@ -28,158 +26,18 @@ from placer.cost_model.timing.step import (
 from placer.documents.validate import check_document
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
-from placer.market.network.graph import Network
-from placer.market.words.own_machines import parse_own, with_own_machines
 from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
-from placer.workload.constants import Calibration, HostConstants
 from placer.workload.island.collectives import HIDDEN_SHARE
 from placer.workload.profile import load_profile
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 seconds = st.floats(0, 1e5)
 windows = st.floats(0.01, 1)
-
-UNCHANGED: tuple[tuple[str, str, dict[str, Any], tuple[float, ...]], ...] = (
-    (
-        "roberta-xlm",
-        "lambda/us-west-1=8xA10",
-        {},
-        (1105.7409032355292, 1025.5923993051815, 1187.4022326927072, 29.634428738339096, 4.8),
-    ),
-    (
-        "roberta-xlm",
-        "gcp/us-central1=1xV100:8:spot",
-        {},
-        (1811.4, 1188.26, 1847.6300000000003, 18.08987523462515, 6.3),
-    ),
-    (
-        "convnext-large",
-        "gcp/us-central1=8xT4:spot",
-        {},
-        (258.51012178411116, 250.21298255147687, 266.57001560669096, 126.75712569338174, 1.6),
-    ),
-    (
-        "resnet50",
-        "gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot",
-        {},
-        (
-            1369.7237406616803,
-            770.3077295958556,
-            1978.9262421534202,
-            23.92307224241479,
-            6.192356706393928,
-        ),
-    ),
-    (
-        "roberta-base",
-        "gcp/us-central1=2xT4:spot,gcp/europe-west1=2xT4:spot,gcp/asia-east1=2xT4:spot",
-        {},
-        (
-            1086.1775318763748,
-            644.9713826412028,
-            1568.16145908144,
-            30.16818065035205,
-            18.83866752141238,
-        ),
-    ),
-    (
-        "convnext-large",
-        "gcp/us-central1=4xT4:spot,aws/us-west-2=4xT4:spot",
-        {},
-        (
-            254.76022014641035,
-            244.97772084063982,
-            264.19607378373763,
-            128.6229065949475,
-            11.04203392615483,
-        ),
-    ),
-    (
-        "resnet18",
-        "lambda/us-west-1=4xA10",
-        {"overlap": True},
-        (4138.839999999999, 4056.08, 4221.640000000001, 7.917194189676335, 2.4),
-    ),
-    (
-        "roberta-xlm",
-        "gcp/us-central1=4xT4:spot,gcp/us-west1=4xT4:spot",
-        {"exchange": "hierarchical-all-reduce"},
-        (
-            363.7756776410975,
-            310.520317136299,
-            425.03326776031844,
-            90.07749009632533,
-            2.353959301729031,
-        ),
-    ),
-    (
-        "convnext-large",
-        "gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot",
-        {"exchange": "model-averaging", "min_local_steps": 8, "max_local_steps": 8},
-        (
-            257.8196222993827,
-            249.3791210740447,
-            265.95212280159336,
-            1016.77288044273,
-            1.808715615198053,
-        ),
-    ),
-    (
-        "whisper-small",
-        "gcp/us-central1=3xT4:spot,lambda/us-west-1=2xA10",
-        {"streams": 4, "compression": "int8"},
-        (
-            34.64822369105694,
-            20.14627013597536,
-            54.759631058869374,
-            29.554184628065215,
-            9.696829966413851,
-        ),
-    ),
-)
-"""Model, workers and wishes on the book of Erben et al.; samples/s (expected, low, high), seconds
-of a step and USD/h, as placer 0.1 wrote them before it knew other transports.
-"""
-
-
-PROFILES = ROOT / "tests/benchmarks/book/profiles"
-FORMER = Calibration(
-    name="published",
-    hosts={
-        "t4": HostConstants(0.386, 10.53, 0.978),
-        "a10": HostConstants(0.0, 7.26, 0.304, 0.00669),
-    },
-    kappa=(1.0, 1.2, 0.74),
-    averaging_spread=(1.0, 1.15, 0.87),
-)
-
-
-@pytest.mark.parametrize(("model", "workers", "wishes", "figures"), UNCHANGED)
-def test_hivemind_is_timed_as_before(
-    erben: Catalog, model: str, workers: str, wishes: dict[str, Any], figures: tuple[float, ...]
-) -> None:
-    """Every bit, by profiles and constants of its time: a saved calibration keeps its meaning."""
-    then = PROFILES / f"{model}.json"
-    problem = Problem(
-        profile=load_profile(str(then) if then.is_file() else model),
-        catalog=erben,
-        requirements=Requirements(**wishes),
-        calibration=FORMER,
-    )
-    got = estimate(place_by_hand(workers, problem), problem)
-    speed = got.samples_per_second
-    assert (
-        speed.value,
-        speed.low,
-        speed.high,
-        got.step.total,
-        got.usd_per_hour.total,
-    ) == figures
 
 
 @given(seconds, seconds, st.one_of(st.just(0.0), windows))
@@ -219,13 +77,6 @@ def test_the_longest_calculation_is_the_inverse_of_a_round(
     round_s = calculation + communication - hidden_seconds(calculation, communication, window)
     back = float(most_calculation_seconds(round_s, communication, window))
     assert back == pytest.approx(calculation, rel=1e-9, abs=1e-9 * (communication + 1))
-
-
-def test_the_inverse_takes_arrays() -> None:
-    """As solvers ask it, for many communications at once."""
-    communication = np.array([0.0, 1.0, 10.0])
-    expected = [float(most_calculation_seconds(12.0, c, 0.25)) for c in communication]
-    assert most_calculation_seconds(12.0, communication, 0.25).tolist() == expected
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -341,30 +192,6 @@ def test_an_island_sends_as_fast_as_its_machines_together(default: Catalog) -> N
             steps.append(estimate(place_by_hand(groups, problem), problem).step)
         between = [dict(step.parts)["between regions"] for step in steps]
         assert between == pytest.approx([26.8, 26.8 / 4, 26.8 / 16], rel=0.01)
-
-
-def test_machines_of_a_site_share_its_line(default: Catalog) -> None:
-    """A site of one's own sends no faster with 16 machines than its line of 1 Gb/s, and many
-    streams of them no faster than one machine's.
-    """
-    own = parse_own("lab=32xH100:8@Dallas:line=1Gb/s", default)
-    network = Network(with_own_machines(default, own))
-    lab, cloud = "onprem/lab", "aws/us-east-1"
-    assert network.machine_bytes_per_s(lab, 16) == 1e9 / 8
-    assert network.machine_bytes_per_s(cloud, 16) == 16 * network.machine_bytes_per_s(cloud)
-    for ends in ((lab, cloud), (cloud, lab)):
-        link = network.link(*ends)
-        assert link.of_machines(16).speed(64) == link.speed(64) == link.cap
-        assert link.of_machines(3).speed() == min(3 * link.speed(), link.cap)
-
-
-def test_under_hivemind_a_worker_is_one_peer(default: Catalog) -> None:
-    """However many machines it has."""
-    problem = asked(default, transport="hivemind")
-    placement = place_by_hand(SPREAD.format("1x4", "1x4"), problem)
-    machines = [(pool_of(group, problem), group.count) for group in placement.groups]
-    round_ = site_group_of(machines, placement, exchange_phases(placement, problem), problem, 0)
-    assert round_.network is problem.network
 
 
 def test_lanes_are_as_many_as_the_smaller_end_has_machines(default: Catalog) -> None:
