@@ -50,21 +50,16 @@ from placer.documents.checker.seconds import round_of
 from placer.documents.checker.witness import witness
 from placer.documents.result_parts import placement_document
 from placer.documents.schemas import schema_text
-from placer.documents.schemas.proofs import ModeProof
 from placer.documents.validate import check_document, examine_document
 from placer.errors import PlacerError
-from placer.market.catalog import Catalog
 from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
-from placer.solving.by_hand import place_by_hand
 from placer.solving.result import Result
 from placer.solving.solve import solve
 from placer.solving.solve_again import solved_again
-from placer.workload.profile import load_profile
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0, certificate=True)
@@ -123,17 +118,6 @@ def test_the_second_implementation_reads_alike(draw: Callable[[int], Problem]) -
     assert kept >= 20
 
 
-@pytest.mark.parametrize("strategy", SEVERAL)
-def test_a_saved_problem_times_its_placement_as_the_whole_one(strategy: str) -> None:
-    """What many streams reach depends on the largest network card of a place, so the cut-down book
-    keeps it.
-    """
-    for seed in range(40):
-        placement, problem = random_placement(strategy, seed)
-        cut = evaluate(placement, used_problem(problem, placement))
-        assert cut.step.total == pytest.approx(evaluate(placement, problem).step.total, rel=1e-9)
-
-
 @pytest.mark.parametrize(
     "draw",
     [random_problem, wide_problem, exchange_problem, reading_problem, vcpu_problem],
@@ -165,26 +149,6 @@ def test_the_second_implementation_finds_the_same_limits_broken(
             assert bool(second) == bool(first), (seed, number, second, first)
             seen[bool(first)] += 1
     assert min(seen.values()) > 10
-
-
-@pytest.mark.parametrize(("workers", "refused"), [("1xT4:4", True), ("1xT4", False)])
-def test_both_refuse_a_machine_on_which_the_model_failed(
-    erben: Catalog, workers: str, refused: bool
-) -> None:
-    """XLM-RoBERTa ran out of memory on the node of 4 x T4 of Erben et al.; a profile of older days
-    that does not say so refuses nothing.
-    """
-    problem = Problem(
-        profile=load_profile("roberta-xlm"), catalog=erben, requirements=Requirements()
-    )
-    placement = place_by_hand(f"gcp/us-central1={workers}:spot", problem)
-    case = case_of(placement, problem)
-    bill = round_of(case)
-    second = broken_limits(case, bill, 1.0, {"total": 1.0, "compute": 1.0})
-    assert [line for line in second if "known to run out of memory" in line] == second
-    assert bool(second) == bool(violations(placement, problem)) == refused
-    case.profile.pop("out_of_memory")
-    assert broken_limits(case, bill, 1.0, {"total": 1.0, "compute": 1.0}) == []
 
 
 def test_transfers_share_a_machine_by_hand() -> None:
@@ -346,17 +310,6 @@ def test_a_certificate_follows_the_schema_and_says_what_it_confirms(saved: dict[
     assert any("second implementation finds" in line for line in checked.confirmed)
     assert any("weak duality" in line for line in checked.confirmed)
     assert any(line.startswith("all-reduce: searched") for line in checked.trusted)
-
-
-def test_the_same_question_has_the_same_certificate(
-    searched: Result, saved: dict[str, Any]
-) -> None:
-    """Nothing in it depends on the clock."""
-    again = placer.recommend(
-        "convnext-large", catalog="erben-2023", budget="5/h", regions="2..3", certificate=True
-    )
-    assert again.proof == searched.proof
-    assert again.to_saved(whole=True)["certificate"] == saved["certificate"]
 
 
 def test_equal_machines_refute_a_bound_on_local_steps() -> None:
@@ -568,19 +521,3 @@ def test_commands_write_show_and_check_a_certificate(run: Run, tmp_path: Path) -
     broken = run("validate", str(path))
     assert broken.returncode == 2
     assert "digest of the price book" in broken.stderr
-
-
-def test_without_the_market_a_question_is_solved_again_only_with_its_book(searched: Result) -> None:
-    """The file names the book by its digest; another one is refused in a line."""
-    document = json.loads(json.dumps(searched.to_saved()))
-    assert "exact solved it again" in solved_again(document, "r.json", "exact")
-    document["certificate"]["book"] = "0" * 64
-    with pytest.raises(PlacerError, match="is not on this machine"):
-        solved_again(document, "r.json", "exact")
-
-
-def test_proofs_are_plain(searched: Result) -> None:
-    """Frozen, so that an answer cannot change."""
-    proof: ModeProof = searched.proof[0]
-    with pytest.raises(AttributeError):
-        proof.bound = 0.0  # type: ignore[misc]

@@ -4,17 +4,14 @@ import copy
 import importlib
 import json
 import random
-from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import validate as follows
 
 import placer
-from conftest import Run
-from instances import exchange_problem, island_problem, random_problem, wide_problem
+from instances import island_problem
 from placements import random_placement
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
@@ -42,7 +39,6 @@ from placer.solving.answer import SolveOptions
 from placer.solving.by_hand import place_by_hand
 from placer.solving.result import Result
 from placer.solving.solve import solve
-from placer.solving.solve_again import solved_again
 from placer.workload.profile import load_profile
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
@@ -116,25 +112,6 @@ def test_rings_are_priced_alike_on_all_markets(strategy: str, transport: str) ->
         assert_alike(
             replace(placement, exchange=exchange), replace(problem, requirements=wish), seed
         )
-
-
-@pytest.mark.parametrize("transport", ["nccl", "gloo"])
-@pytest.mark.parametrize(
-    "draw", [random_problem, wide_problem, exchange_problem], ids=lambda draw: draw.__name__
-)
-def test_rings_on_random_markets(draw: Callable[[int], Problem], transport: str) -> None:
-    """Markets whose machines promise no network."""
-    for seed in range(8):
-        problem = draw(seed)
-        problem = replace(problem, requirements=replace(problem.requirements, transport=transport))
-        usable = (p for p in placements(problem) if not _unusable(p, problem))
-        for placement in islice(usable, 10):
-            assert_alike(placement, problem, seed)
-
-
-def _unusable(placement: Placement, problem: Problem) -> bool:
-    codes = {v.code for v in violations(placement, problem)}
-    return bool(codes & {"exchange", "function", "data", "batch"})
 
 
 def test_the_second_implementation_finds_the_limits_of_islands_broken() -> None:
@@ -303,24 +280,6 @@ def test_an_edit_is_refused(saved: dict[str, Any], name: str) -> None:
         check_document(document, "r.json")
     assert caught.value.exit_code == 2
     assert "\n" not in caught.value.message
-
-
-def test_a_saved_answer_is_taken_up_and_solved_again(saved: dict[str, Any]) -> None:
-    """The question of the file is that of the answer, and has the same answer."""
-    assert "exact solved it again" in solved_again(saved, "r.json", "exact")
-    assert "local_search solved it again" in solved_again(saved, "r.json", "local_search")
-
-
-def test_commands_save_validate_and_explain_islands(run: Run, tmp_path: Path) -> None:
-    """`recommend -o`, `validate`, `validate --again`."""
-    path = tmp_path / "r.json"
-    words = ("--model", "llama-3.1-8b", "--gpu", "L4", "--in", "gcp/us-*", "--budget", "30/h")
-    extra = ("--machines-per-island", "2..4", "--quota", "32", "-o", str(path))
-    done = run("recommend", *words, *extra)
-    assert done.returncode == 0, done.stderr
-    for again in ((), ("--again",)):
-        checked = run("validate", str(path), *again)
-        assert checked.returncode == 0, checked.stderr
 
 
 WISHES: dict[str, Any] = {

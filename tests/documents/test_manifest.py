@@ -17,9 +17,9 @@ from placer.cost_model.estimate import estimate
 from placer.documents.manifest import document_digest, read_manifest
 from placer.documents.manifest.question import question_of
 from placer.documents.manifest.rendezvous import bucket_name
-from placer.documents.manifest.versions import STEPS, completed
+from placer.documents.manifest.versions import STEPS
 from placer.documents.schemas import schema_text
-from placer.documents.validate import check_document, manifest_of
+from placer.documents.validate import check_document
 from placer.errors import PlacerError
 
 LATER = ("rendezvous", "buckets", "question")
@@ -148,18 +148,6 @@ def test_data_with_places_give_each_group_its_share() -> None:
     assert sum(shares.values()) == pytest.approx(1.0)
 
 
-def test_early_files_are_completed_and_say_the_same(hierarchical: dict[str, Any]) -> None:
-    """What the first placer did not write follows from the rest; the alarm of a round is then its
-    time-out.
-    """
-    early = without_later_keys(hierarchical)
-    jsonschema.validate(early, json.loads(schema_text("manifest")))
-    old, new = read_manifest(early, "m.json"), read_manifest(hierarchical, "m.json")
-    assert (old.rendezvous, old.buckets) == (new.rendezvous, new.buckets)
-    assert old.drift.max_round_seconds == hierarchical["exchange"]["timeouts"]["round_s"]
-    assert completed(hierarchical) == hierarchical
-
-
 def test_an_early_file_that_was_kept_is_read() -> None:
     """A manifest of November 2026, as it was written then."""
     file = ROOT / "tests" / "fixtures" / "manifest-early.json"
@@ -285,15 +273,6 @@ def test_machines_meet_and_servers_are_there(change: str, words: str) -> None:
         document["exchange"]["strategy"] = change
     with pytest.raises(PlacerError, match=words):
         read_manifest(document, "m.json", allow_edits=True)
-
-
-def test_a_saved_result_gives_the_same_manifest() -> None:
-    """From the file alone, priced again."""
-    result = placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023")
-    assert manifest_of(result.to_saved(), "r.json") == result.to_manifest()
-    none = placer.recommend("roberta-xlm", budget="0.01/h", catalog="erben-2023")
-    with pytest.raises(PlacerError, match="no placement"):
-        manifest_of(none.to_saved(), "r.json")
 
 
 def test_the_command_says_it_in_one_line(

@@ -14,7 +14,6 @@ from conftest import ROOT, Run
 from placer.documents.manifest import read_manifest
 from placer.documents.reopen import reopened_problem
 from placer.documents.validate import examine_document, manifest_of
-from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.solving.solve_again import solved_again
 from placer.workload.constants import Calibration, HostConstants, ServiceConstants
@@ -106,27 +105,6 @@ def test_questions_are_reopened_on_the_whole_book() -> None:
         assert changes == ()
 
 
-def test_a_book_that_changed_is_told() -> None:
-    """The shipped book has other links than in November 2026: the question is reopened on it, with
-    a word, and not taken for the one that was solved.
-    """
-    changes = reopened_problem(document_of("result"), "result")[1]
-    assert [change.partition(" (")[0] for change in changes] == [
-        "catalog erben-2023 differs from the one of the plan"
-    ]
-    with pytest.raises(PlacerError, match="is not on this machine"):
-        solved_again(document_of("result"), "result", "exact")
-
-
-def test_results_are_explained(run: Run) -> None:
-    """`placer explain FILE` asks the saved question."""
-    explained = run("explain", str(FILES / "result.json"), "--json")
-    assert explained.returncode == 0, explained.stderr
-    answer, saved = json.loads(explained.stdout), document_of("result")
-    assert answer["objective"]["value"] == pytest.approx(saved["objective"]["value"])
-    assert {key: answer["request"][key] for key in saved["request"]} == saved["request"]
-
-
 def test_results_give_their_manifest_and_launch_files(run: Run, tmp_path: Path) -> None:
     """A manifest written from the result now is the one that was written with it, but for the names
     of its buckets, which end in a digest of the plan now; both export.
@@ -185,15 +163,6 @@ def test_a_sweep_is_taken_up_again(tmp_path: Path) -> None:
     file.write_text("".join(lines[:-1]))
     swept(file, FORMER)
     assert file.read_text().splitlines(keepends=True) == lines
-
-
-def test_a_sweep_by_other_constants_is_not_mixed(tmp_path: Path) -> None:
-    """By today's constants the points would be others: one clear line, and the file stays."""
-    file = tmp_path / "sweep.jsonl"
-    shutil.copy(FILES / "sweep.jsonl", file)
-    with pytest.raises(PlacerError, match="points of another question"):
-        swept(file)
-    assert file.read_text() == (FILES / "sweep.jsonl").read_text()
 
 
 def test_a_calibration_is_used(tmp_path: Path) -> None:

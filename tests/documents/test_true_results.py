@@ -100,20 +100,3 @@ def test_a_portfolio_holds_and_names_what_nobody_checks(run: Run, tmp_path: Path
         edit(forged)
         with pytest.raises(PlacerError, match=message):
             examine_document(forged, "jobs.json")
-
-
-def test_documents_that_nothing_works_out_again_are_checked_by_their_types(
-    run: Run, tmp_path: Path
-) -> None:
-    """What ``placer explain -o`` writes is valid, and a wrong kind is named with its path."""
-    path = tmp_path / "why.json"
-    words = ("--model", "roberta-xlm", "--catalog", "erben-2023", "--budget", "5/h")
-    assert run("explain", *words, "-o", str(path)).returncode == 0
-    document = json.loads(path.read_text(encoding="utf-8"))
-    what, checked = examine_document(document, "why.json")
-    assert what == "answer of placer explain"
-    assert checked is not None
-    assert "not covered by this check" in checked.trusted[0]
-    document["binding"]["limits"][0]["used"] = "much"
-    with pytest.raises(PlacerError, match=r'binding.limits\[0\].used is "much"'):
-        examine_document(document, "why.json")
