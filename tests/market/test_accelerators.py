@@ -1,7 +1,6 @@
 """Figures of devices beside the books: matrix products, NVLink and PCIe."""
 
 import msgspec
-import pytest
 
 from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import shipped_catalogs
@@ -31,27 +30,12 @@ def test_every_row_can_be_read_and_names_a_device_of_the_default_book(default: C
     assert all(bool(row["matmul_source"]) == bool(row["matmul_tflops"]) for row in rows.values())
 
 
-def test_measured_products_are_below_the_data_sheet(default: Catalog) -> None:
-    """From half of the peak (MI300X 668 of 1,307) to all of it."""
-    measured = [gpu for gpu in default.gpus.values() if gpu.matmul_tflops is not None]
-    assert {"A100-40", "A100-80", "H100"} <= {gpu.gpu for gpu in measured}
-    assert all(0.5 < (gpu.matmul_tflops or 0) / gpu.fp16_tflops < 1 for gpu in measured)
-
-
 def test_attainable_is_measured_or_a_share_of_the_data_sheet(erben: Catalog) -> None:
     """A100: 271.2 TFLOP/s, measured, in every book; the T4 has 0.8 x 65 = 52 by its data sheet."""
     a100, t4 = erben.gpu("A100-40"), erben.gpu("T4")
     assert (a100.attainable_tflops, a100.attainable_basis) == (271.2, "measured")
     assert (t4.attainable_tflops, t4.attainable_basis) == (52, "estimated")
     assert SHARE_OF_DATA_SHEET == 0.8
-
-
-@pytest.mark.parametrize(
-    ("gpu", "gb_per_s"), [("V100", 150), ("A100-80", 300), ("H100", 450), ("A10G", None)]
-)
-def test_nvlink_by_generation(default: Catalog, gpu: str, gb_per_s: float | None) -> None:
-    """Half of the bidirectional 300, 600 and 900 GB/s of the data sheets; the A10G has PCIe."""
-    assert default.gpu(gpu).nvlink_gb_per_s == gb_per_s
 
 
 def test_a_book_may_have_figures_of_its_own() -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from datetime import date
 from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, Run
+from conftest import Run
 from placer.errors import PlacerError
 from placer.market.books.book_reader import devices, load_catalog, located_rows
-from placer.market.books.layers import find_layer
 from placer.market.books.partial_books import over_default
 from placer.market.catalog import Catalog
-from placer.market.checks.coverage import ages, coverage
 from placer.market.checks.differences import differences
 from placer.market.checks.doubts import Finding, audit
 from placer.market.checks.groups import grouped
@@ -134,27 +131,6 @@ def test_diff_says_what_changed_by_how_much(tmp_path: Path, run: Run) -> None:
     )
 
 
-def test_coverage_counts_every_offer_once(default: Catalog) -> None:
-    """The table adds up to the book, and so do the ages."""
-    rows = coverage(default)
-    assert sum(row.on_demand + row.spot + row.community for row in rows) == len(default.offers)
-    assert all(
-        row.usd_per_gpu_hour_low <= row.usd_per_gpu_hour_median <= row.usd_per_gpu_hour_high
-        for row in rows
-    )
-    assert {age.kind: age.rows for age in ages(default)}["machines"] == len(default.offers)
-
-
-def test_show_has_a_text_and_a_json_form(run: Run) -> None:
-    """Coverage by provider and device, regions, ages."""
-    text = run("catalog", "show", "erben-2023", columns=120)
-    assert text.returncode == 0, text.stderr
-    assert "RTX8000" in text.stdout
-    document = json.loads(run("catalog", "show", "erben-2023", "--json").stdout)
-    assert document["schema"] == "placer.coverage/v1"
-    assert document["regions"]["onprem"] == 2
-
-
 def test_groups_have_the_cheapest_offer_of_their_kind(default: Catalog) -> None:
     """Grouped by device and market, the low end is the least price for each device in the book."""
     for group in grouped(default.offers, default, ("gpu", "market")):
@@ -255,23 +231,3 @@ def test_a_doubtful_line_of_a_contract_is_named(tmp_path: Path, line: str, says:
         if says in f.message
     ]
     assert [(f.level, f.where) for f in found] == [("warning", f"{tmp_path / 'contract.csv'}:2")]
-
-
-def test_a_contract_below_its_offers_is_said_to_do_nothing(tmp_path: Path) -> None:
-    """The default book laid over the contract replaces every price that it had changed."""
-    path = tmp_path / "contract.csv"
-    path.write_text(f"{CONTRACT}gcp,*,*,*,*,0.85,ours,2026-11-01\n", encoding="utf-8")
-    layers = [find_layer(str(path)), find_layer("default")]
-    found = audit(located_rows([devices(), *layers]), load_catalog([str(path), "default"]), TODAY)
-    assert [f.where for f in found if "no machine has this discount" in f.message] == [f"{path}:2"]
-
-
-def test_diff_shows_no_rounding_errors(run: Run) -> None:
-    """63.3217 USD/h less 20 % are 50.65736, which binary numbers cannot hold; six digits of it are
-    shown.
-    """
-    shown = run(
-        "catalog", "diff", "default", str(ROOT / "examples" / "contract.csv"), columns=160
-    ).stdout
-    row = next(line for line in shown.splitlines() if "a3-highgpu-4g" in line)
-    assert re.search(r" 63\.3217 +50\.6574 +-20\.0%", row)

@@ -10,10 +10,8 @@ from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.capacity_table import (
     CapacityRow,
-    capacity_document,
     class_rows,
     named_zones,
-    rows_about,
     zone_capacity,
 )
 
@@ -151,15 +149,3 @@ def test_a_wrong_row_is_refused_with_its_line(
     with pytest.raises(PlacerError) as refused:
         load_catalog(["default", layer(tmp_path, *lines)])
     assert message in refused.value.message
-
-
-def test_rows_about_machines_are_kept_and_written_without_what_is_unknown() -> None:
-    """A question keeps the rows of its machines alone."""
-    book = load_catalog("default")
-    offers = [offer for offer in book.offers_at("gcp/us-central1") if offer.gpu == "H100"]
-    kept = rows_about(book.capacity, [offer for offer in offers if offer.market == "spot"])
-    assert {(each.provider, each.device) for each in kept} == {("gcp", "H100"), ("*", "*")}
-    community = [offer for offer in book.offers if offer.market == "community"][:1]
-    assert {each.market for each in rows_about(book.capacity, community)} == {"spot"}
-    assert "survival_a" not in capacity_document(kept[0])
-    assert CapacityRow(**capacity_document(kept[1])) == kept[1]

@@ -5,21 +5,13 @@ import json
 import pytest
 
 import placer
-from conftest import Run
 from instances import two_places
 from placer.advice.recommendation.recommend import recommend
-from placer.market.catalog import MARKETS, Catalog
+from placer.market.catalog import Catalog
 from placer.market.sources.prices.skypilot.export import skypilot_lines
 from placer.market.sources.prices.skypilot.names import skypilot_machine
 from placer.market.sources.reading.tally import Tally
 from placer.market.words.selection import filter_offers
-from placer.problem.placement import parse_workers
-from placer.problem.words.changes import parse_changes
-
-
-@pytest.fixture(scope="module", name="default")
-def _default() -> Catalog:
-    return placer.load_catalog("default")
 
 
 def test_rows_that_name_the_community_cloud_are_in_its_market(default: Catalog) -> None:
@@ -59,14 +51,6 @@ def test_they_are_taken_to_leave_as_spot_machines_do() -> None:
     assert got.to_manifest()["groups"][0]["offer"]["market"] == "community"
 
 
-def test_words_name_the_market() -> None:
-    """In placements by hand, changes and rules."""
-    (spec,) = parse_workers("runpod/EU-SE-1=2xRTX4090:8:community")
-    assert spec.market == "community"
-    (change,) = parse_changes(["price:runpod/*:RTX4090:community=x1.2"])
-    assert change.target[2] == "community"
-
-
 def test_skypilot_knows_them_by_name(default: Catalog) -> None:
     """A task asks for the machine of the community cloud; the price files of SkyPilot have secure
     machines alone, and say how many are left out.
@@ -84,11 +68,3 @@ def test_an_older_question_with_such_a_machine_on_spot_still_works() -> None:
     assert {pool.offer.market for pool in problem.pools} == {"spot"}
     again = type(problem).from_dict(json.loads(json.dumps(problem.to_dict())))
     assert recommend(again).placement == recommend(problem).placement
-
-
-def test_offers_of_the_market_are_listed(run: Run) -> None:
-    """`placer offers --market community` has them."""
-    got = run("offers", "--market", "community", "--gpu", "RTX4090", "--limit", "1")
-    assert got.returncode == 0, got.stderr
-    assert "community" in got.stdout
-    assert set(MARKETS) == {"on_demand", "spot", "community"}

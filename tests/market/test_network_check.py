@@ -1,6 +1,5 @@
 """`placer network check`: the model beside measured links, and what it says of bad grids."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -43,13 +42,6 @@ def test_the_book_of_erben_is_compared_with_the_model_not_with_itself() -> None:
     assert 0 < groups["rtt", ALL].median_error <= 0.1
     assert groups["one stream", "AS-EU"].worst_error == pytest.approx(0.14, abs=0.01)
     assert (found.rows, found.suspects, found.unknown_places) == (38, (), {})
-
-
-def test_a_catalog_with_links_is_its_own_grid() -> None:
-    """Without a GRID the links of --catalog count, with the same result."""
-    assert (
-        check_network([], "erben-2023").errors == check_network(["erben-2023"], "erben-2023").errors
-    )
 
 
 def test_each_figure_counts_where_it_was_measured(tmp_path: Path) -> None:
@@ -150,40 +142,3 @@ def test_bad_words_give_exit_code_2(
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_the_table_shows_errors_suspects_and_places(run: Run, tmp_path: Path) -> None:
-    """Figures, groups, the worst link and the rows that took no part, within the terminal."""
-    rows = (
-        "aws/us-east-1,aws/eu-west-2,0.2,4,80",
-        "aws/us-east-1,aws/eu-central-1,,,9",
-        "moon/base,aws/us-east-1,,,9",
-    )
-    done = run(
-        "network", "check", grid(tmp_path, *rows), "--fit", columns=120, PLACER_HOME=str(tmp_path)
-    )
-    assert done.returncode == 0
-    for words in (
-        "one stream",
-        "many streams",
-        "EU-NA",
-        "worst",
-        "fitted",
-        "america-east",
-        "suspect",
-        "moon/base (1 rows)",
-    ):
-        assert words in done.stdout
-
-
-def test_json_has_a_schema_name_and_factors_only_on_demand(run: Run, tmp_path: Path) -> None:
-    """Nothing but the document on stdout; links and errors as in Python."""
-    done = run("network", "check", "erben-2023", "--json", PLACER_HOME=str(tmp_path))
-    document = json.loads(done.stdout)
-    assert document["schema"] == "placer.network-check/v1"
-    assert "factors" not in document
-    assert {group["group"] for group in document["errors"]} >= {"EU-NA", SAME_REGION, ALL}
-    fitted = json.loads(
-        run("network", "check", "erben-2023", "--fit", "--json", PLACER_HOME=str(tmp_path)).stdout
-    )["factors"]
-    assert {"zones", "factor", "fitted"} == set(fitted[0])

@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from conftest import Run
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
-from placer.market.catalog import FABRICS, Catalog, VmOffer, offer_document
+from placer.market.catalog import Catalog, VmOffer, offer_document
 from placer.market.checks.agreement import check_figures
 from placer.records import replace
 
@@ -63,13 +62,6 @@ def test_a_quote_names_its_fabric(tmp_path: Path) -> None:
     assert msgspec.convert(json.loads(json.dumps(offer_document(offer))), VmOffer) == offer
 
 
-def test_a_quote_may_leave_its_fabric_open(tmp_path: Path) -> None:
-    """Empty cells are unknown, and documents do not have them."""
-    offer = mine(with_quote(tmp_path, "", "", ""))
-    assert (offer.network_gbps, offer.fabric, offer.max_island_machines) == (None, "", None)
-    assert not {"fabric", "max_island_machines"} & set(offer_document(offer))
-
-
 @pytest.mark.parametrize(
     ("cells", "says"),
     [
@@ -101,12 +93,6 @@ def test_a_fabric_nobody_knows_is_refused_in_a_document(erben: Catalog) -> None:
     with pytest.raises(PlacerError, match="infinibnd") as caught:
         check_figures(replace(erben, offers=offers))
     assert "infiniband" in caught.value.hint
-
-
-def test_the_words_of_columns_csv_are_those_of_the_code(tmp_path: Path) -> None:
-    """Every fabric of the code can be written into a book."""
-    for fabric in FABRICS:
-        assert mine(with_quote(tmp_path, "100", fabric, "")).fabric == fabric
 
 
 def test_machines_of_several_gpus_have_a_bandwidth_or_are_named_here(default: Catalog) -> None:
@@ -205,23 +191,3 @@ def test_bad_lines_of_networks_are_refused(tmp_path: Path, line: str, says: str)
     with pytest.raises(PlacerError) as caught:
         over_default(tmp_path, f"{line}\n")
     assert says in caught.value.message
-
-
-def test_validate_names_a_fabric_nobody_knows(tmp_path: Path, run: Run) -> None:
-    """`placer catalog validate` ends with exit code 2 and one line, without a traceback."""
-    path = tmp_path / "ours.csv"
-    path.write_text(f"{NETWORKS}aws,*,3200,myrinet,,s,2026-11-01\n", encoding="utf-8")
-    done = run("catalog", "validate", str(path))
-    assert done.returncode == 2
-    assert "fabric 'myrinet' is not one of efa, infiniband" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_offers_show_bandwidth_and_fabric(run: Run) -> None:
-    """In JSON, and in the table of a terminal of 120 columns; 80 have no room for them."""
-    words = ("offers", "--gpu", "H100", "--in", "azure/eastus", "--limit", "2")
-    wide, narrow = (run(*words, columns=columns).stdout for columns in (120, 80))
-    assert all(word in wide for word in ("Gb/s", "3200", "infiniband"))
-    assert "fabric" not in narrow
-    offers = json.loads(run(*words, "--json").stdout)["offers"]
-    assert {(o["network_gbps"], o["fabric"]) for o in offers} == {(3200, "infiniband")}

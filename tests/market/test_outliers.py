@@ -1,11 +1,7 @@
 """Spot prices far from the usual share of on-demand."""
 
-import json
-from pathlib import Path
-
 import pytest
 
-from conftest import Run
 from instances import offer, two_places
 from placer.market.catalog import Catalog
 from placer.market.checks.outliers import outlier_of, outliers, usual_share
@@ -56,22 +52,3 @@ def test_nobody_can_say_what_is_usual_in_four_regions() -> None:
     assert usual_share("aws", "T4", catalog) is None
     assert not list(outliers(catalog))
     assert outlier_of(catalog.offers[0], catalog) is None
-
-
-def test_catalog_validate_lists_them_for_the_books_that_are_named(run: Run, tmp_path: Path) -> None:
-    """The rows of L4 in aws/ap-south-1 of the default book are named once; a quote on top of it is
-    asked about its own rows alone. Neither is an error.
-    """
-    got = run("catalog", "validate", "default", "--json")
-    messages = [f["message"] for f in json.loads(got.stdout)["findings"]]
-    (found,) = [m for m in messages if m.startswith("L4 in aws/ap-south-1")]
-    assert "on spot for 0.11 x on-demand; the median of 16 regions is 0.33 x" in found
-    quote = tmp_path / "q.csv"
-    quote.write_text(
-        "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,usd_per_hour,"
-        "price_basis,available,source,as_of\n"
-        "aws,us-east-1,g6.12xlarge,L4,4,48,192,spot,0.1,list,,q,2026-11-01\n",
-        encoding="utf-8",
-    )
-    own = json.loads(run("catalog", "validate", str(quote), "--json").stdout)["findings"]
-    assert [f["message"].partition(" (")[0] for f in own] == ["L4 in aws/us-east-1"]

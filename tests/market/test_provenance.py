@@ -6,34 +6,21 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from pathlib import Path
 
 import pytest
 
 from conftest import Run
-from placer.documents.result_parts import data_document
 from placer.market.books.folders import shipped_catalogs
 from placer.market.catalog import Catalog
-from placer.market.checks.coverage import cited, coverage, rows_by_kind, unsure
-from placer.market.checks.provenance import WITHOUT_URL, known_sources, resolve, trail
-from placer.problem.problem import Problem
-from placer.problem.words.request import build_problem
+from placer.market.checks.coverage import cited, rows_by_kind
+from placer.market.checks.provenance import resolve, trail
 
 FILES = sorted(
     path
     for path in shipped_catalogs().rglob("*.csv")
     if path.name not in ("columns.csv", "sources.csv")
 )
-OF_COMMANDS = {
-    "AWS Price List Query API",
-    "EC2 spot price history",
-    "SkyPilot catalog",
-    "Skyplane grid",
-    "placer probe",
-    "iperf3",
-}
-"""Sources that only rows name which a command wrote."""
 QUOTE = (
     "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,usd_per_hour,price_basis,available,source,as_of\n"
     "gcp,us-west1,mine,T4,1,8,30,spot,0.2,negotiated,,quote 4711,2026-11-01\n"
@@ -58,26 +45,6 @@ def test_every_source_of_a_shipped_file_is_known(path: Path) -> None:
     """
     assert [text for text in sorted(texts(path)) if not all(trail(text))] == []
     assert texts(path)
-
-
-def test_addresses_are_whole() -> None:
-    """Only what is estimated, measured or defined may stand nowhere."""
-    for source in known_sources():
-        assert re.fullmatch(r"https://[a-z0-9.-]+\.[a-z]+(/\S*)?", source.url) or (
-            not source.url and source.kind in WITHOUT_URL
-        ), source
-
-
-def test_no_source_is_listed_in_vain() -> None:
-    """Some row names each, or a command writes it."""
-    named = {
-        found.source
-        for path in FILES
-        for text in texts(path)
-        for found in trail(text)
-        if found is not None
-    }
-    assert {source.source for source in known_sources()} - named == OF_COMMANDS
 
 
 @pytest.mark.parametrize(
@@ -127,37 +94,6 @@ def test_sources_are_counted_by_the_rows_that_name_them(default: Catalog) -> Non
     assert sum(found.rows for found in sources if found.kind != "mirror") == named
 
 
-def test_what_nobody_read_is_counted(default: Catalog) -> None:
-    """Every row was checked against its list; estimates are those of price_basis."""
-    found = {(count.kind, count.words): count.rows for count in unsure(default)}
-    assert "not yet checked against the price list" not in {words for _, words in found}
-    assert found["machines", "estimates"] == sum(row.estimated for row in coverage(default))
-
-
-def test_show_lists_sources_and_what_nobody_read(run: Run) -> None:
-    """In words and as JSON."""
-    words = " ".join(run("catalog", "show", "default").stdout.split())
-    assert "16 of 817 rows of egress are assumed in part" in words
-    assert "629 tsaol/aws-gpu (mirror) https://github.com/tsaol/aws-gpu" in words
-    document = json.loads(run("catalog", "show", "default", "--json").stdout)
-    assert {
-        "kind": "egress",
-        "words": "assumed in part",
-        "rows": 16,
-        "of": 817,
-    } in document["unsure"]
-    assert document["own_sources"] == 0
-    assert {"source", "publisher", "kind", "url", "rows"} == set(document["sources"][0])
-
-
-def test_show_fits_eighty_columns(run: Run) -> None:
-    """Nothing is cut short, and no line but an address is longer."""
-    lines = run("catalog", "show", "default", columns=80).stdout.splitlines()
-    assert not [
-        line for line in lines if "\u2026" in line or (len(line) > 80 and "https://" not in line)
-    ]
-
-
 def test_many_documents_of_a_book_share_a_line(run: Run, tmp_path: Path) -> None:
     """Thirty answers of one interface, four pages of one server and a single file: one, one and one
     line.
@@ -199,15 +135,3 @@ def test_a_source_of_the_users_own_is_a_note(run: Run, tmp_path: Path) -> None:
     assert "note: 1 row names a source of the user's own" in done.stdout
     assert json.loads(run("catalog", "validate", str(path), "--json").stdout)["own_sources"] == 1
     assert "note:" not in run("catalog", "validate", "default").stdout
-
-
-def test_the_age_of_egress_prices_is_shown(xlm: Problem, default: Catalog) -> None:
-    """Beside that of the machines, in the header and under keys of their own in JSON."""
-    asked = build_problem(xlm.profile, default)
-    data = data_document(asked)
-    assert (data["oldest"], data["as_of"], data["egress_oldest"], data["egress_as_of"]) == (
-        "2025-03-02",
-        "2026-11-09",
-        "2021-12-01",
-        "2026-09-25",
-    )

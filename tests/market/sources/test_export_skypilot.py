@@ -139,25 +139,6 @@ def test_a_wrong_file_beside_is_said(default: Catalog, tmp_path: Path) -> None:
         read_skypilot([str(tmp_path)])
 
 
-def test_an_import_of_an_export_changes_nothing(run: Run, tmp_path: Path) -> None:
-    """The book that comes back agrees with the default one, which it is laid over, in every
-    figure.
-    """
-    home = {"PLACER_HOME": str(tmp_path / "home")}
-    assert (
-        run(
-            "catalog", "export", "skypilot", "sky", "--catalog", "default", cwd=tmp_path, **home
-        ).returncode
-        == 0
-    )
-    done = run("catalog", "import", "skypilot", "sky", "--as", "rt", cwd=tmp_path, **home)
-    assert done.returncode == 0, done.stderr
-    assert (
-        "agree in every figure"
-        in run("catalog", "diff", "default", "rt", cwd=tmp_path, columns=200, **home).stdout
-    )
-
-
 def test_data_centres_of_runpod_are_zones_of_countries(default: Catalog) -> None:
     """SkyPilot's regions of RunPod are countries: EU-SE-1 is a zone of SE."""
     lines = skypilot_lines(default, Tally(skip_bad=True))["runpod"]
@@ -278,14 +259,6 @@ def test_files_are_not_replaced_unasked(run: Run, tmp_path: Path) -> None:
     assert path.read_text().startswith("InstanceType,")
     assert len(list(csv.DictReader(path.read_text().splitlines()))) == document["files"][0]["rows"]
     assert {p.name for p in path.parent.iterdir()} == {"vms.csv", SOURCES}
-
-
-def test_a_folder_that_cannot_be_written_is_said(run: Run, tmp_path: Path) -> None:
-    """A file where the folder should be: one line, exit code 2."""
-    (tmp_path / "out").write_text("a file")
-    done = run("catalog", "export", "skypilot", "out", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "cannot write into 'out'" in done.stderr
 
 
 def test_no_cell_is_a_formula(default: Catalog) -> None:

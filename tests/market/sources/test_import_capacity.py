@@ -15,13 +15,11 @@ import numpy as np
 import pytest
 from price_servers import Answer, Request, as_json, serving
 
-from conftest import ROOT, Run, home_with_book
+from conftest import ROOT, home_with_book
 from placer.cli import run as run_placer
-from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
-from placer.market.launch_log import LaunchLog, read_launch_log
-from placer.market.sources.capacity.own_launches import share_of, survival_of, times_left
-from placer.problem.words.quotas import read_quotas
+from placer.market.launch_log import LaunchLog
+from placer.market.sources.capacity.own_launches import survival_of, times_left
 from placer.records import replace
 
 TOKEN = "ya29.CANARY-0123456789"  # noqa: S105 - a canary
@@ -222,20 +220,6 @@ def test_scores_of_ec2_are_estimates(call: Call, tmp_path: Path, home: Path) -> 
     assert "region that no book knows: aws/us-moon-1" in out
 
 
-def test_a_later_import_is_laid_over_an_earlier_one(call: Call, tmp_path: Path, home: Path) -> None:
-    """The same row is replaced, others stay; a book of prices is never touched."""
-    call("aws-scores", "--from", saved(tmp_path, SCORES), *P5)
-    SCORES_NOW = {"SpotPlacementScores": [{**SCORES["SpotPlacementScores"][0], "Score": 2}]}  # noqa: N806
-    call("aws-scores", "--from", saved(tmp_path, SCORES_NOW), *P5)
-    call("gcp-advice", "--from", saved(tmp_path, ADVICE), *H100X8)
-    assert [(row["provider"], float(row["share"])) for row in rows(home)] == [
-        ("aws", 0.2),
-        ("gcp", 0.9),
-    ]
-    code, _, err = call("aws-scores", "--from", saved(tmp_path, SCORES), *P5, "--as", "default")
-    assert (code, "is a shipped book" in err) == (2, True)
-
-
 @pytest.mark.parametrize(
     ("kind", "answer", "hours", "usd"),
     [("aws-blocks", BLOCKS, 24.0, 31.5), ("aws-plans", PLANS, 48.5, 50.0)],
@@ -283,22 +267,6 @@ def test_quotas_of_aws_stay_vcpus_of_families(call: Call, tmp_path: Path) -> Non
         (96, "together"),
         (192, "together"),
     ]
-
-
-def test_eight_vcpus_of_aws_are_one_g6_2xlarge(call: Call, tmp_path: Path, run: Run) -> None:
-    """All G and VT types share them, gr6 too: two gr6.8xlarge with 64 vCPUs are out. XLM-RoBERTa
-    does not fit the host of a g6.xlarge with 4, which leaves one g6.2xlarge with 8.
-    """
-    answer = {"Quotas": [{"QuotaName": "All G and VT Spot Instance Requests", "Value": 8.0}]}
-    path = tmp_path / "quota.csv"
-    words = ("aws-quotas", "--from", saved(tmp_path, answer), "--in", "us-east-2")
-    (row,) = quota_rows(call, path, *words)
-    assert (row["machine"], row["vcpus"]) == ("g[0-9]*|gr[0-9]*|vt[0-9]*", "8")
-    asked = ("--model", "roberta-xlm", "--budget", "5/h", "--in", "aws/us-east-2", "--gpu", "L4")
-    done = run("recommend", *asked, "--spot", "--quota", str(path))
-    assert done.returncode == 0, done.stderr
-    assert "1 x L4 spot in aws/us-east-2 (g6.2xlarge)" in done.stdout
-    assert "quota 8 of 8 vCPUs" in done.stdout
 
 
 REGION = {
@@ -368,27 +336,6 @@ def test_quotas_of_azure_are_vcpus_of_families(call: Call, tmp_path: Path) -> No
     assert "standardMSFamily" in call(*words)[1]
 
 
-@pytest.mark.parametrize(
-    ("document", "importer"),
-    [
-        (QUOTAS, "aws-quotas --in REGION"),
-        (REGION, "gcp-quotas"),
-        (USAGE, "azure-quotas --in REGION"),
-        ({"x": 1}, "aws-quotas|gcp-quotas|azure-quotas"),
-    ],
-)
-def test_an_answer_given_as_quota_file_names_its_importer(
-    tmp_path: Path, document: object, importer: str
-) -> None:
-    """One line, and the command that reads it."""
-    path = Path(saved(tmp_path, document))
-    with pytest.raises(PlacerError, match="is JSON, not CSV") as refused:
-        read_quotas(path)
-    assert refused.value.hint == (
-        f"convert it with 'placer capacity import {importer} --from {path} -o quota.csv'"
-    )
-
-
 def test_a_log_is_shares_with_ranges_and_survival(call: Call, home: Path) -> None:
     """Rows for 1, 2, 4, 8 and 16 of 16 machines in each of three zones, measured."""
     code, _, err = call(
@@ -429,16 +376,6 @@ def test_time_is_left_from_each_look_until_a_failed_launch() -> None:
     assert losses == 2
 
 
-def test_a_short_log_has_a_wide_range_and_no_survival() -> None:
-    """Six of eight looks in eight hours: 75 %, at least 20 points either way."""
-    log = log_of([4, 4, 4, 0, 4, 4, 4, 0])
-    share, low, high = share_of(log, 0, 4)
-    assert share == 0.75
-    assert low <= 0.55
-    assert high >= 0.95
-    assert survival_of(log, 0, 4) == {}
-
-
 def test_survival_of_drawn_spells_is_found_again() -> None:
     """Spells drawn from (1 + t / 2 h)^-2.5 by looks every minute. What is left of one that is met
     at any moment is (1 + t / 2 h)^-1.5: median 2 (2^(2/3) - 1) = 1.17 h, within 15 %.
@@ -472,19 +409,6 @@ def test_google_is_asked_with_the_token_and_it_never_comes_back(
     assert question["distributionPolicy"]["zones"] == [{"zone": "zones/us-central1-a"}]
     assert question["instanceProperties"]["scheduling"] == {"provisioningModel": "SPOT"}
     assert TOKEN not in out + err + (home / "catalogs/capacity/origin.json").read_text("utf-8")
-
-
-def test_google_is_asked_for_history(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Preemption and prices of a region."""
-    with serving(lambda _: as_json(HISTORY)) as server:
-        monkeypatch.setenv("PLACER_GCP_COMPUTE_URL", server.url)
-        words = ("--machine", "a3-highgpu-8g", "--in", "us-central1", "--project", "my-project")
-        code, _, err = call("gcp-history", *words, "--dry-run")
-    assert code == 0, err
-    question = json.loads(server.requests[0].body)
-    assert server.requests[0].path.endswith("/advice/capacityHistory")
-    assert question["locationPolicy"] == {"location": "regions/us-central1"}
-    assert question["types"] == ["PREEMPTION", "PRICE"]
 
 
 def ec2(action: str, key: str, items: str) -> Answer:
@@ -604,17 +528,3 @@ def test_a_wrong_answer_is_refused(
     machine = H100X8 if kind.startswith("gcp") else P5
     code, _, err = call(kind, "--from", saved(tmp_path, document), *machine)
     assert (code, message in err) == (7, True), err
-
-
-def test_an_answer_that_is_no_json_is_refused(call: Call, tmp_path: Path) -> None:
-    """Text, a list: exit code 2."""
-    for text in ("Forbidden", "[1]"):
-        path = tmp_path / "answer.json"
-        path.write_text(text, encoding="utf-8")
-        code, _, err = call("gcp-advice", "--from", str(path), *H100X8)
-        assert (code, "answer.json: no JSON" in err) == (2, True), err
-
-
-def test_the_log_of_the_example_reads_as_it_is_imported() -> None:
-    """As many zones as rows have names."""
-    assert len(read_launch_log(ROOT / "examples" / "launches.csv").zones) == 3

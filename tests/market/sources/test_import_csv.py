@@ -76,16 +76,6 @@ def test_a_quote_becomes_an_offer(tmp_path: Path) -> None:
     ]
 
 
-def test_columns_of_the_same_name_need_no_map(tmp_path: Path) -> None:
-    """An egress.csv of placer itself."""
-    text = (
-        "provider,src,dst,usd_per_gib,source,as_of\n"
-        "aws,us-east-1,internet,$0.05,contract,2026-11-01\n"
-    )
-    (row,) = read(tmp_path, text, maps="", constants=(), kind="egress").rows["egress.csv"]
-    assert row["usd_per_gib"] == 0.05
-
-
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -138,15 +128,6 @@ def test_a_price_of_the_future_is_refused(tmp_path: Path) -> None:
         read(tmp_path, QUOTE, constants=(*SET[:-1], "as_of=2096-11-01"))
 
 
-def test_unknown_places_and_devices_are_counted(tmp_path: Path) -> None:
-    """With --skip-bad: a region without coordinates and a device without data cannot be used."""
-    rest = f"{LINE.replace('us-east-1', 'moon-1')}\n{LINE.replace('A100-40', 'TPU')}\n"
-    assert read(tmp_path, f"{QUOTE}{rest}", skip_bad=True).left_out == {
-        "region that no book knows: aws/moon-1": 1,
-        "device that gpus.csv does not know: TPU": 1,
-    }
-
-
 @pytest.mark.parametrize(
     ("old", "new", "words", "tip"),
     [
@@ -181,13 +162,6 @@ def test_unknown_places_and_devices_are_refused(
     assert tip in error.value.hint
     assert error.value.hint.endswith("or leave such rows out with --skip-bad")
     assert error.value.exit_code == FAILED
-
-
-def test_an_unknown_provider_is_refused(tmp_path: Path) -> None:
-    """Names are written as in regions.csv."""
-    words = r"quote.csv:2: unknown provider 'AWS' \(a similar .* 'aws'; .*\[values.provider\]"
-    with pytest.raises(PlacerError, match=words):
-        read(tmp_path, QUOTE, constants=("provider=AWS", *SET[1:]))
 
 
 @pytest.mark.parametrize(
@@ -267,26 +241,6 @@ def test_maps_that_do_not_fit_are_answered(
         read(tmp_path, QUOTE, maps=maps, constants=constants)
     assert words in error.value.message
     assert hint in error.value.hint
-    assert error.value.exit_code == 2
-
-
-@pytest.mark.parametrize(
-    ("source", "kind", "maps", "words"),
-    [
-        ("csv", "discounts", [], "give it as --catalog FILE"),
-        ("csv", "links", [], "use 'placer network import csv'"),
-        ("csv", "offer", [], "unknown kind 'offer'"),
-        ("quote.csv", None, [], "name a mapping file, or csv and the file"),
-        ("a.toml", None, ["b.toml"], "'b.toml' is a second mapping file"),
-    ],
-)
-def test_sources_and_kinds_that_there_are_not(
-    source: str, kind: str | None, maps: list[str], words: str
-) -> None:
-    """Some files of a book come another way, which is named."""
-    with pytest.raises(PlacerError) as error:
-        read_words(source, kind, maps, [])
-    assert words in str(error.value)
     assert error.value.exit_code == 2
 
 

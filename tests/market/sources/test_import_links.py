@@ -1,11 +1,9 @@
 """Links that others measured: Skyplane's grids and any CSV become a book with links alone."""
 
-import gzip
 import json
 from pathlib import Path
 
 import pytest
-from price_servers import Answer, serving
 
 from conftest import ROOT, Run
 from placer.errors import PlacerError
@@ -78,19 +76,6 @@ def test_throughput_and_latency_merge(default: Catalog) -> None:
     assert harvest.notes[0].startswith("2 round-trip times were measured one way only")
 
 
-def test_the_other_spelling_is_read(default: Catalog, tmp_path: Path) -> None:
-    """throughput_received and Skyplane's throughput_recieved are one column; what was sent counts
-    where neither is.
-    """
-    for name in ("throughput_received", "throughput_recieved", "throughput_sent"):
-        (tmp_path / "g.csv").write_text(
-            f"src_region,dst_region,{name}\naws:us-east-1a,azure:eastus,1e9\n"
-        )
-        assert (
-            pairs(grid(default, str(tmp_path / "g.csv")))[EAST, AZURE]["gbps_many_streams"] == 1.0
-        )
-
-
 @pytest.mark.parametrize(
     ("cell", "words"),
     [
@@ -132,41 +117,6 @@ def test_throughput_that_cannot_be_true_is_refused(
         grid(default, str(path))
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (b"", "is empty"),
-        (b"a,b\n1,2\n", "column 'src_region' is missing"),
-        (b"src_region,dst_region\n1,2\n", "throughput_received or throughput_recieved or"),
-        (b"src_region,dst_region,avg_rtt\naws:us-east-1,gcp:us-we", "2 cells instead of 3"),
-        (
-            b"src_region,dst_region,avg_rtt\naws:us-east-1,gcp:us-west1,fast\n",
-            "'fast' is not a num",
-        ),
-        (gzip.compress(b"src_region,dst_region,avg_rtt\n" * 99, mtime=0)[:-9], "complete gzip"),
-    ],
-)
-def test_a_file_that_is_no_grid_is_one_line(
-    default: Catalog, tmp_path: Path, data: bytes, words: str
-) -> None:
-    """Half a file, another table; what is no CSV at all is refused as by every import."""
-    path = tmp_path / "f.csv"
-    path.write_bytes(data)
-    with pytest.raises(PlacerError, match=words) as error:
-        grid(default, str(path))
-    assert error.value.exit_code in (2, 7)
-
-
-def test_a_missing_page_is_exit_7(run: Run, tmp_path: Path) -> None:
-    """A source that does not deliver is told from a wrong word."""
-    with serving(lambda _: Answer(b"", 404)) as server:
-        done = run(
-            *("network", "import", "skyplane", f"{server.url}/throughput.csv"),
-            PLACER_HOME=str(tmp_path),
-        )
-    assert (done.returncode, "404" in done.stderr) == (7, True)
-
-
 def test_the_command_saves_a_book_of_links(run: Run, tmp_path: Path) -> None:
     """The book holds links.csv and its origin; the command says what was left out and what comes
     next.
@@ -193,46 +143,6 @@ def test_the_command_saves_a_book_of_links(run: Run, tmp_path: Path) -> None:
     assert sorted(p.name for p in folder.iterdir()) == ["links.csv", "origin.json"]
     assert {row["basis"] for row in read_rows(folder / "links.csv", "links.csv")} == {"measured"}
     assert len(json.loads((folder / "origin.json").read_text())["documents"][0]["sha256"]) == 64
-
-
-def test_a_pinned_book_of_links_can_be_imported_again(run: Run, tmp_path: Path) -> None:
-    """The pin holds the book of another day: that is said by the next request, not by the import,
-    which was done.
-    """
-    words = ("network", "import", "skyplane", THROUGHPUT, "--date")
-    home = {"PLACER_HOME": str(tmp_path)}
-    for command in (
-        (*words, "2022-04-16"),
-        ("catalog", "pin", "default", "skyplane"),
-        (*words, "2022-04-17"),
-    ):
-        done = run(*command, columns=120, **home)
-        assert done.returncode == 0, done.stderr
-    assert "next: placer network check --catalog default --catalog skyplane\n" in done.stdout
-
-
-def test_a_dry_run_saves_nothing_and_json_is_json(run: Run, tmp_path: Path) -> None:
-    """--dry-run --json prints every row; no folder is made."""
-    home = tmp_path / "home"
-    done = run(
-        "network", "import", "skyplane", THROUGHPUT, "--dry-run", "--json", PLACER_HOME=str(home)
-    )
-    document = json.loads(done.stdout)
-    assert (document["folder"], len(document["links"]), (home / "catalogs").exists()) == (
-        None,
-        3,
-        False,
-    )
-
-
-def test_a_name_of_a_shipped_book_is_refused_before_anything_is_read(
-    run: Run, tmp_path: Path
-) -> None:
-    """--as default would hide the shipped one."""
-    done = run(
-        "network", "import", "skyplane", "missing.csv", "--as", "default", PLACER_HOME=str(tmp_path)
-    )
-    assert (done.returncode, "is a shipped book" in done.stderr) == (2, True)
 
 
 def imported(run: Run, home: Path, *words: str) -> tuple[int, list[dict[str, object]], str]:

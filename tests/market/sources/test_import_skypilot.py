@@ -9,7 +9,6 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from price_servers import Answer, serving
 
 from conftest import ROOT, Run
 from placer.errors import PlacerError
@@ -163,14 +162,6 @@ def test_every_row_is_a_row_of_a_book(harvest: Harvest) -> None:
     assert [len(origin.sha256) for origin in harvest.origins] == [64] * 5
 
 
-def test_many_names_are_added_up(tmp_path: Path) -> None:
-    """40 unknown regions are 12 lines and a sum, not 40 lines."""
-    lines = [GOOD, *(GOOD.replace("us-east-1", f"mars-{n}") for n in range(40))]
-    left_out = read_skypilot([write(tmp_path, *lines)]).left_out
-    assert len(left_out) == 13
-    assert left_out["region that no book knows: 28 others"] == 28
-
-
 def test_own_regions_and_devices(tmp_path: Path) -> None:
     """A regions.csv and a gpus.csv with placer's columns, beside the providers' folders, make their
     rows usable.
@@ -192,19 +183,6 @@ def test_own_regions_and_devices(tmp_path: Path) -> None:
     assert len(found.rows["regions.csv"]) == len(found.rows["gpus.csv"]) == 1
 
 
-def test_equal_rows_count_once_and_other_prices_are_said(tmp_path: Path) -> None:
-    """The same row three times is nothing; another price in the same zone is noted, and the higher
-    one counts.
-    """
-    found = read_skypilot([write(tmp_path, GOOD, GOOD, GOOD)])
-    assert len(found.rows["offers.csv"]) == 2
-    assert not any("stands twice" in note for note in found.notes)
-    found = read_skypilot([write(tmp_path, GOOD, GOOD.replace(",0.5,0.2,", ",0.45,0.25,"))])
-    assert offer(found, "g4dn.xlarge")["usd_per_hour"] == 0.5
-    assert offer(found, "g4dn.xlarge", "spot")["usd_per_hour"] == 0.25
-    assert "stands twice in one zone" in found.notes[0]
-
-
 def test_of_two_prices_of_a_host_the_higher_counts(tmp_path: Path) -> None:
     """0.24 and 0.20 with a T4 for 0.35: 0.59."""
     host = "n1-highmem-4,,,4.0,26.0,,{},0.05,us-central1,us-central1-a"
@@ -212,17 +190,6 @@ def test_of_two_prices_of_a_host_the_higher_counts(tmp_path: Path) -> None:
     lines = (host.format("0.24"), host.format("0.20"), device)
     found = read_skypilot([write(tmp_path, *lines, provider="gcp")])
     assert offer(found, "n1-highmem-4+1xT4")["usd_per_hour"] == 0.59
-
-
-def test_zones_that_differ_and_spot_above_on_demand_are_said(tmp_path: Path) -> None:
-    """Both are kept: the dearest zone on demand, the spot price as it stands."""
-    found = read_skypilot(
-        [write(tmp_path, GOOD, GOOD.replace(",0.5,0.2,", ",0.6,0.9,").replace("az1", "az2"))]
-    )
-    assert offer(found, "g4dn.xlarge")["usd_per_hour"] == 0.6
-    assert any("differ in the on-demand price" in note for note in found.notes)
-    found = read_skypilot([write(tmp_path, GOOD.replace(",0.2,", ",0.9,"))])
-    assert any("spot price is above on-demand" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(
@@ -274,37 +241,11 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     assert len(read_skypilot([path], skip_bad=True).rows["offers.csv"]) == 2
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (HEADER.replace("Price,", "").encode(), "column 'Price' is missing"),
-        (HEADER.encode(), "no row can be used"),
-        (gzip.compress(HEADER.encode(), mtime=0)[:20], "is not a complete gzip file"),
-    ],
-)
-def test_what_is_no_catalog_is_said(tmp_path: Path, data: bytes, words: str) -> None:
-    """One line, exit code 7; what is no CSV at all is refused as by every import."""
-    path = Path(write(tmp_path))
-    path.write_bytes(data)
-    with pytest.raises(PlacerError, match=words) as error:
-        read_skypilot([str(path)])
-    assert error.value.exit_code == FAILED
-
-
 def test_a_packed_file_is_unpacked(tmp_path: Path) -> None:
     """As SkyPilot's mirrors deliver it."""
     path = Path(write(tmp_path))
     path.write_bytes(gzip.compress(f"{HEADER}\n\n{GOOD}\n".encode(), mtime=0))
     assert len(read_skypilot([str(path)]).rows["offers.csv"]) == 2
-
-
-def test_unknown_columns_and_providers_are_said(tmp_path: Path) -> None:
-    """A new column of SkyPilot is no error, nor is the folder of a provider that no book knows."""
-    write(tmp_path, f"{GOOD},7", header=f"{HEADER},Novelty")
-    write(tmp_path, GOOD, provider="oci")
-    notes = read_skypilot([str(tmp_path)]).notes
-    assert any("their columns that were not read: Novelty" in note for note in notes)
-    assert "providers that no book knows were not read: oci" in notes
 
 
 def test_a_gzip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,37 +271,6 @@ def test_the_date_is_that_of_the_file(tmp_path: Path) -> None:
         if note.startswith("the dates of the prices are those of the file, not of the prices")
     ]
     assert not read_skypilot([str(path)], as_of=NOVEMBER).notes  # the user says the date
-
-
-BODY = f"{HEADER}\n{GOOD}\n".encode()
-
-
-def test_a_url_is_read() -> None:
-    """The provider is the folder before the file's name; the date is today."""
-    with serving(lambda _: Answer(BODY)) as server:
-        found = read_skypilot([f"{server.url}/aws/vms.csv"])
-    assert offer(found, "g4dn.xlarge")["as_of"] == datetime.now(UTC).date().isoformat()
-    assert found.origins[0].place.endswith("/aws/vms.csv")
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (Answer(b"", 404), "answered 404"),
-        (Answer(hang=True), "was silent for 0.2 s"),
-        (Answer(b"a" * (2 << 20)), "has more than 1 MiB"),
-        (Answer(b"<html>"), "is a web page"),
-        (Answer(BODY, length=len(BODY) + 10), "cannot read"),
-    ],
-)
-def test_servers_that_fail(answer: Answer, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not there, silent, too large, HTML, less than it promised: exit code 7 each; the limit is
-    lowered so that the test is quick.
-    """
-    monkeypatch.setattr(skypilot, "MOST_BYTES", 1 << 20)
-    with serving(lambda _: answer) as server, pytest.raises(PlacerError, match=words) as error:
-        read_skypilot([f"{server.url}/aws/vms.csv"], read_seconds=0.2)
-    assert error.value.exit_code == FAILED
 
 
 @pytest.mark.parametrize(
@@ -411,38 +321,3 @@ def test_the_command_writes_a_book_and_says_what_next(run: Run, tmp_path: Path) 
     assert json.loads((book / "origin.json").read_text())["documents"][0]["place"].endswith(
         "gcp/vms.csv"
     )
-
-
-def test_a_dry_run_writes_nothing(run: Run, tmp_path: Path) -> None:
-    """The JSON says the same rows, and no folder."""
-    arguments = ["catalog", "import", "skypilot", str(FIXTURES), "--dry-run", "--json"]
-    document = json.loads(run(*arguments, PLACER_HOME=str(tmp_path)).stdout)
-    assert (document["schema"], document["book"], document["folder"]) == (
-        "placer.import/v1",
-        "skypilot",
-        None,
-    )
-    assert document["rows"]["offers.csv"] > 30  # 33 with CPU-2 as the only CPU kind
-    assert not (tmp_path / "catalogs").exists()
-
-
-def test_a_wrong_import_leaves_the_old_book(run: Run, tmp_path: Path) -> None:
-    """The second import has a price of NaN: exit code 7, and the first book is still there, byte by
-    byte.
-    """
-    path = write(tmp_path, GOOD)
-    home = {"PLACER_HOME": str(tmp_path / "home")}
-    assert run("catalog", "import", "skypilot", path, "--as", "mine", **home).returncode == 0
-    before = (tmp_path / "home" / "catalogs" / "mine" / "offers.csv").read_bytes()
-    write(tmp_path, GOOD.replace(",0.5,", ",nan,"))
-    done = run("catalog", "import", "skypilot", path, "--as", "mine", **home)
-    assert done.returncode == FAILED
-    assert "'nan' is not a finite number" in " ".join(done.stderr.split())
-    assert (tmp_path / "home" / "catalogs" / "mine" / "offers.csv").read_bytes() == before
-
-
-def test_a_signed_address_without_a_provider_keeps_its_signature() -> None:
-    """The folder names no provider; the error names the address without what is secret in it."""
-    with pytest.raises(PlacerError, match="does not say whose machines") as caught:
-        read_skypilot(["http://me:CANARY@127.0.0.1:9/mine/vms.csv?sig=CANARY"])
-    assert "CANARY" not in str(caught.value)

@@ -92,17 +92,6 @@ def test_a_run_that_failed_says_why(default: Catalog) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "{", "3", "{}", '{"start": 1, "end": 2}', "[" * 100_000, '{"start": {}, "end": {}}'],
-)
-def test_what_is_no_run_is_one_line(default: Catalog, tmp_path: Path, text: str) -> None:
-    """Cut, foreign or hostile JSON is an error with a hint."""
-    (tmp_path / "run.json").write_text(text)
-    with pytest.raises(PlacerError, match=r"run.json: (is not the JSON|has no list of objects)"):
-        read(default, tmp_path / "run.json")
-
-
-@pytest.mark.parametrize(
     ("path", "value", "words"),
     [
         ("start__test_start__protocol", "UDP", "is a run over UDP"),
@@ -142,22 +131,6 @@ def test_a_table_names_the_places_of_each_run(run: Run, tmp_path: Path) -> None:
     )
     document = json.loads(done.stdout)
     assert (document["book"], document["links"][0]["gbps_one_stream"]) == ("iperf3", 0.25)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        (),
-        ("x.json",),
-        ("x.json", "--from", EAST),
-        ("x.json", "--pairs", "p.csv"),
-        ("missing.json", "--from", EAST, "--to", WEST),
-    ],
-)
-def test_missing_words_are_said(run: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
-    """Exit code 2 and one line."""
-    done = run("network", "import", "iperf3", *words, PLACER_HOME=str(tmp_path))
-    assert (done.returncode, done.stderr.startswith("error: ")) == (2, True)
 
 
 def test_a_place_that_nobody_knows_is_an_error(run: Run, tmp_path: Path) -> None:

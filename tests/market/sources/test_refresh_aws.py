@@ -8,9 +8,6 @@ import csv
 import json
 import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +18,7 @@ import httpx2
 import pytest
 from price_servers import Answer, Request, Server, as_json, aws_entry, serving
 
-from conftest import PROCESS_TIMEOUT_S, ROOT, home_with_book
+from conftest import home_with_book
 from placer.cli import run as run_placer
 from placer.market.catalog import Catalog
 from placer.market.sources.prices.aws import account
@@ -236,17 +233,6 @@ def test_the_price_list_is_asked_for_plain_linux(call: Call, moto: str) -> None:
     assert (ended - begun).days == 30
 
 
-def test_motos_own_spot_prices_are_refused(call: Call, moto: str, tmp_path: Path) -> None:
-    """Moto says 0.00001 USD/h of 2006-01-02 in each zone of Oregon: refused by its date, the list
-    prices stay.
-    """
-    with serving(aws(moto, OREGON)) as server:
-        code, out, _ = call(server, "--in", "us-west-2", "--json")
-    assert code == 0
-    assert json.loads(out)["left_out"]["spot price is dated before 2015"] >= 3
-    assert {market for _, _, market in offers(tmp_path)} == {"on_demand"}
-
-
 @pytest.mark.parametrize(
     ("price", "age_days", "reason"),
     [
@@ -335,24 +321,6 @@ def test_partial_keeps_the_old_prices_of_a_region_that_fails(
     assert found["eu-west-1", "g4dn.xlarge", "on_demand"]["usd_per_hour"] == "0.587"
 
 
-def test_partial_without_an_old_book_says_what_is_missing(
-    call: Call, moto: str, tmp_path: Path
-) -> None:
-    """Nothing can be kept; if every region fails there is nothing to write."""
-    broken = broken_in(
-        "eu-west-1", aws(moto, OREGON + IRELAND, HISTORY), denied("UnauthorizedOperation")
-    )
-    with serving(broken) as server:
-        code, out, _ = call(server, "--in", "us-west-2,eu-west-1", "--partial")
-        assert code == 0
-        assert "eu-west-1 failed" in out
-        assert "the book has no offers of it" in out
-        code, _, err = call(server, "--in", "eu-west-1", "--partial", "--as", "other")
-    assert code == 7
-    assert "no region of AWS delivered" in err
-    assert not (tmp_path / "home" / "catalogs" / "other").exists()
-
-
 def test_without_credentials_one_line_says_what_to_do(
     call: Call, moto: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,22 +332,6 @@ def test_without_credentials_one_line_says_what_to_do(
         assert server.requests == []
     assert code == 2
     assert err.startswith("error: no usable credentials for AWS\n  tip: run 'aws configure'")
-
-
-def test_a_profile_that_does_not_exist_is_said(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    """AWS_PROFILE names no profile: exit code 2."""
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
-    code, _, err = call("http://127.0.0.1:9")
-    assert code == 2
-    assert "no usable credentials for AWS" in err
-
-
-def test_without_boto3_the_pip_line_is_said(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    """boto3 is an extra: exit code 2 and how to install it."""
-    monkeypatch.setitem(sys.modules, "boto3", None)
-    code, _, err = call("http://127.0.0.1:9")
-    assert code == 2
-    assert "pip install 'placer-advisor[aws]'" in err
 
 
 BROKEN = {
@@ -464,41 +416,6 @@ def test_a_broken_price_list_is_refused(
     assert not (tmp_path / "home" / "catalogs" / "aws").exists()
 
 
-@pytest.mark.parametrize("field", ["instanceType", "spotPrice", "timestamp", "availabilityZone"])
-def test_a_history_without_a_field_is_refused(call: Call, moto: str, field: str) -> None:
-    """EC2 documents each of them: exit code 7, no traceback."""
-    works = aws(moto, OREGON, HISTORY)
-    broken = Answer(
-        re.sub(f"<{field}>[^<]*</{field}>", "", spot_xml(HISTORY[:2]).decode()).encode()
-    )
-    with serving(
-        lambda request: broken if b"SpotPriceHistory" in request.body else works(request)
-    ) as server:
-        code, _, err = call(server, "--in", "us-west-2")
-    assert code == 7
-    assert "an answer of AWS has no" in err
-
-
-def test_a_silent_server_is_given_up(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the longest silence the refresh ends with exit code 7."""
-    monkeypatch.setattr(account, "READ_SECONDS", 0.2)
-    monkeypatch.setattr(account, "ATTEMPTS", 1)
-    with serving(lambda request: Answer(hang=True)) as server:
-        code, _, err = call(server)
-    assert code == 7
-    assert "AWS did not answer describe regions for 0.2 s" in err
-
-
-def test_nobody_answers(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port that nobody listens on: exit code 7."""
-    monkeypatch.setattr(account, "ATTEMPTS", 1)
-    with serving(lambda request: Answer()) as server:
-        pass
-    code, _, err = call(server)
-    assert code == 7
-    assert "EndpointConnectionError" in err
-
-
 def test_keys_are_in_no_output_and_no_file(call: Call, moto: str, tmp_path: Path) -> None:
     """Neither the name of the key nor the secret, in a refresh that works."""
     with serving(aws(moto, OREGON, HISTORY)) as server:
@@ -507,24 +424,6 @@ def test_keys_are_in_no_output_and_no_file(call: Call, moto: str, tmp_path: Path
     for secret in (ACCESS, SECRET):
         assert secret not in out + err
         assert secret.encode() not in files
-
-
-def test_ctrl_c_keeps_the_old_book(call: Call, moto: str, tmp_path: Path) -> None:
-    """SIGINT to a real process while EC2 is silent: exit code 130 and the old book."""
-    with serving(aws(moto, OREGON, HISTORY)) as server:
-        call(server, "--in", "us-west-2")
-    before = offers(tmp_path)
-    with serving(lambda request: Answer(hang=True)) as server:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "AWS_ENDPOINT_URL": server.url}
-        command = [sys.executable, "-m", "placer", "catalog", "refresh", "aws"]
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        ) as process:
-            assert server.asked.wait(60)
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=PROCESS_TIMEOUT_S)
-    assert (process.returncode, out, err.strip()) == (130, "", "interrupted")
-    assert offers(tmp_path) == before
 
 
 @pytest.mark.parametrize(

@@ -200,16 +200,6 @@ def test_the_key_travels_in_a_header_and_comes_back_nowhere(refresh: Run, tmp_pa
     assert b"CANARY" not in files
 
 
-def test_without_a_key_nothing_is_asked(refresh: Run) -> None:
-    """Exit code 2, and what to set."""
-    with serving(pages_of(N1)) as server:
-        done = refresh(server, PLACER_GCP_API_KEY="")
-        assert server.requests == []
-    assert done.returncode == 2
-    assert "no key for Google's price list" in done.stderr
-    assert "PLACER_GCP_API_KEY" in done.stderr
-
-
 def test_a_key_that_could_split_a_header_is_refused(refresh: Run) -> None:
     """A line break in the key: exit code 2 without repeating it."""
     with serving(pages_of(N1)) as server:
@@ -217,14 +207,6 @@ def test_a_key_that_could_split_a_header_is_refused(refresh: Run) -> None:
         assert server.requests == []
     assert done.returncode == 2
     assert "CANARY" not in done.stderr
-
-
-def test_the_second_name_of_the_key_counts(refresh: Run) -> None:
-    """GOOGLE_API_KEY is what other tools of Google read."""
-    with serving(pages_of(N1)) as server:
-        assert (
-            refresh(server, "--dry-run", PLACER_GCP_API_KEY="", GOOGLE_API_KEY=KEY).returncode == 0
-        )
 
 
 def test_the_key_is_not_sent_over_plain_http() -> None:
@@ -361,31 +343,3 @@ def test_descriptions_tell_parts(words: str, part: tuple[str, str] | None) -> No
         for one in mapped_rows(records, mapping, tally, {}, None)
     ]
     assert found == ([] if part is None else [part])
-
-
-BROKEN = {  # what else can go wrong with pages, those of Azure show
-    "403": (
-        as_json({"error": {"code": 403, "status": "PERMISSION_DENIED"}}, 403),
-        "answered 403 PERMISSION_DENIED",
-    ),
-    "no skus": (as_json({"services": []}), "has no list of skus"),
-    "odd skus": (as_json({"skus": ["x"]}), "has no list of skus"),
-    "same token": (as_json({"skus": N1, "nextPageToken": "AAAA"}), "leads back to itself"),
-    "wrong token": (as_json({"skus": N1, "nextPageToken": 7}), "has no nextPageToken that is text"),
-    "nothing": (as_json({"skus": []}), "gcp gave no price that can be used"),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_source_that_fails_keeps_the_old_book(refresh: Run, tmp_path: Path, name: str) -> None:
-    """Exit code 7, one line and a tip, and the old book as it was."""
-    with serving(pages_of(N1)) as server:
-        refresh(server)
-    before = (tmp_path / "catalogs" / "gcp" / "offers.csv").read_bytes()
-    answer, words = BROKEN[name]
-    with serving(lambda request: answer) as server:
-        done = refresh(server)
-    assert (done.returncode, done.stdout) == (7, "")
-    assert words in done.stderr
-    assert len(done.stderr.splitlines()) == 2
-    assert (tmp_path / "catalogs" / "gcp" / "offers.csv").read_bytes() == before
