@@ -90,16 +90,6 @@ def test_a_placement_by_hand_has_no_plan_that_a_profile_of_speeds_ignores() -> N
         placer.whatif("resnet50", catalog="erben-2023", budget="1/h", set=["precision=fp32"])
 
 
-def test_open_ranges_of_local_steps_end_where_the_table_ends() -> None:
-    """`8..` tries powers of two up to 512; a strategy with a multiplier of the user's may go on."""
-    problem = Advisor("erben-2023").problem("resnet50", exchange="local-sgd", local_steps="8..")
-    assert [steps for _, steps in problem.modes] == [8, 16, 32, 64, 128, 256, 512]
-    given = Advisor("erben-2023").problem(
-        "resnet50", local_steps=600, samples_to_target="local-sgd=1.4"
-    )
-    assert given.modes == (("local-sgd", 600),)
-
-
 def test_a_server_with_gpus_counts_against_the_quota(tmp_path: Path) -> None:
     """Three T4 on demand and a server on a fourth break a quota of 3."""
     quota = tmp_path / "q.csv"
@@ -135,64 +125,6 @@ def test_a_server_is_on_demand_unless_only_spot_is_wanted() -> None:
         assert (got is None) == (expected == "on_demand")
         if got is not None:
             assert got.floor_samples_per_second == 0
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("objective", "value"), 1e9),
-        (("objective", "bound"), 1e9),
-        (("objective", "bound"), 1.0),
-        (("status",), "infeasible"),
-        (("placement",), None),
-        (("outlook", "month", "egress_usd_at_rate"), 1e9),
-        (("surprise",), 1),
-    ],
-)
-def test_edited_results_are_noticed(
-    path: tuple[str, ...], value: object, run: Run, tmp_path: Path
-) -> None:
-    """Exit code 2 whichever figure was changed."""
-    file = tmp_path / "r.json"
-    run(
-        "recommend",
-        "--model",
-        "niser",
-        "--catalog",
-        "phalak-2023",
-        "--workers",
-        "2..3",
-        "--budget",
-        "1/h",
-        "-o",
-        str(file),
-    )
-    document = json.loads(file.read_text(encoding="utf-8"))
-    inner = document
-    for key in path[:-1]:
-        inner = inner[key]
-    inner[path[-1]] = value
-    file.write_text(json.dumps(document), encoding="utf-8")
-    done = run("validate", str(file))
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-
-
-def test_nothing_fits_two_limits_at_once(run: Run) -> None:
-    """Where no single change helps, leaving out both limits is what is proposed."""
-    done = run(
-        "recommend",
-        "--model",
-        "roberta-xlm",
-        "--catalog",
-        "erben-2023",
-        "--budget",
-        "0.01/h",
-        "--min-throughput",
-        "900000/s",
-    )
-    assert done.returncode == 3
-    assert "no --budget and no --min-throughput" in done.stderr
 
 
 def test_every_exchange_stands_alone_and_knows_one_worker(run: Run) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import placer
 from conftest import Run
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
@@ -62,13 +61,6 @@ def test_data_that_nobody_can_find(word: str, message: str, hint: str) -> None:
     assert hint in refused.value.hint
 
 
-def test_a_store_outside_the_book(erben: Catalog) -> None:
-    """The small book has no S3."""
-    with pytest.raises(PlacerError, match="has no store 's3'") as refused:
-        store_named("s3://us-east-1", erben)
-    assert "it has" in refused.value.hint
-
-
 def test_a_size_with_a_store_is_the_size_of_its_data() -> None:
     """The same as two options; two sizes contradict each other."""
     both = wishes(data="2TB@s3://us-east-1")
@@ -91,14 +83,6 @@ def test_bytes_are_samples_of_the_model() -> None:
     assert text.samples == round(1e9 / sequence_bytes)
 
 
-def test_changed_worlds_read_the_same_words() -> None:
-    """Store and size together, in place of what was there."""
-    words: dict[str, Any] = {"budget": "1/h", "gpu": "T4", "places": "aws/us-east-1"}
-    answer = placer.whatif("resnet50", set=["data=2TB@s3://us-east-1"], **words)
-    changed = answer.after.problem.requirements
-    assert (changed.data_store, changed.data_bytes) == ("aws/us-east-1", 2e12)
-
-
 def test_an_estimate_says_what_a_pass_over_the_data_takes(run: Run) -> None:
     """5 TB cost 100 times as much as 50 GB: 425.84 and 4.26 USD at 61.11 USD/h."""
     prices = []
@@ -111,15 +95,3 @@ def test_an_estimate_says_what_a_pass_over_the_data_takes(run: Run) -> None:
     shown = run("estimate", "--model", "resnet50", *WORKERS, *data, columns=200).stdout
     assert "One pass over 50 GB in aws/us-east-1" in shown
     assert re.search("data size +50 GB", shown)
-
-
-def test_one_command_answers_where_my_two_terabytes_are(run: Run) -> None:
-    """The answer names size, place, and what one pass takes."""
-    words = ("recommend", "--model", "resnet50", "--data", "2TB@s3://us-east-1", "--budget", "1/h")
-    done = run(*words, "--gpu", "T4", "--in", "us-east-1", columns=200)
-    assert done.returncode == 0, done.stderr
-    assert "2 TB of data in aws/us-east-1" in done.stdout
-    assert "one pass over 2 TB" in done.stdout
-    wrong = run(*words[:4], "s3://my-bucket")
-    assert wrong.returncode == 2
-    assert "s3://REGION" in wrong.stderr

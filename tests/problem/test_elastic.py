@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import placer
-from placer.advice.recommendation.recommend import recommend
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
 from placer.errors import PlacerError
@@ -16,7 +15,6 @@ from placer.market.catalog import Catalog
 from placer.market.network.graph import Network
 from placer.problem.data.data_shares import moves, shares
 from placer.problem.data.datasets import Dataset
-from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.units import GIB
@@ -55,23 +53,6 @@ def test_shares_are_a_best_division(rows: list[tuple[str, int, bool]], speeds: l
             for place in moved
         )
     assert last >= max(stay[place] / speed[place] for place in "abc") - 1e-12
-
-
-def test_regions_finish_together_when_data_may_move_and_wait_when_it_stays(erben: Catalog) -> None:
-    """Half of the data at 8 x T4 with 8 x A10 elsewhere: a step lasts as long as the T4 need for
-    half of it.
-    """
-    advisor = Advisor("erben-2023")
-    together = advisor.estimate(
-        "resnet50", TWO, data=["lambda/us-west-1=1M:move", "gcp/us-central1=1M:move"]
-    )
-    waiting = advisor.estimate("resnet50", TWO, data=STAY)
-    plain = advisor.estimate("resnet50", TWO)
-    assert together.step.calculation == pytest.approx(plain.step.calculation)
-    t4 = advisor.estimate("resnet50", "gcp/us-central1=8xT4:spot")
-    assert waiting.step.calculation == pytest.approx(t4.step.calculation / 2)
-    assert dict(waiting.shares) == {"lambda/us-west-1": 0.5, "gcp/us-central1": 0.5}
-    assert together.moves[0].src == "gcp/us-central1"
 
 
 def test_moves_by_hand(erben: Catalog) -> None:
@@ -177,16 +158,6 @@ def test_residency_forbids_what_would_leave(erben: Catalog) -> None:
         assert ("residency" in found) == broken, (exchange, kind)
 
 
-def test_a_search_keeps_to_residency(erben: Catalog) -> None:
-    """With gradients kept in Europe no answer over several regions has a region there."""
-    problem = Advisor("erben-2023").problem(
-        "roberta-base", keep="gradients=europe", regions=2, gpu="T4", workers="2..6", quota=None
-    )
-    result = recommend(problem)
-    assert result.placement is not None
-    assert not any("europe" in place for place in result.placement.places)
-
-
 def test_data_in_two_places_needs_workers_in_both(erben: Catalog) -> None:
     """A placement that leaves a dataset alone, or puts workers where none is, breaks a limit."""
     problem = Advisor("erben-2023").problem("resnet50", data=STAY)
@@ -215,9 +186,3 @@ def test_moving_needs_the_size_of_a_sample(erben: Catalog) -> None:
     with pytest.raises(PlacerError, match="how many bytes a sample has") as caught:
         estimate(place_by_hand("gcp/europe-west1=2xT4", bare), bare)
     assert caught.value.exit_code == 5
-
-
-def test_requirements_hold_only_positive_passes() -> None:
-    """Data that is never read needs no workers."""
-    with pytest.raises(PlacerError, match="passes is -1"):
-        Requirements(passes=-1.0)

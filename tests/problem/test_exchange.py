@@ -212,32 +212,9 @@ def test_bytes_are_those_of_a_simulation(name: str, places: list[str], local_ste
         assert all(np.allclose(value, machines.mean) for value in machines.values)
 
 
-def test_a_worker_sends_two_n_minus_one_over_n_gradients() -> None:
-    """4 workers, S = 100: each sends 2 x 3/4 x 100 = 150 bytes; all together 600."""
-    phases = strategy("all-reduce").phases(
-        [("a", 4)], 100.0, Exchange(strategy="all-reduce", compression="fp16")
-    )
-    assert sum(bytes_by_link(phases).values()) == pytest.approx(600)
-
-
-def test_one_worker_exchanges_nothing() -> None:
-    """No phases, no bytes."""
-    assert (
-        strategy("none").phases([("a", 1)], 100.0, Exchange(strategy="none", compression="fp16"))
-        == ()
-    )
-
-
 def test_function_memory_holds_all_gradients() -> None:
     """64 gradients of 17 MB are 1.09 GB: one GiB is too little, two are enough."""
     assert (memory_gib(17e6, 4), memory_gib(17e6, 64)) == (1.0, 2.0)
-
-
-def test_unknown_strategy_names_the_nearest() -> None:
-    """Did-you-mean."""
-    with pytest.raises(PlacerError) as caught:
-        strategy("allreduce")
-    assert "all-reduce" in caught.value.hint
 
 
 def test_counts_below_one_are_refused() -> None:

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import placer
 from conftest import Run
 from instances import island_problem, language_model, offer
 from placer.cost_model.estimate import estimate, workers_of
@@ -17,8 +16,7 @@ from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
 from placer.problem.placement import WorkerGroup, parse_workers
 from placer.problem.problem import Problem
-from placer.problem.requirements import Quota, Requirements
-from placer.problem.workers.pool import Pool
+from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.solving.solve import require_pools, solve
@@ -142,40 +140,6 @@ def test_wishes_that_mean_nothing(wrong: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ("--tp", "3"),
-        ("--tp", "two"),
-        ("--tp", "16"),
-        ("--microbatch", "0"),
-        ("--microbatch", "x"),
-        ("--sharding", "zero-4"),
-        ("--checkpointing", "some"),
-        ("--precision", "int3"),
-        ("--transport", "mpi"),
-        ("--machines", "0"),
-        ("--machines", "many"),
-        ("--machines-per-island", "4..2"),
-        ("--machines-per-island", "0"),
-        ("--machines-per-island", "x"),
-        ("--precision", "fp8", "--gpu", "A100-80"),
-        ("--tp", "8", "--gpu", "H100", "--machines-per-island", "1", "--in", "lambda/us-west-9"),
-        ("--microbatch", "99999999999999999999"),
-        ("--tp", "8", "--gpu", "T4", "--in", "azure"),
-    ],
-)
-def test_bad_words_are_one_line(run: Run, words: tuple[str, ...]) -> None:
-    """One line and perhaps a tip, exit code 2."""
-    done = run("recommend", "--model", "llama-3.1-8b", "--budget", "30/h", *words, columns=400)
-    assert done.returncode == 2, done.stdout
-    assert done.stdout == ""
-    assert done.stderr.startswith("error: ")
-    assert len(done.stderr.strip().splitlines()) <= 2
-    assert "Traceback" not in done.stderr
-    assert "internal" not in done.stderr
-
-
-@pytest.mark.parametrize(
     "spec",
     [
         f"{EAST}=2x4xH100:8:spot+tp=8+zero-9",
@@ -226,16 +190,6 @@ def test_an_unknown_network_joins_no_machines(default: Catalog) -> None:
         assert kinds(problem) == counts
 
 
-@pytest.mark.parametrize(("quota", "most"), [(7, 0), (16, 2), (17, 2), (63, 7), (64, 8)])
-def test_quotas_bound_islands(quota: int, most: int) -> None:
-    """Machines of eight GPUs: 16 and 17 hold two of them, 63 seven."""
-    problem = asked("llama-3.1-8b", gpu="H100", quota=quota, machines_per_island="1..16")
-    assert max(kinds(problem), default=0) == most
-    for pool in problem.every_pool:
-        assert pool.max_count * pool.gpus <= quota
-        assert (pool.max_count + 1) * pool.gpus > quota or pool.offer.available is not None
-
-
 @pytest.mark.parametrize(
     ("words", "counts"),
     [
@@ -251,15 +205,6 @@ def test_ranges_of_machines(words: str, counts: set[int]) -> None:
     """Every number of machines of the range."""
     problem = asked("llama-3.1-8b", gpu="H100", quota=128, machines_per_island=words)
     assert kinds(problem) == counts
-
-
-def test_an_island_is_in_one_zone() -> None:
-    """`--zones spread` leaves one machine to a worker; asked for two, nothing is admitted."""
-    problem = asked("llama-3.1-8b", gpu="H100", quota=128, zones="spread", local_steps="1..8")
-    assert kinds(problem) == {1}
-    assert kinds(asked("llama-3.1-8b", gpu="H100", quota=128, local_steps="1..8")) > {1}
-    with pytest.raises(PlacerError, match="of catalog 'default'"):
-        require_pools(asked("llama-3.1-70b", gpu="H100", quota=128, zones="spread"))
 
 
 def test_offers_alike_but_for_their_network_are_both_kept() -> None:
@@ -289,13 +234,6 @@ def test_offers_alike_but_for_their_network_are_both_kept() -> None:
     assert {group.instance_type for group in rich.placement.groups} == {"fat"}
     assert poor.placement is not None
     assert {group.instance_type for group in poor.placement.groups} == {"H100x8"}
-
-
-def test_a_tensor_parallel_group_stays_in_its_machine() -> None:
-    """Degree 8 leaves machines of four out, however many of them would be one island."""
-    problem = asked("llama-3.1-8b", gpu="H100", quota=128, tp=8)
-    assert {pool.offer.gpu_count for pool in problem.every_pool} == {8}
-    assert {degree for kind in problem.worker_kinds for degree, _ in kind.rank_s} == {8}
 
 
 def test_a_degree_that_divides_no_width_is_refused() -> None:
@@ -381,16 +319,6 @@ def test_a_plan_by_hand_may_have_a_fused_loss(run: Run) -> None:
         assert built.plan.context_parallel > 1
 
 
-def test_a_wish_about_plans_changes_an_answer() -> None:
-    """What if the states were sharded by ZeRO-2: the old plans do not count as an answer."""
-    got = placer.whatif(
-        "llama-3.1-8b", set=["sharding=zero-2"], gpu="H100,H200", budget="30/h", quota=8
-    )
-    after = got.after.placement
-    assert after is not None
-    assert {group.inner.sharding for group in after.groups if group.inner} == {"zero-2"}
-
-
 def test_use_takes_machines_of_an_island() -> None:
     """At least four machines must be used: one island of four will do."""
     problem = asked(
@@ -405,54 +333,6 @@ def test_use_takes_machines_of_an_island() -> None:
     assert result.placement is not None
     assert result.placement.machines >= 4
     assert all(group.machines == 4 for group in result.placement.groups)
-
-
-def test_an_island_is_priced_as_its_machines() -> None:
-    """Four times the price of one machine an hour, and as one worker no exchange."""
-    problem = asked("llama-3.1-8b", quota=64)
-    one, four = (
-        estimate(place_by_hand(f"{EAST}={words}H100:8:spot+zero-3+mb=1", problem), problem)
-        for words in ("1x", "1x4x")
-    )
-    assert four.usd_per_hour.compute == pytest.approx(4 * one.usd_per_hour.compute)
-    assert four.granularity is None
-    assert four.samples_per_second.value > 3 * one.samples_per_second.value
-
-
-def test_joint_quotas_count_the_gpus_of_islands() -> None:
-    """33 GPUs together are one island of 32, or four machines as they are."""
-    quota = Quota(place="*", gpu="*", market="*", gpus=33, scope="together")
-    problem = asked("llama-3.1-8b", gpu="H100", machines_per_island="1..4")
-    problem = replace(problem, requirements=replace(problem.requirements, quotas=(quota,)))
-    for spec, broken in ((f"{EAST}=1x4xH100:8:spot", False), (f"{EAST}=2x4xH100:8:spot", True)):
-        codes = {v.code for v in violations(place_by_hand(spec, problem), problem)}
-        assert ("quota" in codes) == broken
-
-
-def test_pools_name_themselves() -> None:
-    """As users write them."""
-    names = {pool.name: pool for pool in asked("llama-3.1-8b", gpu="H100", quota=64).pools}
-    pool: Pool = names["2xH100:8"] if "2xH100:8" in names else names["H100:8"]
-    assert pool.gpus == pool.machines * 8
-    assert pool.usd_per_hour == pool.machines * pool.offer.usd_per_hour
-
-
-def test_questions_share_plans_where_nothing_that_decides_them_differs() -> None:
-    """A book that has answered other questions admits the same machines with the same plans as one
-    that has answered none.
-    """
-    for words in (
-        {},
-        {"gpu": "H100"},
-        {"sharding": "zero-3"},
-        {"precision": "fp16"},
-        {"compression": "int8"},
-        {"tbs": 64},
-        {"machines_per_island": 2},
-    ):
-        problem = asked("gpt2-xl", **{"gpu": "A100-80,H100", "quota": 16, **words})
-        anew = replace(problem, catalog=replace(problem.catalog))
-        assert problem.pools == anew.pools, words
 
 
 @pytest.mark.parametrize("model", ["gpt2", "llama-3.1-8b", "mpt-7b"])

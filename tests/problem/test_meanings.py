@@ -3,7 +3,6 @@
 import pytest
 
 import placer
-from conftest import Run
 from placer.cli import COMMANDS
 from placer.cli.ask import recommend
 from placer.cli.meanings import COMMANDS as OTHERS
@@ -91,13 +90,3 @@ def test_python_job_files_and_changes_answer_alike() -> None:
     with pytest.raises(PlacerError, match="unknown change 'region'") as unknown:
         parse_changes(["region=eu"])
     assert "'in'" in unknown.value.hint
-
-
-def test_the_command_line_says_the_word_and_ends_with_2(run: Run) -> None:
-    """For a command and for an option."""
-    plan = run("plan", "--model", "resnet50")
-    assert (plan.returncode, "placer recommend" in plan.stderr) == (2, True)
-    cost = run("recommend", "--model", "resnet50", "--cost", "5")
-    assert (cost.returncode, "--budget" in cost.stderr) == (2, True)
-    inner = run("catalog", "plan")
-    assert (inner.returncode, "unknown command 'plan'" in inner.stderr) == (2, True)

@@ -4,18 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 import placer
 from conftest import Run
 from placer.documents.saved_result import check_result
-from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.carbon import figure
 from placer.market.catalog import Catalog
-from placer.market.network.geography import great_circle_km
 from placer.market.words.own_machines import own_sentences, own_words, parse_own
 from placer.problem.problem import Problem
 from placer.problem.words.changes import book_changed_again
@@ -54,16 +51,6 @@ def test_figures_after_the_place_replace_what_is_assumed() -> None:
     assert said.endswith("no egress (all assumed but watts, power, line, lan)")
 
 
-def test_everything_assumed_is_said() -> None:
-    """Power, its price, line, network inside and egress."""
-    (said,) = own_sentences(asked().catalog)
-    assert said.endswith(
-        "0.47 kW each, $0.25/kWh, 1 Gb/s to the world, 10 Gb/s between machines, no egress "
-        "(all assumed)"
-    )
-    assert "2 machines with one A100-40, 64 GiB, 8 vCPUs; electricity alone: " in said
-
-
 def test_the_host_and_the_price_of_a_machine_may_be_said() -> None:
     """512 GiB and 96 vCPUs in place of 8 x 64 and 8 x 8; 9 USD an hour in place of electricity."""
     word = "Lab=1xA100-40:8@Zurich:ram=1TiB:cpus=96:nvlink=no:cost=9/h:line=1Gb/s:lan=25Gb/s"
@@ -78,13 +65,6 @@ def test_the_host_and_the_price_of_a_machine_may_be_said() -> None:
     )
     free = asked("office=1xT4@Berlin:cost=0/h")
     assert next(o for o in free.catalog.offers if o.place == "onprem/office").usd_per_hour == 0
-
-
-def test_vcpus_that_are_said_draw_power() -> None:
-    """A T4 of 70 W at 0.8 load and 40 vCPUs at 2.1 W, with 1.4 W drawn for each: 196 W."""
-    offers = asked("office=1xT4@Berlin:cpus=40").catalog.offers
-    offer = next(o for o in offers if o.place == "onprem/office")
-    assert offer.usd_per_hour == pytest.approx((70 * 0.8 + 40 * 2.1) * 1.4 / 1000 * 0.25)
 
 
 def test_names_keep_their_case(run: Run) -> None:
@@ -215,17 +195,6 @@ def test_the_tip_is_what_to_type(word: str, hint: str) -> None:
     assert refused.value.hint == hint
 
 
-def test_without_a_limit_the_plan_is_for_them_alone() -> None:
-    """A budget or an objective opens the market; places and own machines add up."""
-    assert asked().requirements.places_in == ("onprem/office",)
-    assert asked(budget="5/h").requirements.places_in == ()
-    assert asked(objective="cost-per-sample").requirements.places_in == ()
-    assert asked(places="gcp").requirements.places_in == ("gcp/*", "onprem/office")
-    pools = {pool.place for pool in asked(budget="5/h").pools}
-    assert {"onprem/office"} < pools
-    assert "onprem/erben-eu" not in pools  # of somebody else, and nobody named it
-
-
 def test_the_answer_compares_with_renting(tmp_path: Path) -> None:
     """The cheapest rented machines of the same speed are dearer than electricity; a saved answer
     holds the changed book and is checked against it.
@@ -242,16 +211,6 @@ def test_the_answer_compares_with_renting(tmp_path: Path) -> None:
     assert "priced again" in check_result(saved, "saved")
     book = book_changed_again(advisor.problem("roberta-xlm").catalog, [f"own={OFFICE}"])
     assert book.digest == result.problem.catalog.digest
-
-
-def test_idle_machines_are_said_to_be_idle() -> None:
-    """One T4 in Wellington cannot help eight A10 in California: what it reaches is said."""
-    words: dict[str, Any] = {"budget": "5/h", "gpu": "A10,T4", "catalog": "erben-2023"}
-    result = placer.recommend("roberta-xlm", own="office=1xT4@Wellington", **words)
-    (said,) = (n.message for n in result.notes if n.code == "renting")
-    assert said.startswith("your own machines stay idle: rented ones alone do better; alone they ")
-    assert result.own_machines is not None
-    assert result.own_machines.idle == said
 
 
 def test_own_machines_stand_beside_spot_ones() -> None:
@@ -295,54 +254,6 @@ def test_at_the_break_even_price_a_sample_costs_the_same() -> None:
     assert again.break_even.own_usd_per_machine_hour == pytest.approx(most, abs=1e-6)
 
 
-def test_part_of_the_own_machines_may_stay_idle() -> None:
-    """Per sample one machine is cheapest, as two exchange gradients: what both reach is said."""
-    words: dict[str, Any] = {"objective": "cost-per-sample", "catalog": "erben-2023"}
-    result = placer.recommend("roberta-xlm", own="office=2xT4@Berlin:cost=0.05/h", **words)
-    assert result.own_machines is not None
-    assert result.own_machines.idle.startswith(
-        "1 of 2 own machines stays idle: all of them alone reach "
-    )
-
-
-def test_the_table_is_on_the_screen_and_in_the_document(run: Run) -> None:
-    """A head, a row for each, a line of the break-even; totals where there is a job."""
-    asked_for = ("--model", "roberta-xlm", "--catalog", "erben-2023", "--budget", "5/h")
-    words = ("recommend", *asked_for, "--own", "office=2xT4@Berlin", "--gpu", "A10,T4")
-    text = run(*words, columns=160).stdout
-    head = next(line for line in text.splitlines() if line.startswith("options "))
-    assert head.split() == ["options", "USD/h", "samples/s", "machines"]
-    for label in ("own ", "own + spot ", "spot "):
-        assert any(line.startswith(f"         {label}") for line in text.splitlines()), label
-    assert "cheaper  own up to $" in text
-    whole = run(*words, "--samples", "10M", columns=160).stdout
-    assert " total " in next(line for line in whole.splitlines() if line.startswith("options "))
-    assert "Own machines beside rented ones" in run(*words, "-v", columns=160).stdout
-    document = json.loads(run(*words, "--json").stdout)
-    jsonschema.validate(document, json.loads(schema_text("result")))
-    labels = [row["label"] for row in document["own_machines"]["rows"]]
-    assert labels == ["own", "own + spot", "spot", "rented"]  # the answer itself is on demand
-
-
-def test_machines_that_cannot_train_it_say_why() -> None:
-    """A T4 of 15 GiB holds no 8.03 B parameters, and no more of them are there."""
-    result = placer.recommend(
-        "llama-3.1-8b", own="office=1xT4@Berlin", budget="12/h", gpu="H100,T4"
-    )
-    assert result.own_machines is not None
-    assert result.own_machines.break_even is None
-    assert result.own_machines.idle.startswith("your own machines stay idle: ")
-    assert "GiB" in result.own_machines.idle
-
-
-def test_too_small_machines_say_how_to_go_on() -> None:
-    """7.6 B parameters at 16 bytes do not fit two boards of 40 GB; rented ones or adapters do."""
-    with pytest.raises(PlacerError) as refused:
-        placer.recommend("Qwen2.5-7B", own=OFFICE)
-    assert "--budget 5/h" in refused.value.hint
-    assert "--qlora 16" in refused.value.hint
-
-
 def test_the_plan_is_chosen_among_those_that_fit_the_host_too() -> None:
     """70 B parameters on four machines with eight H200: plans that divide the optimizer alone are
     faster, but leave more states on each host than it has.
@@ -354,47 +265,3 @@ def test_the_plan_is_chosen_among_those_that_fit_the_host_too() -> None:
     (group,) = answer.placement.groups
     assert (group.place, group.machine_count) == ("onprem/a", 4)
     assert group.inner is not None
-
-
-def test_they_may_be_placed_by_hand_and_in_changed_worlds() -> None:
-    """In estimate, whatif and sweep as in recommend."""
-    figures = placer.estimate(
-        "roberta-xlm", "onprem/office=2xA100-40", own=OFFICE, catalog="erben-2023"
-    )
-    assert figures.usd_per_hour.total == pytest.approx(2 * 0.117880, abs=1e-4)
-    words: dict[str, Any] = {"budget": "2/h", "catalog": "erben-2023"}
-    answer = placer.whatif("roberta-xlm", set=[f"own={OFFICE}"], **words)
-    assert answer.after.placement is not None
-    assert answer.after.placement.places == ("onprem/office",)
-    with pytest.raises(PlacerError, match="A100-40 or A100-80"):
-        placer.whatif("roberta-xlm", set=["own=office=2xA100@Berlin"], **words)
-
-
-def test_a_job_file_and_the_command_line_take_them(run: Run, tmp_path: Path) -> None:
-    """One wish of a new user: I own two A100 in my office."""
-    words = ("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023")
-    done = run(*words, "--own", OFFICE, columns=200)
-    assert done.returncode == 0, done.stderr
-    assert "own " in done.stdout
-    assert "\noptions " in done.stdout
-    assert "beside rented ones" in run(*words, "--own", OFFICE, "-v", columns=200).stdout
-    wrong = run(*words, "--own", "office")
-    assert wrong.returncode == 2
-    assert "office=2xA100-40@Berlin" in wrong.stderr
-    jobs = tmp_path / "jobs.toml"
-    jobs.write_text(
-        'catalog = "erben-2023"\n[[job]]\nmodel = "roberta-xlm"\nmin_throughput = "300/s"\n'
-        f'own = "{OFFICE}"\n',
-        encoding="utf-8",
-    )
-    planned = run("portfolio", str(jobs), columns=200)
-    assert planned.returncode == 0, planned.stderr
-    assert "onprem/office" in planned.stdout
-
-
-def test_the_nearest_city_is_near(erben: Catalog) -> None:
-    """Coordinates stay as they are given; only name and country are the city's."""
-    own = parse_own("office=1xT4@52.40,13.05", erben)  # Potsdam, 26 km from the middle of Berlin
-    assert (own.where.latitude_deg, own.where.longitude_deg) == (52.40, 13.05)
-    berlin = parse_own("office=1xT4@Berlin", erben)
-    assert great_circle_km(own.where, berlin.where) == pytest.approx(28, abs=4)

@@ -86,19 +86,3 @@ def test_figures_stay_and_the_manifest_has_it() -> None:
     parts = [build_manifest(p, placement, first, "feasible", None) for p in (plain, asked)]
     assert "quorum" not in parts[0]["exchange"]
     assert (parts[1]["exchange"]["quorum"], parts[1]["exchange"]["grace_s"]) == (2, 60.0)
-
-
-def test_a_plan_of_too_few_workers_has_no_manifest() -> None:
-    """Two workers by hand, where three must answer."""
-    asked = question(**DILOCO, quorum=3)
-    placement = place_by_hand(TWO, asked)
-    with pytest.raises(PlacerError, match="quorum 3 of 2 workers"):
-        build_manifest(asked, placement, estimate(placement, asked), "feasible", None)
-
-
-def test_the_answer_says_what_a_quorum_is_for() -> None:
-    """In one sentence among the notes."""
-    result: Any = Advisor(("erben-2023",)).recommend("resnet50", budget="1/h", quorum=2, **DILOCO)
-    notes = [note.message for note in result.notes if note.code == "quorum"]
-    assert len(notes) == 1
-    assert "restarts" in notes[0]

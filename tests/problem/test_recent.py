@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pickle
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,6 @@ from placer.market.scaled_market import with_scaled_egress
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.question import KEPT_POOLS
-from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving.answer import SolveOptions
 
@@ -43,21 +41,6 @@ def said(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "solver": {key: value for key, value in solver.items() if key != "seconds"}}
 
 
-def test_the_oldest_answer_goes_first() -> None:
-    """Of three answers where two are kept, the one that was not asked for the longest is worked out
-    again.
-    """
-    made: list[int] = []
-    kept: Recent[int] = Recent(2)
-
-    def ask(n: int) -> int:
-        return kept.get(n, lambda: made.append(n) or n * n)  # type: ignore[func-returns-value]
-
-    assert [ask(n) for n in (1, 2, 1, 3, 2)] == [1, 4, 1, 9, 4]
-    assert made == [1, 2, 3, 2]  # 1 was used after 2, so 3 took the place of 2
-    assert [key for key, _ in kept.items()] == [3, 2]
-
-
 def test_a_copy_starts_empty() -> None:
     """What another process gets holds no answers: they may not be copied, and it can work them
     out.
@@ -66,25 +49,6 @@ def test_a_copy_starts_empty() -> None:
     kept.get("a", lambda: 1)
     copy = pickle.loads(pickle.dumps(kept))
     assert (copy.most, copy.items()) == (3, [])
-
-
-def test_what_is_kept_does_not_grow(advisor: Advisor) -> None:
-    """Many sets of admitted machines leave 32 behind, and markets of some MB no more than four."""
-    places = sorted(advisor.problem("roberta-xlm", budget="9/h").catalog.regions)
-    sets = [",".join(pair) for pair in combinations(places, 2)][: KEPT_POOLS + 3]
-    assert len(sets) > KEPT_POOLS
-    for not_places in sets:
-        advisor.recommend(
-            "roberta-xlm",
-            budget="9/h",
-            gpu="T4,A10,V100",
-            alternatives=False,
-            not_places=not_places,
-            workers="1..2",
-        )
-    memo = advisor.problem("roberta-xlm", budget="2/h").catalog.memo
-    assert len(memo["pools"].items()) == KEPT_POOLS
-    assert len(memo["markets"].items()) == shared.KEPT_MARKETS
 
 
 @pytest.mark.parametrize(
@@ -126,37 +90,10 @@ def test_the_answer_alone_is_the_same_answer(advisor: Advisor) -> None:
     assert alone.to_dict()["placement"] == whole.to_dict()["placement"]
 
 
-def test_nothing_fits_alone(advisor: Advisor) -> None:
-    """An infeasible request without alternatives does not look for what would fit."""
-    words: dict[str, Any] = {"budget": "0.01/h", "gpu": "A10"}
-    assert advisor.recommend("roberta-xlm", **words).nearest
-    alone = advisor.recommend("roberta-xlm", alternatives=False, **words)
-    assert (str(alone.status), alone.nearest) == ("infeasible", ())
-
-
-def test_the_short_alternatives_ask_no_search_that_only_the_long_screen_shows(
-    advisor: Advisor,
-) -> None:
-    """The verdict has no sentence about local steps and the price risk no case; all else stays."""
-    whole = Advisor("erben-2023").recommend("roberta-xlm", budget="3/h")
-    short = advisor.recommend("roberta-xlm", budget="3/h", alternatives="short")
-    assert whole.price_risk is not None
-    assert whole.price_risk.cases
-    (local,) = [text for text in whole.verdict if "only every 16 steps" in text]
-    verdict = tuple(text for text in whole.verdict if text != local)
-    left = replace(whole, verdict=verdict, price_risk=replace(whole.price_risk, cases=()))
-    assert said(short.to_dict()) == said(left.to_dict())
-
-
 def test_alternatives_are_wanted_or_not(advisor: Advisor) -> None:
     """Anything but True, False and "short" is refused by name."""
     with pytest.raises(PlacerError, match="alternatives 'no' is neither"):
         advisor.recommend("roberta-xlm", budget="5/h", alternatives="no")  # type: ignore[arg-type]
-
-
-def test_wishes_that_keep_markets_apart_exist() -> None:
-    """A misspelt or renamed wish would part nothing."""
-    assert {*Requirements.__struct_fields__} >= shared.APART
 
 
 def test_limits_share_tables_and_machines_do_not(advisor: Advisor) -> None:

@@ -1,16 +1,13 @@
 """Words as users type them: --spot, other money, counts in billions, devices by number."""
 
-import json
 from datetime import UTC, datetime
 
 import pytest
 
 import placer
-from conftest import Run
 from placer.documents.request import request_document
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
-from placer.problem.words.changes import parse_changes
 from placer.problem.words.deadline import read_deadline
 from placer.problem.words.values import check_words
 from placer.units import parse_budget, parse_count
@@ -26,12 +23,6 @@ def test_spot_is_short_for_its_market() -> None:
     assert request_document(short) == request_document(long)
     both = advisor.problem("resnet50", market="spot", spot=True, budget="5/h")
     assert both.requirements == long.requirements
-
-
-def test_spot_contradicts_another_market() -> None:
-    """One of the two is a slip."""
-    with pytest.raises(PlacerError, match="spot together with market 'on-demand'"):
-        advisor.problem("resnet50", spot=True, market="on-demand")
 
 
 @pytest.mark.parametrize(
@@ -68,20 +59,6 @@ def test_a_budget_in_euros_names_its_rate() -> None:
     assert said.startswith("5EUR/h at 1 EUR = 1.1204 USD on 2026-10-05")
     answer = placer.whatif("resnet50", set=["budget=x0.5"], budget="5EUR/h", catalog="erben-2023")
     assert answer.after.problem.requirements.budget_usd_per_hour == pytest.approx(2.801)
-
-
-def test_the_command_line_says_the_rate(run: Run) -> None:
-    """Beside the budget in USD; JSON has it too; an unknown currency is an error."""
-    words = ["recommend", "--model", "resnet50", "--catalog", "erben-2023", "--spot"]
-    done = run(*words, "--budget", "5EUR/h", "--gpu", "nvidia-t4", columns=200)
-    assert done.returncode == 0, done.stderr
-    assert "1 EUR = 1.1204 USD on 2026-10-05" in done.stdout
-    document = json.loads(run(*words, "--budget", "5EUR/h", "--json").stdout)
-    assert "1.1204" in document["request"]["budget_rate"]
-    assert document["request"]["market"] == "spot"
-    wrong = run(*words, "--budget", "5QQQ/h")
-    assert wrong.returncode == 2
-    assert "unknown currency 'QQQ'" in wrong.stderr
 
 
 def test_a_number_of_gpus_is_kept_by_answer_and_document() -> None:
@@ -128,23 +105,3 @@ def test_deadlines_that_are_over_or_no_day_are_refused(text: str, message: str) 
     """In one line."""
     with pytest.raises(PlacerError, match=message):
         read_deadline(text, WEDNESDAY)
-
-
-def test_the_price_of_a_market_changes_everywhere() -> None:
-    """`price:spot` is short for all places and devices."""
-    short, long = parse_changes(["price:spot=+100%", "price:*:*:spot=+100%"])
-    assert (short.target, short.factor) == (long.target, 2.0)
-
-
-def test_an_owned_device_of_several_kinds_is_written_out() -> None:
-    """The tip can be pasted."""
-    with pytest.raises(PlacerError) as raised:
-        advisor.problem("resnet50", own="office=2xA100@Berlin")
-    assert raised.value.hint == "write office=2xA100-40@Berlin or office=2xA100-80@Berlin"
-
-
-def test_places_are_compared_by_a_sweep(run: Run) -> None:
-    """`estimate` takes placements, and names the command for places."""
-    done = run("estimate", "--model", "resnet50", "--workers", "aws", "--workers", "gcp")
-    assert done.returncode == 2
-    assert "placer whatif --over in=aws,gcp" in done.stderr

@@ -63,14 +63,6 @@ def test_another_sequence_length_keeps_the_tokens_of_the_default_batch() -> None
     assert apply(again, parse_changes(["seq-len=8192"])).profile.bytes_per_sample == 32768
 
 
-def test_changed_worlds_count_tokens_anew() -> None:
-    """1 B tokens are 122,071 sequences of 8,192; twice the tokens, or half the length."""
-    problem = asked(tokens="1B")
-    assert problem.requirements.samples == 122_071
-    for change, samples in (("tokens=x2", 244_141), ("seq-len=4096", 244_141), ("samples=7", 7)):
-        assert apply(problem, parse_changes([change])).requirements.samples == samples
-
-
 def test_adapters_of_rank_16_for_llama_8b() -> None:
     """41.9 M parameters, as PEFT counts with all linear layers of Llama 3.1 8B as targets: for each
     layer 16 x (q 8,192 + k 5,120 + v 5,120 + o 8,192 + 3 x 18,432).
@@ -91,12 +83,6 @@ def test_frozen_weights_in_4_bits_need_a_quarter_of_the_memory() -> None:
     assert qlora.gradient_bytes_fp32 == lora.gradient_bytes_fp32
 
 
-def test_ranks_are_changed_and_not_added() -> None:
-    """Rank 8 of a model that had rank 16 is rank 8 of the model."""
-    changed = apply(asked(lora=16), parse_changes(["lora=8"]))
-    assert changed.profile == asked(lora=8).profile
-
-
 def test_adapters_have_a_batch_of_their_own() -> None:
     """128 sequences of any length where nobody says otherwise, not the 512 of the profile."""
     problem = asked(lora=16)
@@ -105,13 +91,6 @@ def test_adapters_have_a_batch_of_their_own() -> None:
         assert (short.batch, short.batch_assumed) == (128, True)
     assert apply(problem, parse_changes(["seq-len=4096"])).batch == 128
     assert asked().batch_assumed is False
-
-
-@pytest.mark.parametrize(("tbs", "batch"), [("64", 64), ("1Mtok", 122), ("16..64", 16)])
-def test_a_batch_that_is_asked_for_is_not_assumed(tbs: str, batch: int) -> None:
-    """1 M tokens are 122 sequences of 8,192; of a range the smallest counts first."""
-    problem = asked(lora=16, tbs=tbs)
-    assert (problem.batch, problem.batch_assumed) == (batch, False)
 
 
 def test_experts_have_no_adapters() -> None:
@@ -152,20 +131,6 @@ def test_words_that_cannot_be_meant(words: dict[str, Any], says: str) -> None:
         asked(**words)
     assert says in caught.value.message
     assert "\n" not in str(caught.value)
-
-
-def test_a_total_budget_may_be_for_tokens() -> None:
-    """An amount without a time is for all tokens, as it is for all samples."""
-    wish = asked(tokens="1B", budget="200usd", deadline="3h").requirements
-    assert (wish.budget_usd, wish.deadline_s) == (200, 10_800)
-
-
-def test_a_problem_with_tokens_is_read_again() -> None:
-    """Documents keep the wishes and the model they made."""
-    problem = asked(tokens="10B", seq_len=4096, qlora=8)
-    again = Problem.from_dict(problem.to_dict())
-    assert again.requirements == problem.requirements
-    assert again.profile == problem.profile
 
 
 def test_adapters_need_dimensions() -> None:

@@ -4,9 +4,6 @@ rows.
 
 import json
 import re
-import subprocess
-import sys
-import typing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,22 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import placer
 from placer.advice.worlds.scenario import apply
 from placer.cli.ask import estimate, explain, pareto, recommend, robust, sweep, whatif
 from placer.documents.request import request_document
-from placer.documents.saved_result import check_result
 from placer.documents.schemas import schema_document
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.problem.contradictions import INSIDE
 from placer.problem.problem import Problem
-from placer.problem.requirements import MOST_LAUNCHED, Requirements
+from placer.problem.requirements import Requirements
 from placer.problem.words.changes import parse_changes
-from placer.problem.words.readers import READERS, read_wish
+from placer.problem.words.readers import read_wish
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import CHANGES, TRAINING, WISHES, Wish
-from placer.problem.workers.quotas import NO_QUOTA_GPUS
 from placer.report.question import NO_WISH
 
 SEARCHES = [command.command for command in (recommend, explain, pareto, whatif, sweep, robust)]
@@ -58,7 +52,6 @@ BESIDE: dict[str, dict[str, Any]] = {
     "mixed": {"transport": "nccl"},
 }
 """What a wish needs beside itself to mean something."""
-ROOT = Path(__file__).parents[2]
 advisor = Advisor()
 
 
@@ -97,19 +90,6 @@ def typed(words: dict[str, Any]) -> Problem:
     return advisor.problem(context.params["model"], context.params["catalog"], **given_words)
 
 
-@pytest.mark.parametrize("wish", WISHES.values(), ids=WISHES)
-def test_every_row_is_whole(wish: Wish) -> None:
-    """A reader, fields that `Requirements` has, a flag, help that ends like a sentence."""
-    known = {*Requirements.__struct_fields__}
-    assert set(wish.fields) <= known
-    assert wish.reader in READERS or not wish.fields
-    assert re.fullmatch(r"--[a-z]+(-[a-z]+)*", wish.flag)
-    assert wish.help.endswith(".")
-    assert wish.is_flag or wish.metavar
-    assert not (wish.removable and wish.default is not None)
-    assert bool(wish.number) == bool({int, float} & set(typing.get_args(wish.hint)))
-
-
 def test_every_field_belongs_to_one_wish() -> None:
     """All but the limits that only searches set: for a break-even, over ranges of speeds and over
     numbers of workers; and but the seconds of a copy, which the problem works out.
@@ -119,16 +99,6 @@ def test_every_field_belongs_to_one_wish() -> None:
     assert len(owners) == len(set(owners))
     searched = {"most_usd_per_million_samples", "speed_caps", "least_speed", "narrowed"}
     assert known - set(owners) == {*searched, "copy_s"}
-
-
-def test_nothing_asked_is_what_requirements_say_by_default() -> None:
-    """The defaults of the table and of `Requirements` are the same, but for the supply of spot
-    machines: questions that are built in Python, or were saved before, have no such limit.
-    """
-    usual = Requirements(supply=MOST_LAUNCHED)
-    assert WISHES["supply"].default == str(MOST_LAUNCHED)
-    assert asked({}).requirements == usual
-    assert typed({}).requirements == usual
 
 
 @pytest.mark.parametrize("command", [*SEARCHES, *BY_HAND], ids=lambda command: command.name)
@@ -228,19 +198,6 @@ def test_plain_values_stand_for_text(plain: dict[str, Any], text: dict[str, Any]
     one, other = asked(plain), asked(text)
     assert one.requirements == other.requirements
     assert one.catalog.links == other.catalog.links
-
-
-def test_a_mapping_stands_for_a_quota_file() -> None:
-    """By GPU, or by place, GPU and market with wildcards; the last match wins."""
-    problem = asked(
-        {"quota": {"T4": 16, ("gcp/us-west1", "t4", "on-demand"): 0, ("aws", "*", "*"): 2}}
-    )
-    assert problem.quota("gcp/us-central1", "T4", "spot") == 16
-    assert problem.quota("gcp/us-west1", "T4", "on_demand") == 0
-    assert problem.quota("aws/us-west-2", "T4", "spot") == 2
-    assert problem.quota("lambda/us-west-1", "A10", "on_demand") == NO_QUOTA_GPUS
-    assert asked({"quota": 8}).requirements == asked({"quota": "8"}).requirements
-    assert asked({"quota": 8}).quota("lambda/us-west-1", "A10", "on_demand") == 8
 
 
 @given(
@@ -346,26 +303,6 @@ def test_the_request_document_has_every_wish() -> None:
     assert set(schema["required"]) <= set(document)
 
 
-def test_saved_requests_of_older_versions_are_still_checked() -> None:
-    """A key that came later may be missing; a wish that was edited or left out is refused."""
-    saved = placer.recommend("resnet50", catalog="erben-2023", gpu="T4", budget="5/h").to_saved()
-    request = saved["request"]
-    assert check_result(saved, "a.json")
-    later = ["oldest_price", "tokens", "sequence_length", "lora", "qlora"]
-    for missing in (later, later[:1], later[1:]):
-        older = {k: request[k] for k in {*request} - {*missing}}
-        assert check_result({**saved, "request": older}, "a.json")
-    edited: list[object] = [
-        {**request, "streams": 9},
-        {k: request[k] for k in {*request} - {"gpus"}},
-        {},
-        [],
-    ]
-    for wrong in edited:
-        with pytest.raises(PlacerError, match="the request does not fit the problem"):
-            check_result({**saved, "request": wrong}, "a.json")
-
-
 @pytest.mark.parametrize("word", CHANGES)
 def test_a_changed_world_reads_wishes_as_a_request_does(word: str) -> None:
     """`--set` of a wish gives the fields that its option gives."""
@@ -437,17 +374,3 @@ def test_a_type_checker_knows_every_word(tmp_path: Path) -> None:
     first = RIGHT.strip().count("\n") + 2
     lines = {int(line) for line in re.findall(r"calls\.py:(\d+): error", out)}
     assert lines == set(range(first, first + len(WRONG))), out
-
-
-def test_the_help_of_a_command_needs_no_reader() -> None:
-    """The table is light: `--help` reads it without catalogs, profiles and solvers."""
-    heavy = (
-        "'placer.problem.words.readers', 'placer.problem.problem', "
-        "'placer.workload.profile', 'numpy'"
-    )
-    code = (
-        "import sys\nfrom placer.cli.ask import recommend\n"
-        f"print([name for name in ({heavy}) if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
