@@ -6,7 +6,7 @@ import pytest
 
 from conftest import ROOT
 from placer.market.catalog import Catalog
-from placer.profiler.devices import catalog_name, device, device_of
+from placer.profiler.devices import catalog_name, device
 from placer.units import GIB, parse_date
 from placer.workload.measurement import PRECISIONS
 
@@ -20,12 +20,6 @@ def test_every_gpu_of_the_shipped_catalog_has_one_row(default: Catalog) -> None:
     names = [row["gpu"] for row in ROWS]
     assert len(set(names)) == len(names)
     assert set(names) == {gpu.gpu for gpu in default.gpus.values() if gpu.kind == "gpu"}
-
-
-def test_names_of_torch_are_told_apart() -> None:
-    """No name of PyTorch stands for two GPUs."""
-    names = [name.lower() for row in ROWS for name in row["torch_names"].split(";")]
-    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["gpu"])
@@ -47,22 +41,6 @@ def test_rows_have_a_source_a_date_and_plausible_ratios(
         assert float(row["bf16_tflops"]) == pytest.approx(fp16)
         assert float(row["tf32_tflops"]) == pytest.approx(fp16 / 2, rel=0.02)
         assert float(row["tf32_tflops"]) >= fp32
-
-
-def test_what_the_catalog_has_is_not_restated(default: Catalog) -> None:
-    """FP16, memory and bandwidth of a device are the catalog's."""
-    for gpu in default.gpus.values():
-        found = device(gpu.gpu)
-        if gpu.kind != "gpu":
-            assert found is None
-            continue
-        assert found == device_of(gpu)
-        assert found is not None
-        assert found.peak_flops["fp16"] == gpu.fp16_tflops * 1e12
-        assert (found.memory_bytes, found.memory_bytes_per_second) == (
-            gpu.memory_gib * GIB,
-            gpu.memory_gb_per_s * 1e9,
-        )
 
 
 def test_missing_units_fall_back_as_in_pytorch() -> None:

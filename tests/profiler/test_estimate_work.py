@@ -12,10 +12,8 @@ from placer.records import replace
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
-from placer.market.books.book_reader import load_catalog  # noqa: E402
 from placer.profiler.devices import Device, device  # noqa: E402
 from placer.profiler.estimate.counting import count_work  # noqa: E402
-from placer.profiler.estimate.estimate import estimate  # noqa: E402
 from placer.profiler.estimate.work import Constants, Family, Work, constants, step_time  # noqa: E402
 from placer.profiler.workload import Workload  # noqa: E402
 
@@ -116,27 +114,6 @@ def test_autocast_halves_products_and_keeps_norms_in_fp32() -> None:
     assert others[1] > others[0]
 
 
-def test_dropout_is_one_kernel_each_way() -> None:
-    """Forward reads and writes 256 MB and writes a mask of 64 MB, backward the same."""
-    net = nn.Sequential(nn.Linear(1024, 1024, bias=False), nn.Dropout(0.1))
-    with_it = count_work(workload(net, (1024,)), 65536, "fp32")
-    without = count_work(workload(net[0], (1024,)), 65536, "fp32")
-    elements = 65536 * 1024
-    assert with_it.moved_bytes - without.moved_bytes == pytest.approx(2 * 9 * elements, rel=0.01)
-    assert with_it.kernels - without.kernels == 2
-
-
-def test_layouts_of_dense_convolutions_are_seen() -> None:
-    """Activations of convolutions are laid out anew unless model and images are channels last."""
-    layers = [nn.Conv2d(64, 64, 3, padding=1), nn.BatchNorm2d(64), nn.Conv2d(64, 64, 1)]
-    plain = count_work(workload(nn.Sequential(*layers), (64, 56, 56)), 32, "fp16")
-    last = count_work(workload(nn.Sequential(*layers), (64, 56, 56), True), 32, "fp16")
-    activation = 32 * 64 * 56 * 56 * 2
-    assert plain.relaid_bytes == pytest.approx(2 * activation * (2 + 3), rel=0.01)
-    assert last.relaid_bytes == 0
-    assert (plain.flops, plain.moved_bytes) == (last.flops, last.moved_bytes)
-
-
 @pytest.mark.parametrize(
     ("groups", "channels", "channels_last", "with_tensor_cores"),
     [
@@ -159,41 +136,6 @@ def test_groups_with_and_without_tensor_cores(
     found = (work.blocked_flops, work.grouped_flops)
     assert found == ((flops, 0) if with_tensor_cores else (0, flops))
     assert work.flops == flops
-
-
-def test_small_tensors_stay_in_caches() -> None:
-    """A sum over 1,024 times the samples moves more than 1,024 times the bytes: the small ones
-    never leave the cache. Weights are no such tensors.
-    """
-    net = workload(nn.ReLU(), (1024,))
-    net = replace(net, module=nn.Sequential(nn.Linear(1024, 1024, bias=False), nn.ReLU()))
-    few, many = (count_work(net, samples, "fp32") for samples in (16, 16384))
-    weights = 1024 * 1024 * 4
-    assert few.moved_bytes > weights  # read whole, however few the samples
-    assert many.moved_bytes > 30 * few.moved_bytes
-    by_sample = [(w.moved_bytes - w.product_bytes) / n for w, n in ((few, 16), (many, 16384))]
-    assert by_sample[1] == pytest.approx(3 * by_sample[0], rel=0.01)
-
-
-def test_look_ups_read_what_they_write() -> None:
-    """An embedding of 1 M words of 64 is not read as a whole for 4 tokens; its gradient is written
-    as a whole: 256 MB.
-    """
-    net = replace(
-        workload(nn.Embedding(1_000_000, 64), (4,)),
-        batch=lambda samples, where: torch.zeros(samples, 4, dtype=torch.long, device=where),
-    )
-    work = count_work(net, 1, "fp32")
-    assert 256 * MB <= work.moved_bytes < 300 * MB
-
-
-def test_a_model_that_needs_more_samples_is_still_estimated() -> None:
-    """Batch norm over one value a channel cannot train with one sample: the estimate takes its
-    bytes from larger batches.
-    """
-    net = workload(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)), (8,))
-    found = estimate(net, load_catalog("default"), 1, "fp16", "sgd")
-    assert found.rates
 
 
 def a10() -> Device:
@@ -241,17 +183,6 @@ def test_blocks_and_full_precision_have_their_own_speed() -> None:
     blocks = Work(samples=1, flops=15e12, blocked_flops=15e12, moved_bytes=0)
     assert seconds(blocks) == pytest.approx(1.0)
     assert seconds(Work(samples=1, flops=1.248e12, moved_bytes=0), "fp32") == pytest.approx(0.1)
-
-
-RTX_3090 = Device(
-    gpu="RTX3090",
-    generation="ampere",
-    peak_flops={"fp32": 35.6e12, "tf32": 35.6e12, "fp16": 71e12, "bf16": 71e12},
-    memory_bytes=24e9,
-    memory_bytes_per_second=936e9,
-    source="NVIDIA Ampere GA102 white paper",
-    as_of="2020-09-01",
-)
 
 
 @pytest.mark.parametrize(

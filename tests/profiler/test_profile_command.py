@@ -119,18 +119,6 @@ def test_accumulation_is_measured_up_to_the_target(profile: Profile) -> None:
     assert "batch 8 x 8" in cpu["source"]
 
 
-def test_another_model_is_not_merged(profile: Profile, capsys: pytest.CaptureFixture[str]) -> None:
-    """32 x 11 + 11 = 363 parameters are not 2,762: both are named, and the file stays as it was."""
-    profile("mymodel:good", *FAST, "--batch-sizes", "2")
-    before = Path("good.json").read_bytes()
-    capsys.readouterr()
-    assert profile("mymodel:wider", *FAST, "--out", "good.json") == 2
-    said = capsys.readouterr().err
-    assert "wider has 363 parameters" in said
-    assert "good in good.json has 2,762" in said
-    assert Path("good.json").read_bytes() == before
-
-
 def test_memory_that_runs_out_is_an_answer(
     profile: Profile, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -226,12 +214,6 @@ def test_what_cannot_be_profiled_is_one_line(
     assert Path("mymodel.py").read_text(encoding="utf-8") == SOURCE
 
 
-def test_a_module_and_batches_are_enough(profile: Profile) -> None:
-    """``batch(n)`` without a device, no loss: the mean of the result."""
-    assert profile("mymodel:bare", *FAST, "--batch-sizes", "4") == 0
-    assert checked("bare.json")["parameters"] == 33
-
-
 def test_a_step_function_has_whole_steps_alone(profile: Profile) -> None:
     """No phases; parameters of its attribute ``module``; two precisions are refused, as it has its
     own.
@@ -264,14 +246,6 @@ def test_a_hidden_step_is_added_to_a_profile(profile: Profile) -> None:
     assert len(document["measurements"]) == 2
 
 
-def test_json_is_the_document_that_is_written(
-    profile: Profile, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """On stdout alone; notes, and what the target prints, go to stderr."""
-    profile("mymodel:talks", *FAST, "--batch-sizes", "2", "--json")
-    assert json.loads(capsys.readouterr().out) == checked("talks.json")
-
-
 def test_what_a_loss_prints_is_no_result(
     profile: Profile, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -284,45 +258,6 @@ def test_what_a_loss_prints_is_no_result(
     assert "a word from the loss" in said.err
     assert profile("mymodel:chats", "--estimate", "--json") == 0
     assert json.loads(capsys.readouterr().out)["schema"] == "placer.profile-estimate/v1"
-
-
-@pytest.mark.parametrize(
-    ("function", "says"), [("gives_up", "SystemExit: 0"), ("own_exception", "Own: mine")]
-)
-def test_code_that_leaves_does_not_end_placer(
-    profile: Profile, capsys: pytest.CaptureFixture[str], function: str, says: str
-) -> None:
-    """``sys.exit(0)`` in a loss, on the meta device too, is a failure of the measured code: exit
-    code 2, what was measured is kept.
-    """
-    assert profile(f"mymodel:{function}", *FAST) == 2
-    assert f"error: the measured code fails at batch size 4: {says}\n" in capsys.readouterr().err
-    assert checked(f"{function}.json")["measurements"][0]["partial"]
-    assert profile(f"mymodel:{function}", "--estimate", "--out", "other.json") == 2
-    assert not Path("other.json").exists()
-
-
-def test_a_target_that_changes_the_folder_moves_no_file(profile: Profile, tmp_path: Path) -> None:
-    """The file lies where placer was started, though the target goes to /."""
-    assert profile("mymodel:moves", *FAST, "--batch-sizes", "2", "--out", "mine.json") == 0
-    assert checked(str(tmp_path / "mine.json"))["name"] == "moves"
-
-
-def test_a_loss_that_is_no_number_is_said(
-    profile: Profile, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Seconds can be measured all the same; one note for all batch sizes."""
-    assert profile("mymodel:no_number", *FAST, "--batch-sizes", "2,4") == 0
-    assert capsys.readouterr().err.count("fp32: the loss is nan") == 1
-
-
-def test_a_huge_batch_is_not_tried(profile: Profile) -> None:
-    """1e12 samples of 32 FP32 inputs alone are 128 TB: refused before memory is taken, and so are
-    three halves of it.
-    """
-    assert profile("mymodel:good", *FAST, "--batch-sizes", "2,1e12") == 0
-    (row,) = checked("good.json")["measurements"]
-    assert "not tried" in row["failure"]
 
 
 def in_process(*arguments: str, cwd: Path, code: str = "") -> "subprocess.CompletedProcess[str]":

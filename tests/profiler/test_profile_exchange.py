@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 import placer
 from placer.documents.schemas import schema_text
-from placer.documents.validate import examine_document
 from placer.errors import PlacerError
 from placer.profiler.host.averaging import HostMeasurement, HostPoint
 from placer.profiler.host.overlay import (
@@ -28,12 +27,9 @@ from placer.profiler.host.overlay import (
     REFERENCE_S_PER_TENSOR,
     HostReport,
     fit,
-    host_class,
     host_report,
-    student,
-    warnings_of,
 )
-from placer.profiler.host.summing import SumPoint, measure_sums, sum_once
+from placer.profiler.host.summing import SumPoint
 from placer.records import replace
 from placer.workload.constants import PUBLISHED
 from placer.workload.overlay import overlay_from, read_overlay
@@ -113,22 +109,6 @@ def test_noisy_points_give_costs_within_their_noise(
     assert found.relative_residual < 0.2
 
 
-def test_intervals_hold_the_costs_about_nine_times_in_ten() -> None:
-    """Of 400 draws with 5 % of Gaussian noise, 90 % of the intervals should hold 3 s/GB: 84 to 96 %
-    is four standard errors.
-    """
-    draw, inside = random.Random(1), 0
-    for _ in range(400):
-        found = fit(
-            [
-                (size, count, (3 * size / 1e9 + 3e-5 * count) * draw.gauss(1, 0.05))
-                for size, count in GRID
-            ]
-        )
-        inside += found.s_per_gb.low <= 3 <= found.s_per_gb.high
-    assert 0.84 < inside / 400 < 0.96
-
-
 def test_a_cost_that_would_be_negative_is_zero() -> None:
     """More tensors took less time: seconds a tensor are 0, and 3 s/GB lie between what the points
     say, 3.1 and 2.9.
@@ -153,13 +133,6 @@ def test_points_that_say_too_little_are_refused(
     """Too few, without time, or sizes that grow with the tensors."""
     with pytest.raises(PlacerError, match=says):
         fit(points)
-
-
-def test_students_quantile() -> None:
-    """Tables: 1.943 at 6, 1.725 at 20, 1.645 at infinity."""
-    assert student(6) == pytest.approx(1.943, abs=0.005)
-    assert student(20) == pytest.approx(1.725, abs=0.002)
-    assert student(10**9) == pytest.approx(1.645, abs=0.001)
 
 
 def test_a_host_like_the_reference_has_the_published_constants() -> None:
@@ -187,46 +160,10 @@ def test_constants_scale_with_the_arithmetic(factor: float) -> None:
     assert slow * fast == pytest.approx(1.0)
 
 
-def test_host_classes_and_devices() -> None:
-    """A class, or a device of it in any case of letters; others with what is near."""
-    book = placer.load_catalog("default")
-    assert host_class("A10", book) == "a10"
-    assert host_class("RTX8000", book) == "t4"
-    assert host_class("h200", book) == "a10"
-    with pytest.raises(PlacerError, match="unknown host class 'mainframe'"):
-        host_class("mainframe", book)
-
-
-def test_warnings_name_what_is_assumed_and_partial() -> None:
-    """The assumption always; Ctrl-C if it was pressed."""
-    assert len(warnings_of(host_report(synthetic(2, 1e-5), "a10", TODAY))) == 1
-    said = warnings_of(host_report(synthetic(2, 1e-5, partial=True), "a10", TODAY))
-    assert "assumed, within a factor of 1.5" in said[0]
-    assert "Ctrl-C" in said[1]
-
-
-def test_without_fp16_there_is_no_scale() -> None:
-    """Published runs exchanged FP16."""
-    whole = synthetic(2, 1e-5)
-    with pytest.raises(PlacerError, match="FP16"):
-        host_report(replace(whole, points=whole.of("none")), "a10", TODAY)
-
-
 @pytest.fixture
 def slow_host() -> HostReport:
     """An A10 host with twice the reference's arithmetic per GB."""
     return host_report(synthetic(2 * REFERENCE_S_PER_GB, REFERENCE_S_PER_TENSOR), "a10", TODAY)
-
-
-def test_document_follows_its_schema_and_reads_back(slow_host: HostReport) -> None:
-    """Valid, checked by placer validate, and the same overlay again."""
-    document = json.loads(json.dumps(slow_host.to_dict(), allow_nan=False))
-    jsonschema.validate(document, json.loads(schema_text("calibration")))
-    assert overlay_from(document, "file") == slow_host.overlay
-    assert examine_document(document, "file")[0].startswith(
-        "calibration placer profile exchange on Some CPU"
-    )
-    assert document["report"]["exchange"]["partial"] is False
 
 
 def test_overlay_changes_estimate_and_recommend(slow_host: HostReport, tmp_path: Path) -> None:
@@ -266,23 +203,6 @@ def test_messages_hold_the_gradient() -> None:
     assert mean_of(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 6.0])).tolist() == [2.0, 4.0]
 
 
-def test_averaging_with_a_copy_changes_nothing() -> None:
-    """The mean of two equal gradients is the gradient: the difference that comes back is 0 in FP32,
-    below FP16's step in FP16.
-    """
-    torch = pytest.importorskip("torch")
-    from placer.profiler.host.averaging import average_once, make_gradient
-
-    for kind in ("fp16", "none"):
-        gradient = make_gradient(torch, kind, 3_000_000, 3)  # parts of 512 KiB: two a tensor
-        before = [t.clone() for t in gradient]
-        seconds = average_once(gradient, kind)
-        assert all(s > 0 for s in seconds)
-        for old, new in zip(before, gradient, strict=True):
-            assert torch.allclose(old, new, rtol=2**-10)
-    assert sum(t.numel() for t in make_gradient(torch, "fp16", 1000, 7)) == 7 * 71
-
-
 def test_a_real_measurement_of_tiny_gradients() -> None:
     """Three rounds over eight points: times above 0, a fit, as many threads as before, and progress
     that ends at 1.
@@ -301,33 +221,6 @@ def test_a_real_measurement_of_tiny_gradients() -> None:
     assert seen[-1] == 1.0
     report = host_report(measured, "a10", TODAY)
     assert math.isfinite(report.overlay.calibration.hosts["a10"].s_per_gb_sent)
-
-
-def test_sums_are_measured_on_one_thread_and_on_all() -> None:
-    """FP16 and FP32 on one and on two threads, medians between the quickest and slowest round, and
-    PyTorch has as many threads as before.
-    """
-    torch = pytest.importorskip("torch")
-    before = torch.get_num_threads()
-    points = measure_sums(values=200_000, rounds=3, threads=(1, 2))
-    assert torch.get_num_threads() == before
-    assert [(p.compression, p.threads) for p in points] == [
-        ("fp16", 1),
-        ("fp16", 2),
-        ("none", 1),
-        ("none", 2),
-    ]
-    for point in points:
-        assert 0 < point.least_s <= point.seconds <= point.most_s
-
-
-def test_a_sum_adds_what_arrives() -> None:
-    """FP16 messages come back in FP16; 0.01 four times is 0.04 up to 11 bits."""
-    torch = pytest.importorskip("torch")
-    for kind in (torch.float16, torch.float32):
-        total = sum_once([torch.full((5,), 0.01, dtype=kind)] * 4, 5)
-        assert total.dtype == kind
-        assert total.tolist() == pytest.approx([0.04] * 5, rel=2**-10)
 
 
 def test_the_measured_sum_is_taken_up(tmp_path: Path) -> None:
@@ -369,14 +262,6 @@ def test_the_measured_sum_is_taken_up(tmp_path: Path) -> None:
     assert overlay_from(document, "file").calibration.services == PUBLISHED.services
 
 
-@pytest.mark.parametrize("rate", [0, -1.0, "fast", True])
-def test_a_sum_that_is_none_is_refused(slow_host: HostReport, rate: object) -> None:
-    """The file is named, and what is wrong with it."""
-    document = {**slow_host.to_dict(), "server_sum_bytes_per_s": rate}
-    with pytest.raises(PlacerError, match=r"^here\.json: "):
-        overlay_from(document, "here.json")
-
-
 def test_ctrl_c_keeps_whole_rounds() -> None:
     """In the first round there is nothing to keep; later, what is measured is marked partial."""
     pytest.importorskip("torch")
@@ -397,19 +282,6 @@ def test_ctrl_c_keeps_whole_rounds() -> None:
     measured = measure_host((2e5, 4e5), (1, 8), 0.0, progress=interrupt_at(11))
     assert measured.partial
     assert sorted({p.rounds for p in measured.points}) == [1, 2]
-
-
-@pytest.mark.parametrize(
-    ("sizes", "tensors"), [((1e5,), (1, 2)), ((1e5, 2e5), (4,)), ((1e5, 2e5), (0, 4))]
-)
-def test_grids_that_tell_nothing_are_refused(
-    sizes: tuple[float, ...], tensors: tuple[int, ...]
-) -> None:
-    """One size or one tensor count cannot separate the two costs."""
-    from placer.profiler.host.averaging import measure_host
-
-    with pytest.raises(PlacerError, match="two sizes and two tensor counts"):
-        measure_host(sizes, tensors)
 
 
 @pytest.fixture
@@ -453,15 +325,6 @@ def test_command_writes_a_calibration(tmp_path: Path) -> None:
     assert "warning: only the arithmetic is measured" in done.stderr
     overlay = read_overlay(str(path))
     assert overlay.calibration.hosts["a10"].s_per_peer == PUBLISHED.hosts["a10"].s_per_peer
-
-
-@pytest.mark.usefixtures("tiny")
-def test_command_prints_json() -> None:
-    """The document alone."""
-    from placer.cli.measure.profile_exchange import command
-
-    done = CliRunner().invoke(command, ["--json"])
-    assert json.loads(done.stdout)["schema"] == "placer.calibration/v1"
 
 
 @pytest.mark.parametrize(

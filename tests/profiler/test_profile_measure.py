@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from placer.errors import PlacerError
-from placer.profiler.devices import choose_device
 from placer.profiler.steps import memory
 from placer.profiler.steps.batch_sizes import Findings
 from placer.profiler.steps.session import Plan, Session, loading_seconds_per_sample, samples_in
@@ -168,41 +166,6 @@ def test_events_of_a_device_are_read_in_seconds() -> None:
     assert found == pytest.approx({"forward": 0.0025, "backward": 0.005, "step": 0.0075})
 
 
-def test_measuring_leaves_the_weights_as_they_are() -> None:
-    """Learning rates are 0, whatever the optimizer was given (here 0.1, with weight decay)."""
-    given = convolutions()
-    before = [p.detach().clone() for p in given.module.parameters()]
-    timed(given)
-    assert all(torch.equal(p, q) for p, q in zip(before, given.module.parameters(), strict=True))
-
-
-def test_a_cpu_has_no_tf32() -> None:
-    """It would be measured as something else."""
-    with pytest.raises(PlacerError, match="precision tf32 is not supported on cpu"):
-        check_precision("tf32", CPU)
-
-
-def test_fp32_means_fp32() -> None:
-    """Left alone, cuDNN would use TensorFloat-32; afterwards all is as it was."""
-    before = torch.backends.cudnn.allow_tf32
-    with products("fp32"):
-        assert not torch.backends.cudnn.allow_tf32
-        assert torch.get_float32_matmul_precision() == "highest"
-    assert torch.backends.cudnn.allow_tf32 == before
-
-
-def test_host_memory_is_the_peak_since_the_last_look() -> None:
-    """200 MB that are written to and given back show in the peak."""
-    memory.release(CPU)
-    before = memory.host_peak_bytes()
-    torch.ones(50_000_000)
-    after = memory.host_peak_bytes()
-    assert before is not None
-    assert after is not None
-    assert after - before > 100e6
-    assert memory.device_peak_bytes(CPU) is None
-
-
 def test_a_batch_that_would_fill_the_host_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """4 samples took 1 GB, 8 took 2 GB: 16 should take 4 GB, 3 GB more than is in use; 90 % of 3.1
     GB is less.
@@ -283,10 +246,3 @@ def test_a_session_measures_all_that_was_asked_for() -> None:
         )
     assert session.loading_seconds_per_sample is not None
     assert any("bf16, batch 4" in line for line in words)
-
-
-def test_a_numbered_cpu_is_the_cpu() -> None:
-    """PyTorch knows one CPU: cpu:3 would be a device of its own in the profile, without its
-    threads.
-    """
-    assert choose_device("cpu:3") == torch.device("cpu")

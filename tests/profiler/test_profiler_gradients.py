@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from placer.errors import PlacerError  # noqa: E402
 from placer.profiler.builtin import builtin  # noqa: E402
 from placer.profiler.gradients import gradient_sizes  # noqa: E402
 from placer.profiler.workload import Workload  # noqa: E402
@@ -90,41 +89,3 @@ def test_a_large_model_is_counted_on_the_meta_device() -> None:
         model = builtin("transformer-560m")
     sizes = gradient_sizes(model)
     assert (sizes.tensors, sizes.bytes_fp32) == (394, 2_240_569_928)
-
-
-def test_complex_numbers_are_two_floats() -> None:
-    """16 complex weights are 128 bytes in FP32 and in their own type; the real bias of 4 halves is
-    16 and 8.
-    """
-
-    class Mixed(nn.Module):  # type: ignore[misc]
-        """Complex weights and a bias in FP16."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = nn.Parameter(torch.ones(4, 4, dtype=torch.complex64))
-            self.bias = nn.Parameter(torch.zeros(4, dtype=torch.float16))
-
-        def forward(self, x: Any) -> Any:
-            return (x.to(torch.complex64) @ self.weight).abs() + self.bias
-
-    sizes = gradient_sizes(workload(Mixed()))
-    assert (sizes.trainable, sizes.bytes_fp32, sizes.bytes_native) == (20, 144, 136)
-    assert "complex64, float16" in sizes.notes[0]
-
-
-def test_lazy_layers_get_their_shape_first() -> None:
-    """A lazy linear layer of 3 on vectors of 4 has 15 parameters."""
-    assert gradient_sizes(workload(nn.LazyLinear(3))).parameters == 15
-
-
-def test_failures_name_the_model_and_the_batch() -> None:
-    """Nothing to train, and code that raises in a lazy model: one line each, exit code 2."""
-    with pytest.raises(PlacerError, match="no trainable parameter"):
-        gradient_sizes(workload(nn.Linear(4, 4).requires_grad_(False)))
-    with pytest.raises(
-        PlacerError, match="'mine' fails with 2 samples on cpu: RuntimeError: mat1 and mat2"
-    ) as found:
-        gradient_sizes(workload(nn.Sequential(nn.LazyLinear(3), nn.Linear(5, 5))))
-    assert "\n" not in found.value.message
-    assert found.value.exit_code == 2
