@@ -71,36 +71,3 @@ def test_what_is_installed_is_in_the_declared_ranges() -> None:
         except importlib.metadata.PackageNotFoundError:
             continue
         assert requirement.specifier.contains(version, prereleases=True), requirement
-
-
-def test_no_dependency_is_one_whose_upkeep_stopped() -> None:
-    """The last httpx is of December 2024, and pynvml is now nvidia-ml-py."""
-    named = {canonicalize_name(r.name) for extra in (None, *EXTRAS) for r in declared(extra)}
-    assert not named & {"httpx", "pynvml"}
-
-
-def test_uv_installs_from_where_pip_would() -> None:
-    """The lines of ``pip config list``, of which the last of a name holds: the environment comes
-    after the files. What uv has no option for is left out.
-    """
-    spec = importlib.util.spec_from_file_location("install", ROOT / ".ci" / "install.py")
-    assert spec is not None
-    assert spec.loader is not None
-    install = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(install)
-    lines = [
-        "global.cert='/etc/ssl/all.crt'",
-        "global.extra-index-url='file:///one/simple https://user:word@two/simple?a=b'",
-        "global.find-links='/elsewhere'",
-        "global.no-index='false'",
-        ":env:.find-links='/opt/wheels'",
-    ]
-    best = ["--index-strategy", "unsafe-best-match"]
-    assert [*install.uv_options(lines)] == [
-        *("--extra-index-url", "file:///one/simple"),
-        *("--extra-index-url", "https://user:word@two/simple?a=b"),
-        *("--find-links", "/opt/wheels"),
-        *best,
-    ]
-    assert [*install.uv_options([":env:.no-index='1'"])] == ["--no-index", *best]
-    assert [*install.uv_options([])] == best

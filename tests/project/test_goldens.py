@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from goldens.__main__ import CPU, FROZEN, MOST_LINES, accept, chosen, compared, difference, frozen
+from goldens.__main__ import CPU, FROZEN, accept, chosen, compared, frozen
 from goldens.commands import laid_out
 from goldens.outputs import goldens
 
@@ -45,13 +45,6 @@ def test_what_is_accepted_does_not_differ(tmp_path: Path) -> None:
     assert [*found] == ["former.txt", "screens/new.txt"]
     accept(tmp_path, [*found], now)
     assert frozen(tmp_path) == now
-
-
-def test_differences_are_shortened() -> None:
-    """A header of three lines, 200 lines and a line of 300 characters: 40 lines, and a count."""
-    rows = difference("x", "", "\n".join(["y" * 300, *map(str, range(199))]))
-    assert rows[3] == "+" + "y" * 199 + "..."
-    assert rows[MOST_LINES:] == ["... 163 more lines"]
 
 
 def test_names_are_chosen_by_their_beginning() -> None:

@@ -56,19 +56,6 @@ def left(folder: Path, limit_s: float = 10.0) -> list[str]:
     return inside(folder)
 
 
-def test_without_hivemind_one_line_says_what_to_install() -> None:
-    """Python without any packages: exit code 2 and the line of pip."""
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", str(SCRIPT)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PROCESS_TIMEOUT_S,
-    )
-    assert done.returncode == 2
-    assert done.stderr == "error: hivemind is not installed: pip install torch hivemind==1.1.12\n"
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 def test_machines_end_with_all_that_they_started(parts: Any, tmp_path: Path) -> None:
     """One ends when asked, and what it left behind is ended too."""
@@ -81,14 +68,6 @@ def test_machines_end_with_all_that_they_started(parts: Any, tmp_path: Path) -> 
     assert len(inside(tmp_path)) == 2
     machines.end()
     assert left(tmp_path) == []
-
-
-def test_bytes_of_rounds_are_told_from_the_rest(parts: Any) -> None:
-    """10 bytes/s all the time over 9 s, and two rounds of 1,000 bytes within a second each."""
-    sent = [(float(t), 10.0 * t + 1000 * (t > 3) + 1000 * (t > 7)) for t in range(10)]
-    found = parts[1].sent_bytes(sent, 0.0, 9.0, 2)
-    assert found == {"pair_bytes": pytest.approx(1000), "other_bytes_per_s": pytest.approx(10)}
-    assert parts[1].sent_bytes([], 0.0, 9.0, 2)["pair_bytes"] is None
 
 
 def test_two_peers_train_from_an_exported_plan(tmp_path: Path) -> None:

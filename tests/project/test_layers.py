@@ -96,22 +96,6 @@ def test_a_planted_upward_import_inside_a_function_is_found(copy: Path) -> None:
     assert upward == ["placer.market.carbon -> placer.solving.solve"]
 
 
-def test_a_planted_upward_import_under_type_checking_is_found(copy: Path) -> None:
-    """A type of a higher floor is a dependence on it."""
-    code = (
-        "\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    from "
-        "placer.solving.result import Result\n"
-    )
-    _, upward = planted(copy, "placer/market/carbon.py", code)
-    assert upward == ["placer.market.carbon -> placer.solving.result"]
-
-
-def test_a_planted_relative_import_of_a_neighbour_on_the_same_floor_is_found(copy: Path) -> None:
-    """Solvers know nothing of what validates them, by whatever spelling."""
-    _, upward = planted(copy, "solvers/greedy.py", "\nfrom ..validation import calibration\n")
-    assert upward == ["placer.solvers.greedy -> placer.validation.calibration"]
-
-
 def test_a_level_holds_about_a_dozen_rooms() -> None:
     """A newcomer reads a level at one glance: 16 packages and 5 files at the top, at most 13
     below. The fifth file is `records.py`, which knows both kinds of records, so that nobody else

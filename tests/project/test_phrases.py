@@ -89,9 +89,3 @@ def test_no_page_message_or_test_has_the_phrase(phrase: str) -> None:
         if not name.startswith(RECORDS) and re.search(phrase, text)
     ]
     assert found == []
-
-
-def test_the_pages_are_looked_at() -> None:
-    """The folders above hold the project."""
-    assert len(TEXT) > 900
-    assert "README.md" in TEXT

@@ -62,19 +62,6 @@ def placer(*words: str) -> subprocess.CompletedProcess[str]:
     return python(f"from placer.cli import run\nrun({list(words)!r})")
 
 
-def test_the_block_works() -> None:
-    """PyTorch cannot be imported in these processes, whether it is installed or not."""
-    assert "No module named 'torch'" in python("import torch").stderr
-
-
-def test_import_needs_no_torch() -> None:
-    """Nor do all names of the package."""
-    done = python(
-        "import placer\nfor name in dir(placer): getattr(placer, name)\nprint(placer.__version__)"
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_every_help_needs_no_torch() -> None:
     """``placer --help`` and that of each command and of each command of a group, profile too."""
     done = python(EVERY_HELP)
