@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import BROWSER, NO_BROWSER, Seen
+from browsing import Seen
 
 from placer.report.page import page
-from placer.report.pdf import pdf_of
 from report_documents import FOUR, saved
 
 MOST_STATIC, MOST_INTERACTIVE = 300_000, 1_200_000
@@ -63,20 +62,6 @@ def test_tables_sort_by_the_figure_and_not_by_its_text(browser: Any, tmp_path: P
         )
         assert keys == sorted(keys, reverse=order == "descending")
         assert len(keys) > 1
-    seen.context.close()
-
-
-def test_an_interactive_page_draws_without_the_network(browser: Any, tmp_path: Path) -> None:
-    """Vega draws each chart under the page's policy; about 1 MB."""
-    html = page({"result.json": saved("several")}, interactive=True)
-    assert MOST_STATIC < len(html.encode()) < MOST_INTERACTIVE
-    seen = opened(browser, tmp_path, html)
-    charts = seen.page.evaluate("document.querySelectorAll('figure').length")
-    seen.page.wait_for_function(
-        f"document.querySelectorAll('.vega-embed svg').length === {charts}", timeout=20_000
-    )
-    assert seen.violations() == []
-    assert (len(seen.requests), seen.complaints) == (1, [])
     seen.context.close()
 
 
@@ -135,9 +120,3 @@ def test_headings_repeat_on_the_next_printed_page(browser: Any, tmp_path: Path) 
     assert len(pages) >= 2
     assert all("age" in one.split() for one in pages)
     seen.close()
-
-
-@pytest.mark.skipif(BROWSER is None, reason=NO_BROWSER)
-def test_a_page_prints_as_pdf() -> None:
-    """By the browser that is installed."""
-    assert pdf_of(page({"result.json": saved("nothing")})).startswith(b"%PDF-")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import pickle
-import shlex
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -35,28 +33,6 @@ def estimated(**words: Any) -> Any:
     return placer.estimate("roberta-xlm", TWO, catalog="erben-2023", **words)
 
 
-def test_an_estimate_has_the_document_of_the_command_line(command: Run) -> None:
-    """The page prints a command whose --json is the same document."""
-    document = json.loads(json.dumps(estimated(exchange="local-sgd", local_steps=4).to_dict()))
-    part = next(
-        part for part in contents(document, today=TODAY).sections if "reproduce" in part.title
-    )
-    words = shlex.split(part.blocks[0].lines[0])  # type: ignore[union-attr]
-    again = json.loads(command(*words[1:], "--json").stdout)
-    assert again["request"] == document["request"]
-    assert again["placement"] == document["placement"]
-    assert again["estimate"] == document["estimate"]
-
-
-def test_an_estimate_that_breaks_a_limit_says_so_first() -> None:
-    """Four T4 in two regions, but a quota of one each."""
-    report = contents(estimated(quota={"T4": 1}).to_dict(), today=TODAY)
-    assert report.tone == "bad"
-    assert "It breaks " in report.verdict
-    assert report.sections[0].title == "Limits that it breaks"
-    assert "nothing was searched" in contents(estimated().to_dict(), today=TODAY).verdict
-
-
 def test_an_estimate_equals_its_figures_and_travels() -> None:
     """With a placement behind it, an estimate is still equal to that of a result."""
     by_hand = estimated()
@@ -71,44 +47,6 @@ def test_an_estimate_equals_its_figures_and_travels() -> None:
     assert result.estimate == same
     assert hash(same) == hash(result.estimate)
     assert same != by_hand
-
-
-def test_live_estimates_and_simulations_show_themselves(command: Run) -> None:
-    """A page, a card, and for the simulation the document that `--simulate --json` prints."""
-    words = {"catalog": "erben-2023", "rounds": 2}
-    simulated = placer.simulate("roberta-xlm", TWO, **words)  # type: ignore[arg-type]
-    options = ("--workers", TWO, "--catalog", "erben-2023", "--rounds", "2", "--json")
-    done = command("estimate", "--simulate", "--model", "roberta-xlm", *options)
-    assert json.loads(done.stdout) == json.loads(json.dumps(simulated.to_dict()))
-    for one in (estimated(), simulated):
-        assert one.report().startswith("<!doctype html>")
-        assert "<svg" in (one._repr_html_() or "")
-
-
-def test_a_replan_says_move_with_its_gain(tmp_path: Path) -> None:
-    """T4 of 0.5 x the planned speed: the factor stands in the table, the gain in the sentence."""
-    plan = planned(tmp_path, regions="2")
-    got = placer.replan(plan, logged(plan, speed=0.5, exchange=2.0))
-    document = json.loads(json.dumps(got.to_dict()))
-    report = contents(document, today=TODAY)
-    assert tables(report)["Speed of one machine"].rows[0][-1] == "-50 %"
-    old, new = (
-        document[side]["estimate"]["effective_samples_per_second"]["value"]
-        for side in ("running", "answer")
-    )
-    assert report.verdict.startswith("Move to ")
-    assert f"That is {100 * (new / old - 1):.0f} % better than what runs." in report.verdict
-    assert "<svg" in (got._repr_html_() or "")
-    assert got.report().startswith("<!doctype html>")
-
-
-def test_a_replan_without_anything_left_is_bad(tmp_path: Path) -> None:
-    """All machines lost and a budget that buys none."""
-    plan = planned(tmp_path, workers="2", budget="1/h")
-    got = placer.replan(plan, logged(plan, lost=(0, 1)), set="budget=0.01/h")
-    report = contents(got.to_dict(), today=TODAY)
-    assert (report.tone, report.verdict[:12]) == ("bad", "Nothing fits")
-    assert len(tables(report)["Workers that were lost"].rows) == 2
 
 
 def test_logs_and_sweeps_in_lines_have_a_page(tmp_path: Path, command: Run) -> None:
@@ -195,37 +133,3 @@ def test_a_run_beside_its_prediction() -> None:
     assert other.verdict.startswith("The log has 3 of 3 steps, and not the end of every worker.")
     assert "+25 %" not in other.verdict
     assert other.tone == "bad"
-
-
-def test_a_portfolio_says_what_is_shared_and_who_is_held_back() -> None:
-    """Two like jobs, one with the A10: shares, the bound, and who has what the other lacks."""
-    job = {"model": "roberta-xlm", "market": "on-demand", "in": "lambda,gcp/us-central1"}
-    jobs = [{**job, "name": name, "gpu": "A10,T4"} for name in ("first", "second")]
-    shared: dict[str, Any] = {"catalog": "erben-2023", "quota": {"A10": 1, "T4": 4}}
-    answer = placer.portfolio(jobs, budget="5/h", objective="throughput", fair=True, **shared)
-    report = contents(json.loads(json.dumps(answer.to_dict())), today=TODAY)
-    shown = tables(report)["Jobs"]
-    at = shown.columns.index("of its speed alone")
-    shares = [row[at] for row in shown.keys]
-    assert shares == [pytest.approx(placed.share) for placed in answer.jobs]
-    assert "weighted samples/s together; they cannot do more than" in report.verdict
-    assert f"held back most: {answer.held_back[0]}" in report.verdict
-    assert any("Who takes" in part.title for part in report.sections)
-    document = {**answer.to_dict(), "fair": None}
-    for key in ("objective", "left_out_proved"):
-        del document[key]
-    assert contents(document, today=TODAY).verdict.startswith("All jobs run: 2 of 2 jobs for $")
-
-
-def test_regret_is_of_the_worlds_in_which_limits_hold() -> None:
-    """A price a tenth higher breaks the budget: the page says in how many worlds. Without a
-    placement there is a page as well.
-    """
-    words: dict[str, Any] = {"catalog": "erben-2023", "gpu": ["T4", "A10"], "worlds": 8}
-    document = placer.robust("roberta-xlm", budget="5/h", **words).to_dict()
-    broken = document["regret"]["share_broken"]
-    assert broken > 0
-    report = contents(document, today=TODAY)
-    assert f"breaks a limit in {100 * broken:.0f} %; in the others it loses" in report.verdict
-    nothing = placer.robust("roberta-xlm", budget="0.01/h", **words).to_dict()
-    assert contents(nothing, today=TODAY).tone == "bad"
