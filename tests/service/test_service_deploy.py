@@ -72,12 +72,6 @@ def test_nothing_runs_as_root() -> None:
             }
 
 
-def test_labels_follow_the_image_specification() -> None:
-    """Title, description, licence, version and revision, by the names of OCI."""
-    labels = set(re.findall(r"org\.opencontainers\.image\.(\w+)=", IMAGE))
-    assert labels == {"title", "description", "licenses", "version", "revision"}
-
-
 def test_policies_and_services_choose_the_pods() -> None:
     """By labels that the pods have; nothing goes out of the service."""
     for kind, name, component in (
@@ -91,14 +85,6 @@ def test_policies_and_services_choose_the_pods() -> None:
     assert OBJECTS["NetworkPolicy", "placer-serve"]["spec"]["egress"] == []
     labels = OBJECTS["Deployment", "placer"]["spec"]["template"]["metadata"]["labels"]
     assert labels.items() >= OBJECTS["Service", "placer"]["spec"]["selector"].items()
-
-
-def test_the_image_copies_what_is_there() -> None:
-    """Each name that the build may see is a file or folder of the checkout."""
-    lines = (FOLDER / "Containerfile.dockerignore").read_text(encoding="utf-8").split()
-    kept = [line.removeprefix("!") for line in lines if line.startswith("!")]
-    assert [name for name in kept if not (ROOT / name).exists()] == []
-    assert "constraints/all.txt" in IMAGE
 
 
 def validated(module: str, *words: str) -> None:

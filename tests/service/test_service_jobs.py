@@ -2,16 +2,14 @@
 
 import contextlib
 import json
-import random
 import sqlite3
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from served import LONG, QUESTION, Served, serving
+from served import LONG, QUESTION, serving
 
 from placer.errors import PlacerError
 from placer.service.jobs.store import State, Store
@@ -110,14 +108,6 @@ def test_a_job_of_a_wrong_question_is_not_accepted(client: httpx2.Client) -> Non
     assert client.get("/v1/jobs/nope/events").status_code == 404
 
 
-def test_a_job_that_is_refused_says_why(client: httpx2.Client) -> None:
-    """What needs the book is found by the worker: the job fails with the same problem."""
-    id_ = client.post("/v1/jobs", json={"question": {**QUESTION, "gpu": "T44"}}).json()["id"]
-    job = finished(client, id_)
-    assert (job["state"], job["problem"]["field"]) == ("failed", "gpu")
-    assert client.get(job["answer"]).status_code == 422
-
-
 @pytest.mark.timeout(175)
 def test_what_was_accepted_survives_a_kill(tmp_path: Path) -> None:
     """Killed while one job runs and three wait: all four are answered, or say that they are not.
@@ -146,51 +136,6 @@ def test_what_was_accepted_survives_a_kill(tmp_path: Path) -> None:
         assert (job["state"], job["attempts"]) == ("interrupted", 2)
         assert client.get(job["answer"]).json()["type"] == "/problems/interrupted"
         assert third.end() == 0
-
-
-def hand_in(served: Served, seed: int, accepted: list[tuple[str, bool]], after: int) -> None:
-    """Hand in jobs, and ask questions between them, until the service is killed after so many."""
-    chance = random.Random(seed)
-    with contextlib.suppress(httpx2.TransportError), served.client() as client:
-        while True:
-            right = chance.random() < 0.8
-            gpu = {} if right else {"gpu": "T44"}  # is refused by the worker
-            question = {**QUESTION, "budget": f"{chance.randint(1, 9)}/h", **gpu}
-            body = {"question": {**question, "alternatives": False}}
-            answer = client.post("/v1/jobs", json=body)
-            if answer.status_code == 202:
-                accepted.append((answer.json()["id"], right))
-            else:
-                assert answer.status_code == 429
-            if len(accepted) >= after:
-                served.process.kill()
-            if chance.random() < 0.3:
-                assert client.post("/v1/recommend", json=body["question"]).status_code in (200, 422)
-
-
-@pytest.mark.timeout(175)
-def test_no_accepted_job_is_lost_by_a_kill_under_load(tmp_path: Path) -> None:
-    """Eight clients hand in jobs and ask questions while the service is killed: each job that was
-    accepted ends with its answer, or says why it has none.
-    """
-    accepted = killed_under_load(tmp_path, after=24)
-    assert len({id_ for id_, _ in accepted}) == len(accepted) >= 24
-    assert lost(tmp_path, accepted) == []
-
-
-def killed_under_load(folder: Path, after: int) -> list[tuple[str, bool]]:
-    """Return the jobs that a service had accepted when it was killed, and whether each is right."""
-    accepted: list[tuple[str, bool]] = []
-    with serving(folder, "--workers", "2") as served:
-        clients = [
-            threading.Thread(target=hand_in, args=(served, seed, accepted, after))
-            for seed in range(8)
-        ]
-        for thread in clients:
-            thread.start()
-        for thread in clients:
-            thread.join()
-    return accepted
 
 
 def lost(folder: Path, accepted: list[tuple[str, bool]]) -> list[dict[str, Any]]:
@@ -250,12 +195,3 @@ def test_a_file_that_is_no_store_is_refused(content: bytes, tmp_path: Path) -> N
         assert path.read_bytes() == content
     else:
         Store(path).close()
-
-
-def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
-    """Its jobs are somebody's."""
-    Store(tmp_path / "jobs").close()
-    with contextlib.closing(sqlite3.connect(tmp_path / "jobs")) as base:
-        base.execute("PRAGMA user_version=99")
-    with pytest.raises(PlacerError, match="another version"):
-        Store(tmp_path / "jobs")

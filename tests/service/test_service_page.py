@@ -9,8 +9,6 @@ import pytest
 from browsing import Seen
 from served import LONG, Served, serving
 
-from placer.service.pages.form import words_of
-
 HOSTILE = "<script>window.hit=1</script>\"'><img src=x onerror=window.hit=1>"
 TYPED = {"model": "roberta-xlm", "budget": "5/h", "catalog": "erben-2023"}
 
@@ -61,17 +59,6 @@ def test_the_gap_closes_while_one_watches(browser: Any, service: Served) -> None
     seen.close()
 
 
-def test_it_works_without_scripts(browser: Any, service: Served) -> None:
-    """The plain question: the page asks again by itself until there is an answer."""
-    seen = Seen(browser, service.address, java_script_enabled=False)
-    seen.page.goto("/")
-    seen.type_in(**TYPED)
-    seen.page.click("text=Ask")
-    seen.page.wait_for_selector("#verdict", timeout=60_000)
-    assert "A10" in seen.page.text_content("#verdict")
-    seen.close()
-
-
 def test_a_token_is_asked_for_once(browser: Any, tmp_path: Path) -> None:
     """The page leads to the form for it, and a cookie that scripts cannot read keeps it."""
     (tmp_path / "token").write_text("0123456789abcdef")
@@ -101,16 +88,6 @@ def test_the_report_is_framed(browser: Any, service: Served, client: httpx2.Clie
     seen.close()
 
 
-def test_the_form_asks_for_the_rank_of_a_fine_tune(client: httpx2.Client) -> None:
-    """A field of its own keeps what was typed, and becomes a word of the question."""
-    assert "<span>LoRA rank</span>" in client.get("/").text
-    typed = {"model": "gpt2", "budget": "5/h", "lora": "16"}
-    assert words_of(typed) == ("recommend", typed)
-    answer = client.post("/ask", data={**typed, "more": "no word"})
-    assert answer.status_code == 422
-    assert 'name="lora" value="16"' in answer.text
-
-
 def test_a_wrong_word_comes_back_with_the_form(client: httpx2.Client) -> None:
     """What was typed stays, the word is marked, and nothing typed becomes markup."""
     answer = client.post("/ask", data={**TYPED, "more": f"x{HOSTILE}=1"})
@@ -132,15 +109,3 @@ def test_no_inline_script_may_run(client: httpx2.Client) -> None:
         assert "unsafe" not in policy
         assert "<script>" not in answer.text
         assert "onclick" not in answer.text
-
-
-def test_a_refused_answer_offers_the_words_again(client: httpx2.Client) -> None:
-    """What the worker refuses is said on the page, with the question to mend."""
-    from test_service_jobs import finished
-
-    answer = client.post("/ask", data={**TYPED, "gpu": "T44"})
-    assert answer.status_code == 303
-    finished(client, answer.headers["location"].rpartition("/")[2])
-    page = client.get(answer.headers["location"])
-    assert "T44" in page.text
-    assert "No answer" in page.text

@@ -8,14 +8,10 @@ import pytest
 from served import BOOK, QUESTION
 
 import placer
-from conftest import Run
 from placer.documents.schemas import SCHEMA_NAMES, schema_text
-from placer.interface.listings import SORTS
 from placer.problem.words.wishes import WISHES
 from placer.service.questions.body import WordError, check_body
 from placer.service.questions.verbs import VERBS
-
-PLACED = "gcp/us-central1=4xT4:spot"
 
 
 def problem(answer: httpx2.Response) -> dict[str, Any]:
@@ -37,14 +33,6 @@ def test_replanning_takes_documents_instead_of_files(client: httpx2.Client) -> N
     plan["question"]["catalog"]["name"] = "../../../etc"
     answer = client.post("/v1/replan", json={"manifest": plan, "observed": ["{}"]})
     assert "unknown catalog '../../../etc'" in problem(answer)["detail"]
-
-
-def test_an_infeasible_question_has_an_answer(client: httpx2.Client) -> None:
-    """That nothing fits is proved: status 200, and the document says so."""
-    answer = client.post("/v1/recommend", json={**QUESTION, "budget": "0.01/h"})
-    assert answer.status_code == 200
-    assert answer.json()["status"] == "infeasible"
-    assert answer.json()["nearest"]
 
 
 def test_a_model_of_ones_own_is_a_document(client: httpx2.Client) -> None:
@@ -114,13 +102,6 @@ def test_what_is_no_json_is_refused(text: str, client: httpx2.Client) -> None:
         assert "line 1, column 2" in details["detail"]
 
 
-@pytest.mark.parametrize("body", ["[]", "1", '"x"', "null"])
-def test_a_body_is_an_object(body: str, client: httpx2.Client) -> None:
-    """Other JSON is refused with an example of a body."""
-    details = problem(client.post("/v1/recommend", content=body))
-    assert (details["status"], details["hint"]) == (422, 'send {"model": "roberta-xlm"}')
-
-
 @pytest.mark.parametrize("name", WISHES)
 def test_every_wish_takes_its_example_or_is_a_document(name: str) -> None:
     """A wish that the table gains is asked for over HTTP without an edit here."""
@@ -133,27 +114,6 @@ def test_every_wish_takes_its_example_or_is_a_document(name: str) -> None:
             check_body(verb, body)
     else:
         assert check_body(verb, body)[name] == example
-
-
-def test_offers_are_filtered_as_on_the_command_line(client: httpx2.Client, run: Run) -> None:
-    """By GPU, place, market and order."""
-    query = {"catalog": BOOK, "gpu": "T4", "in": "gcp", "sort": "place", "limit": "3"}
-    answer = client.get("/v1/offers", params=query)
-    words = ["--gpu", "T4", "--in", "gcp", "--sort", "place", "--limit", "3"]
-    assert answer.json() == json.loads(run("offers", "--catalog", BOOK, *words, "--json").stdout)
-    assert set(SORTS) == {"price", "place", "gpu", "age"}
-
-
-@pytest.mark.parametrize(
-    "query",
-    ["gpus=T4", "gpu=T44", "limit=0", "limit=many", "limit=99999999999", "sort=x", "catalog=/etc"],
-)
-def test_a_wrong_filter_is_named(query: str, client: httpx2.Client) -> None:
-    """As a wrong word of a question is."""
-    details = problem(client.get(f"/v1/offers?{query}"))
-    assert details["status"] == 422
-    if query != "gpu=T44":
-        assert details["field"] == query.partition("=")[0]
 
 
 def test_lists(client: httpx2.Client) -> None:
