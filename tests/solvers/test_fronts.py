@@ -43,15 +43,6 @@ def test_a_thinned_front_is_outside_of_what_it_stands_for(monkeypatch: pytest.Mo
         assert np.all(np.any(faster & cheaper, axis=1))
 
 
-def test_a_front_that_fits_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two choices where a hundred fit."""
-    monkeypatch.setattr(fronts, "fitting", lambda most, each_bytes: 100)
-    whole = front(np.array([1.0, 2.0]), np.array([1.0, 3.0]), np.array([1, 1]))
-    this = SimpleNamespace(usd_per_speed=0.0, thinned=False)
-    assert fronts.Fronts.fitted(this, whole) is whole
-    assert not this.thinned
-
-
 def test_a_search_with_thinned_fronts_claims_no_more_than_it_proves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

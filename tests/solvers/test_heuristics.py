@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, Run
-from placer.advice.recommendation.recommend import recommend
+from conftest import ROOT
 from placer.cost_model.limits import violations
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
-from placer.problem.requirements import Kept, Requirements
+from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
@@ -116,34 +115,6 @@ def test_the_whole_market_is_answered(
     assert found.placement == again.placement
 
 
-def test_residency_is_kept(default: Catalog) -> None:
-    """Gradients that must stay in Europe: either all workers there, or none."""
-    europe = tuple(
-        sorted(place for place, region in default.regions.items() if region.continent == "EU")
-    )
-    wish = Requirements(
-        budget_usd_per_hour=20.0,
-        min_regions=2,
-        kept=(Kept(kind="gradients", area="EU", places=europe),),
-    )
-    problem = Problem(profile=load_profile("resnet50"), catalog=default, requirements=wish)
-    placement = solve(problem, "local_search").placement
-    assert placement is not None
-    assert {place in europe for place in placement.places} in ({True}, {False})
-
-
-@pytest.mark.parametrize("solver", ["greedy", "local_search"])
-def test_an_expired_clock_is_said(default: Catalog, solver: str) -> None:
-    """Without any time nothing is found, and that is called neither infeasible nor optimal."""
-    problem = Problem(
-        profile=load_profile("roberta-xlm"),
-        catalog=default,
-        requirements=Requirements(budget_usd_per_hour=20.0),
-    )
-    found = solve(problem, solver, SolveOptions(time_limit_s=0.0))
-    assert (found.status, found.placement) == (Status.TIME_LIMIT, None)
-
-
 @pytest.mark.parametrize("solver", ["greedy", "local_search"])
 def test_a_start_is_never_lost(erben: Catalog, solver: str) -> None:
     """Given the proven optimum to start from, the answer is as good."""
@@ -184,18 +155,6 @@ def test_hash_seeds_change_nothing(tmp_path: Path) -> None:
     assert len(said) == 1
 
 
-def test_nothing_is_called_proved(erben: Catalog) -> None:
-    """The verdict of an unproved answer does not say that nothing is better."""
-    problem = Problem(
-        profile=load_profile("roberta-xlm"),
-        catalog=erben,
-        requirements=Requirements(budget_usd_per_hour=5.0),
-    )
-    said = " ".join(recommend(problem, "greedy").verdict)
-    assert "not proved" in said
-    assert "no placement of this catalog" not in said
-
-
 def test_nothing_found_is_unknown(erben: Catalog) -> None:
     """A budget that nothing meets: `exact` proves it, the others say that they have nothing."""
     wish = Requirements(budget_usd_per_hour=0.001)
@@ -212,42 +171,3 @@ def test_nothing_found_is_unknown(erben: Catalog) -> None:
     assert (
         solve(nothing, "greedy").status is Status.INFEASIBLE
     )  # Lambda rents no T4: no machine is admitted, and that is certain
-
-
-def test_the_command_line_says_so_too(run: Run) -> None:
-    """Exit code 0 with an answer and 4 without one; neither is called proved."""
-    ask = (
-        "recommend",
-        "--model",
-        "roberta-xlm",
-        "--catalog",
-        "erben-2023",
-        "--solver",
-        "local_search",
-        "--budget",
-    )
-    found, nothing = run(*ask, "5/h"), run(*ask, "0.001/h")
-    assert (found.returncode, nothing.returncode) == (0, 4)
-    assert "not proved" in found.stdout
-    assert "that is no proof" in nothing.stderr
-    typo = run("recommend", "--model", "roberta-xlm", "--solver", "gredy")
-    assert "a similar solver exists: 'greedy'" in typo.stderr
-
-
-def test_many_machines_beside_a_single_one_are_drafted(erben: Catalog) -> None:
-    """Where egress is dear, the best two regions of the book have 11 T4 and 1 T4: each worker more
-    in the second region sends as much as the first. As many in each reach a third less.
-    """
-    problem = Problem(
-        profile=load_profile("roberta-xlm"),
-        catalog=erben,
-        requirements=Requirements(budget_usd_per_hour=5.0, min_regions=2),
-    )
-    best, better, good = (
-        solve(problem, name, SolveOptions(time_limit_s=60.0))
-        for name in ("exact", "local_search", "greedy")
-    )
-    assert best.placement is not None
-    assert sorted(group.count for group in best.placement.groups) == [1, 11]
-    assert worse(better, best) < 0.01
-    assert worse(good, best) < 0.2

@@ -3,7 +3,6 @@ are caught, and `--verify` says so.
 """
 
 import importlib
-import json
 import os
 import random
 import signal
@@ -19,19 +18,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import PROCESS_TIMEOUT_S, ROOT, Run
+from conftest import PROCESS_TIMEOUT_S, ROOT
 from instances import (
-    AS_OF,
     carbon_problem,
     exchange_problem,
-    function_at,
     island_problem,
-    offer,
-    profile,
     random_problem,
-    region,
     server_problem,
-    store_at,
     total_problem,
     wide_problem,
 )
@@ -40,7 +33,7 @@ from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
 from placer.errors import PlacerError
 from placer.interface.advisor import recommend
-from placer.market.catalog import Catalog, MeasuredLink
+from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements, Used
 from placer.records import replace
@@ -118,19 +111,6 @@ def test_the_formulation_equals_plain_enumeration(market: str) -> None:
     assert sum(same) >= 3
 
 
-def test_a_deadline_ends_the_rounds() -> None:
-    """A million samples within an hour are 277.8 samples/s: a round of 768 samples takes 2.76 s at
-    most, and no program looks at longer ones.
-    """
-    problem = exchange_problem(0)
-    wish = Requirements(objective="cost", samples=10**6, deadline_s=3600.0)
-    asked = replace(problem, profile=profile(10.0, {"T4": 50.0}, 768), requirements=wish)
-    frame = next(iter(split.frames(asked)))
-    search = split.Search(asked, PROOF, milp.engine, inf, lambda **_: None)
-    part = search._narrowed(split.Part(frame=frame, low=2, high=4))
-    assert part.most_s == pytest.approx(768 / frame.multiplier / (1e6 / 3600))
-
-
 def test_choices_of_places_cover_a_frame() -> None:
     """Where places are chosen the best of all choices is the best of the frame."""
     for seed in (300, 303, 306):
@@ -144,58 +124,6 @@ def test_choices_of_places_cover_a_frame() -> None:
             each = min(map(goal_of, chosen))
             assert goal_of(frame) <= each * (1 + 1e-6)
             assert sorted({p for f in chosen for p in f.places}) == sorted(frame.places)
-
-
-def test_servers_sum_by_their_vcpus() -> None:
-    """Eight instances with servers of 1 to 96 vCPUs: no bound is on the wrong side."""
-    same = [assert_same(server_problem(seed), milp.engine, seed) for seed in range(300, 308)]
-    assert sum(same) >= 3
-
-
-def test_a_function_may_wait_less_for_fewer_workers() -> None:
-    """A slow worker beside the store and a fast one far away come together where there are two: 32
-    s of calculation, 32 s of transfers.
-
-    With four, the near one has half as much to do, so the function would wait 16 s, longer than it
-    may run. A bound that takes its wait at four workers for the least would rule out the only
-    answer.
-    """
-    problem = exchange_problem(0)
-    near, far = region("aws", "near", 0), region("aws", "far", 2)
-    offers = (
-        offer("aws", "near", "T4", 0.2, available=1),
-        offer("aws", "far", "A10", 0.5, available=3),
-    )
-    slow = [
-        MeasuredLink(
-            src=a,
-            dst=b,
-            gbps_one_stream=0.005,
-            gbps_low=0.005,
-            gbps_high=0.005,
-            rtt_ms=100,
-            basis="measured",
-            source="test",
-            as_of=AS_OF,
-        )
-        for a, b in (("aws/near", "aws/far"), ("aws/far", "aws/near"))
-    ]
-    catalog = replace(
-        problem.catalog,
-        regions={place.place: place for place in (near, far)},
-        offers=offers,
-        functions=(replace(function_at(near), max_seconds=12.0),),
-        stores=(store_at(near),),
-        links=tuple(slow),
-    )
-    wish = Requirements(
-        objective="cost", exchange="central", min_workers=2, max_workers=4, min_regions=2
-    )
-    asked = Problem(
-        profile=profile(10.0, {"T4": 20.0, "A10": 400.0}, 768), catalog=catalog, requirements=wish
-    )
-    assert solve(asked, "exhaustive").placement is not None
-    assert_same(asked, milp.engine, 0)
 
 
 def test_machines_that_must_be_used_are() -> None:
@@ -217,13 +145,6 @@ def test_cpsat_equals_plain_enumeration(market: str) -> None:
     """4 instances of each kind: the same programs, the other solver."""
     same = [assert_same(MARKETS[market](seed), cpsat.engine, seed) for seed in range(400, 404)]
     assert any(same)
-
-
-def test_cpsat_gets_numbers_that_its_presolve_can_bear() -> None:
-    """With rows of up to 2**50 OR-Tools 9.15 called half of the optimum of 843 samples/s
-    optimal.
-    """
-    assert assert_same(total_by_speed(770_045), cpsat.engine, 770_045)
 
 
 def test_one_program_bounds_every_hub() -> None:
@@ -319,14 +240,6 @@ def test_what_was_not_finished_is_named(erben: Catalog) -> None:
     assert "all-reduce" in stopped.left_open
 
 
-def test_a_budget_bounds_the_workers() -> None:
-    """No placement that keeps the limits has more workers than are looked at."""
-    for seed in range(20):
-        problem = random_problem(seed)
-        best = solve(problem, "exhaustive").placement
-        assert best is None or best.workers <= max(1, split.most_workers(problem)), seed
-
-
 def test_a_stopped_search_has_a_true_bound() -> None:
     """After 2 programs of an instance no placement beats the bound, if there is one."""
     bounds = 0
@@ -384,15 +297,6 @@ def test_only_the_solvers_own_words_are_proofs() -> None:
         assert stopped.bound <= 19  # which HiGHS has found after a second
 
 
-def test_wrong_versions_of_highs_are_refused() -> None:
-    """Two returned wrong optima; the one that is installed here is another, or the next test would
-    end so.
-    """
-    for version in ("1.14.0", "1.16.0"):
-        with pytest.raises(PlacerError, match=rf"HiGHS {version} returns wrong optima"):
-            milp.refuse_wrong_version(version)
-
-
 def test_values_that_break_a_row_are_not_read() -> None:
     """A solver that says optimal with values outside its program stops the search: no answer, and
     no claim that there is none.
@@ -410,27 +314,6 @@ def test_values_that_break_a_row_are_not_read() -> None:
 
     problem = replace(random_problem(0), requirements=Requirements(min_workers=2, max_workers=4))
     assert split.search(problem, PROOF, liar).status is Status.TIME_LIMIT
-
-
-def test_a_lying_build_is_found() -> None:
-    """The installed solver answers 20 tiny programs rightly; one that forgets to look further than
-    the bounds is found.
-    """
-    selftest = importlib.import_module("placer.solvers._programs.selftest")
-    assert selftest.wrong_answers(milp.engine, 20) == 0
-
-    def liar(model: Any, seconds: float) -> Any:
-        return linear.Solved(status="optimal", values=tuple(model.low))
-
-    assert selftest.wrong_answers(liar, 20) > 5
-
-
-def test_the_doctor_looks_at_every_solver(run: Run) -> None:
-    """Versions, extras with their pip line, and a verdict for each second solver."""
-    done = run("config", "check", "--json")
-    rows = {row["name"]: row["found"] for row in json.loads(done.stdout)["rows"]}
-    assert done.returncode == 0
-    assert {rows[f"solver {name}"] for name in ENGINES} == {"60 of 60 self-tests passed"}
 
 
 @settings(max_examples=200, deadline=None)
@@ -463,21 +346,6 @@ def test_rounding_keeps_every_point(
     for value, high, step in zip(row.values(), model.high, steps, strict=True):
         # Rounding down adds at most one for each step.
         assert abs(value) * high / step <= cpsat.SCALE + 2 * cpsat.STEPS
-
-
-@pytest.mark.parametrize(("name", "package"), [("milp", "highspy"), ("cpsat", "ortools")])
-def test_a_missing_package_is_named(
-    monkeypatch: pytest.MonkeyPatch, name: str, package: str
-) -> None:
-    """One line with the package, and the line that installs it."""
-    monkeypatch.setattr(
-        "placer.solving.solve.find_spec", lambda this: None if this == package else this
-    )
-    with pytest.raises(
-        PlacerError, match=f"the solver '{name}' needs the package {package}"
-    ) as caught:
-        solve(random_problem(0), name)
-    assert caught.value.hint.startswith("pip install 'placer-advisor[")
 
 
 BETTER = (
@@ -528,14 +396,6 @@ def test_a_child_has_so_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLACER_SOLVER_MEMORY_GIB", "much")
     with pytest.raises(PlacerError, match="PLACER_SOLVER_MEMORY_GIB is 'much'"):
         child.memory_gib()
-
-
-def test_better_placements_are_heard() -> None:
-    """The function that listens hears values that only get better, and the last is the answer's."""
-    heard: list[float] = []
-    result = solve(random_problem(3), "milp", SolveOptions(on_better=heard.append))
-    assert heard == sorted(heard, reverse=True)  # this instance asks for the least cost
-    assert heard[-1] == result.value
 
 
 PARENT = """
@@ -636,20 +496,3 @@ def test_contradictions_are_loud(erben: Catalog, monkeypatch: pytest.MonkeyPatch
     assert [w.code for w in verify.verified(first, "cpsat", SolveOptions()).warnings] == [
         "unverified"
     ]
-
-
-def test_the_command_line_verifies(run: Run) -> None:
-    """`--verify` shows what the second solver says, also where nothing fits; names are checked
-    first.
-    """
-    words = ("--model", "roberta-xlm", "--catalog", "erben-2023", "--gpu", "A10")
-    ask = ("recommend", *words, "--budget")
-    agreed, nothing = (
-        run(*ask, "5/h", "--verify", "cpsat"),
-        run(*ask, "0.001/h", "--verify", "milp"),
-    )
-    assert "verified  cpsat agrees: 1060.08 (optimal, bound" in agreed.stdout
-    assert (agreed.returncode, nothing.returncode) == (0, 3)
-    assert "milp agrees: infeasible" in nothing.stderr
-    assert "is the solver that answers" in run(*ask, "5/h", "--verify", "exact").stderr
-    assert "a similar solver exists: 'cpsat'" in run(*ask, "5/h", "--verify", "cpsatt").stderr

@@ -9,7 +9,6 @@ import pytest
 
 from instances import random_problem
 from placer.interface.advisor import Advisor
-from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.answer import SolveOptions
@@ -68,32 +67,6 @@ def test_rows_lie_around_both_limits_of_a_dollar() -> None:
     weights = np.column_stack([np.ones(len(prices)), prices])
     rows = relaxations.priced_rows(weights, modes.Mode(problem, "all-reduce", 1), target)
     assert prices[rows].tolist() == [0.0, 0.04, 0.1, 0.24, 90.0, 277.8, 600.0]
-
-
-def test_a_floor_far_below_what_the_budget_pays_costs_no_nodes(default: Catalog) -> None:
-    """27 nodes; with rows around floor and budget alone it took 7,600."""
-    found = Advisor(default).recommend(
-        "whisper-small",
-        objective="cost-per-sample",
-        budget="180/h",
-        min_throughput=60,
-        alternatives=False,
-    )
-    assert found.proved
-    assert found.nodes < 500
-
-
-def test_what_cannot_beat_the_best_is_told_by_speed_and_price_alone() -> None:
-    """8 USD/h are over a budget of 5; the best has 100 samples/s for 4 USD/h."""
-    target = targets.Target.of(erben_problem(), gap=0.0, deadline=time.monotonic() + 60)
-    assert target.may_beat_best(50.0, 4.0)  # nothing is known yet
-    assert not target.may_beat_best(50.0, 8.0)
-    target.best_key = (-100.0, 4.0)
-    assert not target.may_beat_best(99.0, 1.0)
-    assert target.may_beat_best(101.0, 4.5)
-    assert target.may_beat_best(100.0, 3.9)  # a tie that is cheaper
-    target.beat = 110.0
-    assert not target.may_beat_best(105.0, 1.0)
 
 
 @pytest.mark.parametrize("seed", range(8))

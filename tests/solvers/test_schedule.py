@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from instances import exchange_problem, random_problem
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
-from placer.cost_model.objective import objective_named, objective_of
+from placer.cost_model.objective import objective_of
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.allowance import OutOfTimeError
@@ -91,30 +91,6 @@ def test_no_placement_of_a_mode_beats_the_bound_of_a_stopped_search(
         result = solve(problem, "exact", replace(PROOF, node_limit=nodes))
     if result.placement is not None:
         assert beaten(result, best) == []
-
-
-def test_what_costs_nothing_is_not_divided_by(staged: None) -> None:
-    """The best emits nothing, so no share of it
-    is a gap.
-    """
-    schedule = SCHEDULE.Schedule(
-        SimpleNamespace(gap=0.0, best_value=0.0, objective=objective_named("carbon")), None, []
-    )
-    assert schedule._share(0.0) == 0.0
-
-
-def test_a_mode_that_is_behind_costs_no_nodes(staged: None) -> None:
-    """A question that no first look closes: every mode has a bound, and those that cannot beat the
-    answer were searched for nothing.
-    """
-    for seed in range(200):
-        problem = exchange_problem(seed)
-        result = solve(problem, "exact", PROOF)
-        closed = [proof for proof in result.proof if proof.method == "root"]
-        assert all(proof.nodes == proof.priced == 0 for proof in closed)
-        if result.nodes > 5 and closed:
-            return
-    raise AssertionError("no question was searched")
 
 
 class Paused:

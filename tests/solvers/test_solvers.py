@@ -18,7 +18,6 @@ from instances import (
     loading_problem,
     random_problem,
     reading_problem,
-    server_problem,
     site_problem,
     sized_problem,
     wide_problem,
@@ -173,12 +172,6 @@ def test_exact_equals_exhaustive_with_sizes_that_share_a_quota(chunk: int) -> No
     assert sum(assert_same(sized_problem(seed, most=600), seed) for seed in seeds) >= 10
 
 
-def test_exact_equals_exhaustive_where_servers_sum_by_their_vcpus() -> None:
-    """16 instances around a parameter server with 1 to 96 vCPUs, which its sum follows."""
-    seeds = range(6_000, 6_016)
-    assert sum(assert_same(server_problem(seed), seed) for seed in seeds) >= 3
-
-
 def test_exact_equals_exhaustive_with_islands_in_several_regions() -> None:
     """20 markets that need two regions, with as many streams as a pair of machines can use."""
     found = 0
@@ -285,32 +278,6 @@ def test_the_bound_of_a_stopped_search_knows_small_multipliers() -> None:
     assert len(judged) >= 3
 
 
-CHOSEN_BY = {
-    "none": 39,
-    "all-reduce": 190,
-    "hierarchical-all-reduce": 120,
-    "central": 7,
-    "hierarchical": 200,
-    "parameter-server": 153,
-    "local-sgd": 17,
-    "model-averaging": 26,
-    "asgd-ga": 19,
-    "diloco": 106,
-    "streaming-diloco": 132,
-}
-"""A seed of `exchange_problem` whose best placement has the strategy."""
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_exchange_instances_choose_every_strategy(strategy: str) -> None:
-    """Each strategy is the best of one instance that is named, all but one of them among those
-    above.
-    """
-    found = proved("exchange", CHOSEN_BY[strategy]).placement
-    assert found is not None
-    assert found.exchange.strategy == strategy
-
-
 def test_a_stopped_search_has_an_honest_bound() -> None:
     """Whatever the node limit, no placement beats the bound."""
     judged = []
@@ -333,23 +300,6 @@ def test_a_stopped_search_has_an_honest_bound() -> None:
 
     check()
     assert len(judged) >= 5
-
-
-def test_instances_exercise_every_strategy_objective_and_outcome() -> None:
-    """The 250 seeds are no accident of easy cases: alone, all-reduce, central, several regions,
-    infeasible.
-    """
-    answers = [proved("random", seed) for seed in range(200)]
-    found = [a.placement for a in answers if a.placement is not None]
-    assert {p.exchange.strategy for p in found} >= {
-        "none",
-        "all-reduce",
-        "central",
-        "parameter-server",
-    }
-    assert sum(len(p.places) > 1 for p in found) >= 8
-    assert sum(a.placement is None for a in answers) >= 20
-    assert {a.problem.requirements.objective for a in answers if a.placement} == set(OBJECTIVES)
 
 
 def test_gap_is_kept() -> None:
@@ -418,45 +368,6 @@ def test_more_is_never_worse() -> None:
     assert len(judged) >= 10
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 100_000), st.randoms())
-def test_order_of_rows_changes_nothing(seed: int, shuffle) -> None:  # type: ignore[no-untyped-def]
-    """Permuting the offers of the book gives the same value."""
-    problem = random_problem(seed)
-    offers = list(problem.catalog.offers)
-    shuffle.shuffle(offers)
-    moved = replace(problem, catalog=replace(problem.catalog, offers=tuple(offers)))
-    value = solve(problem, "exact", PROOF).value
-    assert solve(moved, "exact", PROOF).value == (None if value is None else pytest.approx(value))
-
-
-def test_node_limit_gives_the_best_so_far_with_a_bound(default: Catalog) -> None:
-    """A stopped search says so, and its bound is honest: not below the proven optimum."""
-    wish = Requirements(budget_usd_per_hour=20.0, gpus=("T4",))
-    problem = Problem(profile=load_profile("resnet50"), catalog=default, requirements=wish)
-    stopped = solve(problem, "exact", SolveOptions(node_limit=3, time_limit_s=3600.0))
-    proved = solve(problem, "exact", BY_NODES)
-    assert stopped.status is Status.TIME_LIMIT
-    assert proved.status is Status.OPTIMAL
-    assert stopped.value is not None
-    assert stopped.bound is not None
-    assert proved.value is not None
-    assert stopped.value <= proved.value * 1.001 <= stopped.bound * 1.002
-
-
-def test_any_placement_is_feasible_and_no_more() -> None:
-    """Asked for any placement, `exact` stops at the first that keeps the limits and calls it
-    feasible; where there is none it proves that.
-    """
-    statuses = []
-    for seed in range(20):
-        problem = random_problem(seed)
-        first = solve(problem, "exact", replace(PROOF, first=True))
-        assert (first.placement is None) == (solve(problem, "exact", PROOF).placement is None), seed
-        statuses.append(first.status)
-    assert {*statuses} == {Status.FEASIBLE, Status.INFEASIBLE}
-
-
 def test_a_known_value_is_beaten_or_proved_best() -> None:
     """Asked for what beats a value, `exact` finds the optimum where it does, and nothing where the
     value is the optimum's own; in half of the cases the search starts with drafts of `greedy`.
@@ -504,15 +415,6 @@ def test_a_prepared_market_answers_every_objective_as_a_fresh_one() -> None:
     assert placed >= 10
 
 
-def test_exhaustive_refuses_large_markets(default: Catalog) -> None:
-    """It says how large and what to use instead."""
-    problem = Problem(
-        profile=load_profile("resnet50"), catalog=default, requirements=Requirements()
-    )
-    with pytest.raises(PlacerError, match="too many for the solver 'exhaustive'"):
-        solve(problem, "exhaustive")
-
-
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("model", "wishes"),
@@ -543,19 +445,6 @@ def test_optimum_on_the_default_book_is_proved(
     assert isinstance(result.placement, Placement)
     assert result.gap is not None
     assert result.gap <= 0.001 + 1e-9
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("budget", [1.0, 5.0, 10.0, 30.0])
-@pytest.mark.parametrize("model", ["roberta-xlm", "convnext-large", "resnet18"])
-def test_optimum_on_the_erben_book_is_proved(erben: Catalog, model: str, budget: float) -> None:
-    """From one T4 to everything, over all exchanges."""
-    problem = Problem(
-        profile=load_profile(model),
-        catalog=erben,
-        requirements=Requirements(budget_usd_per_hour=budget),
-    )
-    assert solve(problem, "exact", BY_NODES).status is Status.OPTIMAL
 
 
 def test_a_lying_solver_is_caught_and_the_problem_kept(

@@ -17,11 +17,9 @@ from instances import (
     island_problem,
     joint_problem,
     of_workers,
-    offer,
     random_problem,
     server_problem,
     sized_problem,
-    two_places,
     used_problem,
     wide_problem,
 )
@@ -140,18 +138,6 @@ def test_rounds_of_candidates_are_those_of_the_model(
     assert len(seen) >= 3
 
 
-def test_a_dropped_region_no_longer_slows_a_butterfly(default: Catalog) -> None:
-    """Two regions emptied at once: the slowest pair is one of those that stay."""
-    problem = default_question(default, "roberta-xlm", budget_usd_per_hour=500.0)
-    ask = judge(problem)
-    stock, mode = Stock(ask), Mode(problem, "local-sgd", 64)
-    pools = [int(np.flatnonzero(ask.market.place_of == place)[0]) for place in range(5)]
-    whole = Fleet(stock, dict.fromkeys(pools, 2))
-    less = Changes(np.array([pools[:2]]), np.array([[-2, -2]]))
-    rest = Fleet(stock, dict.fromkeys(pools[2:], 2))
-    assert timed(whole, mode, less) == timed(rest, mode, Changes.none())
-
-
 @pytest.mark.parametrize("market", MARKETS)
 def test_what_is_found_keeps_every_limit(market: str) -> None:
     """Eight draws of each generator with local steps: whatever the search offers breaks no limit,
@@ -201,24 +187,6 @@ def test_small_markets_are_mostly_solved() -> None:
         near.append(ask.target.best_value >= 0.99 * best.value)
     assert len(near) >= 10
     assert sum(near) >= 0.9 * len(near)
-
-
-def test_large_budgets_get_plans_over_many_regions(default: Catalog) -> None:
-    """500 USD/h and local steps: at least a fifth more than drafts of one and a few regions reach,
-    with machines in more than six regions.
-    """
-    problem = default_question(
-        default, "roberta-xlm", budget_usd_per_hour=500.0, quota_gpus=8, transport="hivemind"
-    )
-    ask = judge(problem)
-    construction.construct(ask)
-    drafted = ask.target.best_value
-    zones.ZoneSearch(ask).run()
-    assert ask.target.best_value > 1.2 * drafted
-    assert ask.target.best is not None
-    assert len(ask.target.best.places) > 6
-    # The best plan that was known before: 145,729 samples/s.
-    assert ask.target.best_value >= 145_729
 
 
 @pytest.mark.parametrize(
@@ -273,46 +241,3 @@ def test_the_clock_is_asked_and_nothing_is_lost(default: Catalog) -> None:
         search.run()
     assert time.monotonic() - started < 1.5
     assert ask.target.best_value >= drafted
-
-
-def test_no_more_free_machines_are_timed_than_workers_are_allowed() -> None:
-    """Without a quota the machine for 0 USD/h in place of the one for 1.00 meant a billion, as many
-    as its price buys, and the table of averages ran up to them: 101 s with a limit of 5 s. Eight
-    workers are allowed, so the tables end at their least length of 16.
-    """
-    base = two_places(exchange="asgd-ga", max_local_steps=16, max_workers=8)
-    free = offer("aws", "a", "T4", 0.0)
-    problem = replace(
-        base,
-        catalog=replace(
-            base.catalog,
-            offers=(*base.catalog.offers, offer("gcp", "b", "T4", 1.0, market="on_demand"), free),
-        ),
-    )
-    ask = judge(problem)
-    assert 0.0 in ask.market.usd
-    search = zones.ZoneSearch(ask, EFFORT)
-    search.run()
-    assert search.stock.cap.max() == 8
-    assert search.stock.rounds.__dict__["_averages"].shape[1] == 16
-
-
-def test_no_other_transport_is_searched() -> None:
-    """Strategies through stores and servers have no local steps."""
-    for name in ("central", "hierarchical", "parameter-server", "hierarchical-all-reduce"):
-        assert traits(name).transport not in candidates.TRANSPORTS
-        assert not traits(name).local_steps
-
-
-def test_candidates_are_one_for_each_change(default: Catalog) -> None:
-    """Three changes give three candidates, whose machines cost what their pools cost."""
-    ask = judge(default_question(default, "resnet50", budget_usd_per_hour=50.0))
-    whole = Fleet(Stock(ask), {0: 2, 1: 1})
-    changes = Changes(np.array([[0], [1], [2]]), np.array([[-1], [1], [3]]))
-    some = whole.candidates(changes)
-    usd = ask.market.usd
-    assert some.usd.tolist() == pytest.approx(
-        [usd[0] + usd[1], 2 * usd[0] + 2 * usd[1], 2 * usd[0] + usd[1] + 3 * usd[2]]
-    )
-    assert some.workers.sum(axis=1).tolist() == [2, 4, 6]
-    assert isinstance(whole.stock.rounds, candidates.CandidateRounds)
