@@ -12,14 +12,6 @@ from placer.solving import allowance
 from placer.solving.allowance import OutOfTimeError, Reason
 
 
-def test_nothing_is_limited_outside_of_a_request() -> None:
-    """No allowance is open here, so that even 2**60 bytes may be asked for."""
-    allowance.check()
-    allowance.reserve(2.0**60)
-    assert allowance.room_bytes(most=7.0) == 7.0
-    assert allowance.current().spent is None
-
-
 def test_the_clock_ends_a_request() -> None:
     """No seconds are left from the start, and the reason stays."""
     with allowance.opened(-1.0) as request:
@@ -37,17 +29,6 @@ def test_a_part_ends_alone_and_with_the_whole() -> None:
         assert whole.spent is None
     with allowance.opened(-1.0), allowance.opened(1000.0) as part:
         assert (part.spent, part.seconds_left) == (Reason.TIME, 0.0)
-
-
-def test_another_thread_may_cancel() -> None:
-    """The event is set by a thread, the request ends here."""
-    cancel = threading.Event()
-    with allowance.opened(cancel=cancel) as request:
-        allowance.check()
-        thread = threading.Thread(target=cancel.set)
-        thread.start()
-        thread.join()
-        assert request.spent is Reason.CANCELLED
 
 
 def test_a_request_belongs_to_its_thread() -> None:
@@ -70,30 +51,6 @@ def test_memory_ends_a_request() -> None:
         with pytest.raises(OutOfTimeError):
             allowance.reserve(2.0**60)
         assert request.spent is Reason.MEMORY
-
-
-def test_an_array_that_fits_may_be_made() -> None:
-    """A thousand bytes fit into the default; a quarter of the room is offered for one array."""
-    with allowance.opened() as request:
-        allowance.reserve(1000)
-        assert allowance.room_bytes(most=1e12) == pytest.approx(request.room_bytes / 4, rel=0.1)
-        assert request.spent is None
-
-
-def test_the_default_is_a_quarter_of_the_machine_and_at_most_2_gb() -> None:
-    """The machine that runs this has some memory."""
-    assert 0 < allowance.default_memory_bytes() <= 2e9
-    assert allowance.default_memory_bytes() <= allowance.machine_bytes() / 4
-
-
-def test_closing_goes_on_a_little_longer() -> None:
-    """1000 s after the deadline are left after a request without seconds, none after -1 s."""
-    with allowance.opened(-1.0):
-        with allowance.closing(1000.0) as end:
-            assert end.spent is None
-            assert 990 < end.seconds_left < 1000
-        with allowance.closing(0.5) as end:
-            assert end.spent is Reason.TIME
 
 
 def test_closing_counts_from_the_moment_of_a_cancellation() -> None:

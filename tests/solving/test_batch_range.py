@@ -22,9 +22,7 @@ from instances import (
     total_problem,
 )
 from placer.cost_model.convergence import batch_factor, multiplier_of
-from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
-from placer.cost_model.timing.plain_streams import arrival_seconds
 from placer.documents.schemas.proofs import BatchProof
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
@@ -50,20 +48,6 @@ def ask(book: Catalog, **changes: object) -> Problem:
 def with_batch(problem: Problem, batch: int) -> Problem:
     """The same question with one batch."""
     return replace(problem, requirements=replace(problem.requirements, target_batch_size=batch))
-
-
-def test_batches_that_are_tried() -> None:
-    """The ends and the powers of two between; one batch where it is given."""
-    assert Requirements(batch_range=(6_000, 33_000)).open_batches == (
-        6_000,
-        8_192,
-        16_384,
-        32_768,
-        33_000,
-    )
-    assert Requirements(batch_range=(8_192, 16_384)).open_batches == (8_192, 16_384)
-    assert Requirements(batch_range=(100, 100)).open_batches == (100,)
-    assert Requirements(batch_range=(8, 64), target_batch_size=16).open_batches == ()
 
 
 @pytest.mark.parametrize("chunk", range(10))
@@ -167,33 +151,6 @@ def test_a_batch_between_powers_of_two_wins(erben: Catalog) -> None:
         assert one.value <= answer.bound * (1 + 1e-9), batch
 
 
-def test_a_stopped_range_says_what_it_knows_of_all(erben: Catalog) -> None:
-    """Without time for the batches between, the bound is none, or one that holds for all."""
-    problem = ask(erben, batch_range=RANGE, critical_batch=20_000)
-    stopped = solve(problem, options=SolveOptions(time_limit_s=0.4))
-    assert stopped.value is not None
-    assert stopped.batch_proof is None or stopped.batch_proof.bound == stopped.bound
-    assert stopped.bound is None or stopped.bound >= 1_085.5  # the best of all, by the test above
-
-
-def test_starts_further_apart_hardly_end_pushes_sooner() -> None:
-    """What spans of a parameter server rest on, over 3,000 drawn rounds: with c / b times the
-    calculation the last push ends at most c / b times as late, and not sooner by more than that.
-    """
-    draw = random.Random(17)
-    for _ in range(3_000):
-        count, shared = draw.randint(2, 8), 10 ** draw.uniform(-2, 1)
-        own = [draw.choice([1.0, 10 ** draw.uniform(-2, 1)]) for _ in range(count)]
-        late = [10 ** draw.uniform(-3, 0) for _ in range(count)]
-        alone = [shared * 10 ** draw.choice([0.0, draw.uniform(0, 1.5)]) for _ in range(count)]
-        growth = 1 + 10 ** draw.uniform(-4, 0)
-        before = arrival_seconds([a + b for a, b in zip(own, late, strict=True)], alone, shared)
-        after = arrival_seconds(
-            [growth * a + b for a, b in zip(own, late, strict=True)], alone, shared
-        )
-        assert before / growth * (1 - 1e-9) <= after <= before * growth * (1 + 1e-9)
-
-
 def test_a_stopped_range_has_an_honest_bound() -> None:
     """Whatever the node limit, no batch of the range has a placement beyond the bound."""
     compared = 0
@@ -211,31 +168,6 @@ def test_a_stopped_range_has_an_honest_bound() -> None:
         else:
             assert stopped.bound <= best.value * (1 + 1e-8) + 1e-12, seed
     assert compared >= 20
-
-
-def test_without_a_critical_batch_the_largest_wins(erben: Catalog) -> None:
-    """Several workers exchange less often; the other batches are cut by a limit and not better."""
-    answer = solve(ask(erben, batch_range=RANGE))
-    assert answer.problem.batch == 65_536
-    assert [row.value is None for row in answer.batches] == [True, True, True, False]
-    assert answer.bound is not None
-    assert all(row.bound is not None and row.bound <= answer.bound for row in answer.batches)
-
-
-def test_a_small_critical_batch_makes_the_smallest_win(erben: Catalog) -> None:
-    """With B_crit = 500, 65,536 samples a step need nearly 8 times the samples of 8,192: fast steps
-    are worth nothing.
-    """
-    assert solve(ask(erben, batch_range=RANGE, critical_batch=500)).problem.batch == 8_192
-
-
-def test_one_machine_takes_the_smallest_batch(erben: Catalog) -> None:
-    """It exchanges nothing, so all batches tie."""
-    problem = ask(erben, batch_range=RANGE)
-    alone = replace(
-        problem, requirements=replace(problem.requirements, min_workers=1, max_workers=1)
-    )
-    assert solve(alone).problem.batch == 8_192
 
 
 def test_critical_batch_by_hand(erben: Catalog) -> None:
@@ -256,19 +188,6 @@ def test_critical_batch_by_hand(erben: Catalog) -> None:
     assert "McCandlish" in local.source
 
 
-def test_speed_that_counts_knows_the_batch(erben: Catalog) -> None:
-    """One machine is as fast as before, but only 3/5 of its samples count."""
-    problem = with_batch(ask(erben, critical_batch=16_384), 65_536)
-    alone = replace(
-        problem, requirements=replace(problem.requirements, min_workers=1, max_workers=1)
-    )
-    got = solve(alone)
-    assert got.placement is not None
-    outcome = evaluate(got.placement, alone)
-    assert outcome.samples_per_second == pytest.approx(outcome.processed_per_second * 3 / 5)
-    assert got.value == pytest.approx(outcome.samples_per_second)
-
-
 @pytest.mark.parametrize("solver", ["greedy", "local_search"])
 def test_heuristics_answer_ranges(erben: Catalog, solver: str) -> None:
     """Feasible, without a bound, never better than proved."""
@@ -279,21 +198,6 @@ def test_heuristics_answer_ranges(erben: Catalog, solver: str) -> None:
     assert got.value is not None
     assert best.bound is not None
     assert got.value <= best.bound * (1 + 1e-9)
-
-
-def test_documents_hold_the_table(erben: Catalog) -> None:
-    """The request has the range and the chosen batch; a saved file is priced again with it."""
-    document = json.loads(
-        json.dumps(solve(ask(erben, batch_range=RANGE, critical_batch=20_000)).to_saved())
-    )
-    assert document["request"]["batch_range"] == [*RANGE]
-    chosen = document["request"]["target_batch_size"]
-    (row,) = [row for row in document["batches"] if row["target_batch_size"] == chosen]
-    assert row["status"] == "optimal"
-    assert "priced again" in check_document(document, "it")
-    bound = document["objective"]["bound"]
-    assert document["batch_proof"]["bound"] == bound
-    assert document["batch_proof"]["finished"]
 
 
 @pytest.mark.parametrize(
@@ -326,30 +230,6 @@ def test_a_bound_that_another_batch_beats_is_refused(erben: Catalog) -> None:
         check_document(json.loads(json.dumps(forged.to_saved())), "it")
 
 
-def test_command_line(run: Run) -> None:
-    """The table, the assumption that is said, and the range that is echoed."""
-    words = [
-        "recommend",
-        "--model",
-        "roberta-xlm",
-        "--catalog",
-        "erben-2023",
-        "--gpu",
-        "T4,A10",
-        "--budget",
-        "5/h",
-        "--workers",
-        "2..",
-    ]
-    done = run(*words, "--tbs", "8Ki..64Ki", "-v", columns=200)
-    assert done.returncode == 0, done.stderr
-    assert "8192..65536" in done.stdout
-    assert "not better" in done.stdout
-    assert "Proved over all batches from 8,192 to 65,536" in done.stdout
-    assert "(assumed)" in done.stderr
-    assert "--critical-batch" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("command", "words", "says"),
     [
@@ -366,12 +246,6 @@ def test_bad_batches_are_refused(run: Run, command: str, words: list[str], says:
     done = run(command, "--model", "roberta-xlm", "--catalog", "erben-2023", *words, columns=200)
     assert done.returncode == 2
     assert says in done.stderr
-
-
-def test_contradictions_of_a_range() -> None:
-    """A range that is upside down is refused before anything else."""
-    with pytest.raises(PlacerError, match=r"tbs 8\.\.4"):
-        Requirements(batch_range=(8, 4))
 
 
 def test_a_batch_that_divides_among_the_ranks_is_tried() -> None:

@@ -13,11 +13,9 @@ import pytest
 import placer
 from conftest import Run
 from instances import two_places
-from placer.advice.robustness import competitors
 from placer.documents.schemas import schema_text
-from placer.errors import PlacerError
 from placer.solving import allowance
-from placer.solving.answer import SolveOptions, Status
+from placer.solving.answer import Status
 from placer.solving.solve import solve
 
 WORDS: dict[str, Any] = {"catalog": "erben-2023", "gpu": ["T4", "A10"], "budget": "5/h"}
@@ -60,35 +58,6 @@ def test_a_memory_limit_leaves_a_valid_bound() -> None:
     assert stopped.bound is None or stopped.bound >= proved.value * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("verb", ["recommend", "pareto", "explain"])
-def test_a_token_that_is_set_ends_at_once(verb: str) -> None:
-    """Whoever cancels before the search begins gets an answer without a proof, or none."""
-    cancel = threading.Event()
-    cancel.set()
-    result = getattr(placer, verb)("roberta-xlm", cancel=cancel, **WORDS)
-    if verb == "recommend":
-        assert (result.status, result.interrupted) == (Status.TIME_LIMIT, True)
-    elif verb == "pareto":
-        assert result.ending == "interrupted"
-    else:
-        assert not result.complete
-
-
-def test_a_cancelled_regret_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Worlds that were not solved would make a recommendation look safe: cancelled between the
-    recommendation and its worlds.
-    """
-    cancel, real = threading.Event(), competitors.worlds_of
-
-    def worlds_of(*words: Any) -> Any:
-        cancel.set()
-        return real(*words)
-
-    monkeypatch.setattr("placer.advice.robustness.regret.worlds_of", worlds_of)
-    with pytest.raises(PlacerError, match="cancelled before the regret was known"):
-        placer.robust("roberta-xlm", worlds=2, cancel=cancel, **WORDS)
-
-
 def test_a_token_works_from_another_thread() -> None:
     """It is set when the first better answer is heard: the search ends with that answer or a
     better one, and does not prove it.
@@ -120,20 +89,6 @@ def test_ctrl_c_in_the_middle_leaves_an_answer() -> None:
     assert result.bound >= result.value
 
 
-@pytest.mark.parametrize("value", [0, -1, "lots", "5", True, "0MB", "-1GB", float("nan")])
-def test_a_wrong_memory_limit_is_refused(value: Any) -> None:
-    """Sizes have a unit in text and are above 0."""
-    with pytest.raises(PlacerError, match="memory limit"):
-        placer.recommend("roberta-xlm", memory_limit=value, **WORDS)
-
-
-@pytest.mark.parametrize("value", [True, 1, "now"])
-def test_a_wrong_token_is_refused(value: Any) -> None:
-    """A token has ``is_set``."""
-    with pytest.raises(PlacerError, match="is not a cancel token"):
-        placer.recommend("roberta-xlm", cancel=value, **WORDS)
-
-
 @pytest.mark.parametrize("value", ["0", "-1", "lots", "1", "", "1e999GB"])
 def test_the_command_line_refuses_a_wrong_memory_limit_in_one_line(run: Run, value: str) -> None:
     """Exit code 2, one line and a tip."""
@@ -142,12 +97,3 @@ def test_the_command_line_refuses_a_wrong_memory_limit_in_one_line(run: Run, val
     lines = done.stderr.splitlines()
     assert lines[0].startswith("error: ")
     assert len(lines) == 2
-
-
-def test_options_hold_limits_without_the_callers_token() -> None:
-    """A result keeps the limits it was found with, but nothing that belongs to a caller."""
-    cancel = threading.Event()
-    options = SolveOptions(memory_limit_bytes=10**9, cancel=cancel)
-    result = solve(two_places(max_workers=2), "exact", options)
-    assert result.limits is not None
-    assert (result.limits.memory_limit_bytes, result.limits.cancel) == (10**9, None)

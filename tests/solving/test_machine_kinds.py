@@ -81,26 +81,6 @@ def test_machines_may_be_mixed_where_that_is_asked_for() -> None:
     assert not any(note.code == "mixing" for note in mixed.notes)
 
 
-def test_equal_questions_say_the_same_of_mixed_machines() -> None:
-    """The second answer of an Advisor is known, with what was noted."""
-    advisor = placer.Advisor()
-    words = {"budget": "5/h", "market": "on-demand", "alternatives": False, "figures": "book"}
-    first, second = (advisor.recommend("roberta-xlm", **words) for _ in range(2))  # type: ignore[arg-type]
-    assert first.notes == second.notes
-    assert "mixing" in {note.code for note in second.notes}
-
-
-def test_nothing_is_said_of_mixed_machines_that_break_a_share() -> None:
-    """With at most half of the speed in a region the first range has no caps: its mixed machines
-    are all in one region, and no answer to this question.
-    """
-    words = {"budget": "12/h", "market": "on-demand", "max_share": "50%/region"}
-    answer = placer.recommend("roberta-xlm", alternatives=False, **words)  # type: ignore[arg-type]
-    assert answer.placement is not None
-    assert len(answer.placement.places) >= 2
-    assert not any(note.code == "mixing" for note in answer.notes)
-
-
 def test_software_that_divides_by_speed_mixes_machines() -> None:
     """Hivemind gives fast machines more of a step, so that nothing is asked to be alike."""
     words = {"budget": "5/h", "market": "on-demand", "transport": "hivemind"}

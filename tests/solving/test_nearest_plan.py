@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from conftest import Run
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
-from placer.solving.nearest_plan import nearest_plan
 from placer.solving.solve import require_pools
 
 advisor = Advisor()
@@ -57,25 +55,6 @@ def test_each_wish_that_stands_in_the_way_is_named(words: dict[str, Any], remedy
     assert remedy in refusal(**words).hint
 
 
-@pytest.mark.parametrize(
-    ("words", "cause"),
-    [
-        ({"require_measured": True}, "nobody measured llama-3.1-70b on"),
-        ({"quota": 0}, "the quota allows 0 L4 in aws/ap-south-1; raise it to 80"),
-    ],
-)
-def test_other_wishes_keep_their_own_words(words: dict[str, Any], cause: str) -> None:
-    """No plan is told of where plans are not what is missing."""
-    assert cause in refusal(**words).hint
-
-
-def test_models_without_dimensions_are_refused_as_before() -> None:
-    """Their memory is that of the profile; a quota that excludes all that fit is named."""
-    assert nearest_plan(advisor.problem("roberta-xlm", "default")) is None
-    assert refusal("roberta-xlm", gpu="T4:8").hint.startswith("widen the request")
-    assert refusal("roberta-xlm", gpu="T4", quota=0).hint.startswith("the quota allows 0 T4 in ")
-
-
 def test_an_offer_names_its_largest_island_where_that_comes_nearest() -> None:
     """One T4 lacks 1,186 GiB, 128 of them 26 each: an explanation of the offer names these."""
     problem = advisor.problem("llama-3.1-70b", "default", gpu="T4")
@@ -83,12 +62,3 @@ def test_an_offer_names_its_largest_island_where_that_comes_nearest() -> None:
     ((code, message),) = problem.offer_problems(offer)
     assert code == "device-memory"
     assert "on each of 128 x T4" in message
-
-
-def test_on_the_command_line_it_is_one_line_and_a_tip(run: Run) -> None:
-    """Exit code 2, no traceback."""
-    done = run("recommend", "--model", "llama-3.1-70b", "--gpu", "A10G", "--quota", "8")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert len(done.stderr.strip().splitlines()) == 2
-    assert "22.5 GiB" in done.stderr

@@ -11,9 +11,9 @@ import pytest
 
 import placer
 from instances import random_problem
-from placer.cost_model.limits import parts_of, violations
+from placer.cost_model.limits import violations
 from placer.errors import PlacerError
-from placer.problem.shares import ShareLimit, broken_shares
+from placer.problem.shares import ShareLimit
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
@@ -64,18 +64,6 @@ def test_the_best_within_shares_is_that_of_plain_enumeration() -> None:
     assert counted["infeasible"] >= 3
 
 
-def test_a_share_is_one_of_the_speed() -> None:
-    """Half of the speed in one of two places is a share of 50 %, whatever the number of workers."""
-    problem = placer.Advisor("erben-2023").problem("roberta-xlm", budget="3/h", gpu="T4")
-    result = placer.recommend(
-        "roberta-xlm", catalog="erben-2023", budget="3/h", gpu="T4", max_share="50%", regions="2.."
-    )
-    assert result.placement is not None
-    limit = ShareLimit(share=0.5)
-    assert not list(broken_shares([limit], None, parts_of(result.placement, problem)))
-    assert len(result.placement.places) >= 2
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -93,17 +81,3 @@ def test_shares_that_nothing_can_keep_are_refused(words: dict[str, Any], says: s
     with pytest.raises(PlacerError, match=says) as error:
         placer.recommend("roberta-xlm", catalog="erben-2023", budget="3/h", **words)
     assert error.value.exit_code == 2
-
-
-def test_shares_without_any_time_left_stop_with_what_is_known() -> None:
-    """A side question that begins when the time is up has no answer, and does not fail."""
-    advisor = placer.Advisor("erben-2023")
-    for alternatives in (True, False):
-        result = advisor.recommend(
-            "roberta-xlm",
-            budget="3/h",
-            max_share="50%",
-            time_limit="1us",
-            alternatives=alternatives,
-        )
-        assert result.status is placer.Status.TIME_LIMIT

@@ -14,7 +14,7 @@ from placer.documents.checker.limits import supply_of
 from placer.errors import PlacerError
 from placer.market.capacity_table import CapacityRow
 from placer.problem.problem import Problem
-from placer.problem.requirements import MOST_LAUNCHED, Quota, Requirements
+from placer.problem.requirements import Quota
 from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
@@ -142,33 +142,3 @@ def test_the_capacity_table_of_a_region_counts_instead() -> None:
         asked = replace(problem, catalog=replace(problem.catalog, capacity=rows))
         assert asked.supply(offer) == most
         assert supply_of(msgspec.to_builtins(offer), asked.to_dict()) == most
-
-
-def test_words_have_a_supply_and_requirements_have_none() -> None:
-    """16 machines, unless ``any`` or another number is asked for; documents without the key have
-    no limit, as they had none.
-    """
-    advisor = placer.Advisor()
-    assert Requirements().supply is None
-    for words, supply in (({}, MOST_LAUNCHED), ({"supply": "any"}, None), ({"supply": 4}, 4)):
-        asked = advisor.problem("roberta-xlm", budget="5/h", **words)
-        assert asked.requirements.supply == supply
-        assert Problem.from_dict(asked.to_dict()).requirements.supply == supply
-    with pytest.raises(PlacerError, match="supply"):
-        advisor.problem("roberta-xlm", supply="many")
-    with pytest.raises(PlacerError, match="supply"):
-        advisor.problem("roberta-xlm", supply=0)
-
-
-def test_no_answer_rests_on_hundreds_of_spot_machines() -> None:
-    """For 500 USD/h no type of a place gives more than 16 spot machines; without the limit the
-    answer was 43 of one type.
-    """
-    words = {"budget": "500/h", "alternatives": False, "figures": "book"}
-    few = placer.recommend("roberta-xlm", **words)  # type: ignore[arg-type]
-    many = placer.recommend("roberta-xlm", supply="any", **words)  # type: ignore[arg-type]
-    assert few.placement is not None
-    assert many.placement is not None
-    spot = [g.machine_count for g in few.placement.groups if g.market == "spot"]
-    assert max(spot, default=0) <= MOST_LAUNCHED
-    assert max(g.machine_count for g in many.placement.groups if g.market == "spot") == 43
