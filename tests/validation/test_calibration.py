@@ -4,7 +4,6 @@ known constants, bad files.
 
 from __future__ import annotations
 
-import builtins
 import csv
 import json
 import random
@@ -18,12 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import placer
-from conftest import ROOT, Run
-from placer.cost_model.estimate import estimate
+from conftest import Run
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
-from placer.market.books.csv_rows import file_columns, optional_columns
 from placer.market.catalog import Catalog
 from placer.records import replace
 from placer.reproduction.comparison import PublishedRun, published_runs
@@ -36,15 +33,12 @@ from placer.validation.calibration.runs import MeasuredRun, read_runs
 from placer.workload.constants import PUBLISHED, HostConstants
 from placer.workload.overlay import (
     Overlay,
-    as_overlay,
-    overlay_document,
     overlay_from,
     read_overlay,
 )
 from placer.workload.profile import load_profile
 
 COLUMNS = ("model", "workers", "samples_per_second", "calculation_s", "communication_s")
-ONE_ROW = "model,workers,samples_per_second\nroberta-xlm,gcp/us-central1=4xT4,340\n"
 TODAY = "2026-11-21"
 PLACES = "gcp/us-central1"
 
@@ -137,46 +131,6 @@ def test_held_out_runs_are_met(t4: CalibrationReport, erben: Catalog, tmp_path: 
     assert mean(exchange) <= 0.05
 
 
-def test_t4_constants_come_near_the_published_fit(t4: CalibrationReport) -> None:
-    """Published 7.7 s per GB sent, 0.40 s/worker and 0.0086 s/tensor, which are fitted to nine
-    times as many runs; kappa 0.73 (0.77 in all runs between clouds); no constant part.
-    """
-    got = fitted(t4)
-    assert got["s_per_gb_sent of t4 hosts"] == pytest.approx(7.7, rel=0.05)
-    assert got["s_per_peer of t4 hosts"] == pytest.approx(0.40, rel=0.06)
-    assert got["s_per_tensor of t4 hosts"] == pytest.approx(0.0086, rel=0.05)
-    assert got["kappa of links between regions"] == pytest.approx(0.73, abs=0.03)
-    assert {parameter.label for parameter, _ in t4.unfitted} == {"base_s of t4 hosts"}
-    assert t4.overlay.calibration.hosts["a10"] == PUBLISHED.hosts["a10"]
-
-
-def test_the_report_counts_errors_before_after_and_left_out(t4: CalibrationReport) -> None:
-    """Published figures are off by 0.9 % and 3.0 % at worst, calibrated by 0.4 % and 0.9 %, each
-    run left out by 1.3 % and 3.7 %.
-    """
-    for found, (average, worst) in (
-        (t4.before, (0.0085, 0.030)),
-        (t4.after, (0.0039, 0.009)),
-        (t4.left_out, (0.0129, 0.037)),
-    ):
-        assert found is not None
-        assert found.runs == 6
-        assert found.mean == pytest.approx(average, abs=0.001)
-        assert found.worst == pytest.approx(worst, abs=0.002)
-
-
-def test_a10_hosts_with_tensor_counts(a10: CalibrationReport) -> None:
-    """Eight models tell seconds per tensor: 7 ms; samples/s of their 16 runs are met within 1.4 %
-    on average (required: 2 %).
-    """
-    assert a10.after is not None
-    assert a10.after.mean <= 0.018
-    assert a10.after.worst <= 0.07
-    got = fitted(a10)
-    assert got["s_per_tensor of a10 hosts"] == pytest.approx(0.0064, rel=0.35)
-    assert got["s_per_gb_sent of a10 hosts"] == pytest.approx(4.96, rel=0.1)
-
-
 def test_leaving_a_model_out(erben: Catalog, tmp_path: Path) -> None:
     """Both runs of a model by host constants fitted to the other seven: 2.4 % off on average, 10.9
     % at worst (ResNet-152 on 8).
@@ -201,22 +155,6 @@ def test_leaving_a_model_out(erben: Catalog, tmp_path: Path) -> None:
     assert len(found) == 16
     assert mean(found) <= 0.028
     assert max(found) <= 0.115
-
-
-def test_one_row_fits_a_link_of_an_own_site(erben: Catalog, tmp_path: Path) -> None:
-    """One row of its own says the line: the other exchange is met within 9 %, by the published
-    factor of sites within 5 %.
-    """
-    runs = read_runs(published(tmp_path / "all.csv", lambda run: run.experiment == "E-A-1"), erben)
-    path = published(
-        tmp_path / "one.csv", lambda run: run.experiment == "E-A-1" and run.model == "roberta-xlm"
-    )
-    report = calibrate(path, erben, ["onprem/erben-eu:gcp/europe-west1"], today=TODAY)
-    assert "link gcp/europe-west1:onprem/erben-eu" in fitted(report)
-    other = [run for run in runs if run.model == "convnext-large"]
-    before, after = (errors(other, overlay)[1][0] for overlay in (as_overlay(None), report.overlay))
-    assert before <= 0.05
-    assert after <= 0.09
 
 
 KNOWN = HostConstants(1.2, 0.0, 0.6, 0.004, 6.0)
@@ -320,23 +258,6 @@ def test_speeds_are_found_without_calculation_times(erben: Catalog, tmp_path: Pa
         )
 
 
-def test_many_runs_narrow_the_spreads(erben: Catalog, tmp_path: Path) -> None:
-    """18 runs with 0.2 % of noise: averaging times repeat better than the published -13 to +15 %,
-    and the interval is narrower.
-    """
-    path = synthetic(tmp_path / "runs.csv", erben, with_host(KNOWN), noise=0.002, seed=2)
-    overlay = calibrate(path, erben, today=TODAY).overlay
-    _, slow, fast = overlay.calibration.spreads["a10"]
-    assert PUBLISHED.averaging_spread[2] < fast < 1 < slow < PUBLISHED.averaging_spread[1]
-    wide = placer.estimate(
-        "roberta-xlm", "lambda/us-west-1=8xA10", catalog=erben
-    ).samples_per_second
-    narrow = placer.estimate(
-        "roberta-xlm", "lambda/us-west-1=8xA10", catalog=erben, calibration=overlay
-    ).samples_per_second
-    assert narrow.high / narrow.low < wide.high / wide.low
-
-
 def one(tmp_path: Path, book: Catalog, text: str, links: Sequence[str] = ()) -> CalibrationReport:
     """Calibrate on a text."""
     path = tmp_path / "runs.csv"
@@ -371,37 +292,6 @@ def test_one_row_fits_one_figure(tmp_path: Path, erben: Catalog, row: str, label
     assert any("nothing is left" in warning for warning in report.warnings)
 
 
-def test_the_common_factor_moves_all_constants(tmp_path: Path, erben: Catalog) -> None:
-    """A slower run of 4 x T4 scales 0.0086, 7.7 and 0.40 alike; the report says by how much."""
-    report = one(tmp_path, erben, ONE_ROW)
-    found, factor = (
-        report.overlay.calibration.hosts["t4"],
-        fitted(report)["averaging time of t4 hosts"],
-    )
-    assert factor > 1.3
-    assert (found.s_per_tensor, found.s_per_gb_sent, found.s_per_peer) == pytest.approx(
-        (0.0086 * factor, 7.7 * factor, 0.40 * factor)
-    )
-    assert all(
-        f"scaled by {factor:.3g}" in why
-        for parameter, why in report.unfitted
-        if parameter.kind == "constant"
-    )
-
-
-def test_machines_alone_say_nothing_about_exchanges(tmp_path: Path, erben: Catalog) -> None:
-    """A row of one T4 replaces its published 208.76 samples/s; the constants stay."""
-    report = one(
-        tmp_path, erben, "model,workers,samples_per_second\nroberta-xlm,gcp/us-central1=1xT4,190\n"
-    )
-    assert report.overlay.calibration.hosts == PUBLISHED.hosts
-    assert report.overlay.calibration.kappa == PUBLISHED.kappa
-    assert placer.estimate(
-        "roberta-xlm", "gcp/us-central1=1xT4", catalog=erben, calibration=report.overlay
-    ).samples_per_second.value == pytest.approx(190)
-    assert any("nothing about exchanges" in warning for warning in report.warnings)
-
-
 def test_efficiency_carries_over_to_devices_nobody_measured(tmp_path: Path, erben: Catalog) -> None:
     """104.38 of 208.76 samples/s on T4 is 0.5: an unmeasured L4 in a group is expected at half of
     its speed alone.
@@ -429,18 +319,6 @@ def test_optional_columns_reach_the_problem(tmp_path: Path, erben: Catalog) -> N
     assert run.samples_per_second == pytest.approx(100)
     assert run.problem.compression == "int8"
     assert run.placement.exchange.streams == 4
-
-
-@pytest.mark.parametrize(
-    "encode", [lambda t: "\ufeff" + t, lambda t: t.replace("\n", "\r\n"), lambda t: t + "\n\n"]
-)
-def test_byte_order_mark_crlf_and_empty_lines_are_read(
-    tmp_path: Path, erben: Catalog, encode: Callable[[str], str]
-) -> None:
-    """Files of spreadsheets."""
-    path = tmp_path / "runs.csv"
-    path.write_bytes(encode(ONE_ROW).encode())
-    assert len(read_runs(path, erben)) == 1
 
 
 HEAD = "model,workers,samples_per_second"
@@ -490,79 +368,6 @@ def test_wrong_files_are_refused(
     assert caught.value.exit_code == 2
 
 
-def test_repeated_runs_are_welcome(tmp_path: Path, erben: Catalog) -> None:
-    """Two results of the same workers 6 % apart are both used: the fit lies between them."""
-    report = one(
-        tmp_path, erben, f"{HEAD}\nroberta-xlm,{PLACES}=4xT4,330\nroberta-xlm,{PLACES}=4xT4,350\n"
-    )
-    assert [check.after > 0 for check in report.checks] == [True, False]
-    assert len(report.figures) == 1
-
-
-def test_files_that_are_not_there(tmp_path: Path, erben: Catalog) -> None:
-    """Named, with a tip to check the path; a folder is no file either."""
-    for path in (tmp_path / "none.csv", tmp_path):
-        with pytest.raises(PlacerError, match="cannot be read: ") as caught:
-            calibrate(path, erben)
-        assert caught.value.hint == "check the path"
-
-
-def test_a_row_over_many_estimated_links_fits_the_slowest(tmp_path: Path, erben: Catalog) -> None:
-    """Four places, six links, one row: the link that the exchange waits for is fitted, the five
-    others and kappa stay.
-    """
-    workers = (
-        "gcp/us-central1=1xT4,gcp/europe-west1=1xT4,azure/southcentralus=1xT4,aws/us-west-2=1xT4"
-    )
-    report = one(tmp_path, erben, f'{HEAD}\nroberta-xlm,"{workers}",150\n')
-    assert list(fitted(report)) == ["link aws/us-west-2:gcp/europe-west1"]
-    assert {"kappa", "link"} <= {parameter.kind for parameter, _ in report.unfitted}
-
-
-def test_latin_1_is_refused(tmp_path: Path, erben: Catalog) -> None:
-    """As no UTF-8 text."""
-    path = tmp_path / "runs.csv"
-    path.write_bytes(f"{HEAD}\nmod\xe8le,x,3\n".encode("latin-1"))
-    with pytest.raises(PlacerError, match="UTF-8"):
-        calibrate(path, erben)
-
-
-def test_a_run_whose_exchange_does_not_matter_tells_a_speed(tmp_path: Path, erben: Catalog) -> None:
-    """ResNet-18 sends 23 MB in a step of 6,000 s: neither kappa nor a link can be read off, only
-    the speed of a T4 in a group.
-    """
-    text = f'{HEAD},target_batch_size\nresnet18,"gcp/us-west1=1xT4,aws/us-west-2=1xT4",150,900000\n'
-    assert list(fitted(one(tmp_path, erben, text))) == ["speed of resnet18 on T4 in a group"]
-
-
-@pytest.mark.parametrize(
-    ("link", "says"),
-    [("a", "not a pair"), ("gcp/us-central1:gcp/europe-west1", "no run"), ("x:y", "unknown place")],
-)
-def test_links_to_be_fitted_are_checked(
-    tmp_path: Path, erben: Catalog, link: str, says: str
-) -> None:
-    """A pair of known places that some run goes over."""
-    with pytest.raises(PlacerError, match=says):
-        one(tmp_path, erben, ONE_ROW, [link])
-
-
-def test_without_scipy_the_extra_is_named(
-    tmp_path: Path, erben: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The hint is the line to type."""
-    real = builtins.__import__
-
-    def without(name: str, *arguments: Any, **words: Any) -> Any:
-        if name.startswith("scipy"):
-            raise ImportError(name)
-        return real(name, *arguments, **words)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(PlacerError, match="pip install scipy"):
-        one(tmp_path, erben, ONE_ROW)
-
-
 def test_document_follows_its_schema_and_reads_back(
     t4: CalibrationReport, a10: CalibrationReport
 ) -> None:
@@ -573,14 +378,6 @@ def test_document_follows_its_schema_and_reads_back(
         assert overlay_from(document, "file") == report.overlay
         assert document["runs"]["sha256"] == report.sha256
         assert check_document(document, "file").startswith("calibration runs.csv of 2026-11-21")
-
-
-def test_columns_are_documented() -> None:
-    """Two columns must be there, the others may be."""
-    assert set(file_columns("measured.csv")) - optional_columns("measured.csv") == {
-        "model",
-        "workers",
-    }
 
 
 def broken(
@@ -625,15 +422,6 @@ def test_wrong_overlays_are_refused(
     assert says in broken(change, t4, tmp_path)
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"schema": NaN}', b"[" * 100_000])
-def test_files_that_are_no_overlays_are_refused(tmp_path: Path, data: bytes) -> None:
-    """As PlacerError, not as a traceback."""
-    path = tmp_path / "calibration.json"
-    path.write_bytes(data)
-    with pytest.raises(PlacerError, match=r"calibration\.json"):
-        read_overlay(str(path))
-
-
 def test_calibration_changes_an_estimate_and_its_sources(
     t4: CalibrationReport, erben: Catalog
 ) -> None:
@@ -670,37 +458,6 @@ def test_links_of_the_user_win_over_the_overlay(erben: Catalog, tmp_path: Path) 
     assert given.network.link(*pair).bytes_per_second == pytest.approx(12.5e6)
     phalak = placer.load_catalog("phalak-2023")
     assert overlay.over_catalog(phalak) is phalak
-
-
-def test_a_saved_problem_keeps_its_calibration(t4: CalibrationReport, erben: Catalog) -> None:
-    """The problem of a result prices the same without the overlay file."""
-    problem = placer.Advisor().problem("roberta-xlm", catalog=erben, calibration=t4.overlay)
-    again = placer.Problem.from_dict(json.loads(json.dumps(problem.to_dict())))
-    assert again.calibration == problem.calibration
-    assert again.profile == problem.profile
-
-
-def test_recommend_with_a_calibration_is_priced_by_it(
-    t4: CalibrationReport, erben: Catalog
-) -> None:
-    """Solvers and estimate read the same constants: the value of the result is that of its
-    estimate, and it is proved.
-    """
-    result = placer.recommend(
-        "roberta-xlm", budget="2/h", gpu="T4", catalog=erben, calibration=t4.overlay
-    )
-    assert str(result.status) == "optimal"
-    assert result.placement is not None
-    assert result.value == pytest.approx(
-        estimate(result.placement, result.problem).effective_samples_per_second.value
-    )
-
-
-def test_the_word_must_be_a_calibration() -> None:
-    """Numbers are refused by name."""
-    words: dict[str, Any] = {"catalog": "erben-2023", "calibration": 3}
-    with pytest.raises(PlacerError, match="calibration 3 is of type int"):
-        placer.estimate("roberta-xlm", "gcp/us-central1=2xT4", **words)
 
 
 def test_command_line_from_runs_to_recommendation(run: Run, tmp_path: Path) -> None:
@@ -747,15 +504,6 @@ def test_command_line_from_runs_to_recommendation(run: Run, tmp_path: Path) -> N
         assert done.returncode == 0, done.stderr
 
 
-def test_runs_on_a_book_whose_machines_average_by_nccl(run: Run) -> None:
-    """Rings have constants of their software and none of hosts, so nothing is fitted there; it was
-    a KeyError.
-    """
-    done = run("profile", "runs", str(ROOT / "examples" / "runs.csv"), "--json")
-    assert done.returncode == 0, done.stderr
-    assert set(json.loads(done.stdout)["hosts"]) == {"t4", "a10"}
-
-
 def test_speeds_measured_under_nccl_count_under_nccl(tmp_path: Path) -> None:
     """The default book's machines average by NCCL: 32,768 samples of 8 x T4 in 31 s of calculation
     are 132 a second and machine, and the estimate follows; before, they were noted as hivemind's
@@ -773,52 +521,3 @@ def test_speeds_measured_under_nccl_count_under_nccl(tmp_path: Path) -> None:
     assert overlay.calibration.kappa == PUBLISHED.kappa
     here = placer.estimate("roberta-xlm", rows[0][1], calibration=overlay)
     assert here.step.calculation == pytest.approx(31, rel=0.02)
-
-
-def test_kappa_of_hivemind_is_hiveminds(t4: CalibrationReport) -> None:
-    """Runs under hivemind say nothing of the links of NCCL and Gloo."""
-    assert t4.overlay.calibration.kappa != PUBLISHED.kappa
-    assert t4.overlay.calibration.ring_kappa == PUBLISHED.ring_kappa
-
-
-def test_command_line_json_and_errors(run: Run, tmp_path: Path) -> None:
-    """--json is the document alone; a missing or broken calibration is exit 2 with its name."""
-    (tmp_path / "runs.csv").write_text(ONE_ROW, encoding="utf-8")
-    done = run("profile", "runs", "runs.csv", "--catalog", "erben-2023", "--json", cwd=tmp_path)
-    assert json.loads(done.stdout)["schema"] == "placer.calibration/v1"
-    words = [
-        "estimate",
-        "--model",
-        "roberta-xlm",
-        "--workers",
-        "gcp/us-central1=4xT4",
-        "--catalog",
-        "erben-2023",
-    ]
-    done = run(*words, "--calibration", "nowhere.json", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "nowhere.json" in done.stderr
-    done = run(
-        "profile",
-        "runs",
-        "runs.csv",
-        "--catalog",
-        "erben-2023",
-        "-o",
-        "no/such/folder.json",
-        cwd=tmp_path,
-    )
-    assert done.returncode == 2
-
-
-def test_the_document_of_published_constants_reads_back() -> None:
-    """Writing and reading lose nothing."""
-    document = {
-        "schema": "placer.calibration/v1",
-        "created": TODAY,
-        "placer_version": "0",
-        "catalog": {},
-        "runs": {},
-        "report": {},
-    }
-    assert overlay_from({**document, **overlay_document(as_overlay(None))}, "x") == as_overlay(None)

@@ -7,13 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
-from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.market.catalog import Catalog
 from placer.validation.calibration.run_log import run_log_row
-from placer.validation.calibration.runs import read_runs
 
 HEAD: dict[str, Any] = {
     "kind": "run",
@@ -97,29 +93,6 @@ def test_the_row_of_a_log(tmp_path: Path) -> None:
     }
 
 
-def test_a_log_reads_as_the_same_run_in_a_csv(tmp_path: Path, erben: Catalog) -> None:
-    """`placer profile runs` sees the same run either way."""
-    table = tmp_path / "runs.csv"
-    table.write_text(
-        "model,workers,step_s,calculation_s,communication_s\nroberta-xlm,gcp/us-central1=2xT4:spot,630,610,20\n"
-    )
-    (logged,), (written,) = read_runs(log(tmp_path), erben), read_runs(table, erben)
-    assert (logged.step_s, logged.calculation_s, logged.communication_s) == (
-        written.step_s,
-        written.calculation_s,
-        written.communication_s,
-    )
-    assert logged.placement == written.placement
-    assert logged.problem.batch == written.problem.batch
-
-
-def test_every_line_follows_the_schema(tmp_path: Path) -> None:
-    """The lines of this file, as `test_runtime.py` checks those of real runs."""
-    check = Draft202012Validator(json.loads(schema_text("run")))
-    for line in log(tmp_path).read_text().splitlines():
-        check.validate(json.loads(line))
-
-
 def test_parts_of_two_machines_make_one_log(tmp_path: Path) -> None:
     """What each rank wrote, one after the other, is the whole run; one part alone is refused by
     what it lacks.
@@ -153,13 +126,6 @@ def test_runs_that_say_nothing_about_the_plan_are_refused(
     """Links of one machine, another strategy, another model."""
     with pytest.raises(PlacerError, match=words):
         run_log_row(log(tmp_path, **head))
-
-
-@pytest.mark.parametrize("count", [10**400, -1, 1e400, float("nan")])
-def test_numbers_that_no_run_has_are_refused(tmp_path: Path, count: float) -> None:
-    """Whole numbers of JSON may be too large for a float, which was an internal failure."""
-    with pytest.raises(PlacerError, match=r"run\.jsonl:1: .*gradient_bytes"):
-        run_log_row(log(tmp_path, gradient_bytes=count))
 
 
 def test_a_log_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
