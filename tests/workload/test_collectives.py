@@ -48,12 +48,6 @@ def test_eight_machines_on_links_of_1_gbps(via: object, seconds: float) -> None:
     assert network_seconds(128 * 2**20, 8, 1.0, via) == pytest.approx(seconds, rel=0.01)  # type: ignore[arg-type]
 
 
-def test_one_device_and_one_machine_exchange_nothing() -> None:
-    """There is nobody to reduce with."""
-    assert node_seconds(1e9, 1, 300e9, NCCL) == 0
-    assert network_seconds(1e9, 1, 100.0, NCCL) == 0
-
-
 @given(st.floats(0.1, 6400), st.floats(1, 10), st.sampled_from([NCCL, GLOO]))
 def test_a_faster_network_carries_no_less(gbps: float, more: float, via: object) -> None:
     """Between slow links and fast fabrics the larger of both is taken."""
@@ -74,12 +68,6 @@ def test_devices_without_nvlink_share_their_pcie() -> None:
     machine = Hardware(gpu=device("L40S"), gpu_count=8, network_gbps=None, fabric="", machines=1)
     seconds = node_seconds(1e9, 8, machine.node_bytes_per_s, NCCL)
     assert seconds == pytest.approx(0.1166, rel=0.01)
-
-
-def test_a_transport_says_where_it_was_not_measured() -> None:
-    """NCCL was measured with up to 32 machines; a megabyte over four is inside."""
-    assert NCCL.outside(1e9, 4, 32) == ""
-    assert NCCL.outside(1e9, 64, 32) == "NCCL was measured with 1 to 32 machines"
 
 
 def test_an_unknown_transport_is_refused() -> None:

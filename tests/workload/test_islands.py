@@ -57,35 +57,6 @@ def test_70b_does_not_fit_16_small_devices() -> None:
     assert "of 16 x A100-40, which have 39.5 GiB" in answer.reason
 
 
-def test_a_refusal_names_the_plan_that_the_wishes_leave() -> None:
-    """Without tensor parallelism two layers of 1.5 GiB each are gathered beside the 60.4 GiB."""
-    wishes = PlanWishes(tensor_parallel=1)
-    answer = refused(island(mpt("mpt-70b"), device("A100-40"), 8, *ROCE, 2, wishes, 512))
-    assert answer.reason == (
-        "zero-3+ckpt=full+mb=1 needs 69.9 GiB on each of 16 x A100-40, which have 39.5 GiB"
-    )
-
-
-def test_70b_fits_64_small_devices() -> None:
-    """The same on 64 devices runs: MosaicML did so."""
-    answer = chosen(island(mpt("mpt-70b"), device("A100-40"), 8, *ROCE, 8, PlanWishes(), 512))
-    assert answer.memory.total < 39.5 * 2**30
-
-
-@pytest.mark.parametrize("network", [(None, "efa"), (100.0, "")])
-def test_an_unknown_network_joins_no_machines(network: tuple[float | None, str]) -> None:
-    """Without bandwidth or fabric one machine is all that is offered."""
-    answer = refused(island(mpt("mpt-1b"), device("H100"), 8, *network, 2, PlanWishes(), 512))
-    assert answer.code == "network"
-
-
-def test_a_tensor_parallel_group_stays_in_its_machine() -> None:
-    """Degree 8 does not fit machines of 4."""
-    wishes = PlanWishes(tensor_parallel=8)
-    answer = refused(island(mpt("mpt-1b"), device("H100"), 4, *ROCE, 4, wishes, 512))
-    assert "never leaves a machine" in answer.reason
-
-
 def test_a_degree_that_does_not_divide_the_model_is_refused() -> None:
     """Keys of 3 heads of 4: a width of 12 is not divided by 8."""
     model = replace(mpt("mpt-1b"), kv_width=12)
@@ -142,13 +113,6 @@ def test_wishes_of_unknown_words_are_refused(wrong: dict[str, object]) -> None:
     """Each wish has its words or its range."""
     with pytest.raises(PlacerError):
         PlanWishes(**wrong)  # type: ignore[arg-type]
-
-
-def test_an_unknown_transport_is_refused() -> None:
-    """The nearest name is offered."""
-    with pytest.raises(PlacerError) as raised:
-        island(mpt("mpt-1b"), device("H100"), 8, *ROCE, 1, PlanWishes(), 512, "ncl")
-    assert raised.value.hint == "a similar transport exists: 'nccl'"
 
 
 @given(models, devices, counts, machines_of, wishes_of, st.integers(1, 2000))
@@ -283,24 +247,6 @@ def plan_words(plan: InnerPlan) -> dict[str, Any]:
     """Return the parts of a plan that may be wished."""
     names = ("sharding", "tensor_parallel", "checkpointing", "microbatch")
     return {name: getattr(plan, name) for name in names}
-
-
-def test_24_sequences_on_8_devices_are_3_at_once() -> None:
-    """One microbatch of three takes half the launches of two of two, one sequence of which is
-    idle.
-    """
-    answer = chosen(island(mpt("mpt-125m"), device("H100"), 8, *ROCE, 1, PlanWishes(), 24))
-    assert (answer.plan.microbatch, answer.step.microbatches) == (3, 1)
-
-
-def test_a_ninth_machine_buys_nothing() -> None:
-    """512 sequences over 72 GPUs leave 8 on some GPU, as over 64: 7.11 cannot be taken."""
-    eight, nine = (
-        chosen(island(mpt("mpt-7b"), device("H100"), 8, *ROCE, k, PlanWishes(), 512))
-        for k in (8, 9)
-    )
-    assert nine.step.microbatches * nine.plan.microbatch == 8
-    assert eight.step.calculation_s == nine.step.calculation_s
 
 
 def test_a_mixture_of_experts_is_assumed() -> None:

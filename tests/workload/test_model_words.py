@@ -1,7 +1,6 @@
 """Models by a word: configurations read without PyTorch, parameter counts, and what is refused."""
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from placer.errors import PlacerError
 from placer.workload.models.configuration import MOST_BYTES, read_configuration
 from placer.workload.models.configured_decoder import READERS, configured_decoder
-from placer.workload.models.ladder import RUNGS, decoder_of, is_size, sized_model
+from placer.workload.models.ladder import decoder_of
 from placer.workload.models.model_words import read_model
 from placer.workload.profile import load_profile
 
@@ -113,15 +112,6 @@ def test_a_configuration_is_the_shipped_model(written: Callable[..., Path]) -> N
     assert read_model("llama-3.1-8b") == shipped
 
 
-def test_a_model_is_named_after_its_folder(tmp_path: Path) -> None:
-    """Or after the file, if that has a name of its own."""
-    folder = tmp_path / "my-model"
-    folder.mkdir()
-    for name, says in (("config.json", "my-model"), ("tiny.json", "tiny")):
-        (folder / name).write_text(json.dumps(LLAMA), encoding="utf-8")
-        assert read_model(f"hf:{folder / name}").name == says
-
-
 def test_gpt2_takes_no_longer_sequences_than_its_table(written: Callable[..., Path]) -> None:
     """1,024 learned positions; Llama's are computed, so any length may be."""
     gpt2 = load_profile("gpt2").architecture
@@ -204,18 +194,6 @@ def test_files_that_are_no_configuration(tmp_path: Path, data: bytes, says: str)
     assert says in caught.value.message or "names no model_type" in caught.value.message
 
 
-@pytest.mark.parametrize("path", ["", "none", "a/b", "\0", "x" * 5000, "/dev/zero", "."])
-def test_paths_without_a_configuration(path: str, tmp_path: Path) -> None:
-    """Nothing is looked up on the network, and no device is read."""
-    before = Path.cwd()
-    os.chdir(tmp_path)
-    try:
-        with pytest.raises(PlacerError, match="no configuration at"):
-            read_model(f"hf:{path}")
-    finally:
-        os.chdir(before)
-
-
 @given(st.floats(min_value=1e8, max_value=2e12))
 @example(270_107_265)  # a width of 951 rounds to 896: 5.001 times that was wanted
 @example(164_754_174)  # 5.63 times
@@ -224,41 +202,3 @@ def test_a_size_has_so_many_parameters(parameters: float) -> None:
     decoder = decoder_of(round(parameters))
     assert decoder.parameters == pytest.approx(parameters, rel=0.01)
     assert 2.5 <= decoder.mlp_width / decoder.width <= 5
-
-
-@pytest.mark.parametrize("rung", RUNGS)
-def test_a_published_size_has_the_published_shape(rung: Any) -> None:
-    """The rungs of the ladder stand on it."""
-    decoder, published = decoder_of(rung.decoder.parameters), rung.decoder
-    assert (decoder.layers, decoder.width) == (published.layers, published.width)
-    assert decoder.mlp_width == pytest.approx(published.mlp_width, rel=0.01)
-
-
-def test_a_size_is_labelled_assumed() -> None:
-    """In its name, its title and its sources: nobody takes it for a real model."""
-    profile = read_model("7B")
-    assert profile.name == "7b-assumed"
-    assert "assumed" in profile.title
-    assert "assumed" in profile.gradient_source
-    assert profile.parameters == pytest.approx(7e9, rel=0.01)
-
-
-@pytest.mark.parametrize("words", ["0B", "99M", "3T", "1.2.3B", "1,3B", "9999999999999B"])
-def test_sizes_off_the_ladder_are_refused(words: str) -> None:
-    """Below 100 M and above 2 T parameters, or no number."""
-    assert is_size(words)
-    with pytest.raises(PlacerError, match="model '"):
-        sized_model(words)
-
-
-@pytest.mark.parametrize("words", ["-7B", "B", "7", "7 B", "1e9B", "nan", "7Bx", "x7B"])
-def test_other_words_are_names(words: str) -> None:
-    """They are looked up, and the error says what there is."""
-    with pytest.raises(PlacerError, match="unknown model"):
-        read_model(words)
-
-
-def test_a_model_must_be_text() -> None:
-    """A number in Python is refused, not looked up."""
-    with pytest.raises(PlacerError, match="is not a name"):
-        read_model(7)  # type: ignore[arg-type]

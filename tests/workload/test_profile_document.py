@@ -10,13 +10,9 @@ import pytest
 
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.market.books.book_reader import load_catalog
-from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements
 from placer.profiler.devices import gpu_name
 from placer.profiler.measured_profile import (
     Sizes,
-    check_same_model,
     known_rates,
     main_measurement,
     measured_rates,
@@ -30,7 +26,6 @@ from placer.workload.measurement import Measurement, Point, Seconds
 from placer.workload.profile import (
     SCHEMA,
     ModelProfile,
-    Rate,
     load_profile,
     profile_document,
     profile_from_json,
@@ -115,13 +110,6 @@ def test_a_profile_with_measurements_is_read_back() -> None:
     assert profile_from_json(json.dumps(document).encode(), "mine.json") == profile
 
 
-def test_files_without_measurements_stay_as_they_are() -> None:
-    """Shipped profiles have none, and are written without the key."""
-    profile = load_profile("roberta-xlm")
-    assert profile.measurements == ()
-    assert "measurements" not in profile_document(profile)
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -145,15 +133,6 @@ def test_bad_measurements_are_named(change: dict[str, object], says: str) -> Non
         profile_from_json(json.dumps(document).encode(), "mine.json")
     assert says in caught.value.message
     assert "mine.json" in caught.value.message
-
-
-@pytest.mark.parametrize(
-    "change", [{"low": 90.0}, {"samples_per_second": 0.0}, {"confidence": 1.5}, {"batch_size": 0}]
-)
-def test_points_are_ordered_and_positive(change: dict[str, float]) -> None:
-    """A low end above the value is no interval."""
-    with pytest.raises(PlacerError, match="batch size"):
-        replace(POINT, **change)
 
 
 def test_the_rate_is_that_of_the_knee_in_the_fastest_precision() -> None:
@@ -188,12 +167,6 @@ def test_of_two_machines_of_one_name_the_last_counts() -> None:
     assert len(rows) == 2
     (rate,) = measured_rates(rows)
     assert rate.value == 2.0
-
-
-def test_the_same_device_and_precision_is_replaced() -> None:
-    """Others stay."""
-    again = replace(ON_T4, date="2026-11-22")
-    assert merged_measurements((ON_T4, ON_CPU), (again,)) == (ON_CPU, again)
 
 
 def test_measured_rates_replace_published_and_estimated_ones() -> None:
@@ -232,38 +205,6 @@ def test_a_gpu_sets_memory_and_microbatch() -> None:
     )
     assert alone.device_memory_bytes == sizes().device_memory_bytes
     assert alone.memory_source.startswith("device: ")
-
-
-def test_another_model_is_refused() -> None:
-    """Both are named with their numbers."""
-    with pytest.raises(
-        PlacerError,
-        match=r"roberta-xlm has 7 parameters .* roberta-xlm in mine.json has 560,142,482",
-    ):
-        check_same_model(replace(sizes(), parameters=7), load_profile("roberta-xlm"), "mine.json")
-
-
-def test_measurements_are_not_part_of_a_question() -> None:
-    """Nothing is priced from them: problems are saved without, and are the same when read again."""
-    profile = made(ON_T4, old=load_profile("roberta-xlm"))
-    problem = Problem(
-        profile=profile, catalog=load_catalog("erben-2023"), requirements=Requirements()
-    )
-    saved = problem.to_dict()
-    assert "measurements" not in saved["profile"]
-    assert Problem.from_dict(saved).profile == replace(profile, measurements=())
-
-
-def test_a_measured_rate_is_used() -> None:
-    """The profile answers with the measured T4, and works out what is not measured from it."""
-    catalog = load_catalog("default")
-    profile = made(ON_T4)
-    found = profile.rate(catalog.gpu("T4"), 1, "none", catalog)
-    assert isinstance(found, Rate)
-    assert (found.value, found.basis) == (80.0, "measured")
-    other = profile.rate(catalog.gpu("L4"), 1, "none", catalog)
-    assert isinstance(other, Rate)
-    assert other.basis == "estimated"
 
 
 @pytest.mark.parametrize(
