@@ -31,8 +31,8 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.workload.profile import load_profile
 
-settings.register_profile("drawn", deadline=None, max_examples=50)
-settings.register_profile("same", settings.get_profile("drawn"), derandomize=True)
+settings.register_profile("drawn", deadline=None, max_examples=100)
+settings.register_profile("same", settings.get_profile("drawn"), derandomize=True, max_examples=20)
 settings.load_profile("same")
 """Examples have no time limit of their own: tests share a busy machine. They are the same each
 time, so that no change fails by chance; `make fuzz` draws others.

@@ -6,22 +6,39 @@ from collections.abc import Callable
 from functools import cache
 
 from instances import (
+    batch_problem,
     carbon_problem,
     exchange_problem,
+    island_problem,
     joint_problem,
+    loading_problem,
     random_problem,
+    reading_problem,
+    server_problem,
+    site_problem,
+    sized_problem,
     total_problem,
     used_problem,
     vcpu_problem,
     wide_problem,
 )
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result
 from placer.solving.solve import solve
 
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 """Proofs of small instances; the limit is no part of any test."""
+
+
+def islands_apart(seed: int) -> Problem:
+    """Draw islands over two regions or more, with as many streams as a pair of machines can use."""
+    problem = island_problem(seed, most=600)
+    wish = replace(problem.requirements, min_regions=2, streams=64)
+    return replace(problem, requirements=wish)
+
+
 MARKETS: dict[str, Callable[[int], Problem]] = {
     "random": random_problem,
     "wide": wide_problem,
@@ -29,9 +46,18 @@ MARKETS: dict[str, Callable[[int], Problem]] = {
     "used": used_problem,
     "joint": joint_problem,
     "total": total_problem,
+    "batch": batch_problem,
     "carbon": carbon_problem,
     "vcpus": vcpu_problem,
+    "sized": lambda seed: sized_problem(seed, most=600),
+    "island": lambda seed: island_problem(seed, most=600),
+    "islands apart": islands_apart,
+    "loading": loading_problem,
+    "reading": reading_problem,
+    "site": site_problem,
+    "server": server_problem,
 }
+"""Generators of `tests/instances.py` by their short names."""
 
 
 @cache

@@ -55,7 +55,7 @@ def reached(found: Frontier) -> list[tuple[float, float]]:
     return [(point.usd_per_hour, point.samples_per_second) for point in found.points]
 
 
-@pytest.mark.parametrize("seed", [seed for seed in range(40) if random_problem(seed).pools])
+@pytest.mark.parametrize("seed", [seed for seed in range(12) if random_problem(seed).pools])
 def test_complete_frontier_is_the_enumerated_one(seed: int) -> None:
     """With gap 0 and points enough, exactly the placements that plain enumeration keeps, both ends
     among them.

@@ -6,7 +6,6 @@ import pytest
 import placer
 from instances import offer, random_problem, two_places
 from placer.advice.recommendation.recommend import recommend
-from placer.cli.report.recommend.default_screen import answer_lines
 from placer.market.price_interval import price_interval
 from placer.market.scaled_market import with_one_price, with_scaled_egress
 from placer.problem.problem import Problem
@@ -135,18 +134,3 @@ def test_the_row_that_breaks_the_soonest_is_named() -> None:
     assert 0 < room < 0.24
     assert got.price_risk.offer.place == "aws/a"
     assert got.price_risk.changes_at == pytest.approx(1.0 + room)
-
-
-def test_a_plan_with_a_confidence_does_not_rest_on_being_the_cheapest() -> None:
-    """Placements that do not hold with the confidence are cheaper than the plan already, so no
-    price of it decides against them. Its outlier is named all the same.
-    """
-    asked = {"tokens": "10B", "deadline": "3d", "market": "spot", "confidence": "95%"}
-    got = placer.recommend("llama-3.1-8b", figures="book", **asked)  # type: ignore[arg-type]
-    assert got.confidence is not None
-    assert got.estimate is not None
-    risk = got.price_risk
-    assert risk is None or risk.changes_at > risk.offer.usd_per_hour * 1.001
-    lines = dict(answer_lines(got))
-    assert lines["outlier"].startswith("spot H100:8 at $")
-    assert "another wins" not in lines["outlier"]

@@ -260,34 +260,3 @@ def test_advisor_shares_catalogs_between_threads() -> None:
             pool.map(lambda _: specs(advisor.recommend("roberta-xlm", budget="5/h")), range(8))
         )
     assert all(answer == answers[0] for answer in answers)
-
-
-def test_regions_can_be_forced() -> None:
-    """Two regions cost what they cost; one is what a single-region tool would choose."""
-    words: dict[str, Any] = {"budget": "5/h", "catalog": "erben-2023", "gpu": "T4"}
-    two, one = (
-        placer.recommend("roberta-xlm", regions="2..", **words),
-        placer.recommend("roberta-xlm", regions=1, **words),
-    )
-    assert two.placement is not None
-    assert one.placement is not None
-    assert len(two.placement.places) >= 2
-    assert len(one.placement.places) == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ({"bugdet": "5/h"}, "unknown word 'bugdet'"),
-        ({"budget": 5}, "budget 5 is of type int"),
-        ({"gpu": [1]}, "gpu [1] is not text"),
-        ({"catalog": 5}, "catalog 5 is not a name"),
-        ({"require_measured": "no"}, "require_measured 'no'"),
-        ({"top": 0}, "top 0"),
-    ],
-)
-def test_wrong_words_in_python_are_placer_errors(words: dict[str, Any], says: str) -> None:
-    """Not a TypeError from inside."""
-    with pytest.raises(PlacerError) as caught:
-        placer.recommend("roberta-xlm", **{"catalog": "erben-2023", **words})
-    assert says in caught.value.message

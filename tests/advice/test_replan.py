@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -138,16 +137,6 @@ def test_lost_workers_are_started_again_unless_they_are_gone(two_regions: str) -
     ]
 
 
-def test_machines_in_use_stay_where_that_costs_little(tmp_path: Path) -> None:
-    """All regions of one continent sell T4 alike: after a loss the answer keeps every machine that
-    still runs.
-    """
-    path = planned(tmp_path, workers="4..8", regions="1..1")
-    got = placer.replan(path, logged(path, links="loopback", lost=(0,)))
-    assert got.running is not None
-    assert got.kept_machines == got.running.placement.workers
-
-
 def test_logs_that_say_nothing_are_refused(two_regions: str, tmp_path: Path) -> None:
     """Another plan's, a short one, no log."""
     other = planned(tmp_path, budget="2/h")
@@ -159,35 +148,6 @@ def test_logs_that_say_nothing_are_refused(two_regions: str, tmp_path: Path) -> 
     for log, said in cases:
         with pytest.raises(PlacerError, match=said):
             placer.replan(two_regions, log)
-
-
-def test_functions_of_regions_have_ranks_after_the_workers(tmp_path: Path) -> None:
-    """Two regions have three functions, each with a bucket: of four workers the last rank is 6; a
-    step of rank 7 is refused.
-    """
-    manifest = str(tmp_path / "plan.json")
-    got = placer.recommend(
-        "niser", catalog="phalak-2023", exchange="hierarchical", workers="4", regions="2"
-    )
-    Path(manifest).write_text(json.dumps(got.to_manifest()))
-    plan = read_manifest(json.loads(Path(manifest).read_text()), manifest)
-    log = Path(logged(manifest, links="loopback", lost=[1]))
-    worker = json.loads(
-        next(
-            line
-            for line in log.read_text().splitlines()
-            if '"step"' in line and '"samples"' in line
-        )
-    )
-    for last, refused in ((plan.world_size + 2, False), (plan.world_size + 3, True)):
-        told = log.with_name(f"{last}.jsonl")
-        told.write_text(log.read_text() + json.dumps({**worker, "rank": last}) + "\n")
-        with (
-            pytest.raises(PlacerError, match=f"steps of rank {last}, the plan's last is {last - 1}")
-            if refused
-            else nullcontext()
-        ):
-            assert [one.rank for one in observe(told, plan).lost] == [1]
 
 
 @given(st.floats(1, 1e4), st.floats(0.01, 0.9), st.floats(60, 3600))

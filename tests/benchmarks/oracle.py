@@ -14,35 +14,17 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import instances
-from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result
 from placer.solving.solve import solve
+from proofs import MARKETS
 
-GENERATORS: dict[str, Callable[[int], Problem]] = {
-    "random": instances.random_problem,
-    "wide": instances.wide_problem,
-    "exchange": instances.exchange_problem,
-    "used": instances.used_problem,
-    "total": instances.total_problem,
-    "batch": instances.batch_problem,
-    "carbon": instances.carbon_problem,
-    "joint": instances.joint_problem,
-    "sized": instances.sized_problem,
-    "island": instances.island_problem,
-    "loading": instances.loading_problem,
-    "reading": instances.reading_problem,
-    "site": instances.site_problem,
-    "server": instances.server_problem,
-}
-"""Generators of `tests/instances.py` by their short names."""
 RELATIVE = 1e-8
 """Largest relative difference of two values that counts as rounding."""
 PROOF = SolveOptions(gap=0.0, time_limit_s=600.0)
@@ -57,7 +39,7 @@ def compared(generator: str, seed: int) -> dict[str, Any]:
         Generator and seed, status, strategy, value and second criterion of both solvers, the bound
         and nodes of `exact`, and ``differs``.
     """
-    problem = GENERATORS[generator](seed)
+    problem = MARKETS[generator](seed)
     oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
     same = answer.status == oracle.status and close(answer.value, oracle.value)
     if generator == "random":  # ties of the other generators may outlast the second search
@@ -124,16 +106,14 @@ def main() -> None:
     words = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    words.add_argument(
-        "--generators", default=",".join(GENERATORS), help=f"of {', '.join(GENERATORS)}"
-    )
+    words.add_argument("--generators", default=",".join(MARKETS), help=f"of {', '.join(MARKETS)}")
     words.add_argument("--seeds", default="810000:810125", help="FIRST:END, for each generator")
     words.add_argument("-o", "--output", type=Path, help="file of JSON lines, one an instance")
     given = words.parse_args()
     chosen = given.generators.split(",")
-    unknown = [name for name in chosen if name not in GENERATORS]
+    unknown = [name for name in chosen if name not in MARKETS]
     if unknown:
-        words.error(f"unknown generator '{unknown[0]}': choose from {', '.join(GENERATORS)}")
+        words.error(f"unknown generator '{unknown[0]}': choose from {', '.join(MARKETS)}")
     first, end = map(int, given.seeds.split(":"))
     rows = list(records(chosen, range(first, end)))
     print("\n".join(summary(rows)))

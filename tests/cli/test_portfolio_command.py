@@ -62,44 +62,6 @@ def test_jobs_that_do_not_fit_are_named(run: Run, folder: Path) -> None:
     assert "1 of 2 jobs for $0.60/h" in text
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "no job in it"),
-        ("[[job", "not valid TOML"),
-        ("budgte = '5/h'" + JOB, "jobs.toml:1: unknown word 'budgte'"),
-        (JOB + "modle = 'x'", "jobs.toml:6: job 'one': unknown word 'modle'"),
-        (JOB + "quota = 3", "jobs.toml:6: job 'one': word 'quota'"),
-        (JOB + "weight = 0", "jobs.toml:2: job 'one': weight 0"),
-        (JOB + "weight = 'a'", "job 'one': weight 'a' is not a number"),
-        (JOB + "priority = 1.5", "job 'one': priority 1.5 is not a whole number"),
-        (JOB + "max_share = '150%'", "max_share"),
-        (JOB + "duration = '2h'", "duration without slots"),
-        (JOB + JOB, "jobs.toml:8: job 'one' appears twice"),
-        (JOB.replace("300/s", "fast"), "jobs.toml:2: job 'one': "),
-        (JOB.replace("roberta-xlm", "roberta-xml"), "unknown model 'roberta-xml'"),
-        ("[[job]]\nname = 'x'", "jobs.toml:1: job 'x' has no model"),
-        ("[[job]]\nmodel = 'roberta-xlm'", "nothing says how fast it must be"),
-        ("slot = '1h'" + JOB, "slot and horizon go together"),
-        ("slot = '1s'\nhorizon = '9d'" + JOB, "777600 slots"),
-        ("budget = 5" + JOB, "budget 5 is not text"),
-        ("[[quota]]\ngpu = 'T4'\ngpus = -1" + JOB, "quota"),
-        ("[[quota]]\ngpus = 1\nscope = 'all'" + JOB, "unknown scope 'all'"),
-        ("[[quota]]\nplaces = '*'" + JOB, "quota 1"),
-        ("[[block]]\nname = 'b'" + JOB, "blocks without slots"),
-        ("[[reservation]]\nname = 'r'" + JOB, "a reservation has no place"),
-        ("job = 3", "'job' is not a list of tables"),
-        ("defaults = 3" + JOB, "'defaults' is not a table"),
-    ],
-)
-def test_wrong_files_are_told_in_a_line(run: Run, folder: Path, text: str, words: str) -> None:
-    """Exit code 2 and the line, job and word that are wrong."""
-    done = run("portfolio", written(folder, text), "--catalog", "erben-2023")
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert words in done.stderr
-    assert done.stderr.startswith("error: ")
-
-
 def test_a_file_names_a_list_of_blocks(run: Run, folder: Path) -> None:
     """Its path is meant beside the file of jobs; `begins` may be a time of TOML."""
     (folder / "blocks.csv").write_text(

@@ -59,19 +59,6 @@ def test_prices_of_a_table_and_egress(capsys: pytest.CaptureFixture[str], tmp_pa
     assert document["sensitivity"] == []
 
 
-def test_prices_that_move(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """1 USD in the first two hours and 3 USD after them: a start of 0.2 h and 3 h of work cost
-    4 x (2 x 1 + 1.2 x 3) USD; on-demand machines as given.
-    """
-    prices = written(tmp_path, "prices.csv", HEAD, "2026-11-01T00:00Z,1,9", "2026-11-01T02:00Z,3,9")
-    document = replayed(
-        capsys, short_trace(tmp_path), "--prices", prices, "--on-demand", "20", "--machines", "4",
-        "--work", "3h", "--deadline", "12h", "--policy", "migrate", "--every", "12h",
-    )  # fmt: skip
-    assert document["policies"][0]["usd"] == pytest.approx(4 * (2 + 3.6))
-    assert document["market"]["on_demand_usd_per_hour"] == 20
-
-
 def test_missing_cells_are_carried_forward(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from instances import carbon_problem, offer
+from instances import offer
 from placer.advice.recommendation.nearest import nearest
 from placer.cost_model.limits import violations
 from placer.errors import PlacerError
@@ -14,9 +14,7 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving.answer import SolveOptions
-from placer.solving.solve import solve
 from placer.workload.profile import load_profile
-from proofs import proved
 
 
 def ask(book: Catalog, **wishes: object) -> Problem:
@@ -26,55 +24,6 @@ def ask(book: Catalog, **wishes: object) -> Problem:
         catalog=book,
         requirements=Requirements(**wishes),  # type: ignore[arg-type]
     )
-
-
-@pytest.mark.parametrize("chunk", range(10))
-def test_exact_equals_exhaustive_with_carbon(chunk: int) -> None:
-    """120 instances with a limit on emissions or the least of them wanted: status, value and
-    tie-break.
-    """
-    answered = 0
-    for seed in range(chunk * 12, chunk * 12 + 12):
-        answer = proved("carbon", seed)
-        problem = answer.problem
-        oracle = solve(problem, "exhaustive")
-        assert answer.status == oracle.status, seed
-        if oracle.value is None or oracle.estimate is None or answer.estimate is None:
-            continue
-        answered += 1
-        assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
-        if problem.requirements.objective == "carbon":
-            fast = oracle.estimate.effective_samples_per_second.value
-            assert answer.estimate.effective_samples_per_second.value == pytest.approx(
-                fast, rel=1e-8
-            ), seed
-    assert answered >= 2
-
-
-@pytest.mark.parametrize("solver", ["greedy", "local_search"])
-def test_heuristics_keep_the_limit(solver: str) -> None:
-    """On 60 instances nothing is broken and nothing better than proved; most that can be met is
-    met.
-    """
-    found = there = 0
-    for seed in range(300, 360):
-        problem = carbon_problem(seed)
-        best, got = proved("carbon", seed), solve(problem, solver)
-        there += best.placement is not None
-        found += got.placement is not None
-        if got.placement is None:
-            continue
-        assert violations(got.placement, problem) == ()
-        assert got.value is not None
-        assert best.value is not None
-        most = problem.requirements.objective == "throughput"
-        assert (
-            (got.value <= best.value * (1 + 1e-9))
-            if most
-            else (got.value >= best.value * (1 - 1e-9))
-        ), seed
-    assert there >= 20
-    assert found >= 0.85 * there
 
 
 def test_emissions_by_hand(default: Catalog) -> None:

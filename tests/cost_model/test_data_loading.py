@@ -57,18 +57,6 @@ def test_a_machine_reads_no_more_than_its_link_carries() -> None:
     assert "(estimated)" in told["data-bound"]
 
 
-def test_a_store_in_the_region_is_read_over_the_card() -> None:
-    """p5en has 3,200 Gb/s, so S3 in its region does not slow eight H200 down; the same store slows
-    them from another region.
-    """
-    _, free, _ = asked("aws/ap-south-1=1xH200:8:spot")
-    _, here, told = asked("aws/ap-south-1=1xH200:8:spot", data="aws/ap-south-1")
-    _, there, _ = asked("aws/ap-south-1=1xH200:8:spot", data="aws/us-east-1")
-    assert here.samples_per_second == free.samples_per_second
-    assert "data-bound" not in told
-    assert there.samples_per_second.value < 0.2 * free.samples_per_second.value
-
-
 def test_a_limit_of_the_store_is_shared_by_all_workers() -> None:
     """Azure gives 50 Gb/s by default in UK West: 50,566 images/s, however many machines ask."""
     for count in (8, 16):
@@ -218,34 +206,3 @@ def test_words_about_passes_that_mean_nothing_are_refused(
     """One line each, before anything is searched."""
     with pytest.raises(PlacerError, match=message):
         placer.recommend("resnet50", catalog="erben-2023", **words)
-
-
-def test_the_machines_of_a_site_share_its_line() -> None:
-    """Two of the workstations of Erben et al. with RTX8000 and V100 would calculate more than their
-    site's 1.6 Gb/s carries: together they read 1,629 images/s at most. In a cloud each has a card
-    of its own.
-    """
-    words = {"catalog": "erben-2023", "places": "onprem/erben-eu"}
-    problem = placer.Advisor("erben-2023").problem("resnet50", data=B2, places=words["places"])
-    fast = replace(
-        problem.profile,
-        rates=tuple(replace(r, value=9e3, low=9e3, high=9e3) for r in problem.profile.rates),
-    )
-    problem = replace(problem, profile=fast)
-    one = place_by_hand("onprem/erben-eu=1xRTX8000:on-demand", problem)
-    both = place_by_hand(
-        "onprem/erben-eu=1xRTX8000:on-demand,onprem/erben-eu=1xV100:8:on-demand", problem
-    )
-    alone, together = (estimate(p, problem).samples_per_second.value for p in (one, both))
-    assert alone * SAMPLE_BITS == pytest.approx(1.6e9)
-    assert 0.5 * 1.6e9 < together * SAMPLE_BITS <= 1.6e9
-    got = estimate(both, problem)
-    told = [w.message for w in warnings_of(problem, both, got) if w.code == "data-bound"]
-    assert any("its line carries 1.6 Gb/s to all of them together" in line for line in told)
-    assert replay(both, problem, rounds=3).samples_per_second == pytest.approx(together, rel=0.05)
-    cloud = [
-        estimate(place_by_hand(f"lambda/us-west-1={n}xA10:on-demand", problem), problem)
-        for n in (1, 2)
-    ]
-    # Two read twice as much; the exchange under hivemind takes the rest.
-    assert cloud[1].samples_per_second.value > 1.25 * cloud[0].samples_per_second.value

@@ -7,7 +7,6 @@ from __future__ import annotations
 import pytest
 
 from conftest import Run
-from instances import total_problem
 from placer.advice.recommendation.nearest import nearest
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
@@ -21,7 +20,6 @@ from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
-from proofs import proved
 
 WISH = Requirements(gpus=("T4", "A10", "V100"), max_workers=8)
 
@@ -33,47 +31,6 @@ def ask(book: Catalog, **changes: object) -> Problem:
         catalog=book,
         requirements=replace(WISH, **changes),
     )
-
-
-@pytest.mark.parametrize("chunk", range(10))
-def test_exact_equals_exhaustive_with_totals(chunk: int) -> None:
-    """180 instances with samples, deadlines and budgets in total, over all objectives and
-    exchanges.
-    """
-    answered = 0
-    for seed in range(chunk * 18, chunk * 18 + 18):
-        problem = total_problem(seed)
-        oracle, answer = solve(problem, "exhaustive"), proved("total", seed)
-        assert answer.status == oracle.status, seed
-        if oracle.value is not None:
-            answered += 1
-            assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
-    assert answered >= 2
-
-
-@pytest.mark.parametrize("solver", ["greedy", "local_search"])
-def test_heuristics_keep_totals(solver: str) -> None:
-    """On 60 instances nothing is broken, nothing is better than the proved best, and most that can
-    be met is met.
-    """
-    found = there = 0
-    for seed in range(300, 360):
-        problem = total_problem(seed)
-        best, got = proved("total", seed), solve(problem, solver)
-        there += best.placement is not None
-        found += got.placement is not None
-        if got.placement is not None:
-            assert violations(got.placement, problem) == ()
-            assert got.value is not None
-            assert best.value is not None
-            most = problem.requirements.objective == "throughput"
-            assert (
-                (got.value <= best.value * (1 + 1e-9))
-                if most
-                else (got.value >= best.value * (1 - 1e-9))
-            ), seed
-    assert there >= 20
-    assert found >= 0.85 * there
 
 
 def test_least_time_is_most_throughput(erben: Catalog) -> None:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-import placer
 from instances import island_problem, language_model
 from placer.cost_model.estimate import estimate, evaluate, exchange_phases, pool_of
 from placer.cost_model.timing.lanes import Lanes, lanes
@@ -23,7 +22,6 @@ from placer.cost_model.timing.step import (
     most_calculation_seconds,
     overlap_window,
 )
-from placer.documents.validate import check_document
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.problem.exchange import STRATEGIES
@@ -260,44 +258,3 @@ def test_an_exchange_waits_for_the_slowest_stream_of_a_site() -> None:
         step = _averaged("roberta-xlm", f"{site},gcp/us-central1={peers}xT4", 32_768)
         between = dict(step.parts)["between regions"]
         assert between == pytest.approx(share * factor * size_s, rel=1e-3)
-
-
-def test_t4_hosts_average_every_18_seconds_at_most() -> None:
-    """512 samples at 43.8 samples/s are 11.7 s: 6.3 s are waited. 1,024 take longer than 18 s, and
-    A10 hosts need not wait.
-    """
-    short, long = (_averaged("whisper-small", "gcp/us-central1=8xT4", n) for n in (512, 1_024))
-    assert short.calculation + dict(short.parts)["group forming"] == pytest.approx(18.0)
-    assert short.calculation == pytest.approx(11.7, abs=0.1)
-    assert "group forming" not in dict(long.parts)
-    assert "group forming" not in dict(
-        _averaged("roberta-xlm", "lambda/us-west-1=8xA10", 2_048).parts
-    )
-
-
-@pytest.mark.parametrize("exchange", ["all-reduce", "hierarchical-all-reduce"])
-@pytest.mark.parametrize("objective", ["throughput", "cost-per-sample"])
-def test_waits_and_sites_are_searched_exactly(exchange: str, objective: str) -> None:
-    """Steps of T4 that wait for their group beside machines of a site: the search finds what
-    enumeration finds, and the checker prices both alike.
-    """
-    for batch, near in ((256, "gcp/europe-west1"), (8_192, "gcp/us-central1")):
-        found = []
-        for solver in ("exact", "exhaustive"):
-            result = placer.recommend(
-                "roberta-xlm",
-                catalog="erben-2023",
-                places=["onprem/erben-eu", near, "aws/us-west-2"],
-                tbs=batch,
-                workers="2..4",
-                regions="2",
-                exchange=exchange,
-                objective=objective,
-                min_throughput=3,
-                solver=solver,
-            )
-            assert result.status == "optimal"
-            assert result.value is not None
-            check_document(result.to_saved(), "result")
-            found.append(result.value)
-        assert found[0] == pytest.approx(found[1])

@@ -22,7 +22,6 @@ from placer.documents.checker.dollars import dollars_of
 from placer.documents.checker.limits import broken_limits
 from placer.documents.checker.market import machines_of
 from placer.documents.checker.seconds import round_of
-from placer.documents.request import request_document
 from placer.documents.result_parts import placement_document
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document, examine_document
@@ -294,25 +293,6 @@ WISHES: dict[str, Any] = {
     "tokens": "1B",
     "seq_len": 2048,
 }
-
-
-def test_a_request_document_has_every_wish() -> None:
-    """As they were read."""
-    problem = Advisor().problem("llama-3.1-8b", "default", **WISHES)
-    document = request_document(problem)
-    expected = {
-        "transport": "gloo",
-        "max_machines": 9,
-        "machines_per_island": [2, 4],
-        "sharding": "zero-3",
-        "tensor_parallel": 2,
-        "checkpointing": "full",
-        "microbatch": 2,
-        "precision": "bf16",
-        "tokens": 10**9,
-        "sequence_length": 2048,
-    }
-    assert {key: document[key] for key in expected} == expected
 
 
 def test_a_problem_with_every_wish_reads_back() -> None:

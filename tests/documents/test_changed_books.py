@@ -12,7 +12,6 @@ import pytest
 
 import placer
 from placer.documents.certificate import input_digests
-from placer.documents.reopen import reopened_problem
 from placer.documents.validate import examine_document
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
@@ -120,10 +119,3 @@ def test_the_digest_follows_from_the_book_and_the_words_alone() -> None:
     assert once == steps == again
     assert len({book.digest, once.digest, changed_book(book, changes[:2]).digest}) == 3
     assert (book.digest, book.changes) == (BOOK, ())
-
-
-def test_a_question_that_is_asked_again_keeps_the_changes() -> None:
-    """`placer explain` of such a file works in the changed world, and says so."""
-    problem, notes = reopened_problem(saved("egress", whole=False), "w.json")
-    assert problem.catalog.changes == ("egress:*:internet=x0.5",)
-    assert "the book is changed as for the file: egress:*:internet=x0.5" in notes

@@ -154,22 +154,6 @@ def test_group_by_takes_several_keys_and_refuses_others(run: Run) -> None:
     assert (done.returncode, "a similar group key exists: 'continent'" in done.stderr) == (2, True)
 
 
-def test_a_contract_about_no_machine_is_a_warning(tmp_path: Path) -> None:
-    """The market is called on_demand; a slip in it would cost the discount without a word. The line
-    above it is right.
-    """
-    head, right = (
-        "provider,region,instance_type,gpu,market,multiplier,source,as_of\n",
-        "aws,*,*,*,on_demand,0.8,c,2026-11-01\n",
-    )
-    found = findings(
-        tmp_path / "discounts.csv", head + right + right.replace("on_demand", "ondemand")
-    )
-    assert [(f.level, f.where) for f in found if "no machine has this discount" in f.message] == [
-        ("warning", f"{tmp_path / 'discounts.csv'}:3")
-    ]
-
-
 @pytest.mark.parametrize("multiplier", ["0", "-1", "NaN", "1e-300", "1e9", ""])
 def test_a_discount_is_from_a_hundredth_to_a_hundred_times(tmp_path: Path, multiplier: str) -> None:
     """Less would make machines free, more would make them vanish: both are slips."""
@@ -179,36 +163,6 @@ def test_a_discount_is_from_a_hundredth_to_a_hundred_times(tmp_path: Path, multi
     )
     with pytest.raises(PlacerError, match=rf"discounts\.csv:2: multiplier '{multiplier}'"):
         load_catalog(["default", str(path)])
-
-
-def test_a_placement_that_owes_its_place_to_a_slip_says_so(tmp_path: Path, run: Run) -> None:
-    """A T4 at 0.002 USD/h beside a median of about 0.2 wins every search; dated 2096 it would also
-    count as new.
-    """
-    path = tmp_path / "quote.csv"
-    path.write_text(
-        f"{OFFERS}aws,us-east-1,slip,T4,1,4,16,spot,0.002,list,,q,2096-11-01\n", encoding="utf-8"
-    )
-    words = (
-        "recommend",
-        "--model",
-        "resnet18",
-        "--budget",
-        "1/h",
-        "--gpu",
-        "T4",
-        "--in",
-        "aws/us-east-1",
-        "--json",
-    )
-    document = json.loads(run(*words, "--catalog", "default", "--catalog", str(path)).stdout)
-    messages = {warning["code"]: warning["message"] for warning in document["warnings"]}
-    assert messages["odd-price"].startswith(
-        "slip in aws/us-east-1 costs 0.002 USD/h for each T4; the median is 0."
-    )
-    assert "2096-11-01, in the future" in messages["future-prices"]
-    plain = json.loads(run(*words, "--catalog", "default").stdout)
-    assert not {"odd-price", "future-prices"} & {warning["code"] for warning in plain["warnings"]}
 
 
 CONTRACT = "provider,region,instance_type,gpu,market,multiplier,source,as_of\n"

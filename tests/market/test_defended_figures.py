@@ -1,14 +1,11 @@
 """Figures that can be defended: what a spot price still says, what is usual, and networks."""
 
-import json
 import math
-import re
 from pathlib import Path
 
 import msgspec
 import pytest
 
-import placer
 from conftest import Run
 from instances import offer, two_places
 from placer.errors import PlacerError
@@ -119,27 +116,6 @@ def test_no_price_of_the_default_book_becomes_lower_and_on_demand_stays() -> Non
     fresh = [(o, n) for o, n in pairs if o.market == "community" and o.as_of == "2026-11-09"]
     assert len(fresh) > 100
     assert all(old.usd_per_hour == new.usd_per_hour for old, new in fresh)
-
-
-def test_the_answer_names_what_the_book_promises_and_its_price(run: Run) -> None:
-    """The line `check` names machines and a price: below that price they are the answer."""
-    asked = ("recommend", "--model", "roberta-xlm", "--budget", "5/h")
-    screen = run(*asked).stdout
-    assert screen.count("\nbold ") == screen.count("\ncheck ") == 1
-    assert "\nbold " not in run(*asked, "--figures", "book").stdout
-    document = json.loads(run(*asked, "--json").stdout)
-    (said,) = [note for note in document["notes"] if note["code"] == "bold"]
-    found = re.search(
-        r"(\d+) x (\w+):(\d) spot in (\S+) would .* at most \$([0-9.]+)/h", said["message"]
-    )
-    assert found is not None, said["message"]
-    device, gpus, place, usd = found[2], int(found[3]), found[4], float(found[5])
-    price = f"price:{place}:{device}:spot={0.98 * usd / gpus:.4f}"
-    world = placer.whatif("roberta-xlm", set=[price], budget="5/h")
-    assert world.after.placement is not None
-    assert world.after.placement.places == (place,)
-    assert world.before.placement is not None
-    assert world.before.placement.places != (place,)
 
 
 def test_other_words_for_figures_are_refused() -> None:

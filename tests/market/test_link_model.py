@@ -19,13 +19,11 @@ from placer.market.network.geography import (
     zone_of,
 )
 from placer.market.network.graph import Network
-from placer.market.network.link_fit import fitted_factors
 from placer.market.network.link_model import (
     FIBRE_KM_PER_RTT_S,
     RTT_FLOOR_S,
     ZONES,
     Pairs,
-    route_factor,
 )
 
 PUBLISHED = {
@@ -182,21 +180,6 @@ def test_distances_between_hubs_are_the_shortest_of_networkx(gcp: bool) -> None:
     for start, distances in nx.all_pairs_dijkstra_path_length(graph):
         of_start = dict(zip(hubs(), found[[*hubs()].index(start)], strict=True))
         assert of_start == pytest.approx(dict(distances))
-
-
-def test_a_fit_finds_the_factors_that_made_its_data(default: Catalog) -> None:
-    """Round-trip times worked out by the model give its own factors back, but for the pull to their
-    median.
-    """
-    places = [region for region in default.regions.values() if region.provider in ("aws", "gcp")]
-    fitted = fitted_factors((a, b, rtt_s_of(a, b)) for a, b in itertools.combinations(places, 2))
-    assert fitted["america-east", "europe"] == pytest.approx(
-        route_factor("europe", "america-east"), abs=0.01
-    )
-    assert all(
-        factor == pytest.approx(route_factor(*zones), abs=0.25) for zones, factor in fitted.items()
-    )
-    assert fitted_factors([]) == {}
 
 
 def test_many_streams_over_a_long_way_reach_what_was_published(erben: Catalog) -> None:

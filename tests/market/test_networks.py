@@ -27,24 +27,6 @@ def with_quote(folder: Path, gbps: str, fabric: str, machines: str) -> Catalog:
     return load_catalog(["default", str(path)])
 
 
-UNKNOWN = {
-    ("azure", "Standard_NC12s_v3"),
-    ("azure", "Standard_NC24s_v3"),
-    *(("lambda", f"gpu_{name}") for name in ("2x_a100", "4x_a100", "8x_a100", "8x_v100_n")),
-    *(("lambda", f"gpu_{n}x_h100_sxm5") for n in (2, 4, 8)),
-    *(("lambda", f"gpu_{n}x_a6000") for n in (2, 4)),
-    ("lambda", "gpu_8x_a100_80gb_sxm4"),
-    ("lambda", "gpu_8x_b200_sxm6"),
-    *(("runpod", f"8x_{name}") for name in ("A100-SXM", "L40S", "H200-SXM")),
-    *(("runpod", f"8x_{name}") for name in ("B200", "B300", "RTX3090", "RTX4090", "RTX5090")),
-    ("runpod", "8x_RTX6000-Ada"),
-    *(("runpod", f"8x_H100-{name}") for name in ("SXM", "PCIE", "NVL")),
-}
-"""Machines of several GPUs whose provider documents no bandwidth between them: Lambda and RunPod
-sell clusters apart.
-"""
-
-
 def mine(book: Catalog) -> VmOffer:
     """That offer."""
     return next(offer for offer in book.offers if offer.instance_type == "mine")
@@ -93,46 +75,6 @@ def test_a_fabric_nobody_knows_is_refused_in_a_document(erben: Catalog) -> None:
     with pytest.raises(PlacerError, match="infinibnd") as caught:
         check_figures(replace(erben, offers=offers))
     assert "infiniband" in caught.value.hint
-
-
-def test_machines_of_several_gpus_have_a_bandwidth_or_are_named_here(default: Catalog) -> None:
-    """1,385 of 1,832 offers have one (1,215 before networks.csv); no name here is without use."""
-    several = [offer for offer in default.offers if offer.gpu_count >= 2]
-    silent = {(o.provider, o.instance_type) for o in several if o.network_gbps is None}
-    assert silent == UNKNOWN
-    assert sum(offer.network_gbps is not None for offer in several) >= 1385
-    assert all(offer.fabric for offer in default.offers)
-
-
-@pytest.mark.parametrize(
-    ("provider", "name", "gbps", "fabric", "machines"),
-    [
-        ("aws", "p4d.24xlarge", 400, "efa", None),
-        ("aws", "p5.48xlarge", 3200, "efa", None),
-        ("aws", "p3.16xlarge", 25, "ethernet", None),
-        ("gcp", "a2-highgpu-8g", 100, "ethernet", None),
-        ("gcp", "a3-highgpu-8g", 1000, "gpudirect-tcpx", None),
-        ("gcp", "a3-ultragpu-8g", 3600, "roce", None),
-        ("azure", "Standard_ND96asr_v4", 1600, "infiniband", 100),
-        ("azure", "Standard_ND96isr_H100_v5", 3200, "infiniband", 100),
-        ("runpod", "8x_H100-SXM", None, "ethernet", 1),
-    ],
-)
-def test_documented_networks(
-    default: Catalog,
-    provider: str,
-    name: str,
-    gbps: float | None,
-    fabric: str,
-    machines: int | None,
-) -> None:
-    """As the providers' pages of machines have them; the same in every region and market."""
-    found = {
-        (o.network_gbps, o.fabric, o.max_island_machines)
-        for o in default.offers
-        if (o.provider, o.instance_type) == (provider, name)
-    }
-    assert found == {(gbps, fabric, machines)}
 
 
 NETWORKS = "provider,instance_type,network_gbps,fabric,max_island_machines,source,as_of\n"

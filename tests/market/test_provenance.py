@@ -94,38 +94,6 @@ def test_sources_are_counted_by_the_rows_that_name_them(default: Catalog) -> Non
     assert sum(found.rows for found in sources if found.kind != "mirror") == named
 
 
-def test_many_documents_of_a_book_share_a_line(run: Run, tmp_path: Path) -> None:
-    """Thirty answers of one interface, four pages of one server and a single file: one, one and one
-    line.
-    """
-    book = tmp_path / "mine"
-    book.mkdir()
-    (book / "offers.csv").write_text(QUOTE, encoding="utf-8")
-    interface = [f"AWS price list and EC2 spot price history, region-{n}" for n in range(30)]
-    pages = [f"https://host.example/api/prices?page={n}" for n in range(4)]
-    documents = [
-        {"place": place, "sha256": "0" * 64, "size_bytes": 1000}
-        for place in [*interface, *pages, "quote.pdf"]
-    ]
-    origin = {
-        "schema": "placer.origin/v1",
-        "retrieved": "2026-11-01T00:00:00+00:00",
-        "documents": documents,
-        "left_out": {},
-        "notes": [],
-    }
-    (book / "origin.json").write_text(json.dumps(origin), encoding="utf-8")
-    shown = run("catalog", "show", str(book), columns=200).stdout
-    assert [line[3:] for line in shown.splitlines() if line.startswith(" - from ")] == [
-        (
-            f"from {interface[0]} and 29 more of AWS price list and EC2 spot price history (30,000 "
-            f"bytes in all)"
-        ),
-        f"from {pages[0]} and 3 more of https://host.example prices (4,000 bytes in all)",
-        "from quote.pdf (1,000 bytes, sha256 0000000000000000)",
-    ]
-
-
 def test_a_source_of_the_users_own_is_a_note(run: Run, tmp_path: Path) -> None:
     """Not an error, not a warning: the exit code is 0."""
     path = tmp_path / "quote.csv"

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
-import platformdirs
 import pytest
 
-from conftest import PROCESS_TIMEOUT_S, ROOT, Run
+from conftest import Run
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.books.book_reader import load_catalog
@@ -22,8 +19,6 @@ from placer.market.books.layers import find_layer
 from placer.market.books.pin import default_words, pin_document, pin_file
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.network.graph import Network
-from placer.market.sources.harvest import Harvest
-from placer.market.sources.save import save
 from placer.records import replace
 
 OFFERS = (
@@ -155,35 +150,6 @@ def test_reserved_machines_may_cost_nothing_and_are_used(tmp_path: Path) -> None
     assert result.placement.groups[0].instance_type == "t4+reserved"
 
 
-def test_a_site_of_the_users_comes_as_a_folder_with_its_regions(tmp_path: Path) -> None:
-    """On-premise machines: a region with coordinates, its egress and its machines lie over the
-    default book.
-    """
-    site = tmp_path / "site"
-    site.mkdir()
-    write(
-        site / "offers.csv",
-        OFFERS + "onprem,hall-2,dgx,V100,8,96,512,on_demand,0,owned,1,our own,2026-11-01\n",
-    )
-    header = (
-        "provider,region,display_name,city,country,continent,egress_zone,"
-        "latitude_deg,longitude_deg,source,as_of\n"
-    )
-    write(
-        site / "regions.csv",
-        header + "onprem,hall-2,Hall 2,Munich,DE,EU,onprem,48.14,11.58,our own,2026-11-01\n",
-    )
-    write(
-        site / "egress.csv",
-        "provider,src,dst,usd_per_gib,source,as_of\n"
-        "onprem,*,intra_zone,0,ours,2026-11-01\n"
-        "onprem,*,internet,0,flat rate,2026-11-01\n",
-    )
-    stack = load_catalog(["default", str(site)])
-    assert [o.device for o in stack.offers_at("onprem/hall-2")] == ["V100:8"]
-    assert Network(stack).link("onprem/hall-2", "gcp/europe-west3").rtt_s < 0.05
-
-
 def test_a_partial_layer_alone_says_what_it_needs(tmp_path: Path) -> None:
     """No egress is ever free because a file is missing."""
     with pytest.raises(
@@ -278,15 +244,6 @@ def test_a_cache_of_another_version_is_left_alone(
     assert read_compiled(erben.digest, "erben-2023") is None
     assert load_catalog("erben-2023") == erben
     assert len(list(cache_folder().glob("*.msgpack"))) == 2
-
-
-def test_processes_that_fill_the_cache_at_once_leave_one_whole_file(home: Path) -> None:
-    """Four of them read the book that none has compiled yet."""
-    code = "from placer.market.books.book_reader import load_catalog as read; read('erben-2023')"
-    started = [subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) for _ in range(4)]
-    assert [process.wait(PROCESS_TIMEOUT_S) for process in started] == [0] * 4
-    (path,) = cache_folder().iterdir()
-    assert read_compiled(path.name.split("-")[0], "erben-2023") is not None
 
 
 def test_the_cache_keeps_a_bounded_number_of_catalogs(tmp_path: Path) -> None:
@@ -423,25 +380,6 @@ def test_a_price_that_rots_in_the_cache_is_not_believed(home: Path, erben: Catal
     assert price in data
     path.write_bytes(data.replace(price, bytes([price[0] & 1]) + price[1:]))
     assert load_catalog("erben-2023") == erben
-
-
-def test_a_user_without_a_home_reads_books_and_is_told_where_none_can_be_written(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """In a container under any number the system knows no home: platformdirs raises a RuntimeError
-    then.
-    """
-
-    def nowhere(name: str) -> Path:
-        raise RuntimeError
-
-    monkeypatch.delenv("PLACER_HOME")
-    monkeypatch.setattr(platformdirs, "user_data_path", nowhere)
-    monkeypatch.setattr(platformdirs, "user_cache_path", nowhere)
-    assert default_words() == ("default",)
-    assert load_catalog("erben-2023").offers
-    with pytest.raises(PlacerError, match="cannot write the book 'quote'"):
-        save(Harvest(rows={"offers.csv": [{"provider": "aws"}]}, origins=[]), "quote")
 
 
 def test_what_a_layer_has_no_column_for_stays_as_below(tmp_path: Path) -> None:

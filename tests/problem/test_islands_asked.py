@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Run
-from instances import island_problem, language_model, offer
 from placer.cost_model.estimate import estimate, workers_of
 from placer.cost_model.limits import violations
 from placer.errors import PlacerError
@@ -205,35 +204,6 @@ def test_ranges_of_machines(words: str, counts: set[int]) -> None:
     """Every number of machines of the range."""
     problem = asked("llama-3.1-8b", gpu="H100", quota=128, machines_per_island=words)
     assert kinds(problem) == counts
-
-
-def test_offers_alike_but_for_their_network_are_both_kept() -> None:
-    """Neither is dominated: the dearer one is faster in islands."""
-    problem = island_problem(0)
-    slow = msgspec.structs.replace(
-        offer("aws", "r0", "H100", 20.0, gpus=8), memory_gib=2000, network_gbps=100.0, fabric="efa"
-    )
-    fast = msgspec.structs.replace(
-        slow, instance_type="fat", usd_per_hour=24.0, network_gbps=3200.0
-    )
-    book = replace(problem.catalog, offers=(slow, fast))
-    wish = Requirements(quota_gpus=64, min_island_machines=1, max_island_machines=4)
-    both = Problem(profile=language_model(48, 8_192, 1_024), catalog=book, requirements=wish)
-    rates: dict[tuple[str, int], float] = {
-        (pool.offer.instance_type, pool.machines): pool.alone.value for pool in both.pools
-    }
-    assert {name for name, _ in rates} == {"H100x8", "fat"}
-    for machines in {k for _, k in rates}:
-        if machines > 1:
-            assert rates["fat", machines] > rates["H100x8", machines]
-    rich = solve(replace(both, requirements=replace(wish, min_workers=2)), "exact")
-    poor = solve(
-        replace(both, requirements=replace(wish, min_workers=1, budget_usd_per_hour=20.5)), "exact"
-    )
-    assert rich.placement is not None
-    assert {group.instance_type for group in rich.placement.groups} == {"fat"}
-    assert poor.placement is not None
-    assert {group.instance_type for group in poor.placement.groups} == {"H100x8"}
 
 
 def test_a_degree_that_divides_no_width_is_refused() -> None:

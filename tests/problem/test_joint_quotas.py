@@ -6,11 +6,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from conftest import Run
-from instances import joint_problem
 from placer.cost_model.limits import violations
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
@@ -27,30 +25,6 @@ from proofs import PROOF, proved
 def together(gpus: int, place: str = "*", gpu: str = "*", market: str = "*") -> Quota:
     """A joint quota."""
     return Quota(place=place, gpu=gpu, market=market, gpus=gpus, scope="together")
-
-
-@pytest.mark.parametrize("chunk", range(10))
-def test_exact_equals_exhaustive_with_joint_quotas(chunk: int) -> None:
-    """200 instances with one to three joint quotas over all, a market, a device or a place."""
-    for seed in range(chunk * 20, chunk * 20 + 20):
-        answer = proved("joint", seed)
-        oracle = solve(answer.problem, "exhaustive")
-        assert answer.status == oracle.status, seed
-        if oracle.value is not None:
-            assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
-
-
-@pytest.mark.parametrize("solver", ["greedy", "local_search"])
-def test_heuristics_keep_joint_quotas(solver: str) -> None:
-    """On 60 instances none is broken, and most that can be met is met."""
-    found = there = 0
-    for seed in range(300, 360):
-        problem = joint_problem(seed)
-        best, got = proved("joint", seed), solve(problem, solver)
-        there += best.placement is not None
-        found += got.placement is not None
-        assert got.placement is None or violations(got.placement, problem) == ()
-    assert found >= 0.85 * there
 
 
 def test_rows_count_apart_or_together(erben: Catalog) -> None:
@@ -115,31 +89,22 @@ def vcpus(most: int, place: str = "*", market: str = "*", machine: str = "*") ->
     return Quota(place=place, gpu="*", market=market, vcpus=most, scope="together", machine=machine)
 
 
-@pytest.mark.parametrize("chunk", range(5))
-def test_exact_equals_exhaustive_with_quotas_of_vcpus(chunk: int) -> None:
-    """200 instances with one to three rows of vCPUs over all, a market, a place, devices or machine
-    types, and twins of machines that differ in vCPUs and price: of each 40 at least 3 have another
-    answer without the rows, which is never a worse one.
+def test_rows_of_vcpus_change_answers_and_never_for_the_better() -> None:
+    """Of 40 drawn markets with one to three rows of vCPUs at least 3 have another answer without
+    them, which is never a worse one.
     """
-    changed = solved = 0
-    for seed in range(chunk * 40, chunk * 40 + 40):
+    changed = 0
+    for seed in range(40):
         answer = proved("vcpus", seed)
-        problem, oracle = answer.problem, solve(answer.problem, "exhaustive")
-        assert answer.status == oracle.status, seed
-        each = tuple(row for row in problem.requirements.quotas if row.vcpus is None)
-        free = solve(
-            replace(problem, requirements=replace(problem.requirements, quotas=each)),
-            "exact",
-            PROOF,
-        )
+        wish = answer.problem.requirements
+        each = tuple(row for row in wish.quotas if row.vcpus is None)
+        open_wish = replace(wish, quotas=each)
+        free = solve(replace(answer.problem, requirements=open_wish), "exact", PROOF)
         changed += free.placement != answer.placement
-        if oracle.value is not None:
-            solved += 1
-            assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
+        if answer.value is not None:
             assert free.value is not None
-            sign = answer.objective.sign
-            assert sign * free.value >= sign * oracle.value - 1e-8 * abs(oracle.value), seed
-    assert min(changed, solved) >= 3
+            assert not answer.objective.better(answer.value, free.value, 1e-8), seed
+    assert changed >= 3
 
 
 def test_rows_of_vcpus_count_machines(erben: Catalog) -> None:
@@ -162,38 +127,6 @@ def test_rows_of_vcpus_count_machines(erben: Catalog) -> None:
     assert broken(vcpus(63, "gcp/*")) == ["64 vCPUs exceed the joint quota of 63 vCPUs in gcp/*"]
     for row in (vcpus(0, "aws/*"), vcpus(0, market="on_demand"), vcpus(0, machine="g[0-9]*")):
         assert broken(row) == []
-
-
-@pytest.mark.parametrize("solver", ["exact", "milp"])
-def test_a_dearer_machine_serves_where_a_quota_does_not_count_it(
-    erben: Catalog, solver: str
-) -> None:
-    """One T4 in a place fills a row of 8 vCPUs of its machine type. Its twin has more vCPUs and a
-    higher price, but counts under no row: two workers are one of each at the least cost.
-    """
-    place, market = "gcp/us-central1", "spot"
-    cheap = next(o for o in erben.offers if (o.place, o.device, o.market) == (place, "T4", market))
-    twin = msgspec.structs.replace(
-        cheap, instance_type="twin", vcpus=16, usd_per_hour=1.1 * cheap.usd_per_hour
-    )
-    problem = Problem(
-        profile=load_profile("roberta-xlm"),
-        catalog=replace(erben, offers=(*erben.offers, twin)),
-        requirements=Requirements(
-            objective="cost",
-            min_workers=2,
-            places_in=(place,),
-            gpus=("T4",),
-            market=market,
-            quotas=(vcpus(8, machine=cheap.instance_type),),
-        ),
-    )
-    placement = solve(problem, solver).placement
-    assert placement is not None
-    assert {group.instance_type: group.count for group in placement.groups} == {
-        cheap.instance_type: 1,
-        "twin": 1,
-    }
 
 
 def test_machines_of_unknown_vcpus_are_refused(erben: Catalog) -> None:

@@ -14,10 +14,7 @@ from placer import Advisor
 from placer.errors import PlacerError
 from placer.market.scaled_market import with_scaled_egress
 from placer.problem.kept_answers import Recent
-from placer.problem.placement import Placement
-from placer.problem.problem import Problem
 from placer.records import replace
-from placer.solving.answer import SolveOptions
 
 exact, markets, shared = (
     importlib.import_module(f"placer.solvers.{name}")
@@ -129,36 +126,6 @@ def test_free_egress_is_made_once_and_shares_all_but_prices(advisor: Advisor) ->
     assert markets.Market.of(blind).weights is mine.weights
     assert mine.prices.max() > 0.0
     assert markets.Market.of(blind).prices.max() == 0.0
-
-
-def test_one_region_with_a_server_has_its_workers_there(advisor: Advisor) -> None:
-    """Where one region may be used, a server beside its workers leaves no other place: the best is
-    that of the regions one by one.
-    """
-    words: dict[str, Any] = {
-        "budget": "6/h",
-        "exchange": "parameter-server",
-        "gpu": "T4,A10",
-        "workers": "2..",
-    }
-    whole = exact.solve(advisor.problem("roberta-xlm", regions="1", **words), SolveOptions())
-    places = sorted({pool.offer.place for pool in advisor.problem("roberta-xlm", **words).pools})
-    speeds = []
-    for place in places:
-        problem = advisor.problem("roberta-xlm", places=place, regions="1", **words)
-        found = exact.solve(problem, SolveOptions()).placement
-        speeds.append(0.0 if found is None else speed_of(found, problem))
-    assert whole.placement is not None
-    assert speed_of(whole.placement, advisor.problem("roberta-xlm", **words)) == pytest.approx(
-        max(speeds), rel=1e-3
-    )
-
-
-def speed_of(placement: Placement, problem: Problem) -> float:
-    """Samples/s of a placement."""
-    from placer.cost_model.estimate import evaluate
-
-    return evaluate(placement, problem).samples_per_second
 
 
 def test_margins_looked_over_at_once_are_those_one_by_one(advisor: Advisor) -> None:

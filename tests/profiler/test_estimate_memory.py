@@ -9,12 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from drawn import drawn
 from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import ROOT
-from placer.cli.measure.estimate_table import estimate_report
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
@@ -31,9 +29,7 @@ from placer.profiler.estimate.memory import (
 from placer.profiler.estimate.work import Work
 from placer.profiler.gradients import twin_on
 from placer.profiler.workload import Workload
-from placer.records import replace
 from placer.units import GIB
-from placer.workload.profile import Rate
 
 torch: Any = pytest.importorskip("torch")
 torch.set_num_threads(1)
@@ -263,22 +259,3 @@ def reference_models() -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def test_known_rates_are_used_and_checked(two_layers: Workload, default: Catalog) -> None:
-    """A measured A10 is not estimated again, and its check says how far the estimate was off."""
-    rate = Rate(
-        gpu="A10",
-        gpu_count=1,
-        framework="none",
-        value=100.0,
-        low=99.0,
-        high=101.0,
-        basis="measured",
-        source="here",
-    )
-    found = estimate(replace(two_layers, microbatch=4), default, known=(rate,))
-    assert found.microbatch == 4
-    assert "A10" not in {r.gpu for r in found.rates}
-    assert [c.gpu for c in found.checks] == ["A10"]
-    assert "measured" in drawn(estimate_report(found))

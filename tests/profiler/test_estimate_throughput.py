@@ -17,7 +17,7 @@ from conftest import ROOT
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.profiler.devices import device
-from placer.profiler.estimate.throughput import checks, rates_from_work, spread, step_times
+from placer.profiler.estimate.throughput import rates_from_work, spread
 from placer.profiler.estimate.work import (
     Constants,
     Family,
@@ -26,7 +26,7 @@ from placer.profiler.estimate.work import (
     step_time,
 )
 from placer.records import replace
-from placer.workload.profile import Rate, load_profile
+from placer.workload.profile import load_profile
 
 HALF = Constants(
     families={
@@ -159,35 +159,6 @@ def test_a_known_rate_of_another_device_narrows_the_estimate(default: Catalog) -
     assert scaled["T4"].low < 80.78 < scaled["T4"].high
     assert scaled["T4"].high / scaled["T4"].low < plain["T4"].high / plain["T4"].low
     assert "published rate of A10" in scaled["T4"].source
-
-
-def test_known_rates_are_checked_against_their_estimates(default: Catalog) -> None:
-    """Two rates in the ratio of the formula: no error from each other, the same error from FLOPs
-    alone; a CPU is no GPU to check.
-    """
-    work = Work(samples=32, flops=6e12, moved_bytes=60e9, kernels=100)
-    times = step_times(work, "cnn", default, "fp16")
-    rates = [
-        Rate(
-            gpu=gpu,
-            gpu_count=1,
-            framework="none",
-            value=v,
-            low=v,
-            high=v,
-            basis="measured",
-            source="-",
-        )
-        for gpu, v in (
-            ("A10", 16 / times["A10"].total),
-            ("T4", 16 / times["T4"].total),
-            ("CPU-4", 1.0),
-        )
-    ]
-    found = checks(work, "cnn", default, "fp16", rates)
-    assert [c.gpu for c in found] == ["A10", "T4"]
-    assert [c.never_measured for c in found] == pytest.approx([1.0, 1.0])
-    assert [c.other_device for c in found] == pytest.approx([0.0, 0.0])
 
 
 def test_the_shipped_constants_are_those_of_the_fit(default: Catalog) -> None:

@@ -225,27 +225,6 @@ def test_a_step_function_has_whole_steps_alone(profile: Profile) -> None:
     assert profile("mymodel:step_function", "--precision", "fp32", "--precision", "bf16") == 2
 
 
-def test_a_hidden_step_is_added_to_a_profile(profile: Profile) -> None:
-    """What a step function does not show is taken from the profile that is there."""
-    profile("mymodel:good", *FAST, "--batch-sizes", "2")
-    assert (
-        profile(
-            "mymodel:hidden_step",
-            *FAST,
-            "--batch-sizes",
-            "2",
-            "--precision",
-            "bf16",
-            "--out",
-            "good.json",
-        )
-        == 0
-    )
-    document = checked("good.json")
-    assert document["parameters"] == PARAMETERS
-    assert len(document["measurements"]) == 2
-
-
 def test_what_a_loss_prints_is_no_result(
     profile: Profile, capsys: pytest.CaptureFixture[str]
 ) -> None:

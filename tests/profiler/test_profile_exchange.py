@@ -4,35 +4,26 @@ calibration they become.
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import placer
-from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.profiler.host.averaging import HostMeasurement, HostPoint
 from placer.profiler.host.overlay import (
     ALIKE,
     REFERENCE_S_PER_GB,
     REFERENCE_S_PER_TENSOR,
-    HostReport,
     fit,
     host_report,
 )
-from placer.profiler.host.summing import SumPoint
-from placer.records import replace
 from placer.workload.constants import PUBLISHED
-from placer.workload.overlay import overlay_from, read_overlay
 
 TODAY = "2026-11-21"
 GRID = [(size, count) for size in (2e6, 8e6, 32e6) for count in (8, 64, 512)]
@@ -160,33 +151,6 @@ def test_constants_scale_with_the_arithmetic(factor: float) -> None:
     assert slow * fast == pytest.approx(1.0)
 
 
-@pytest.fixture
-def slow_host() -> HostReport:
-    """An A10 host with twice the reference's arithmetic per GB."""
-    return host_report(synthetic(2 * REFERENCE_S_PER_GB, REFERENCE_S_PER_TENSOR), "a10", TODAY)
-
-
-def test_overlay_changes_estimate_and_recommend(slow_host: HostReport, tmp_path: Path) -> None:
-    """Eight A10 average roberta-xlm (1.1203 GB) in 14.5 s, each sends 7/4 of it: twice 4.96 s/GB
-    adds 9.72 s to the step, and recommend is priced by it.
-    """
-    path = tmp_path / "here.json"
-    path.write_text(json.dumps(slow_host.to_dict()), encoding="utf-8")
-    workers = "lambda/us-west-1=8xA10"
-    shipped = placer.estimate("roberta-xlm", workers, catalog="erben-2023")
-    here = placer.estimate(
-        "roberta-xlm", workers, catalog="erben-2023", calibration=read_overlay(str(path))
-    )
-    assert here.step.communication - shipped.step.communication == pytest.approx(
-        4.96 * 1.75 * 1.1203, rel=1e-3
-    )
-    assert any("placer profile exchange on Some CPU" in line for line in here.provenance)
-    result = placer.recommend(
-        "roberta-xlm", budget="2/h", gpu="A10", catalog="erben-2023", calibration=str(path)
-    )
-    assert str(result.status) == "optimal"
-
-
 def test_messages_hold_the_gradient() -> None:
     """FP16 keeps 11 bits, clamps at 65,504; FP32 keeps all; a message is 48 bytes longer than its
     buffer.
@@ -223,45 +187,6 @@ def test_a_real_measurement_of_tiny_gradients() -> None:
     assert math.isfinite(report.overlay.calibration.hosts["a10"].s_per_gb_sent)
 
 
-def test_the_measured_sum_is_taken_up(tmp_path: Path) -> None:
-    """4 x 24 M values of 4 bytes in 0.192 s on two threads are 2 GB/s, 1 GB/s each: the file holds
-    it, and a server of an answer sums by it.
-    """
-    slow, fast = (
-        SumPoint(
-            compression=kind,
-            threads=2,
-            values=24_000_000,
-            gradients=4,
-            seconds=seconds,
-            least_s=seconds / 2,
-            most_s=seconds * 2,
-            rounds=5,
-        )
-        for kind, seconds in (("fp16", 0.192), ("none", 0.04))
-    )
-    measured = replace(synthetic(2, 1e-5), sums=(slow, fast))
-    document = json.loads(json.dumps(host_report(measured, "a10", TODAY).to_dict()))
-    jsonschema.validate(document, json.loads(schema_text("calibration")))
-    assert document["server_sum_bytes_per_s"] == pytest.approx(1e9)
-    row = document["report"]["fitted"][-1]
-    assert (row["low"], row["value"], row["high"]) == pytest.approx((0.5e9, 1e9, 2e9))
-    path = tmp_path / "here.json"
-    path.write_text(json.dumps(document), encoding="utf-8")
-    words: dict[str, Any] = {
-        "workers": "gcp/us-central1=8xT4:spot",
-        "exchange": "parameter-server",
-        "catalog": "erben-2023",
-    }
-    shipped, here = (
-        dict(placer.estimate("roberta-xlm", calibration=file, **words).step.parts)["sum"]
-        for file in (None, str(path))
-    )
-    assert here / shipped == pytest.approx(1.06)
-    del document["server_sum_bytes_per_s"]  # a file of an older version
-    assert overlay_from(document, "file").calibration.services == PUBLISHED.services
-
-
 def test_ctrl_c_keeps_whole_rounds() -> None:
     """In the first round there is nothing to keep; later, what is measured is marked partial."""
     pytest.importorskip("torch")
@@ -282,49 +207,6 @@ def test_ctrl_c_keeps_whole_rounds() -> None:
     measured = measure_host((2e5, 4e5), (1, 8), 0.0, progress=interrupt_at(11))
     assert measured.partial
     assert sorted({p.rounds for p in measured.points}) == [1, 2]
-
-
-@pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiny gradients for the command."""
-    pytest.importorskip("torch")
-    monkeypatch.setattr(
-        "placer.profiler.host.averaging.SIZES",
-        {"quick": (2e5, 8e5), "usual": (2e5, 8e5), "thorough": (2e5, 8e5)},
-    )
-    monkeypatch.setattr("placer.profiler.host.summing.VALUES", 100_000)
-    monkeypatch.setattr(
-        "placer.profiler.host.averaging.SECONDS", {"quick": 0.0, "usual": 0.0, "thorough": 0.0}
-    )
-
-
-@pytest.mark.usefixtures("tiny")
-def test_command_writes_a_calibration(tmp_path: Path) -> None:
-    """Tables on stdout, warnings and the file's name on stderr; the file is what --calibration
-    reads.
-    """
-    from placer.cli.measure.profile_exchange import command
-
-    path = tmp_path / "here.json"
-    done = CliRunner().invoke(
-        command, ["--quick", "--host", "L4", "-o", str(path)], env={"COLUMNS": "200"}
-    )
-    assert done.exit_code == 0, done.output
-    for phrase in (
-        "s_per_gb",
-        "shipped t4",
-        "estimated: a10 x",
-        "assumed: as a10",
-        "A step of roberta-xlm",
-        "sums of a parameter server",
-        "counts",
-        "samples/s",
-    ):
-        assert phrase in done.stdout
-    assert "wrote calibration to" in done.stderr
-    assert "warning: only the arithmetic is measured" in done.stderr
-    overlay = read_overlay(str(path))
-    assert overlay.calibration.hosts["a10"].s_per_peer == PUBLISHED.hosts["a10"].s_per_peer
 
 
 @pytest.mark.parametrize(

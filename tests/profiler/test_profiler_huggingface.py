@@ -21,9 +21,7 @@ torch = pytest.importorskip("torch")
 from conftest import ROOT  # noqa: E402
 from placer.errors import PlacerError  # noqa: E402
 from placer.interface.models import model_of  # noqa: E402
-from placer.market.catalog import Catalog  # noqa: E402
 from placer.profiler.estimate.counting import count  # noqa: E402
-from placer.profiler.estimate.estimate import estimate  # noqa: E402
 from placer.profiler.gradients import gradient_sizes  # noqa: E402
 from placer.profiler.huggingface import from_config  # noqa: E402
 from placer.workload.profile import load_profile  # noqa: E402
@@ -297,33 +295,6 @@ def test_decoders_without_a_reader_are_counted(tmp_path: Path, model_type: str) 
     assert shape.active_parameters == shape.parameters - experts * 3 // 4
     assert (shape.layers, shape.width) == (2, 32)
     assert shape.computed_parameters < shape.active_parameters or shape.tied
-
-
-@needs_transformers
-def test_small_gpus_are_estimated_at_what_fits(tmp_path: Path, default: Catalog) -> None:
-    """A BERT with six wide layers at 512 tokens: 32 at once do not fit on a T4, fewer do; its rate
-    says how many.
-
-    An H200 keeps 32.
-    """
-    wide = {"hidden_size": 2048, "num_hidden_layers": 6, "intermediate_size": 8192}
-    bert: dict[str, Any] = {
-        **LARGE,
-        **wide,
-        "model_type": "bert",
-        "architectures": ["BertForMaskedLM"],
-    }
-    with META:
-        workload = from_config(write(tmp_path, **bert), 512)
-    found = estimate(workload, default)
-    rates = {rate.gpu: rate.source for rate in found.rates}
-    assert "32 samples at once" in rates["H200"]
-    assert found.least_microbatch < 32
-    assert f"{found.least_microbatch} samples at once" in rates["T4"]
-    profile = found.to_profile()
-    assert profile.microbatch == found.least_microbatch
-    assert profile.device_memory_bytes < default.gpu("T4").memory_gib * 2**30
-    assert estimate(workload, default, microbatch=32).least_microbatch == 32
 
 
 PROFILED = """

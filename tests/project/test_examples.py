@@ -192,37 +192,6 @@ def test_launch_torchrun(examples: Path, environment: dict[str, str]) -> None:
     assert f"alarm below {drift['min_samples_per_second']:,.0f} samples/s" in said
 
 
-@torch
-def test_profile_to_skypilot(examples: Path, environment: dict[str, str]) -> None:
-    """The small model, few steps: what was measured and estimated leads to a plan within 2 USD/h
-    and a job for SkyPilot.
-    """
-    options = ("train_tiny:workload", "--batch-sizes", "8", "--steps", "2")
-    said = output(
-        "sh",
-        "profile_to_skypilot.sh",
-        examples.parent,
-        *options,
-        cwd=examples,
-        environment=environment,
-    )
-    profile = json.loads((examples.parent / "model.json").read_text(encoding="utf-8"))
-    # 2 layers of 12 x 64^2 weights, 13 x 64 biases and norms; 2 x 32 x 64 of embedding and head, 32
-    # of its bias; 16 x 64 of positions
-    assert profile["parameters"] == 2 * (12 * 64**2 + 13 * 64) + 2 * 32 * 64 + 32 + 16 * 64
-    plan = json.loads((examples.parent / "plan.json").read_text(encoding="utf-8"))
-    assert plan["expected"]["usd_per_hour"]["total"] <= 2
-    assert plan["model"]["name"] == "tiny-gpt"
-    assert "sky jobs launch" in said
-    launch = examples.parent / "launch"
-    assert {"skypilot.yaml", "README.md", "manifest.json", "own_loop.py", "train_tiny.py"} <= {
-        path.name for path in launch.iterdir()
-    }
-    assert f"infra: {plan['groups'][0]['place']}" in (launch / "skypilot.yaml").read_text(
-        encoding="utf-8"
-    )
-
-
 NO_TORCH = "import sys; sys.modules['torch'] = None; from placer.cli import run; run()"
 """The command line where PyTorch cannot be imported or found, whether it is installed or not."""
 

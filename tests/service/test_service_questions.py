@@ -7,7 +7,6 @@ import httpx2
 import pytest
 from served import BOOK, QUESTION
 
-import placer
 from placer.documents.schemas import SCHEMA_NAMES, schema_text
 from placer.problem.words.wishes import WISHES
 from placer.service.questions.body import WordError, check_body
@@ -22,17 +21,6 @@ def problem(answer: httpx2.Response) -> dict[str, Any]:
     assert {"type", "title", "detail"} <= set(details)
     assert "Traceback" not in answer.text
     return details
-
-
-def test_replanning_takes_documents_instead_of_files(client: httpx2.Client) -> None:
-    """The plan and the log of its run are in the body; a log of nothing is refused."""
-    plan = placer.recommend("roberta-xlm", budget="5/h", catalog=BOOK).to_manifest()
-    answer = client.post("/v1/replan", json={"manifest": plan, "observed": ["{}"]})
-    assert problem(answer)["status"] == 422
-    assert "observed-1" in answer.json()["detail"]  # no folder of the service is told
-    plan["question"]["catalog"]["name"] = "../../../etc"
-    answer = client.post("/v1/replan", json={"manifest": plan, "observed": ["{}"]})
-    assert "unknown catalog '../../../etc'" in problem(answer)["detail"]
 
 
 def test_a_model_of_ones_own_is_a_document(client: httpx2.Client) -> None:

@@ -5,16 +5,11 @@ import math
 from itertools import islice
 from typing import Any
 
-import pytest
-
 from instances import loading_problem
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
-from placer.interface.advisor import Advisor
 from placer.problem.exchange import traits
 from placer.records import replace
-from placer.solving.answer import SolveOptions, Status
-from placer.solving.solve import solve
 from placer.units import SECONDS_PER_HOUR
 
 markets: Any = importlib.import_module("placer.solvers._market.market")
@@ -122,33 +117,3 @@ def test_equal_parts_are_not_charged_by_speed() -> None:
     assert paid.without_ways().moving_usd == ()
     assert paid.without_ways().data_usd == market.data_usd
     assert market.without_ways() is market
-
-
-@pytest.mark.parametrize(
-    ("store", "objective"),
-    [
-        ("aws/us-east-1", "throughput"),
-        ("azure/eastus", "throughput"),
-        ("aws/us-east-1", "cost-per-sample"),
-    ],
-)
-def test_data_in_one_region_is_proved_over_a_whole_book(store: str, objective: str) -> None:
-    """Reading two terabytes from another region costs more than the machines. A bound that charged
-    every machine the cheapest way, which is free, stopped with gaps of 60 to 240 %. Nodes are
-    counted instead of seconds: 11 and 3 were needed. The price of a sample stopped with 49 % after
-    70,000 nodes; 216 are needed.
-    """
-    problem = Advisor().problem(
-        "resnet50",
-        budget="5/h",
-        data=store,
-        data_size="2TB",
-        gpu=["T4", "L4", "L40S"],
-        objective=objective,
-        figures="book",
-        supply="any",
-    )
-    answer = solve(problem, "exact", SolveOptions(node_limit=500, time_limit_s=60))
-    assert answer.status is Status.OPTIMAL
-    assert answer.placement is not None
-    assert set(answer.placement.places) == {store}

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT
-from placer.cost_model.limits import violations
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
@@ -19,9 +18,7 @@ from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
-from proofs import MARKETS, PROOF, proved
-
-KINDS = ("random", "wide", "exchange")
+from proofs import PROOF
 
 
 def worse(found: Result, best: Result) -> float:
@@ -35,47 +32,6 @@ def worse(found: Result, best: Result) -> float:
         if found.problem.requirements.objective == "throughput"
         else found.value / best.value - 1
     )
-
-
-@pytest.mark.parametrize("chunk", range(5))
-@pytest.mark.parametrize("market", KINDS)
-def test_answers_keep_the_limits_and_order(market: str, chunk: int) -> None:
-    """60 instances of each kind: no limit broken, exact >= local_search >= greedy, and nothing
-    where nothing can be.
-    """
-    judged = 0
-    for seed in range(5_000 + chunk * 12, 5_000 + chunk * 12 + 12):
-        problem = MARKETS[market](seed)
-        best, better, good = (
-            solve(problem, name, PROOF) for name in ("exact", "local_search", "greedy")
-        )
-        for found in (better, good):
-            if found.placement is None:
-                assert found.status in (Status.UNKNOWN, Status.INFEASIBLE), seed
-                continue
-            assert violations(found.placement, problem) == (), seed
-            assert (found.status, found.bound) == (Status.FEASIBLE, None), seed
-            assert worse(found, best) >= -1e-9, seed
-        if good.placement is not None:
-            assert worse(better, good) <= 1e-12, seed
-            judged += 1
-    assert judged >= 3
-
-
-@pytest.mark.parametrize("market", KINDS)
-def test_local_search_is_mostly_optimal_on_small_markets(market: str) -> None:
-    """Of 60 instances that have an answer it finds one in all but two, and the best one in nine of
-    ten.
-    """
-    gaps = []
-    for seed in range(90):
-        best = proved(market, seed)
-        if best.placement is not None:
-            found = solve(MARKETS[market](seed), "local_search")
-            gaps.append(None if found.placement is None else worse(found, best))
-    assert len(gaps) >= 50
-    assert gaps.count(None) <= 2
-    assert sum(gap is not None and gap < 1e-9 for gap in gaps) >= 0.9 * len(gaps)
 
 
 @pytest.mark.parametrize(

@@ -111,21 +111,6 @@ def test_the_formulation_equals_plain_enumeration(market: str) -> None:
     assert sum(same) >= 3
 
 
-def test_choices_of_places_cover_a_frame() -> None:
-    """Where places are chosen the best of all choices is the best of the frame."""
-    for seed in (300, 303, 306):
-        problem = wide_problem(seed)
-        for frame in split.frames(problem):
-            whole = split._start(frame, 2, 3)
-            chosen = split._by_places(whole)
-            if not chosen:
-                continue
-            assert whole.patience == -1
-            each = min(map(goal_of, chosen))
-            assert goal_of(frame) <= each * (1 + 1e-6)
-            assert sorted({p for f in chosen for p in f.places}) == sorted(frame.places)
-
-
 def test_machines_that_must_be_used_are() -> None:
     """With one machine of the last offer asked for, 12 instances still equal plain enumeration."""
     for seed in range(12):
@@ -228,16 +213,6 @@ def goal_of(frame: Any) -> float:
         return inf
     solved = milp.engine(site_group.model, 10.0)
     return inf if solved.status == "infeasible" else solved.bound
-
-
-def test_what_was_not_finished_is_named(erben: Catalog) -> None:
-    """Stopped before any program, all-reduce is left among what the request admits."""
-    wish = Requirements(budget_usd_per_hour=5.0, min_workers=2)
-    problem = Problem(profile=load_profile("roberta-xlm"), catalog=erben, requirements=wish)
-    stopped = split.search(problem, SolveOptions(node_limit=0), milp.engine)
-    assert stopped.status is Status.TIME_LIMIT
-    assert set(stopped.left_open) <= {name for name, _ in problem.modes}
-    assert "all-reduce" in stopped.left_open
 
 
 def test_a_stopped_search_has_a_true_bound() -> None:

@@ -15,11 +15,8 @@ from instances import (
     OBJECTIVES,
     exchange_problem,
     island_problem,
-    loading_problem,
     random_problem,
     reading_problem,
-    site_problem,
-    sized_problem,
     wide_problem,
 )
 from placer.cost_model.estimate import pool_of
@@ -35,35 +32,19 @@ from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 from placer.solving.solve import solve, solver_names
 from placer.workload.profile import load_profile
-from proofs import PROOF, proved
+from proofs import PROOF
 
 BY_NODES = SolveOptions(node_limit=50_000, time_limit_s=3600.0)
 """Proofs within so many nodes, however busy the machine is; the largest takes about 15,000."""
-SEEDS = 250
-CHUNKS = 10
 UNPROVED = ("greedy", "local_search")
 """Solvers that look for good placements and prove nothing: see test_heuristics.py."""
 PROGRAMS = ("cpsat", "milp")
 """Solvers that write the question as one program: half a second each, see test_milp.py."""
 
 
-def tie_break(result: Result) -> float:
-    """Second criterion: USD/h behind throughput, samples/s behind cost."""
-    assert result.estimate is not None
-    if result.problem.requirements.objective == "throughput":
-        return result.estimate.usd_per_hour.total
-    return result.estimate.samples_per_second.value
-
-
 def assert_same(problem: Problem, seed: int) -> bool:
     """Status and value of `exact` are those of plain enumeration; whether there is a placement."""
     return agrees(problem, seed, solve(problem, "exact", PROOF))
-
-
-def assert_proved(market: str, seed: int) -> bool:
-    """As `assert_same`, for an answer that other tests ask for too."""
-    answer = proved(market, seed)
-    return agrees(answer.problem, seed, answer)
 
 
 def agrees(problem: Problem, seed: int, answer: Result) -> bool:
@@ -116,32 +97,6 @@ def test_contract(solver: str, seed: int) -> None:
     assert better >= -1e-9 * abs(first.value)
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_exact_equals_exhaustive(chunk: int) -> None:
-    """250 random instances: status, objective and tie-break agree."""
-    placed = 0
-    for seed in range(chunk * SEEDS // CHUNKS, (chunk + 1) * SEEDS // CHUNKS):
-        oracle, answer = solve(random_problem(seed), "exhaustive"), proved("random", seed)
-        assert answer.status == oracle.status, seed
-        if oracle.value is None:
-            assert answer.value is None, seed
-            continue
-        placed += 1
-        assert answer.value == pytest.approx(oracle.value, rel=1e-8), seed
-        if oracle.problem.requirements.objective != "cost-per-sample":
-            assert tie_break(answer) == pytest.approx(tie_break(oracle), rel=1e-8), seed
-    assert placed >= 5
-
-
-@pytest.mark.parametrize("chunk", range(10))
-def test_exact_equals_exhaustive_on_wide_markets(chunk: int) -> None:
-    """100 instances with up to six regions, owned and limited machines, measured links and free
-    providers.
-    """
-    seeds = range(chunk * 10, chunk * 10 + 10)
-    assert sum(assert_proved("wide", seed) for seed in seeds) >= 3
-
-
 @pytest.mark.parametrize("seed", [422, 717, 763, 764, 2588, 2629])
 def test_cases_that_once_went_wrong(seed: int) -> None:
     """Limited twins of an offer, hosts whose averaging times cross, prices per sample beside a
@@ -152,67 +107,6 @@ def test_cases_that_once_went_wrong(seed: int) -> None:
     assert (answer.value is None) == (oracle.value is None)
     if oracle.value is not None:
         assert answer.value == pytest.approx(oracle.value, rel=1e-8)
-
-
-@pytest.mark.parametrize("chunk", range(10))
-def test_exact_equals_exhaustive_with_every_exchange(chunk: int) -> None:
-    """200 instances with any strategy, up to 8 local steps, streams, overlap, own multipliers and
-    data that has its place.
-    """
-    seeds = range(chunk * 20, chunk * 20 + 20)
-    assert sum(assert_proved("exchange", seed) for seed in seeds) >= 5
-
-
-@pytest.mark.parametrize("chunk", range(3))
-def test_exact_equals_exhaustive_with_sizes_that_share_a_quota(chunk: int) -> None:
-    """60 instances whose machines of one to eight devices share a quota of 7, 16, 17, 63, or have
-    none.
-    """
-    seeds = range(3_000 + chunk * 20, 3_000 + chunk * 20 + 20)
-    assert sum(assert_same(sized_problem(seed, most=600), seed) for seed in seeds) >= 10
-
-
-def test_exact_equals_exhaustive_with_islands_in_several_regions() -> None:
-    """20 markets that need two regions, with as many streams as a pair of machines can use."""
-    found = 0
-    for seed in range(7_000, 7_020):
-        problem = island_problem(seed, most=600)
-        wish = replace(problem.requirements, min_regions=2, streams=64)
-        found += assert_same(replace(problem, requirements=wish), seed)
-    assert found >= 3
-
-
-@pytest.mark.parametrize("chunk", range(3))
-def test_exact_equals_exhaustive_with_islands(chunk: int) -> None:
-    """60 language models on machines of which several may be one worker, over every transport,
-    with and without local steps.
-    """
-    seeds = range(4_000 + chunk * 20, 4_000 + chunk * 20 + 20)
-    assert sum(assert_same(island_problem(seed, most=600), seed) for seed in seeds) >= 10
-
-
-def test_exact_equals_exhaustive_where_workers_wait_for_data() -> None:
-    """30 instances that read from a store, of which links, cards or the store slow some down, once
-    or several times with local disks; 20 with any exchange; 20 with a site that has one line.
-    """
-    seeds = range(5_000, 5_030)
-    slowed = sum(
-        any(
-            pool.shared.value * problem.profile.bytes_per_sample
-            == pytest.approx(pool.machines * problem.read_bytes_per_s(pool.offer).value)
-            for pool in problem.pools
-        )
-        for problem in map(loading_problem, seeds)
-        if problem.profile.bytes_per_sample
-    )
-    assert slowed >= 10
-    assert sum(assert_same(loading_problem(seed), seed) for seed in seeds) >= 10
-    often = [reading_problem(seed) for seed in range(20)]
-    assert sum(any(pool.keeps_data for pool in problem.pools) for problem in often) >= 8
-    assert sum(assert_same(problem, seed) for seed, problem in enumerate(often)) >= 8
-    sites = [site_problem(seed) for seed in range(20)]
-    assert sum(p.least_loaded_samples_per_s < p.most_loaded_samples_per_s for p in sites) >= 8
-    assert sum(assert_same(problem, seed) for seed, problem in enumerate(sites)) >= 8
 
 
 def test_mixed_integer_programs_know_what_workers_wait_for() -> None:
@@ -228,7 +122,7 @@ def test_mixed_integer_programs_know_what_workers_wait_for() -> None:
     assert judged == len(seeds)
 
 
-@pytest.mark.parametrize("chunk", range(5))
+@pytest.mark.parametrize("chunk", range(2))
 def test_limits_at_the_optimum_leave_it_alone(chunk: int) -> None:
     """With floor and budget at the optimum's own figures nothing else is left to find: a bound that
     cuts too much shows here.
@@ -477,8 +371,8 @@ def test_a_lying_solver_is_caught_and_the_problem_kept(
 def test_exact_equals_exhaustive_where_classes_of_hosts_are_searched_together(
     families: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """40 instances with islands, whose many networks are searched as one or two families."""
+    """20 instances with islands, whose many networks are searched as one or two families."""
     relaxation = importlib.import_module("placer.solvers.exact.bounds.relaxation")
     monkeypatch.setattr(relaxation, "MOST_FAMILIES", families)
-    for seed in range(5_000, 5_040):
+    for seed in range(5_000, 5_020):
         assert_same(island_problem(seed, most=600), seed)

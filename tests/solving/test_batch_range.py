@@ -36,7 +36,6 @@ from placer.solving.solve import solve
 from placer.workload.profile import load_profile
 
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
-RANGE = (8_192, 65_536)
 
 
 def ask(book: Catalog, **changes: object) -> Problem:
@@ -50,9 +49,9 @@ def with_batch(problem: Problem, batch: int) -> Problem:
     return replace(problem, requirements=replace(problem.requirements, target_batch_size=batch))
 
 
-@pytest.mark.parametrize("chunk", range(10))
+@pytest.mark.parametrize("chunk", range(4))
 def test_a_range_is_the_best_of_its_batches(chunk: int) -> None:
-    """100 instances: the value of `exact` over the range is as good as the best that plain
+    """40 instances: the value of `exact` over the range is as good as the best that plain
     enumeration finds at an end or a power of two, and the bound holds for all of them: to the last
     digit, or to 1 % where large batches need more samples and every batch between counts as well.
     """
@@ -84,9 +83,9 @@ def test_a_range_is_the_best_of_its_batches(chunk: int) -> None:
     assert answered >= 2
 
 
-@pytest.mark.parametrize("chunk", range(4))
+@pytest.mark.parametrize("chunk", range(2))
 def test_a_range_is_proved_over_every_batch(chunk: int) -> None:
-    """12 drawn ranges of 11 or 26 batches: `exact` with a gap of 0 has the best of plain
+    """6 drawn ranges of 11 or 26 batches: `exact` with a gap of 0 has the best of plain
     enumeration at every single batch, whatever the strategy, objective, limits and data.
     """
     for seed in range(chunk * 3, chunk * 3 + 3):
@@ -127,30 +126,6 @@ def short_range(seed: int) -> Problem:
     return replace(problem, requirements=wish)
 
 
-def test_a_batch_between_powers_of_two_wins(erben: Catalog) -> None:
-    """Eight A10 take 14.5 s to exchange whatever the batch, so 1 / V + 14.5 / B times 20,000 + B is
-    least near B = sqrt(14.5 V 20,000) = 24,070 (V = 2,000 samples/s): 2.4 % better than 32,768, the
-    best power of two, and within 0.1 % of the best of all.
-    """
-    answer = solve(ask(erben, batch_range=RANGE, critical_batch=20_000))
-    assert answer.problem.batch == pytest.approx(24_070, rel=0.02)
-    reached = {row.target_batch_size: row.value for row in answer.batches if row.value is not None}
-    # The middle of the tried ones comes first; its placement at its best batch excludes the rest.
-    assert reached.keys() == {32_768, answer.problem.batch}
-    best = reached[32_768]
-    assert answer.value is not None
-    assert answer.value / best == pytest.approx(1.024, abs=0.001)
-    assert answer.status is Status.OPTIMAL
-    assert answer.gap == pytest.approx(0.001, rel=1e-6)
-    assert answer.batch_proof is not None
-    assert answer.batch_proof.bound == answer.bound
-    for batch in range(RANGE[0], RANGE[1], 997):
-        one = solve(with_batch(answer.problem, batch))
-        assert one.value is not None
-        assert answer.bound is not None
-        assert one.value <= answer.bound * (1 + 1e-9), batch
-
-
 def test_a_stopped_range_has_an_honest_bound() -> None:
     """Whatever the node limit, no batch of the range has a placement beyond the bound."""
     compared = 0
@@ -186,18 +161,6 @@ def test_critical_batch_by_hand(erben: Catalog) -> None:
     )
     assert local.value == pytest.approx(1.05 * 5 / 3)  # 1.05 for 16 local steps
     assert "McCandlish" in local.source
-
-
-@pytest.mark.parametrize("solver", ["greedy", "local_search"])
-def test_heuristics_answer_ranges(erben: Catalog, solver: str) -> None:
-    """Feasible, without a bound, never better than proved."""
-    problem = ask(erben, batch_range=RANGE, critical_batch=20_000)
-    best, got = solve(problem), solve(problem, solver)
-    assert got.status is Status.FEASIBLE
-    assert got.bound is None
-    assert got.value is not None
-    assert best.bound is not None
-    assert got.value <= best.bound * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 
-PROOF = SolveOptions(gap=0.0, time_limit_s=60.0)
+PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 
 
 def uniform(problem: Problem, *, mixed: bool = False) -> Problem:

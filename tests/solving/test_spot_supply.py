@@ -19,7 +19,7 @@ from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 
-PROOF = SolveOptions(gap=0.0, time_limit_s=60.0)
+PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 
 
 def supplied(problem: Problem, supply: int | None, **wishes: Any) -> Problem:
@@ -39,16 +39,15 @@ def drawn(draw: Callable[[int], Problem], seed: int) -> Problem:
     return supplied(problem, chance.choice((1, 1, 2, 3)), **own)
 
 
-@pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("draw", [random_problem, island_problem, sized_problem])
 def test_a_supply_is_proved_as_plain_enumeration_finds_it(
-    draw: Callable[[int], Problem], part: int
+    draw: Callable[[int], Problem],
 ) -> None:
-    """Islands of several sizes of one type share it, in all 540 drawn questions. Without it the
+    """Islands of several sizes of one type share it, in all 75 drawn questions. Without it the
     answer is never worse.
     """
     compared = bound = 0
-    for seed in range(41_000 + 45 * part, 41_045 + 45 * part):
+    for seed in range(41_000, 41_025):
         problem = drawn(draw, seed)
         try:
             tried = solve(problem, "exhaustive")
@@ -65,7 +64,7 @@ def test_a_supply_is_proved_as_plain_enumeration_finds_it(
         assert free.value is not None
         assert not best.objective.better(tried.value, free.value, 1e-8), seed
         bound += free.value != pytest.approx(tried.value, rel=1e-8)
-    assert compared >= 40
+    assert compared >= 20
     assert bound or draw is random_problem
 
 

@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import placer
-from conftest import Run
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
@@ -36,7 +35,6 @@ from placer.workload.overlay import (
     overlay_from,
     read_overlay,
 )
-from placer.workload.profile import load_profile
 
 COLUMNS = ("model", "workers", "samples_per_second", "calculation_s", "communication_s")
 TODAY = "2026-11-21"
@@ -292,35 +290,6 @@ def test_one_row_fits_one_figure(tmp_path: Path, erben: Catalog, row: str, label
     assert any("nothing is left" in warning for warning in report.warnings)
 
 
-def test_efficiency_carries_over_to_devices_nobody_measured(tmp_path: Path, erben: Catalog) -> None:
-    """104.38 of 208.76 samples/s on T4 is 0.5: an unmeasured L4 in a group is expected at half of
-    its speed alone.
-    """
-    text = (
-        f"model,workers,step_s,calculation_s\nroberta-xlm,{PLACES}=2xT4,171,{32768 / 2 / 104.38}\n"
-    )
-    overlay = one(tmp_path, erben, text).overlay
-    assert overlay.efficiencies[0].efficiency.value == pytest.approx(0.5, rel=0.01)
-    profile, gpu = overlay.over_profile(load_profile("roberta-xlm")), erben.gpu("L4")
-    alone, shared = (profile.rate(gpu, 1, framework, erben) for framework in ("none", "hivemind"))
-    assert alone is not None
-    assert shared is not None
-    assert shared.value == pytest.approx(alone.value * overlay.efficiencies[0].efficiency.value)
-
-
-def test_optional_columns_reach_the_problem(tmp_path: Path, erben: Catalog) -> None:
-    """TBS, compression and streams of a row are those of its run; 1,000 samples in 10 s are 100
-    samples/s.
-    """
-    columns = "model,workers,step_s,target_batch_size,compression,streams"
-    path = tmp_path / "runs.csv"
-    path.write_text(f"{columns}\nroberta-xlm,{PLACES}=2xT4,10,1000,int8,4\n", encoding="utf-8")
-    (run,) = read_runs(path, erben)
-    assert run.samples_per_second == pytest.approx(100)
-    assert run.problem.compression == "int8"
-    assert run.placement.exchange.streams == 4
-
-
 HEAD = "model,workers,samples_per_second"
 BAD = [
     (f"{HEAD}\n", ["no runs"]),
@@ -458,50 +427,6 @@ def test_links_of_the_user_win_over_the_overlay(erben: Catalog, tmp_path: Path) 
     assert given.network.link(*pair).bytes_per_second == pytest.approx(12.5e6)
     phalak = placer.load_catalog("phalak-2023")
     assert overlay.over_catalog(phalak) is phalak
-
-
-def test_command_line_from_runs_to_recommendation(run: Run, tmp_path: Path) -> None:
-    """Calibrate, validate, compare, recommend: exit 0 each; the table names figures, runs and
-    errors.
-    """
-    published(tmp_path / "runs.csv", lambda r: r.experiment in CALIBRATING)
-    done = run(
-        "profile",
-        "runs",
-        "runs.csv",
-        "--catalog",
-        "erben-2023",
-        "-o",
-        "calibration.json",
-        cwd=tmp_path,
-        columns=120,
-    )
-    assert done.returncode == 0, done.stderr
-    for phrase in (
-        "s_per_gb_sent of t4 hosts",
-        "kappa",
-        "left out",
-        "Not fitted",
-        "each run left out",
-    ):
-        assert phrase in done.stdout
-    assert "wrote calibration to calibration.json" in done.stderr
-    words = [
-        "--model",
-        "roberta-xlm",
-        "--catalog",
-        "erben-2023",
-        "--calibration",
-        "calibration.json",
-    ]
-    for arguments in (
-        ["validate", "calibration.json"],
-        ["estimate", *words, *("--workers", "gcp/us-central1=4xT4:spot") * 2],
-        ["recommend", *words, "--budget", "1/h", "--gpu", "T4", "-o", "plan.json"],
-        ["validate", "plan.json"],
-    ):
-        done = run(*arguments, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
 
 
 def test_speeds_measured_under_nccl_count_under_nccl(tmp_path: Path) -> None:

@@ -17,13 +17,10 @@ from placer.workload.island import (
     check_wishes,
     island,
 )
-from placer.workload.island.collectives import BACKWARD_TAIL, HIDDEN_SHARE, network_seconds
-from placer.workload.island.transports import TRANSPORTS
+from placer.workload.island.collectives import HIDDEN_SHARE
 
 ROCE = (1600.0, "roce")
 """Network of MosaicML's A100 machines."""
-PLAIN = PlanWishes(sharding="none", tensor_parallel=1, checkpointing="none", microbatch=4)
-"""Plain data parallelism."""
 
 models = st.sampled_from(sorted(MPT))
 devices = st.sampled_from(["T4", "A10G", "V100-32", "A100-40", "A100-80", "H100", "L40S"])
@@ -173,23 +170,6 @@ def test_what_is_chosen_is_the_fastest(
         )
         if isinstance(fixed, Island):
             assert chosen(free).samples_per_second >= fixed.samples_per_second * (1 - 1e-9)
-
-
-@pytest.mark.parametrize("gbps", [25.0, 100.0, 400.0, 3200.0])
-@pytest.mark.parametrize(("islands", "machines"), [(2, 1), (4, 1), (2, 2), (4, 2), (2, 8)])
-def test_several_islands_take_as_long_as_one(gbps: float, islands: int, machines: int) -> None:
-    """Plain data parallelism over 16 machines is the same run whether it is called one island or
-    several: reduction over all, or inside and then between, on all network cards side by side.
-    """
-    model, gpu, batch = mpt("mpt-1b"), device("A100-80"), 64 * 8 * islands * machines
-    all_machines = islands * machines
-    one = chosen(island(model, gpu, 8, gbps, "efa", all_machines, PLAIN, batch))
-    part = chosen(island(model, gpu, 8, gbps, "efa", machines, PLAIN, batch // islands))
-    shard = 2.0 * model.trainable_parameters / machines
-    outside = network_seconds(shard, islands, gbps, TRANSPORTS["nccl"])
-    behind = BACKWARD_TAIL * part.step.free_share * part.step.seconds
-    several_s = part.step.seconds + outside - HIDDEN_SHARE * min(outside, behind)
-    assert several_s == pytest.approx(one.step.seconds, rel=0.01)
 
 
 @given(models, devices, counts, machines_of, st.integers(1, 2_048))

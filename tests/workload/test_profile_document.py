@@ -16,7 +16,6 @@ from placer.profiler.measured_profile import (
     known_rates,
     main_measurement,
     measured_rates,
-    merged_measurements,
     profile_of,
     rate_of,
     with_estimates,
@@ -152,21 +151,6 @@ def test_the_rate_is_that_of_the_knee_in_the_fastest_precision() -> None:
         word in found.source
         for word in ("Tesla T4", "torch 2.13.0", "fp16", "2026-11-21", "16 x 8")
     )
-
-
-def test_of_two_machines_of_one_name_the_last_counts() -> None:
-    """Both CPUs stay in the file; the rate of `cpu` is that of the one measured last, though it is
-    slower.
-    """
-    laptop = replace(
-        ON_CPU,
-        device_name="laptop",
-        points=(replace(ON_CPU.points[0], samples_per_second=2.0, low=1.9, high=2.1),),
-    )
-    rows = merged_measurements((ON_CPU,), (laptop,))
-    assert len(rows) == 2
-    (rate,) = measured_rates(rows)
-    assert rate.value == 2.0
 
 
 def test_measured_rates_replace_published_and_estimated_ones() -> None:

@@ -180,35 +180,6 @@ def test_devices_of_google_cloud_are_lines_of_their_own(default: Catalog) -> Non
     )  # SkyPilot takes lines without GpuInfo for no GPU
 
 
-def test_a_machine_that_is_rented_alone_keeps_its_price(default: Catalog, tmp_path: Path) -> None:
-    """n1-standard-4 as a CPU machine at 0.19: the host of every T4 beside it costs the same, so the
-    T4 takes up the rest.
-    """
-    plain = {"instance_type": "n1-standard-4", "gpu": "CPU-2", "vcpus": 2.0, "memory_gib": 15.0}
-    host = next(
-        o
-        for o in default.offers
-        if o.instance_type == "n1-standard-4+1xT4" and o.market == "on_demand"
-    )
-    spot = next(
-        o
-        for o in default.offers
-        if (o.instance_type, o.region, o.market) == (host.instance_type, host.region, "spot")
-    )
-    alone = [
-        msgspec.structs.replace(host, **plain, usd_per_hour=0.19),
-        msgspec.structs.replace(spot, **plain, usd_per_hour=0.04),
-    ]
-    book = replace(default, offers=(host, spot, *alone))
-    lines = skypilot_lines(book, Tally(skip_bad=True))["gcp"]
-    assert [line["Price"] for line in lines if line["InstanceType"] == "n1-standard-4"] == ["0.19"]
-    found = again(book, tmp_path)
-    assert (
-        found[host.provider, host.region, host.instance_type, "T4", 1, "on_demand"][2]
-        == host.usd_per_hour
-    )
-
-
 @settings(max_examples=100, deadline=None)
 @given(
     st.dictionaries(

@@ -286,19 +286,6 @@ PROJECT = {
     "kind": "compute#project",
     "quotas": [{"limit": 12.0, "metric": "GPUS_ALL_REGIONS", "usage": 4.0}],
 }
-USAGE = [
-    {"currentValue": used, "limit": limit, "name": {"value": name, "localizedValue": name}}
-    for name, used, limit in (
-        ("cores", 24, "200"),
-        ("lowPriorityCores", 0, "100"),
-        ("standardNCADSA100v4Family", 24, "96"),
-        ("Standard NCASv3_T4 Family", 0, "32"),
-        ("standardNDASv4_A100Family", 0, "96"),
-        ("standardNDAMSv4_A100Family", 0, "192"),
-        ("standardMSFamily", 0, "10"),
-    )
-]
-"""As ``az vm list-usage`` prints it, in short."""
 
 
 def test_quotas_of_google_cloud_are_gpus_of_metrics(call: Call, tmp_path: Path) -> None:
@@ -316,24 +303,6 @@ def test_quotas_of_google_cloud_are_gpus_of_metrics(call: Call, tmp_path: Path) 
     ]
     assert read[3]["machine"] == "a3-highgpu-*|a3-edgegpu-*"
     assert "metric of no GPU that the book has: CPUS" in call(*words)[1]
-
-
-def test_quotas_of_azure_are_vcpus_of_families(call: Call, tmp_path: Path) -> None:
-    """96 - 24 of the NC with A100 and so on, on demand; all machines of the region together; spot
-    ones have one limit. A family without GPUs of the book is listed.
-    """
-    words = ("azure-quotas", "--from", saved(tmp_path, USAGE), "--in", "eastus")
-    read = quota_rows(call, tmp_path / "quota.csv", *words)
-    assert [(r["machine"], r["market"], r["vcpus"]) for r in read] == [
-        ("*", "on_demand", "176"),
-        ("*", "spot", "100"),
-        ("Standard_NC[0-9]*ads_A100_v4", "on_demand", "72"),
-        ("Standard_NC[0-9]*as_T4_v3", "on_demand", "32"),
-        ("Standard_ND[0-9]*asr_v4", "on_demand", "96"),
-        ("Standard_ND[0-9]*amsr_A100_v4", "on_demand", "192"),
-    ]
-    assert {r["place"] for r in read} == {"azure/eastus"}
-    assert "standardMSFamily" in call(*words)[1]
 
 
 def test_a_log_is_shares_with_ranges_and_survival(call: Call, home: Path) -> None:
@@ -469,32 +438,6 @@ def test_aws_is_asked_with_boto3(
     assert code == 0, err
     assert said in out
     assert SECRET not in out + err
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("nonsense",), "unknown kind of capacity 'nonsense'"),
-        (("log",), "which log?"),
-        (("log", "--from", "nowhere.csv", "--machine", "a3-highgpu-8g"), "nowhere.csv"),
-        (("log", "--from", "x.csv", "--machine", "a3-highgpu-9g"), "a3-highgpu-9g"),
-        (("gcp-advice", "--machines", "8"), "which machine is it about?"),
-        (("gcp-advice", "--machine", "a3-highgpu-8g"), "how many machines were asked for?"),
-        (("gcp-advice", *H100X8), "where?"),
-        (("gcp-advice", *H100X8, "--in", "us-moon1", "--project", "p1"), "gcp/us-moon1"),
-        (("gcp-advice", *H100X8, "--in", "us-central1"), "is not a project of Google Cloud"),
-        (("gcp-advice", *H100X8, "--from", "nowhere.json"), "nowhere.json"),
-        (("aws-quotas",), "quotas of which region?"),
-        (("aws-quotas", "--in", "us-moon-1", "--from", "x.json"), "x.json"),
-        (("azure-quotas",), "quotas of which region?"),
-        (("gcp-quotas",), "which answer?"),
-        (("gcp-advice", *H100X8, "--machines", "0"), "0"),
-    ],
-)
-def test_wrong_words_are_named(call: Call, words: tuple[str, ...], message: str) -> None:
-    """One line each, and exit code 2."""
-    code, _, err = call(*words)
-    assert (code, message in err) == (2, True), err
 
 
 @pytest.mark.parametrize(

@@ -214,36 +214,6 @@ def test_encodings_of_a_good_file(tmp_path: Path, encoding: str) -> None:
     assert [row["usd_per_hour"] for row in read(tmp_path, text).rows["offers.csv"]] == [21.95]
 
 
-@pytest.mark.parametrize(
-    ("maps", "constants", "words", "hint"),
-    [
-        (
-            MAP.replace("usd_per_hour", "usd_per_hours"),
-            SET,
-            "unknown column 'usd_per_hours'",
-            "'usd_per_hour'",
-        ),
-        (MAP.replace("=Price", "=Pric"), SET, "unknown column 'Pric'", "'Price'"),
-        (MAP, SET[1:], "gives no provider", "map them"),
-        (MAP, ("provider=aws",), "gives no market, price_basis, source, as_of", "--set"),
-        (MAP, (*SET, "gpu=T4"), "column 'gpu' is given twice", "keep one"),
-        (MAP, (*SET, "provider=gcp"), "column 'provider' is given twice", "keep one"),
-        ("usd_per_hour", SET, "--map 'usd_per_hour' is not a pair", "usd_per_hour=Price"),
-        ("nowhere.toml", SET, "cannot read 'nowhere.toml'", "mappings.md"),
-        ("Machine=instance_type", SET, "unknown column 'Machine'", "write instance_type=Machine"),
-    ],
-)
-def test_maps_that_do_not_fit_are_answered(
-    tmp_path: Path, maps: str, constants: tuple[str, ...], words: str, hint: str
-) -> None:
-    """Unknown names get the nearest one, missing columns are all named at once; exit code 2."""
-    with pytest.raises(PlacerError) as error:
-        read(tmp_path, QUOTE, maps=maps, constants=constants)
-    assert words in error.value.message
-    assert hint in error.value.hint
-    assert error.value.exit_code == 2
-
-
 def test_the_command_writes_a_book(run: Run, tmp_path: Path) -> None:
     """Words of the command line from end to end; --as-of dates what has no date."""
     (tmp_path / "quote.csv").write_text(QUOTE)

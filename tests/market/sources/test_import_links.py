@@ -7,7 +7,6 @@ import pytest
 
 from conftest import ROOT, Run
 from placer.errors import PlacerError
-from placer.market.books.csv_rows import read_rows
 from placer.market.catalog import Catalog
 from placer.market.sources.harvest import Harvest
 from placer.market.sources.links.imported import import_links
@@ -117,34 +116,6 @@ def test_throughput_that_cannot_be_true_is_refused(
         grid(default, str(path))
 
 
-def test_the_command_saves_a_book_of_links(run: Run, tmp_path: Path) -> None:
-    """The book holds links.csv and its origin; the command says what was left out and what comes
-    next.
-    """
-    home = str(tmp_path)
-    done = run(
-        "network",
-        "import",
-        "skyplane",
-        THROUGHPUT,
-        LATENCY,
-        "--date",
-        "2022-04-16",
-        columns=120,
-        PLACER_HOME=home,
-    )
-    assert done.returncode == 0, done.stderr
-    assert (
-        "4 ordered pairs of 3 places: 3 with many streams, 4 with a round-trip time" in done.stdout
-    )
-    assert "left out: 2 x region that the book does not know: gcp/mars-north1" in done.stdout
-    assert "--catalog default --catalog skyplane" in done.stdout
-    folder = tmp_path / "catalogs" / "skyplane"
-    assert sorted(p.name for p in folder.iterdir()) == ["links.csv", "origin.json"]
-    assert {row["basis"] for row in read_rows(folder / "links.csv", "links.csv")} == {"measured"}
-    assert len(json.loads((folder / "origin.json").read_text())["documents"][0]["sha256"]) == 64
-
-
 def imported(run: Run, home: Path, *words: str) -> tuple[int, list[dict[str, object]], str]:
     """Exit code, links and errors of the command."""
     done = run("network", "import", *words, "--json", PLACER_HOME=str(home))
@@ -178,43 +149,6 @@ def test_a_mapping_file_reads_links_of_any_tool(run: Run, tmp_path: Path) -> Non
     words = (str(tmp_path / "tool.toml"), str(tmp_path / "log.jsonl"), "--date", "2026-08-03")
     code, (row,), _ = imported(run, tmp_path / "home", *words)
     assert (code, row["gbps_one_stream"], row["gbps_many_streams"]) == (0, 0.1, 1.0)
-
-
-def test_a_file_in_the_columns_of_links_csv_comes_back_as_it_was(run: Run, tmp_path: Path) -> None:
-    """Import the links of a shipped book: the rows that the default book knows are the same; the
-    others are counted.
-    """
-    shipped = ROOT / "catalogs" / "erben-2023" / "links.csv"
-    done = run(
-        "network",
-        "import",
-        "csv",
-        str(shipped),
-        "--catalog",
-        "erben-2023",
-        "--as",
-        "mine",
-        columns=200,
-        PLACER_HOME=str(tmp_path),
-    )
-    assert done.returncode == 0, done.stderr
-    key = lambda row: (row["src"], row["dst"])  # noqa: E731
-    before, after = (
-        sorted(read_rows(p, "links.csv"), key=key)
-        for p in (shipped, tmp_path / "catalogs" / "mine" / "links.csv")
-    )
-    for old, new in zip(before, after, strict=True):
-        for column in (
-            "src",
-            "dst",
-            "gbps_one_stream",
-            "gbps_low",
-            "gbps_high",
-            "basis",
-            "source",
-            "as_of",
-        ):
-            assert new[column] == old[column]
 
 
 @pytest.mark.parametrize(

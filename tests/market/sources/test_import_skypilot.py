@@ -113,22 +113,6 @@ def test_a_missing_spot_price_is_no_offer(harvest: Harvest) -> None:
         assert markets == ["on_demand"]
 
 
-def test_devices_have_placers_names(harvest: Harvest) -> None:
-    """V100-32GB, H100-MEGA and the plain H100 of Azure and Lambda, which is not the SXM one
-    everywhere.
-    """
-    names = {str(row["instance_type"]): row["gpu"] for row in harvest.rows["offers.csv"]}
-    assert names["p3dn.24xlarge"] == "V100-32"
-    assert (
-        names["a3-megagpu-8g"]
-        == names["gpu_1x_h100_sxm5"]
-        == names["Standard_ND96isr_H100_v5"]
-        == "H100"
-    )
-    assert names["Standard_NC40ads_H100_v5"] == "H100-NVL"
-    assert names["gpu_1x_h100_pcie"] == "H100-PCIe"
-
-
 def test_machines_without_gpus_need_a_cpu_kind(harvest: Harvest) -> None:
     """2 vCPUs with 8 GiB are CPU-2; 4 GiB are too few, 96 vCPUs no kind, bursting and Arm cores
     none either.
@@ -271,38 +255,6 @@ def test_the_date_is_that_of_the_file(tmp_path: Path) -> None:
         if note.startswith("the dates of the prices are those of the file, not of the prices")
     ]
     assert not read_skypilot([str(path)], as_of=NOVEMBER).notes  # the user says the date
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["nowhere.csv"], "does not say whose machines it has"),
-        (["aws/vms.csv"], "cannot read 'aws/vms.csv'"),
-        (["."], "'.' has no aws/vms.csv"),
-        (["x.csv", "--provider", "asw"], "unknown provider 'asw'"),
-        ([str(FIXTURES), "--as", "default"], "'default' is a shipped book"),
-        ([str(FIXTURES), "--as", "../evil"], "'../evil' is not the name of a book"),
-        ([str(FIXTURES), "--as-of", "2999-01-01"], "--as-of '2999-01-01' is in the future"),
-        ([str(FIXTURES), "--set", "provider=aws"], "--kind, --map and --set are not for skypilot"),
-        ([], "FILE is missing"),
-        ([str(FIXTURES), "--timeout", "0"], "--timeout '0' is not from 0.1 to 600 s"),
-    ],
-)
-def test_wrong_words_are_answered(
-    run: Run, tmp_path: Path, arguments: list[str], words: str
-) -> None:
-    """One line, exit code 2, nothing written."""
-    done = run(
-        "catalog",
-        "import",
-        "skypilot",
-        *arguments,
-        cwd=tmp_path,
-        PLACER_HOME=str(tmp_path / "home"),
-    )
-    assert done.returncode == 2
-    assert words in " ".join(done.stderr.split())
-    assert not (tmp_path / "home" / "catalogs").exists()
 
 
 def test_the_command_writes_a_book_and_says_what_next(run: Run, tmp_path: Path) -> None:

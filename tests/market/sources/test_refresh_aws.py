@@ -20,10 +20,8 @@ from price_servers import Answer, Request, Server, as_json, aws_entry, serving
 
 from conftest import home_with_book
 from placer.cli import run as run_placer
-from placer.market.catalog import Catalog
 from placer.market.sources.prices.aws import account
 from placer.market.sources.prices.aws.spot import quantile, spot_prices
-from placer.market.sources.scope import known_gpu
 
 ACCESS, SECRET = "AKIACANARY0123456789", "canary/secret+0123456789abcdefghijklmnop"
 """In the formats of AWS' keys; must never come back."""
@@ -300,27 +298,6 @@ def test_one_region_that_fails_fails_the_refresh(call: Call, moto: str, tmp_path
     assert offers(tmp_path) == before
 
 
-def test_partial_keeps_the_old_prices_of_a_region_that_fails(
-    call: Call, moto: str, tmp_path: Path
-) -> None:
-    """Ireland fails: its two old offers stay with their date, and the note says so; Oregon is
-    new.
-    """
-    with serving(aws(moto, OREGON + IRELAND, HISTORY)) as server:
-        call(server, "--in", "us-west-2,eu-west-1")
-    works = aws(moto, [aws_entry("g4dn.xlarge", "us-west-2", "0.6000000000"), *IRELAND], HISTORY)
-    with serving(broken_in("eu-west-1", works, denied("UnauthorizedOperation"))) as server:
-        code, out, _ = call(server, "--in", "us-west-2,eu-west-1", "--partial", "--json")
-    document = json.loads(out)
-    assert (code, document["kept"]) == (0, {"eu-west-1": 2})
-    assert any(
-        "eu-west-1 failed" in note and "2 old offers of" in note for note in document["notes"]
-    )
-    found = offers(tmp_path)
-    assert found["us-west-2", "g4dn.xlarge", "on_demand"]["usd_per_hour"] == "0.6"
-    assert found["eu-west-1", "g4dn.xlarge", "on_demand"]["usd_per_hour"] == "0.587"
-
-
 def test_without_credentials_one_line_says_what_to_do(
     call: Call, moto: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,30 +401,6 @@ def test_keys_are_in_no_output_and_no_file(call: Call, moto: str, tmp_path: Path
     for secret in (ACCESS, SECRET):
         assert secret not in out + err
         assert secret.encode() not in files
-
-
-@pytest.mark.parametrize(
-    ("name", "mebibytes", "gpu"),
-    [
-        ("T4", 16384, "T4"),
-        ("V100", 16384, "V100"),
-        ("V100", 32768, "V100-32"),
-        ("A100", 40960, "A100-40"),
-        ("A100", 81920, "A100-80"),
-        ("H100", 81920, "H100"),
-        ("H200", 144384, "H200"),
-        ("L4", 22888, "L4"),
-        ("L4", 2861, None),
-        ("T4g", 16384, None),
-        ("B200", 183359, "B200"),
-        ("M60", 8192, None),
-    ],
-)
-def test_names_and_memory_find_the_row_of_a_gpu(
-    default: Catalog, name: str, mebibytes: int, gpu: str | None
-) -> None:
-    """As EC2 names them; an eighth of an L4 and GPUs that gpus.csv lacks are none."""
-    assert known_gpu(name, mebibytes / 1024, default.gpus) == gpu
 
 
 def row(zone: str, price: str, days_ago: float) -> dict[str, Any]:

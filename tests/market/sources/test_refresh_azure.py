@@ -206,21 +206,6 @@ def test_no_field_of_an_item_can_break_a_refresh(call: Call, field: str) -> None
     assert (code, err) == (0, "")
 
 
-REASON = "usd_per_hour (their 'retailPrice') 'inf' is not a finite number"
-
-
-def test_infinite_prices_are_refused_in_either_spelling(call: Call) -> None:
-    """Python's json reads 1e999 as infinity, which the checks refuse; the word NaN is not JSON at
-    all.
-    """
-    page = json.dumps(azure_page([ITEMS[0], azure_item(T4, "westus2", 0.125)]))
-    with serving(lambda request: Answer(page.replace("0.125", "1e999").encode())) as server:
-        code, out, _ = call(server, "--dry-run", "--json", "--gpu", "T4")
-    assert (code, json.loads(out)["left_out"]) == (0, {REASON: 1})
-    with serving(lambda request: Answer(page.replace("0.125", "NaN").encode())) as server:
-        assert call(server)[0] == 7
-
-
 def test_of_two_prices_the_newer_counts(call: Call, tmp_path: Path) -> None:
     """Prices that were replaced stay in the list for a while; of one day the dearer counts."""
     old = azure_item(T4, "eastus", 0.9, effectiveStartDate="2020-01-01T00:00:00Z")
@@ -347,31 +332,6 @@ def test_the_address_must_be_one(call: Call, url: str) -> None:
     code, _, err = call(url)
     assert code == 2
     assert "PLACER_AZURE_PRICES_URL" in err
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--in", "eastus9"], "unknown region 'eastus9'"),
-        (["--in", "aws/us-east-1"], "'aws/us-east-1' is not a region of azure"),
-        (["--in", ","], "is empty"),
-        (["--gpu", "T5"], "unknown GPU 'T5'"),
-        (["--as", "../evil"], "is not the name of a book"),
-        (["--as", "default"], "is a shipped book"),
-        (["--as", "AZURE"], "is not the name of a book"),
-        (["--partial"], "--partial says nothing for azure"),
-    ],
-)
-def test_wrong_words_are_refused_before_anything_is_asked(
-    call: Call, tmp_path: Path, options: list[str], words: str
-) -> None:
-    """Exit code 2; the server is never asked and nothing is written."""
-    with serving(one_page(ITEMS)) as server:
-        code, _, err = call(server, *options)
-    assert code == 2
-    assert words in err
-    assert server.requests == []
-    assert not (tmp_path / "catalogs").exists()
 
 
 def test_a_book_with_something_else_in_it_is_not_replaced(call: Call, tmp_path: Path) -> None:

@@ -1,0 +1,25 @@
+"""What commands print on a terminal is what was frozen: `make goldens NAMES='screens mistakes'`."""
+
+import pytest
+from goldens.__main__ import FROZEN, difference
+from goldens.commands import screen
+from goldens.outputs import asked, made
+
+COLUMNS = 80
+"""The frozen screens have 100 and 120 columns as well."""
+SCREENS = {name: words for name, words in asked("screens") if name != "config"}
+"""All but the screen that names its folder, whose length breaks its lines."""
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_a_screen_is_as_frozen(name: str) -> None:
+    """Output, messages and exit code of a command."""
+    frozen = (FROZEN / f"screens/{name}.txt").read_text(encoding="utf-8")
+    before = frozen.partition("\n$ placer ")[0]
+    assert difference(name, before, screen(SCREENS[name], COLUMNS).rstrip("\n")) == []
+
+
+def test_wrong_input_is_answered_as_frozen() -> None:
+    """The message, the tip and the exit code of 90 mistakes."""
+    frozen = (FROZEN / "mistakes.txt").read_text(encoding="utf-8")
+    assert difference("mistakes.txt", frozen, made("mistakes.txt")) == []

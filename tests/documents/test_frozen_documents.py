@@ -1,0 +1,32 @@
+"""One document of each kind is what was frozen, and follows its schema: `make goldens
+NAMES=documents`.
+"""
+
+import json
+
+import pytest
+from goldens.__main__ import FROZEN, difference
+from goldens.outputs import document, documents
+from test_every_document import PARTS, faults
+
+from placer.documents.schemas import schema_name
+
+DOCUMENTS = documents()
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_document_is_as_frozen_and_follows_its_schema(name: str) -> None:
+    """Nothing but one document on stdout or in its file, which names its schema and has no key
+    beside it; each line of files that have several.
+    """
+    text = document(*DOCUMENTS[name])
+    before = (FROZEN / f"documents/{name}.json").read_text(encoding="utf-8")
+    assert difference(name, before, text) == []
+    decoder, rest = json.JSONDecoder(), text.strip()
+    while rest:
+        found, end = decoder.raw_decode(rest)
+        rest = rest[end:].strip()
+        kind = schema_name(found["schema"]) if "schema" in found else name.removesuffix("-file")
+        for part in PARTS if name == "result-file" else ():
+            assert faults(found[part], part) == []
+        assert faults(found, kind) == []

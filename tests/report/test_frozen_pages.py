@@ -1,0 +1,22 @@
+"""What the page of each kind of document says is what was frozen: `make goldens NAMES=pages`."""
+
+import pytest
+from goldens.__main__ import FROZEN, difference
+from goldens.outputs import goldens, made
+
+from placer.report.contents import KINDS, contents
+
+PAGES = [name for name in goldens() if name.startswith("pages/")]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_says_what_was_frozen(name: str) -> None:
+    """Every section, table and chart, as Markdown."""
+    assert callable(contents)
+    before = (FROZEN / name).read_text(encoding="utf-8")
+    assert difference(name, before, made(name)) == []
+
+
+def test_nearly_every_kind_has_a_frozen_page() -> None:
+    """The others come of runs, sources and files that are watched."""
+    assert len(PAGES) >= len(KINDS) - 8
