@@ -167,6 +167,8 @@ def unknown(kind: str, value: str, known: Iterable[str], hint: str = "") -> Plac
     --------
     >>> unknown("model", "roberta-xml", ["roberta-xlm", "resnet18"]).hint
     "a similar model exists: 'roberta-xlm'"
+    >>> [unknown("model", "x", ["b", "a"], hint).hint for hint in ("", "see the list")]
+    ['known: a, b', 'see the list']
     """
     names = list(known)
     lowered = {name.lower(): name for name in names}

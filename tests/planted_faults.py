@@ -37,6 +37,18 @@ TIME_LIMIT_S, TEST_TIME_LIMIT_S = 120, 60
 NO_TESTS, LATE = 5, -1
 """Exit codes: of pytest that finds no test, and of one that was ended for its time."""
 MOST_MODULES = 3
+CONTRACTS = {
+    "solvers": ["solvers/test_against_enumeration.py"],
+    "placer/advice": ["advice/test_every_verb.py", "cli/test_frozen_screens.py"],
+    "placer/cli": ["cli/test_frozen_screens.py"],
+    "placer/documents": ["documents/test_frozen_documents.py"],
+    "placer/interface": ["interface/test_verbs.py"],
+    "placer/report": ["report/test_frozen_pages.py", "cli/test_frozen_screens.py"],
+    "placer/problem": ["solvers/test_against_enumeration.py"],
+    "placer/cost_model": ["documents/test_certificate.py"],
+    "placer/service": ["service/test_service_limits.py", "service/test_service_questions.py"],
+}
+"""Tests of a whole room, which are asked after the nearest ones."""
 FARTHEST = 4
 """Imports between a test and a module from which on the names of both tell as much."""
 LEFT_OUT = ("build", "dist", ".git", ".venv", ".hypothesis", ".*_cache", "__pycache__")
@@ -169,7 +181,8 @@ def choose(root: Path, seed: int, count: int, room: str = "") -> list[Fault]:
 
 class Nearest:
     """The tests nearest to a module: those from which the fewest imports lead to it, where the
-    folder of its room counts one less; of these, those that most often say its name.
+    folder of its room counts one less; of these, those that most often say its name. Then those of
+    its whole room.
     """
 
     def __init__(self, root: Path) -> None:
@@ -208,7 +221,13 @@ class Nearest:
                 ranked.append((far.get(name, FARTHEST) - home, -said, -alike, name))
         tests = [self.tests[name] for *_, name in sorted(ranked)[:MOST_MODULES]]
         doctests = [self.root / path] if ">>> " in self.texts[module] else []
-        return [str(test.relative_to(self.root)) for test in [*doctests, *tests]]
+        room = [self.root / "tests" / name for name in CONTRACTS.get(_room(path), [])]
+        every = dict.fromkeys([*doctests, *tests, *room])
+        return [str(test.relative_to(self.root)) for test in every]
+
+
+def _room(path: Path) -> str:
+    return "/".join(path.parts[: 2 if path.parts[0] == "placer" else 1])
 
 
 def copied(root: Path, folder: Path) -> Path:

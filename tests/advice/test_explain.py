@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import time
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 import placer
 from conftest import Run
-from instances import random_problem, wide_problem
+from instances import exchange_problem, random_problem, wide_problem
 from placer.advice.explanation.binding import find_binding
 from placer.advice.explanation.break_even import (
     bandwidth_break_even,
@@ -458,3 +459,17 @@ def test_pairs_of_limits_gain_only_together(seed: int) -> None:
     if not binding.joint and len(idle) > 1:
         free = solve(without(problem, idle), options=EXACT).value
         assert free == pytest.approx(result.value, rel=2e-6)
+
+
+def test_only_what_is_proved_or_any_placement_that_was_wanted_is_an_answer() -> None:
+    """A draft proves nothing, unless any placement will do; what fits nowhere is proved to."""
+    problem, deadline = exchange_problem(12), time.monotonic() + 60
+    drafts, asker = (
+        Asker(solver=name, options=SolveOptions(), deadline=deadline)
+        for name in ("greedy", "exact")
+    )
+    draft, any_one = drafts.best(problem), drafts.best(problem, first=True)
+    assert draft.placement is not None
+    assert not draft.proved
+    assert any_one.proved
+    assert asker.wanting(problem, budget_usd_per_hour=1e-9).infeasible

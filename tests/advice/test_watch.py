@@ -272,3 +272,15 @@ def test_wrong_words_are_named(
         run(["capacity", "watch", plan, *words])
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_folder_that_stays_empty_ends_after_the_pause(tmp_path: Path) -> None:
+    """A second of looks every `LOOK_S`, and no line."""
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        assert sum(naps) < 10
+
+    assert [*follow(str(tmp_path), idle_s=1.0, sleep=nap)] == []
+    assert 1.0 <= sum(naps) < 1.0 + naps[0]

@@ -1,5 +1,6 @@
 """The command line as a user meets it: output, errors, exit codes, files."""
 
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -181,3 +182,18 @@ def test_time_limit_zero_ends_at_once(run: Run) -> None:
     )
     assert done.returncode in (0, 4)
     assert "Traceback" not in done.stderr
+
+
+def test_what_is_not_installed_is_named_with_its_line(
+    command: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where pip knows no package, each extra has the line that installs it."""
+
+    def version(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    rows = json.loads(command("config", "check", "--json").stdout)["rows"]
+    extras = [row for row in rows if row["name"].startswith("extra ")]
+    assert {row["found"] for row in extras} == {"not installed"}
+    assert all(row["name"].removeprefix("extra ") in row["hint"] for row in extras)

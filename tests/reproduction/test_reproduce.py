@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -42,6 +43,7 @@ from placer.reproduction.erben_placements import (
     WEST,
     Bench,
 )
+from placer.reproduction.intellect import slowest_hop
 
 
 @pytest.fixture(scope="module")
@@ -303,3 +305,15 @@ def test_local_strategies_beat_synchronous_ones_over_slow_links() -> None:
     case.
     """
     assert all(faster.times > 1 for faster in speed_ups(load_catalog("erben-2023")))
+
+
+def test_a_ring_takes_the_order_whose_slowest_link_is_fastest() -> None:
+    """Over a square whose diagonals carry 1 byte/s and whose sides 5 and 7: around it, so 5."""
+    speeds = {"ab": 5.0, "bc": 7.0, "cd": 5.0, "ad": 7.0}
+
+    def link(a: str, b: str) -> Any:
+        return SimpleNamespace(speed=lambda case: speeds.get("".join(sorted(a + b)), 1.0) + case)
+
+    network: Any = SimpleNamespace(link=link)
+    assert slowest_hop("acbd", network, 0) == 5.0
+    assert slowest_hop("ab", network, 1) == 6.0

@@ -164,7 +164,8 @@ def test_partners_are_the_cheapest_that_a_head_can_have() -> None:
 
 def test_a_price_for_workers_never_loses_the_best_regions() -> None:
     """Exactly R regions with concave sums and a charge for each: no choice of regions and counts
-    has more than the conjugate bound, with required regions or without.
+    has more than the conjugate bound, with required regions or without. More regions than there
+    are, or fewer than must be used, cannot be.
     """
     draw, judged, tight = np.random.default_rng(3), 0, 0
     for _ in range(DRAWS):
@@ -188,6 +189,10 @@ def test_a_price_for_workers_never_loses_the_best_regions() -> None:
         tight += bound <= best * 1.1
     assert judged == DRAWS
     assert tight >= DRAWS / 4
+    for regions, must in ((places + 1, []), (1, [0, 1])):
+        asked = np.array([0]), np.arange(places), regions, most, np.array([workers]), charge
+        none = conjugate.Conjugates(sums, steps).best(*asked, np.array(must, dtype=np.intp))
+        assert np.all(none == -np.inf)
 
 
 def best_of_mixes(

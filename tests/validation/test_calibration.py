@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy import empty
 
 import placer
 from placer.documents.schemas import schema_text
@@ -25,8 +26,8 @@ from placer.records import replace
 from placer.reproduction.comparison import PublishedRun, published_runs
 from placer.validation.calibration.calibrate import calibrate
 from placer.validation.calibration.equations import Equations
-from placer.validation.calibration.least_squares import solve
-from placer.validation.calibration.parameters import overlay_of
+from placer.validation.calibration.least_squares import Solution, solve
+from placer.validation.calibration.parameters import overlay_of, scale
 from placer.validation.calibration.quality import CalibrationReport, left_out_errors
 from placer.validation.calibration.runs import MeasuredRun, read_runs
 from placer.workload.constants import PUBLISHED, HostConstants
@@ -446,3 +447,14 @@ def test_speeds_measured_under_nccl_count_under_nccl(tmp_path: Path) -> None:
     assert overlay.calibration.kappa == PUBLISHED.kappa
     here = placer.estimate("roberta-xlm", rows[0][1], calibration=overlay)
     assert here.step.calculation == pytest.approx(31, rel=0.02)
+
+
+def test_a_value_at_the_end_of_its_range_is_told() -> None:
+    """Within a thousandth of a step of either end."""
+    factor = scale("T4")
+    (low, high), near = factor.limits, 5e-4 * factor.step
+    for value, told in ((low + near, True), (high - near, True), ((low + high) / 2, False)):
+        found = Solution(
+            values={factor: value}, errors={}, weights=(), residuals=empty(0), freedom=0
+        )
+        assert found.at_limit(factor) == told

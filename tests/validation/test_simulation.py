@@ -197,3 +197,13 @@ def test_bad_values_are_refused(words: dict[str, Any], named: str) -> None:
     with pytest.raises(PlacerError) as caught:
         simulate(**words)
     assert named in str(caught.value)
+
+
+def test_machines_and_links_vary_each_for_itself() -> None:
+    """Jitter alone moves both; stragglers alone slow machines to half, and no link."""
+    jittered, slowed, still = (
+        Noise(1, jitter, stragglers, 2.0) for jitter, stragglers in ((0.3, 0), (0, 1), (0, 0))
+    )
+    assert jittered.worker(0) != 1.0 != jittered.link("a", "b")
+    assert (slowed.worker(0), slowed.link("a", "b")) == (0.5, 1.0)
+    assert (still.worker(0), still.link("a", "b")) == (1.0, 1.0)
