@@ -95,6 +95,7 @@ SLOW = (
     "project/test_examples.py",
     "project/test_packaging.py",
     "service",
+    "solvers/test_against_enumeration.py",
     "solvers/test_heuristics.py",
     "solvers/test_milp.py",
     "solvers/test_solvers.py",

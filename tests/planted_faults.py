@@ -37,16 +37,21 @@ TIME_LIMIT_S, TEST_TIME_LIMIT_S = 120, 60
 NO_TESTS, LATE = 5, -1
 """Exit codes: of pytest that finds no test, and of one that was ended for its time."""
 MOST_MODULES = 3
+SCREENS, DOCUMENTS = "cli/test_frozen_screens.py", "documents/test_frozen_documents.py"
 CONTRACTS = {
     "solvers": ["solvers/test_against_enumeration.py"],
-    "placer/advice": ["advice/test_every_verb.py", "cli/test_frozen_screens.py"],
-    "placer/cli": ["cli/test_frozen_screens.py"],
-    "placer/documents": ["documents/test_frozen_documents.py"],
-    "placer/interface": ["interface/test_verbs.py"],
-    "placer/report": ["report/test_frozen_pages.py", "cli/test_frozen_screens.py"],
-    "placer/problem": ["solvers/test_against_enumeration.py"],
-    "placer/cost_model": ["documents/test_certificate.py"],
+    "placer/advice": ["advice/test_every_verb.py", DOCUMENTS],
+    "placer/cli": [DOCUMENTS, SCREENS],
+    "placer/cost_model": ["documents/test_certificate.py", DOCUMENTS],
+    "placer/documents": [DOCUMENTS],
+    "placer/interface": ["interface/test_verbs.py", DOCUMENTS],
+    "placer/market": ["market/test_book_contract.py", DOCUMENTS],
+    "placer/problem": ["solvers/test_against_enumeration.py", DOCUMENTS],
+    "placer/report": ["report/test_frozen_pages.py", SCREENS],
     "placer/service": ["service/test_service_limits.py", "service/test_service_questions.py"],
+    "placer/solving": ["solvers/test_against_enumeration.py", DOCUMENTS],
+    "placer/validation": [DOCUMENTS],
+    "placer/workload": ["workload/test_islands.py", DOCUMENTS],
 }
 """Tests of a whole room, which are asked after the nearest ones."""
 FARTHEST = 4
