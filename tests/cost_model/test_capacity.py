@@ -169,3 +169,14 @@ def test_many_zones_grow_from_the_best_smaller_sets(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(launch_forecast, "MOST_SETS", 5)
     grown = best_sets(machines, 7, 4)
     assert [one.together for one in grown] == pytest.approx([one.together for one in whole])
+
+
+def test_what_followed_is_counted_a_lead_apart_alone() -> None:
+    """After 0 always came 3, ten minutes later, in all pairs that are told apart by hand: three
+    observations count for the shares to begin with, each pair for exp(-age / 24 h).
+    """
+    launched, begin = np.array([[0], [3], [0], [3], [0]]), np.full((1, 5), 0.2)
+    found = followed(launched, TICKS_H[:5], 1 / 6, begin)
+    pairs = np.exp(-3 / 6 / 24) + np.exp(-1 / 6 / 24)
+    assert found[0, 3] == pytest.approx((pairs + 3 * 0.2) / (pairs + 3))
+    assert found[0, 0] == pytest.approx(3 * 0.2 / (pairs + 3))

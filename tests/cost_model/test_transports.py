@@ -24,6 +24,8 @@ from placer.cost_model.timing.step import (
 )
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
+from placer.market.network.graph import Network
+from placer.market.words.own_machines import parse_own, with_own_machines
 from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
@@ -258,3 +260,18 @@ def test_an_exchange_waits_for_the_slowest_stream_of_a_site() -> None:
         step = _averaged("roberta-xlm", f"{site},gcp/us-central1={peers}xT4", 32_768)
         between = dict(step.parts)["between regions"]
         assert between == pytest.approx(share * factor * size_s, rel=1e-3)
+
+
+def test_machines_of_a_site_share_its_line(default: Catalog) -> None:
+    """A site of one's own sends no faster with 16 machines than its line of 1 Gb/s, and many
+    streams of them no faster than one machine's.
+    """
+    own = parse_own("lab=32xH100:8@Dallas:line=1Gb/s", default)
+    network = Network(with_own_machines(default, own))
+    lab, cloud = "onprem/lab", "aws/us-east-1"
+    assert network.machine_bytes_per_s(lab, 16) == 1e9 / 8
+    assert network.machine_bytes_per_s(cloud, 16) == 16 * network.machine_bytes_per_s(cloud)
+    for ends in ((lab, cloud), (cloud, lab)):
+        link = network.link(*ends)
+        assert link.of_machines(16).speed(64) == link.speed(64) == link.cap
+        assert link.of_machines(3).speed() == min(3 * link.speed(), link.cap)

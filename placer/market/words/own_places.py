@@ -25,5 +25,11 @@ def own_places(changes: Sequence[str]) -> tuple[str, ...]:
 
 
 def host_assumed(changes: Sequence[str]) -> bool:
-    """Tell whether nobody said the host memory of some own machines among the changes of a book."""
+    """Tell whether nobody said the host memory of some own machines among the changes of a book.
+
+    Examples
+    --------
+    >>> [host_assumed([f"own=office=2xA100-40@Berlin{said}"]) for said in ("", ":ram=512GiB")]
+    [True, False]
+    """
     return any(change.startswith(PREFIX) and ":ram=" not in change for change in changes)
