@@ -140,7 +140,7 @@ def test_a_day_unlike_others_makes_what_is_likely_less_so() -> None:
 DRAWN: list[int] = []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), zones=st.integers(1, 6), least=st.integers(1, 12))
 def test_the_best_sets_are_the_best(seed: int, zones: int, least: int) -> None:
     """Against plain enumeration: no set of the size has enough more often; each larger set that is

@@ -44,7 +44,7 @@ def outcome(problem: Problem, placement: Placement, **changes: Any) -> Outcome:
     return evaluate(placement, replace(problem, catalog=catalog))
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 100_000), st.integers(0, 400), st.integers(0, 99))
 def test_a_faster_link_never_slows_a_step(seed: int, pick: int, which: int) -> None:
     """Twice the bandwidth of any one link, inside a region too: the round is not longer."""
@@ -75,7 +75,7 @@ def test_a_faster_link_never_slows_a_step(seed: int, pick: int, which: int) -> N
     ).step.total * (1 + 1e-9)
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 100_000), st.integers(0, 400), st.integers(0, 99))
 def test_a_dearer_link_never_lowers_cost(seed: int, pick: int, which: int) -> None:
     """One egress price a cent higher: the time is the same, USD/h not less."""
@@ -92,7 +92,7 @@ def test_a_dearer_link_never_lowers_cost(seed: int, pick: int, which: int) -> No
     assert after.usd.total >= before.usd.total * (1 - 1e-12)
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 100_000), st.integers(0, 400))
 def test_splitting_a_group_changes_nothing(seed: int, pick: int) -> None:
     """Machines listed one by one are the same machines."""
@@ -109,7 +109,7 @@ def test_splitting_a_group_changes_nothing(seed: int, pick: int) -> None:
     assert after.usd.total == pytest.approx(before.usd.total)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 100_000), st.integers(0, 400))
 def test_renaming_regions_changes_nothing(seed: int, pick: int) -> None:
     """Names that sort the other way round: r0 becomes z9, r1 becomes z8 and so on."""
@@ -134,7 +134,7 @@ def test_renaming_regions_changes_nothing(seed: int, pick: int) -> None:
     assert after.usd.total == pytest.approx(before.usd.total)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 100_000), st.integers(0, 400))
 def test_dollars_per_hour_are_dollars_per_round_times_rounds(seed: int, pick: int) -> None:
     """Egress of one round by its phases, times 3600 over the seconds of a round; the parts add up
@@ -159,7 +159,7 @@ def test_dollars_per_hour_are_dollars_per_round_times_rounds(seed: int, pick: in
     )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 100_000), st.integers(0, 400), st.sampled_from(["none", "fp16", "int8"]))
 def test_fewer_bytes_never_cost_or_take_more(seed: int, pick: int, compression: str) -> None:
     """Compression to half or a quarter: not slower a round, and not more egress in a round."""

@@ -107,7 +107,7 @@ def drawn(seed: int, pick: int) -> tuple[Problem, Placement]:
     return problem, several[pick % len(several)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 100_000), st.integers(0, 400))
 def test_slow_and_fast_cases_bracket_the_expected_one(seed: int, pick: int) -> None:
     """Any transport, any strategy, islands of any size."""
@@ -117,7 +117,7 @@ def test_slow_and_fast_cases_bracket_the_expected_one(seed: int, pick: int) -> N
     assert speed.value <= speed.high * (1 + 1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 100_000), st.integers(0, 400), st.floats(1, 8))
 def test_larger_network_cards_never_slow_a_round(seed: int, pick: int, more: float) -> None:
     """The same workers with the same plans, whose machines have faster networks.

@@ -233,7 +233,7 @@ def unbeaten(bound: float | None, value: float, objective: str) -> bool:
     return value <= bound * (1 + 1e-8) if objective == "throughput" else value >= bound * (1 - 1e-8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.integers(0, 100_000),
     st.sampled_from([random_problem, exchange_problem, reading_problem]),

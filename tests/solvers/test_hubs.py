@@ -99,7 +99,7 @@ def test_no_bound_drops_a_placement_at_its_own_limits() -> None:
     """
     judged = []
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=120, deadline=None)
     @given(seed=st.integers(0, 10**6), maker=st.sampled_from(MAKERS))
     def check(seed, maker) -> None:  # type: ignore[no-untyped-def]
         problem = maker(seed)
@@ -143,7 +143,7 @@ def test_no_bound_drops_a_placement_at_its_own_limits() -> None:
                 break
 
     check()
-    assert len(judged) >= 100
+    assert len(judged) >= 30
 
 
 def test_many_rows_are_looked_at_as_one_after_the_other() -> None:
@@ -152,7 +152,7 @@ def test_many_rows_are_looked_at_as_one_after_the_other() -> None:
     """
     judged = []
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=60, deadline=None)
     @given(
         seed=st.integers(0, 10**6),
         maker=st.sampled_from(MAKERS),
@@ -191,7 +191,7 @@ def test_many_rows_are_looked_at_as_one_after_the_other() -> None:
                 assert least[at] == pytest.approx(soonest, rel=1e-12)
 
     check()
-    assert len(judged) >= 50  # 98 in one run of many
+    assert len(judged) >= 15
 
 
 @settings(deadline=None, max_examples=50)
@@ -275,7 +275,7 @@ def test_egress_of_many_places_is_that_of_each() -> None:
     """
     judged = []
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @given(seed=st.integers(0, 10**6), maker=st.sampled_from(MAKERS))
     def check(seed, maker) -> None:  # type: ignore[no-untyped-def]
         problem = maker(seed)

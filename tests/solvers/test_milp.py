@@ -291,7 +291,7 @@ def test_values_that_break_a_row_are_not_read() -> None:
     assert split.search(problem, PROOF, liar).status is Status.TIME_LIMIT
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1), st.floats(1e-3, 1e6), st.booleans()),

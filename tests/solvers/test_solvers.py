@@ -148,7 +148,7 @@ def test_the_bound_of_a_stopped_search_knows_small_multipliers() -> None:
     """With a multiplier below 1 more samples count than pass through the workers."""
     judged = []
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=15, deadline=None)
     @given(st.integers(0, 100_000), st.integers(0, 20), st.sampled_from([0.05, 0.3, 0.9]))
     def check(seed: int, nodes: int, factor: float) -> None:
         problem = exchange_problem(seed)
@@ -176,7 +176,7 @@ def test_a_stopped_search_has_an_honest_bound() -> None:
     """Whatever the node limit, no placement beats the bound."""
     judged = []
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=20, deadline=None)
     @given(st.integers(0, 100_000), st.integers(0, 40))
     def check(seed: int, nodes: int) -> None:
         problem = wide_problem(seed, most=600)
@@ -200,7 +200,7 @@ def test_gap_is_kept() -> None:
     """With a gap of 5 % the answer is within 5 % of the optimum."""
     judged = []
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=20, deadline=None)
     @given(st.integers(0, 100_000))
     def check(seed: int) -> None:
         problem = random_problem(seed)
@@ -224,7 +224,7 @@ def test_more_is_never_worse() -> None:
     """
     judged = []
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=20, deadline=None)
     @given(st.integers(0, 100_000))
     def check(seed: int) -> None:
         problem = random_problem(seed)

@@ -180,7 +180,7 @@ def test_devices_of_google_cloud_are_lines_of_their_own(default: Catalog) -> Non
     )  # SkyPilot takes lines without GpuInfo for no GPU
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.dictionaries(
         st.tuples(st.sampled_from("abcd"), st.sampled_from("xyz")),
