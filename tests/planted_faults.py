@@ -47,6 +47,7 @@ CONTRACTS = {
     "placer/interface": ["interface/test_verbs.py", DOCUMENTS],
     "placer/market": ["market/test_book_contract.py", DOCUMENTS],
     "placer/problem": ["solvers/test_against_enumeration.py", DOCUMENTS],
+    "placer/reproduction": [DOCUMENTS],
     "placer/report": ["report/test_frozen_pages.py", SCREENS],
     "placer/service": ["service/test_service_limits.py", "service/test_service_questions.py"],
     "placer/solving": ["solvers/test_against_enumeration.py", DOCUMENTS],

@@ -17,6 +17,7 @@ import placer
 from conftest import ROOT, Run
 from placer.errors import PlacerError
 from placer.report.blocks import Chart, Report, Table
+from placer.report.charts.drawing import drawn, fixed_colours
 from placer.report.contents import contents
 from placer.report.kinds.shared.parts import PARTS_OF_PRICE
 from placer.report.page import page
@@ -207,3 +208,14 @@ def test_plots_stand_beside_the_table(words: str, tmp_path: Path, command: Run) 
     assert done.returncode == 0, done.stderr
     assert target.read_text(encoding="utf-8").startswith("<svg")
     assert command(*words.split(), "--plot", str(tmp_path / "x.gif")).returncode == 2
+
+
+def test_a_drawing_of_its_own_has_the_light_colours() -> None:
+    """A file has no page around it that sets colours."""
+    report = contents(saved("one"), today=TODAY)
+    chart = next(b for part in report.sections for b in part.blocks if isinstance(b, Chart))
+    svg = drawn(chart.draw(), "svg").decode()
+    assert "var(--" not in svg
+    assert "#0b5cad" in svg
+    assert drawn(chart.draw(), "png").startswith(b"\x89PNG")
+    assert fixed_colours("var(--ink)", {"ink": "#000"}) == "#000"
