@@ -79,6 +79,7 @@ TWICE: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
 """One limit in two spellings: samples/s as a deadline for all, USD for a million as a budget."""
 BOXES = parse_boxes(["price=0.5..2", "rate=0.5..2", "bandwidth=0.5..2"])
 every_objective = pytest.mark.parametrize("objective", OBJECTIVES)
+some_objectives = pytest.mark.parametrize("objective", OBJECTIVES[::2])
 ALIKE = {"uniform": True, "transport": "nccl"}
 every_limit = pytest.mark.parametrize("limit", LIMITS)
 twice = pytest.mark.parametrize(("one", "other"), TWICE)
@@ -205,7 +206,7 @@ def test_the_limits_bind_and_leave_something() -> None:
         assert (values != free) == (limit != "none"), limit
 
 
-@every_objective
+@some_objectives
 @twice
 def test_one_limit_in_two_spellings_has_one_answer(
     objective: str, one: dict[str, Any], other: dict[str, Any]
@@ -539,7 +540,7 @@ def test_a_second_solver_agrees_and_a_forged_bound_is_contradicted(objective: st
     assert verdicts == (contradicted if objective == HIGHEST else ["agree", "agree", "disagree"])
 
 
-@every_objective
+@some_objectives
 def test_the_best_batch_of_a_range_is_the_best_of_its_batches(objective: str) -> None:
     """Solved for the range, and for each batch alone; the bound holds for all of them. The default
     gap is the tolerance: to the last digit, see tests/solving/test_batch_range.py.
@@ -557,7 +558,7 @@ def test_the_best_batch_of_a_range_is_the_best_of_its_batches(objective: str) ->
     assert worse_by(objective, best, got.bound) >= -1e-9
 
 
-@pytest.mark.parametrize("wish", list(product(OBJECTIVES, ("free", "unknown"))))
+@pytest.mark.parametrize("wish", list(product(OBJECTIVES[::2], ("free", "unknown"))))
 def test_machines_that_cost_nothing_or_emit_an_unknown_amount_leave_no_infinity(
     wish: tuple[str, str],
 ) -> None:
