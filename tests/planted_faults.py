@@ -36,7 +36,7 @@ TIME_LIMIT_S, TEST_TIME_LIMIT_S = 120, 60
 """Of all tests, and of one: a fault that never ends is found by it."""
 NO_TESTS, LATE = 5, -1
 """Exit codes: of pytest that finds no test, and of one that was ended for its time."""
-MOST_MODULES = 3
+MOST_MODULES = 4
 SCREENS, DOCUMENTS = "cli/test_frozen_screens.py", "documents/test_frozen_documents.py"
 CONTRACTS = {
     "solvers": ["solvers/test_against_enumeration.py"],

@@ -58,6 +58,10 @@ def test_the_price_from_which_another_answer_is_best_is_the_room_in_the_budget()
     assert high.placement is None
     assert high.proved
     assert without.placement is None
+    there = replace(got, price_risk=replace(risk, elsewhere=("aws/a", 1.0)))
+    part = there.to_dict()["price_risk"]
+    assert part["next_region"] == {"place": "aws/a", "usd_per_hour": 1.0}
+    assert (part["row"]["place"], part["changes_at_usd_per_hour"]) == ("gcp/b", risk.changes_at)
 
 
 def test_the_cheapest_answer_changes_where_another_machine_becomes_cheaper() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import placer
-from instances import reading_problem
 from placer.advice.recommendation.notes import warnings_of
 from placer.cost_model.estimate import Estimate, estimate
 from placer.documents.checker.case import Case
@@ -207,17 +206,3 @@ def test_words_about_passes_that_mean_nothing_are_refused(
     """One line each, before anything is searched."""
     with pytest.raises(PlacerError, match=message):
         placer.recommend("resnet50", catalog="erben-2023", **words)
-
-
-def test_a_worker_whose_disks_keep_the_data_reads_it_once() -> None:
-    """In the first pass all of it from the store, later nothing and no slower; others are the same
-    in every pass.
-    """
-    pools = [pool for seed in range(8) for pool in reading_problem(seed).pools]
-    keeping = [pool for pool in pools if pool.keeps_data]
-    assert 0 < len(keeping) < len(pools)
-    assert all(pool.in_pass(2) is pool for pool in pools if not pool.keeps_data)
-    for pool in keeping:
-        first, later = pool.in_pass(1), pool.in_pass(2)
-        assert (first.streamed, later.streamed) == (1.0, 0.0)
-        assert first.shared.value <= pool.shared.value <= later.shared.value

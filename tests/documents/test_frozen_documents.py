@@ -26,7 +26,7 @@ def test_a_document_is_as_frozen_and_follows_its_schema(name: str) -> None:
     while rest:
         found, end = decoder.raw_decode(rest)
         rest = rest[end:].strip()
-        kind = schema_name(found["schema"]) if "schema" in found else name.removesuffix("-file")
+        kind = schema_name(found["schema"]) or ""
         for part in PARTS if name == "result-file" else ():
             assert faults(found[part], part) == []
         assert faults(found, kind) == []

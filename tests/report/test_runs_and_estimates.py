@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from goldens.__main__ import FROZEN
 
 import placer
 from conftest import Run
@@ -133,3 +135,20 @@ def test_a_run_beside_its_prediction() -> None:
     assert other.verdict.startswith("The log has 3 of 3 steps, and not the end of every worker.")
     assert "+25 %" not in other.verdict
     assert other.tone == "bad"
+
+
+def test_three_wishes_that_contradict_each_other_are_listed() -> None:
+    """A budget, a floor and a deadline: with commas and one "and"."""
+    frozen = FROZEN / "documents/explanation.json"
+    document = json.loads(frozen.read_text(encoding="utf-8"))
+    wishes = [{"code": word, "words": word, "hint": ""} for word in ("this", "that", "more")]
+    document["best"] = None
+    document["conflict"] = {
+        "wishes": wishes,
+        "remedies": [{"change": "less of it", "option": None}],
+        "others": [],
+        "together": None,
+        "further": None,
+    }
+    verdict = contents(document, today=TODAY).verdict
+    assert verdict == "Nothing meets this, that and more together. A change that works: less of it."

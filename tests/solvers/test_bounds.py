@@ -189,9 +189,9 @@ def test_a_price_for_workers_never_loses_the_best_regions() -> None:
         tight += bound <= best * 1.1
     assert judged == DRAWS
     assert tight >= DRAWS / 4
-    for regions, must in ((places + 1, []), (1, [0, 1])):
-        asked = np.array([0]), np.arange(places), regions, most, np.array([workers]), charge
-        none = conjugate.Conjugates(sums, steps).best(*asked, np.array(must, dtype=np.intp))
+    for too_many, needed in ((places + 1, 0), (1, 2)):
+        asked = np.array([0]), np.arange(places), too_many, most, np.array([workers]), charge
+        none = conjugate.Conjugates(sums, steps).best(*asked, np.arange(needed))
         assert np.all(none == -np.inf)
 
 

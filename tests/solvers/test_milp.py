@@ -471,3 +471,9 @@ def test_contradictions_are_loud(erben: Catalog, monkeypatch: pytest.MonkeyPatch
     assert [w.code for w in verify.verified(first, "cpsat", SolveOptions()).warnings] == [
         "unverified"
     ]
+
+
+def test_servers_sum_by_their_vcpus() -> None:
+    """Eight instances with servers of 1 to 96 vCPUs: no bound is on the wrong side."""
+    same = [assert_same(server_problem(seed), milp.engine, seed) for seed in range(300, 308)]
+    assert sum(same) >= 3
