@@ -145,8 +145,9 @@ def test_three_wishes_that_contradict_each_other_are_listed() -> None:
     document["best"] = None
     document["conflict"] = {
         "wishes": wishes,
-        "remedies": [{"change": "less of it", "option": None}],
+        "remedies": [{"change": "less of it", "code": "this", "best": None, "proved": True}],
         "others": [],
+        "minimal": True,
         "together": None,
         "further": None,
     }
