@@ -2,17 +2,21 @@
 fits.
 """
 
-from __future__ import annotations
+from __future__ import json
 
 import importlib.util
 from collections.abc import Callable
 from typing import Any
 
+import jsonschema
 import pytest
+from drawn import drawn
 from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import ROOT
+from placer.cli.measure.estimate_table import estimate_report
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
@@ -259,3 +263,25 @@ def reference_models() -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_the_document_is_json_and_the_tables_say_the_same(
+    small: Estimate, default: Catalog
+) -> None:
+    """Every GPU in both; nothing but finite numbers."""
+    document = json.loads(json.dumps(small.to_dict(), allow_nan=False))
+    assert document["schema"] == "placer.profile-estimate/v1"
+    jsonschema.validate(document, json.loads(schema_text("profile-estimate")))
+    gpus = {g.gpu for g in default.gpus.values() if g.kind == "gpu"}
+    assert (
+        {row["gpu"] for row in document["fits"]}
+        == {row["gpu"] for row in document["rates"]}
+        == gpus
+    )
+    assert document["memory"]["bytes"] == pytest.approx(
+        sum(c["bytes"] for c in document["memory"]["components"]), abs=1
+    )
+    text = drawn(estimate_report(small))
+    assert all(gpu in text for gpu in gpus)
+    assert "212 parameters" in text
+    assert "kernel launches" in text
