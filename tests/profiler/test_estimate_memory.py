@@ -2,9 +2,10 @@
 fits.
 """
 
-from __future__ import json
+from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Callable
 from typing import Any
 
