@@ -84,7 +84,7 @@ def test_exact_equals_exhaustive_with_startup(
 @pytest.mark.parametrize("solver", ["milp", "cpsat"])
 def test_programs_find_the_same_totals(solver: str) -> None:
     """Their goal has the start as well: C (T + s) for each round of T seconds."""
-    for seed in range(8):
+    for seed in range(3):
         problem = drawn(random_problem, seed)
         oracle, answer = solve(problem, "exhaustive"), solve(problem, solver, SolveOptions(gap=0.0))
         assert answer.status == oracle.status, seed

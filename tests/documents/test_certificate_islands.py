@@ -187,10 +187,10 @@ def test_the_relaxation_has_every_kind_of_worker() -> None:
 
 
 def test_results_with_islands_are_valid_with_and_without_a_market() -> None:
-    """15 answers of `exact`, saved as a file holds them, follow the schema and are confirmed."""
+    """Six answers of `exact`, saved as a file holds them, follow the schema and are confirmed."""
     schema = json.loads(schema_text("result"))
     several = 0
-    for seed in range(15):
+    for seed in range(6):
         result = solve(island_problem(seed), "exact", PROOF)
         for whole in (False, True):
             document = json.loads(json.dumps(result.to_saved(whole=whole)))
@@ -199,7 +199,7 @@ def test_results_with_islands_are_valid_with_and_without_a_market() -> None:
             assert checked is not None
         if result.placement is not None:
             several += result.placement.machines > result.placement.workers
-    assert several >= 3
+    assert several >= 1
 
 
 @pytest.fixture(scope="module")

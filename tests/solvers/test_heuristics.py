@@ -37,8 +37,6 @@ def worse(found: Result, best: Result) -> float:
 @pytest.mark.parametrize(
     "wishes",
     [
-        {"budget_usd_per_hour": 20.0, "min_regions": 2},
-        {"budget_usd_per_hour": 50.0, "min_workers": 4, "exchange": "parameter-server"},
         {"budget_usd_per_hour": 5.0, "gpus": ("T4",), "exchange": "central", "min_workers": 2},
         {
             "objective": "cost",
@@ -53,7 +51,6 @@ def worse(found: Result, best: Result) -> float:
             "exchange": "model-averaging",
             "max_local_steps": 64,
         },
-        {"budget_usd_per_hour": 10.0, "min_workers": 2, "overlap": True, "market": "on_demand"},
     ],
 )
 @pytest.mark.parametrize("solver", ["greedy", "local_search"])

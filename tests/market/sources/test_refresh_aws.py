@@ -317,19 +317,15 @@ BROKEN = {
         "UnauthorizedOperation",
         "allow pricing:GetProducts",
     ),
-    "expired": (denied("ExpiredToken", 400), "ExpiredToken", "log in again"),
     "wrong key": (denied("AuthFailure", 401), "AuthFailure", "check the credentials"),
     "slow down": (
         denied("RequestLimitExceeded", 503),
         "RequestLimitExceeded",
         "run this again later",
     ),
-    "404": (Answer(b"", 404), "cannot be read", "proxy"),
     "web page": (Answer(b"<html>sign in</html>"), "", ""),
     "no XML": (Answer(b"sign in"), "cannot be read", "proxy"),
-    "cut off": (Answer(spot_xml([])[:80]), "cannot be read", "proxy"),
     "cut connection": (Answer(spot_xml([])[:80], length=4000), "", ""),
-    "JSON": (as_json({"skus": []}), "cannot be read", "proxy"),
 }
 
 
