@@ -88,7 +88,8 @@ def test_a_broken_sum_is_found() -> None:
             one["estimate"],
             one["usd"],
         )
-    assert "exceed the quota of 1" in wrong_sums(document)
+    place = one["placement"]["workers"][0]["place"]
+    assert f"2 A10 in {place} exceed the quota of 1" in wrong_sums(document)
 
 
 def test_a_block_is_bought_where_it_is_cheaper() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from placer.market.catalog import Catalog
 from placer.reproduction.comparison import Finding, Verdict
-from placer.reproduction.phalak import usd_parts
+from placer.reproduction.phalak import placement_rows, usd_parts
 from placer.reproduction.phalak_claims import judged
 from placer.reproduction.phalak_placements import (
     MODELS,
@@ -117,3 +117,15 @@ def test_regional_aggregators_are_slower_for_few_workers_and_cheaper_for_more(st
     assert findings["P26"].verdict == Verdict.UNDECIDED
     assert findings["P26"].ours.startswith("0.91 with one worker in each city")
     assert "; 0.91 to 2.99 with one to 8" in findings["P26"].ours
+
+
+def test_parts_add_up(study: Study) -> None:
+    """Components of a mini-batch sum to its dollars, parts to its seconds, in all 2 x 2 x 48 rows;
+    one best of each 48.
+    """
+    rows = placement_rows(study)
+    assert len(rows) == 192
+    assert sum(row.best for row in rows) == 4
+    for row in rows:
+        assert sum(value for _, value in row.parts) == pytest.approx(row.ours)
+        assert all(value >= 0 for _, value in row.parts)

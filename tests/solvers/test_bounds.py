@@ -3,6 +3,7 @@
 import importlib
 import math
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise, product
@@ -18,6 +19,7 @@ from placer.cost_model.timing.averaging import wan_seconds
 from placer.cost_model.timing.lanes import lanes
 from placer.problem.exchange.allreduce import butterfly, pair_bytes
 from placer.problem.workers.pool import groups_of
+from proofs import proved
 
 relaxation, exchange_pattern, leader_pairs = (
     importlib.import_module(f"placer.solvers.exact.bounds.{name}")
@@ -328,3 +330,22 @@ def test_least_rounds_are_worked_out_once_for_all_local_steps(
     assert {mode.local_steps for mode in result.proof} >= {2, 4, 8, 16, 32, 64}
     assert asked
     assert len(asked) == len(set(asked))
+
+
+def test_what_is_faster_or_as_fast_and_cheaper_may_beat_the_best() -> None:
+    """Of speed a thousandth more, or dollars a tenth less at the same speed; neither slower nor,
+    as fast, dearer machines.
+    """
+    problem = random_problem(5)
+    exact = importlib.import_module("placer.solvers.exact.branch_and_bound")
+    target = exact.Target.of(problem, gap=0.0, deadline=time.monotonic() + 1e6)
+    best = proved("random", 5)
+    assert best.placement is not None
+    assert best.estimate is not None
+    target.offer(best.placement)
+    speed, usd = best.estimate.samples_per_second.value, best.estimate.usd_per_hour.total
+    assert problem.requirements.objective == "throughput"
+    assert target.may_beat_best(speed * 1.001, usd)
+    assert target.may_beat_best(speed, usd * 0.9)
+    assert not target.may_beat_best(speed * 0.999, usd)
+    assert not target.may_beat_best(speed * 0.999, usd * 0.9)
