@@ -8,16 +8,6 @@ BOOK = ("--figures", "book")
 MODEL = ("--model", "llama-3.1-8b")
 
 
-def test_a_deadline_asks_for_tokens_a_second(run: Run) -> None:
-    """Ten billion tokens in a day less ten minutes of starting are 116,550 tokens/s, rounded up to
-    whole sequences.
-    """
-    words = (*MODEL, "--tokens", "10B", "--deadline", "1d", "--objective", "cost", "--gpu", "H100")
-    done = run("recommend", *words, "--quota", "64", columns=200)
-    assert done.returncode == 0, done.stderr
-    assert "(at least 116,550 tokens/s)" in " ".join(done.stdout.split())
-
-
 def test_whatif_another_transport(run: Run) -> None:
     """Hivemind needs 7 to 10 s for each GB of 16 GB: one machine is best again."""
     words = (*MODEL, "--gpu", "H100", "--budget", "25/h", "--quota", "16", *BOOK)

@@ -67,6 +67,13 @@ def test_the_host_and_the_price_of_a_machine_may_be_said() -> None:
     assert next(o for o in free.catalog.offers if o.place == "onprem/office").usd_per_hour == 0
 
 
+def test_vcpus_that_are_said_draw_power() -> None:
+    """A T4 of 70 W at 0.8 load and 40 vCPUs at 2.1 W, with 1.4 W drawn for each: 196 W."""
+    offers = asked("office=1xT4@Berlin:cpus=40").catalog.offers
+    offer = next(o for o in offers if o.place == "onprem/office")
+    assert offer.usd_per_hour == pytest.approx((70 * 0.8 + 40 * 2.1) * 1.4 / 1000 * 0.25)
+
+
 def test_names_keep_their_case(run: Run) -> None:
     """What was typed is what is shown, placed by hand and named among places."""
     result = placer.recommend("roberta-xlm", own="MyLab=2xT4@Berlin", catalog="erben-2023")

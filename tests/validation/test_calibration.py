@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from numpy import empty
 
 import placer
+from conftest import ROOT, Run
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
@@ -428,6 +429,15 @@ def test_links_of_the_user_win_over_the_overlay(erben: Catalog, tmp_path: Path) 
     assert given.network.link(*pair).bytes_per_second == pytest.approx(12.5e6)
     phalak = placer.load_catalog("phalak-2023")
     assert overlay.over_catalog(phalak) is phalak
+
+
+def test_runs_on_a_book_whose_machines_average_by_nccl(run: Run) -> None:
+    """Rings have constants of their software and none of hosts, so nothing is fitted there; it was
+    a KeyError.
+    """
+    done = run("profile", "runs", str(ROOT / "examples" / "runs.csv"), "--json")
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)["hosts"]) == {"t4", "a10"}
 
 
 def test_speeds_measured_under_nccl_count_under_nccl(tmp_path: Path) -> None:

@@ -5,13 +5,16 @@ out.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from run_plans import A, B, document, saved
 from test_run_log import log
 
+from conftest import ROOT, Run
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
@@ -71,3 +74,24 @@ def test_logs_that_tell_nothing_are_refused(
     """Another model, a GPU without a name, a worker without steps: each in one line."""
     with pytest.raises(PlacerError, match=words):
         calibrate(log(tmp_path, **{**LOCAL, **head}), erben)
+
+
+def test_a_real_run_is_taken(command: Run, tmp_path: Path) -> None:
+    """The manual's own example: two processes train the plan's model here, and calibrate takes the
+    log as it is: exit code 0, one line of what was left out, a file that validates.
+    """
+    pytest.importorskip("torch")
+    saved(tmp_path, document("all-reduce", (A, 1), (B, 1)))
+    paths = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    more = "--train run_plans:tiny --local --steps 5 --tbs 8 --microbatch 2 -o out"
+    done = command("run", "plan.json", *more.split(), cwd=tmp_path, **paths)
+    assert done.returncode == 0, done.stderr
+    words = "out/run.jsonl --catalog erben-2023 -o cal.json"
+    taken = command("profile", "runs", *words.split(), cwd=tmp_path, columns=200)
+    assert taken.returncode == 0, taken.stderr
+    assert "on cpu alone" in taken.stdout
+    assert "the processes exchanged over loopback" in taken.stdout
+    assert taken.stderr.count("warning: ") == 1
+    assert "wrote calibration to cal.json" in taken.stderr
+    checked = command("validate", "cal.json", cwd=tmp_path)
+    assert "1 speeds" in checked.stdout
