@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -153,3 +154,18 @@ def test_a_word_that_no_verb_has_is_refused(name: str) -> None:
     given = dict.fromkeys(verb.needed, "x")
     with pytest.raises(PlacerError, match="unknown word 'catalgo'"):
         FUNCTIONS[name](**given, catalgo="x")
+
+
+def test_a_replay_has_the_prices_of_the_book_that_is_named(tmp_path: Path) -> None:
+    """Four T4 of Oregon cost 0.18 USD/h each on spot in the book of 2023, and not today."""
+    trace = tmp_path / "trace.csv"
+    rows = [f"2026-11-01T{hour:02d}:00Z,4" for hour in range(8)]
+    trace.write_text("\n".join(["utc,gcp/us-west1", *rows]) + "\n", encoding="utf-8")
+    asked: dict[str, Any] = {"machines": 4, "work": "2h", "deadline": "5h", "gpu": "T4"}
+    old, new = (
+        placer.replay(str(trace), catalog=book, on_demand=1.0, egress=0.0, **asked).to_dict()
+        for book in ("erben-2023", "default")
+    )
+    cheapest = [min(row["usd"] for row in found["policies"]) for found in (old, new)]
+    assert cheapest[0] == pytest.approx(4 * 0.18 * 2.2, rel=0.05)
+    assert cheapest[1] != pytest.approx(cheapest[0], rel=0.01)
