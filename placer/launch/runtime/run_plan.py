@@ -22,9 +22,9 @@ from placer.documents.manifest.types import (
 from placer.errors import PlacerError
 from placer.files.bounded_file import bounded
 from placer.files.json_text import parse_json
+from placer.launch.batch_shares import apportioned, weights
 from placer.launch.runtime.hubs import Hub, hubs_of
 from placer.launch.runtime.island.seats import Seat, seats_of
-from placer.launch.runtime.training.batch_shares import apportioned, weights
 from placer.problem.exchange import strategy, traits
 from placer.problem.exchange.phase import Phase
 from placer.problem.placement import Exchange
@@ -163,7 +163,7 @@ class RunPlan:
 
     def shares(self, batch: int, members: Sequence[int]) -> dict[int, int]:
         """Return the samples of each member in one step, divided as in the plan's timing; see
-        `placer.launch.runtime.training.batch_shares`.
+        `placer.launch.batch_shares`.
         """
         return apportioned(batch, weights(self.groups, self.exchange.strategy, members))
 

@@ -16,8 +16,8 @@ from run_plans import A, B, C, document, plan_of, settings_of, tiny
 import placer
 from conftest import ROOT
 from placer.documents.manifest import document_digest
+from placer.launch.batch_shares import apportioned
 from placer.launch.runtime.run_plan import RunPlan, plan_from
-from placer.launch.runtime.training.batch_shares import apportioned
 
 TESTS = str(ROOT / "tests")
 

@@ -23,10 +23,10 @@ import run_plans  # noqa: E402
 from run_plans import A, B, islands, plan_of, settings_of  # noqa: E402
 
 from placer.errors import PlacerError  # noqa: E402
+from placer.launch.batch_shares import apportioned  # noqa: E402
 from placer.launch.runtime.log.comparison import summary  # noqa: E402
 from placer.launch.runtime.processes import launcher  # noqa: E402
 from placer.launch.runtime.processes.run import run_here  # noqa: E402
-from placer.launch.runtime.training.batch_shares import apportioned  # noqa: E402
 from placer.launch.runtime.training.trainer import batch_seed  # noqa: E402
 
 torch.set_num_threads(1)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from placer.launch.batch_shares import apportioned
 from placer.launch.runtime.island.full_state import full_state, load_full_state
 from placer.launch.runtime.island.inner_group import InnerGroup
 from placer.launch.runtime.island.sharded_model import ShardedModel
-from placer.launch.runtime.training.batch_shares import apportioned
 from placer.launch.runtime.training.trainer import Trainer, batch_seed, digest_of, flat, seed_draws
 from placer.profiler.workload import Workload
 from placer.workload.inner_plan import InnerPlan
