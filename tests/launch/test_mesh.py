@@ -156,9 +156,18 @@ def test_what_was_priced_with_hivemind_and_pytorch_lacks_is_hiveminds() -> None:
     """The book of Erben et al. (2024) prices hivemind, whose Uniform8BitQuantization PyTorch lacks;
     in two bytes PyTorch does the same all-reduce.
     """
-    words: dict[str, Any] = {"catalog": "erben-2023", "budget": "5/h", "exchange": "all-reduce", "workers": 4}
+    words: dict[str, Any] = {
+        "catalog": "erben-2023",
+        "budget": "5/h",
+        "exchange": "all-reduce",
+        "workers": 4,
+    }
     coarse, fine = (
-        mesh(placer.recommend("roberta-xlm", compression=name, **words).to_manifest())
+        mesh(
+            placer.recommend(
+                "roberta-xlm", catalog="erben-2023", compression=name, **words
+            ).to_manifest()
+        )
         for name in ("int8", "fp16")
     )
     assert (len(coarse.worlds), coarse.between) == (4, "hivemind")
