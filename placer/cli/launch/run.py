@@ -33,10 +33,10 @@ Examples:
 \b
 The function is that of 'placer profile': it returns a Workload, (module, batch) or (module, batch,
 loss). --local starts a process for each worker here, and the server, function and object store
-that the plan needs. Without it, the ranks of this machine run (RANK or --rank); a server or
-function has the last rank. 'placer profile runs' and 'placer whatif --observed' read the log,
-DIR/run.jsonl; --resume continues from DIR/checkpoints. With --rehearse the plan's geography is run
-here instead: see 'placer run --rehearse --help'.
+that the plan needs. Without it, the ranks of this machine run (RANK or --rank); a server has the
+last rank, and functions are those in the cloud. 'placer profile runs' and 'placer whatif
+--observed' read the log, DIR/run.jsonl; --resume continues from DIR/checkpoints. With --rehearse
+the plan's geography is run here instead: see 'placer run --rehearse --help'.
 """
 
 
@@ -78,7 +78,9 @@ class Options(TypedDict):
     timeout : SECONDS, 0.1..86400
         Time after which a silent peer is lost; default: the plan's, at least 60.
     endpoint_url : URL
-        URL of an S3 object store; default: the provider's, with --local one on this machine.
+        URL of an S3 object store, with functions that are ranks of the run; default: the
+        provider's, with the functions of 'placer export --to cloudformation'; with --local all
+        are on this machine.
     poll : SECONDS, 0.001..60
         Time between two polls of the store; default: the plan's.
     port : N, 0..65535
@@ -123,6 +125,8 @@ def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
 
     document = read_document(manifest)
     plan = plan_from(document, manifest)
+    if plan.hub == "function" and not (words["local"] or words["endpoint_url"]):
+        plan = plan_from(document, manifest, deployed=True)
     if words["local"] and words["rank"]:
         raise PlacerError("--local runs all ranks, --rank some", "give one of the two")
     ranks = () if words["local"] else ranks_from(words["rank"], plan)
@@ -192,7 +196,7 @@ def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
         join_s=LOCAL_JOIN_S if local else plan.rendezvous.join_s,
         endpoint_url=words["endpoint_url"] or "",
         poll_s=words["poll"] or plan.timeouts.poll_s or POLL_SECONDS,
-        attempt=plan.name,
+        deployed=plan.deployed,
         processes=words["processes"] or _processes(plan, words),
         inner_microbatch=words["microbatch"] or 0,
     )

@@ -11,6 +11,7 @@ from functools import reduce
 from placer.documents.manifest.runtime_support import check_executable
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.resources.aggregators import check_aggregators
 from placer.problem.exchange import traits
 
 STEPS = 20
@@ -119,20 +120,14 @@ def check_runtime(plan: ExportPlan, target: str) -> None:
     Raises
     ------
     PlacerError
-        If the target starts something else, the manifest is edited or not executable, no machine of
-        the plan can play the function of a serverless exchange, or machines have devices that would
-        idle.
+        If the target starts something else, the manifest is edited or not executable, AWS Lambda
+        cannot run the functions of a serverless exchange, or machines have devices that would idle.
     """
-    manifest, strategy = plan.manifest, plan.manifest.exchange.strategy
+    manifest = plan.manifest
     if target == "hivemind":
         raise PlacerError(
             "hivemind trains with a script, not with placer run",
             "give --train FILE, or use --to torchrun",
-        )
-    if target == "cloudformation":
-        raise PlacerError(
-            "placer run does not use the function of cloudformation",
-            "leave --train out: your own training script calls the function",
         )
     if plan.edited:
         raise PlacerError(
@@ -144,13 +139,8 @@ def check_runtime(plan: ExportPlan, target: str) -> None:
         target == "compose"
     ):  # every rank is a container of this machine, the function as well, and nothing is rented
         return
-    if traits(strategy).hub == "function":
-        raise PlacerError(
-            f"the plan rents no machine that could run the functions of {strategy} for placer run",
-            "--to compose and placer run --local play it here; on real machines plan with "
-            "--exchange parameter-server, or give --train "
-            "a script of your own beside --to cloudformation",
-        )
+    if traits(manifest.exchange.strategy).hub == "function":
+        check_aggregators(plan)  # they run in the cloud
     for group in manifest.groups:
         if group.offer.gpu_count > 1 and not group.on_cpu and not group.is_island:
             raise PlacerError(

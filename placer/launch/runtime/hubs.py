@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placer.documents.manifest.types import Bucket, Manifest
 from placer.errors import PlacerError
+from placer.launch.serverless.functions import CloudFunction
 from placer.problem.exchange import traits
 
 
@@ -20,17 +21,25 @@ class Hub:
         Where it runs.
     gathers
         Ranks whose gradients it sums.
-    bucket
-        Into which they put them; None: a server, which is sent them.
+    function
+        What it is in the cloud; None: a server.
     """
 
     place: str
     gathers: tuple[int, ...]
-    bucket: Bucket | None = None
+    function: CloudFunction | None = None
+
+    @property
+    def bucket(self) -> Bucket | None:
+        """Return the bucket into which they put them; None: a server, which is sent them."""
+        return None if self.function is None else self.function.source
 
 
 def hubs_of(
-    manifest: Manifest, regions: Sequence[tuple[str, tuple[int, ...]]], where: str
+    manifest: Manifest,
+    regions: Sequence[tuple[str, tuple[int, ...]]],
+    functions: Sequence[CloudFunction],
+    where: str,
 ) -> tuple[Hub, ...]:
     """List the hubs in the order of their ranks, which begin after the workers': a function of each
     region, if there are any, then the global one.
@@ -39,42 +48,29 @@ def hubs_of(
     ----------
     regions
         Places with the ranks of their workers.
+    functions
+        Of the manifest.
     where
         Name of the manifest, for errors.
 
     Raises
     ------
     PlacerError
-        If a function has no bucket.
+        If a region has no bucket.
     """
-    chosen = traits(manifest.exchange.strategy)
-    if manifest.aggregator is None or chosen.hub not in ("server", "function"):
+    workers = tuple(range(manifest.workers))
+    if traits(manifest.exchange.strategy).hub == "server" and manifest.aggregator is not None:
+        return (Hub(place=manifest.aggregator.place, gathers=workers),)
+    if not functions:
         return ()
-    place, workers = manifest.aggregator.place, tuple(range(manifest.workers))
-    if chosen.hub == "server":
-        return (Hub(place=place, gathers=workers),)
-    regional = regions if chosen.transport == "regional-stores" else ()
-    buckets = {(str(bucket.role), bucket.place): bucket for bucket in manifest.buckets}
-    assert manifest.storage is not None
-    functions = [
-        Hub(place=p, gathers=ranks, bucket=_bucket(buckets, "workers", p, where))
-        for p, ranks in regional
-    ]
-    sums = tuple(range(len(workers), len(workers) + len(functions))) or workers
-    return (
-        *functions,
-        Hub(
-            place=place,
-            gathers=sums,
-            bucket=_bucket(buckets, "exchange", manifest.storage.place, where),
-        ),
-    )
-
-
-def _bucket(buckets: Mapping[tuple[str, str], Bucket], role: str, place: str, where: str) -> Bucket:
-    bucket = buckets.get((role, place))
-    if bucket is None:
-        raise PlacerError(
-            f"{where}: no bucket of the {role} in {place}", "write it again with --manifest"
-        )
-    return bucket
+    *sums, last = functions
+    by_place = {function.place: function for function in sums}
+    hubs = []
+    for place, ranks in regions if sums else ():
+        if place not in by_place:
+            raise PlacerError(
+                f"{where}: no bucket of the workers in {place}", "write it again with --manifest"
+            )
+        hubs.append(Hub(place=place, gathers=ranks, function=by_place[place]))
+    gathers = tuple(range(len(workers), len(workers) + len(hubs))) or workers
+    return (*hubs, Hub(place=last.place, gathers=gathers, function=last))

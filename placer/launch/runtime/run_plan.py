@@ -25,6 +25,8 @@ from placer.files.json_text import parse_json
 from placer.launch.batch_shares import apportioned, weights
 from placer.launch.runtime.hubs import Hub, hubs_of
 from placer.launch.runtime.island.seats import Seat, seats_of
+from placer.launch.runtime.training.batch_shares import apportioned, weights
+from placer.launch.serverless.functions import functions_of
 from placer.problem.exchange import strategy, traits
 from placer.problem.exchange.phase import Phase
 from placer.problem.placement import Exchange
@@ -55,6 +57,8 @@ class RunPlan:
         Samples of an optimizer step over all workers; samples that one worker takes at once.
     timeouts, rendezvous, expected, quorum, grace_s
         As in the manifest; no quorum: exchanges wait for all.
+    deployed
+        The functions run in the cloud, and are no processes of this run.
     """
 
     name: str
@@ -72,6 +76,7 @@ class RunPlan:
     expected: Expected
     quorum: int | None = None
     grace_s: float = 0.0
+    deployed: bool = False
 
     @property
     def workers(self) -> int:
@@ -86,7 +91,12 @@ class RunPlan:
     @property
     def ranks(self) -> int:
         """Return the number of processes: workers, then hubs."""
-        return self.workers + len(self.hubs)
+        return self.workers + self.hub_processes
+
+    @property
+    def hub_processes(self) -> int:
+        """Return the number of hubs that are processes of this run."""
+        return 0 if self.deployed else len(self.hubs)
 
     @property
     def buckets(self) -> tuple[Bucket, ...]:
@@ -115,7 +125,7 @@ class RunPlan:
     @property
     def machine_ranks(self) -> int:
         """Return the number of machines as the manifest counts them, hubs at the end."""
-        return sum(group.machine_count for group in self.groups) + len(self.hubs)
+        return sum(group.machine_count for group in self.groups) + self.hub_processes
 
     @property
     def has_islands(self) -> bool:
@@ -129,7 +139,7 @@ class RunPlan:
 
     def seats(self, processes: int) -> tuple[Seat, ...]:
         """List the processes; see `placer.launch.runtime.island.seats.seats_of`."""
-        return seats_of(self.groups, len(self.hubs), processes)
+        return seats_of(self.groups, self.hub_processes, processes)
 
     def place_of(self, rank: int) -> str:
         """Return the place of a worker or of a hub."""
@@ -191,8 +201,8 @@ def read_document(path: str) -> Any:
         raise PlacerError(f"cannot read '{path}': {words}", WRITE_MANIFEST) from None
 
 
-def plan_from(document: Any, where: str) -> RunPlan:
-    """Build the plan of a manifest."""
+def plan_from(document: Any, where: str, *, deployed: bool = False) -> RunPlan:
+    """Build the plan of a manifest; see `RunPlan.deployed`."""
     manifest = read_manifest(document, where)
     check_executable(manifest, where)
     exchange = manifest.exchange
@@ -205,7 +215,8 @@ def plan_from(document: Any, where: str) -> RunPlan:
         places=places,
         groups=tuple(manifest.groups),
         exchange=exchange_of(manifest),
-        hubs=hubs_of(manifest, regions_of(places), where),
+        hubs=hubs_of(manifest, regions_of(places), functions_of(manifest, document), where),
+        deployed=deployed,
         target_batch_size=exchange.target_batch_size,
         microbatch=exchange.microbatch,
         timeouts=exchange.timeouts,

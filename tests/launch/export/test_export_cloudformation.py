@@ -1,10 +1,12 @@
-"""Stacks of a serverless exchange: cfn-lint, what roles may do, and the aggregator itself against
+"""Stacks of a serverless exchange: cfn-lint, what roles may do, and the shipped code against
 moto.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -18,8 +20,10 @@ from placer.documents.manifest import document_digest, read_manifest
 from placer.errors import PlacerError
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.resources import aggregator_function
-from placer.launch.export.targets.cloudformation import memory_gib, stacks
+from placer.launch.export.resources.aggregators import memory_gib
+from placer.launch.export.targets.cloudformation import stacks
+from placer.launch.serverless import protocol
+from placer.launch.serverless.protocol import Bucket, gradient_key, mean_key, s3_event
 
 REGIONS = ("ap-south-1", "eu-west-2")
 
@@ -106,6 +110,7 @@ def test_roles_may_do_the_least(hierarchical: ExportPlan) -> None:
                 assert (
                     resource.get("Fn::GetAtt") == ["Log", "Arn"]
                     or f"/{run}/" in text
+                    or f":function:{run}-" in text
                     or "Condition" in statement
                 )
 
@@ -144,7 +149,7 @@ def test_what_is_not_on_aws_is_refused(central: ExportPlan) -> None:
             },
             "gcp/us-west1 is not a region of AWS",
         ),
-        ({"exchange": {**document["exchange"], "compression": "int8"}}, "cannot sum int8"),
+        ({"exchange": {**document["exchange"], "compression": "int4"}}, "cannot sum int4"),
     ):
         with pytest.raises(PlacerError, match=words):
             export(plan("central", **parts), "cloudformation")
@@ -153,13 +158,11 @@ def test_what_is_not_on_aws_is_refused(central: ExportPlan) -> None:
 
 
 def call(template: dict[str, Any], monkeypatch: pytest.MonkeyPatch, bucket: str, key: str) -> int:
-    """Call the aggregator as S3 would, with the variables of its stack."""
-    for name, value in template["Resources"]["Function"]["Properties"]["Environment"][
-        "Variables"
-    ].items():
+    """Call the function as S3 would, with the variables of its stack."""
+    properties = template["Resources"]["Function"]["Properties"]
+    for name, value in properties["Environment"]["Variables"].items():
         monkeypatch.setenv(name, value)
-    event = {"Records": [{"s3": {"bucket": {"name": bucket}, "object": {"key": key}}}]}
-    return aggregator_function.handler(event, None)["aggregated"]
+    return protocol.handler(s3_event(bucket, key), None)["written"]
 
 
 def made(some: ExportPlan) -> Any:
@@ -186,26 +189,23 @@ def test_the_last_upload_makes_the_mean(
     central: ExportPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Worker r sends [r, 1]: with N workers the mean is [(N - 1) / 2, 1]; only the last call adds
-    up, and the parts go.
+    up, the parts go, and so does the mean of the step before.
     """
-    store, (bucket,), run = made(central), central.manifest.buckets, central.manifest.name
+    client, (bucket,), run = made(central), central.manifest.buckets, central.manifest.name
     template, workers = stacks(central)["exchange"][1], central.manifest.world_size
-    done = []
+    store, done = Bucket(client, bucket.name), []
+    store.put(mean_key(run, "a-6"), b"old")
     for rank in range(workers):
-        key = f"{run}/gradients/7/{rank}"
-        store.put_object(
-            Bucket=bucket.name, Key=key, Body=np.array([rank, 1], dtype="<f4").tobytes()
-        )
+        key = gradient_key(run, "a-7", rank, workers)
+        store.put(key, np.array([rank, 1], dtype="<f4").tobytes())
         done.append(call(template, monkeypatch, bucket.name, key))
     assert done == [0] * (workers - 1) + [1]
-    mean = np.frombuffer(
-        store.get_object(Bucket=bucket.name, Key=f"{run}/means/7")["Body"].read(), dtype="<f4"
-    )
-    assert mean.tolist() == [(workers - 1) / 2, 1.0]
-    left = [item["Key"] for item in store.list_objects_v2(Bucket=bucket.name)["Contents"]]
-    assert left == [f"{run}/means/7"]
-    assert call(template, monkeypatch, bucket.name, f"{run}/gradients/7/0") == 0
-    assert call(template, monkeypatch, bucket.name, "another-run/gradients/7/0") == 0
+    found = store.get(mean_key(run, "a-7"))
+    assert found is not None
+    assert np.frombuffer(found[0], dtype="<f4").tolist() == [(workers - 1) / 2, 1.0]
+    assert store.list("") == [mean_key(run, "a-7")]
+    assert call(template, monkeypatch, bucket.name, gradient_key(run, "a-7", 0, workers)) == 0
+    assert call(template, monkeypatch, bucket.name, "another-run/gradients/a-7/0-of-1") == 0
 
 
 @pytest.mark.usefixtures("aws")
@@ -213,52 +213,49 @@ def test_parts_of_two_sizes_are_refused(
     central: ExportPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker with another model: the call fails and nothing is written."""
-    store, (bucket,), run = made(central), central.manifest.buckets, central.manifest.name
-    for rank in range(central.manifest.world_size):
-        store.put_object(
-            Bucket=bucket.name, Key=f"{run}/gradients/1/{rank}", Body=bytes(4 * (rank + 1))
-        )
-    with pytest.raises(ValueError, match="8 bytes, the first part 4"):
-        call(stacks(central)["exchange"][1], monkeypatch, bucket.name, f"{run}/gradients/1/0")
-    assert not [
-        i for i in store.list_objects_v2(Bucket=bucket.name)["Contents"] if "means" in i["Key"]
+    client, (bucket,), run = made(central), central.manifest.buckets, central.manifest.name
+    store, workers = Bucket(client, bucket.name), central.manifest.world_size
+    for rank in range(workers):
+        store.put(gradient_key(run, "a-1", rank, workers), bytes(4 * (rank + 1)))
+    with pytest.raises(ValueError, match="8 bytes, the first 4"):
+        key = gradient_key(run, "a-1", 0, workers)
+        call(stacks(central)["exchange"][1], monkeypatch, bucket.name, key)
+    assert not [key for key in store.list("") if "means" in key]
+
+
+def test_calls_between_functions_are_allowed(hierarchical: ExportPlan, central: ExportPlan) -> None:
+    """The global function may call those of the regions; a far function the workers."""
+    named = {
+        name: template["Resources"]["Function"]["Properties"]["FunctionName"]
+        for name, (_, template) in stacks(hierarchical).items()
+    }
+    role = stacks(hierarchical)["exchange"][1]["Resources"]["Role"]["Properties"]["Policies"][0]
+    (called,) = [
+        statement["Resource"]
+        for statement in role["PolicyDocument"]["Statement"]
+        if statement["Action"] == ["lambda:InvokeFunction"]
     ]
-
-
-@pytest.mark.usefixtures("aws")
-def test_regions_sum_first(hierarchical: ExportPlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each region sends one sum on; the mean over all workers lies in the bucket of each region."""
-    made(hierarchical)
-    run, manifest, built = hierarchical.manifest.name, hierarchical.manifest, stacks(hierarchical)
-    main, *regional = manifest.buckets
-    rank = 0
-    for number, here in enumerate(regional):
-        region = here.place.split("/")[1]
-        store, template = (
-            boto3.client("s3", region_name=region),
-            built[f"region-{number}-{region}"][1],
-        )
-        for _ in range(sum(group.count for group in manifest.groups if group.place == here.place)):
-            key = f"{run}/gradients/0/{rank}"
-            store.put_object(
-                Bucket=here.name, Key=key, Body=np.array([rank], dtype="<f4").tobytes()
-            )
-            call(template, monkeypatch, here.name, key)
-            rank += 1
-        said = call(built["exchange"][1], monkeypatch, main.name, f"{run}/gradients/0/{region}")
-    assert said == 1
-    for here in regional:
-        store = boto3.client("s3", region_name=here.place.split("/")[1])
-        mean = np.frombuffer(
-            store.get_object(Bucket=here.name, Key=f"{run}/means/0")["Body"].read(), dtype="<f4"
-        )
-        assert mean.tolist() == [(rank - 1) / 2]
+    assert [arn["Fn::Sub"].rpartition(":")[2] for arn in called] == [
+        named[name] for name in named if name.startswith("region")
+    ]
+    policy = stacks(moved(central))["exchange"][1]["Resources"]["WorkerPolicy"]["Properties"]
+    assert policy["PolicyDocument"]["Statement"][-1]["Action"] == ["lambda:InvokeFunction"]
 
 
 def test_the_shipped_code_is_the_tested_code(central: ExportPlan) -> None:
-    """The text inside the template is the module that the tests above call."""
-    body = yaml.safe_load(export(central, "cloudformation")["exchange.yaml"])
+    """The text inside the template is the module that the tests call, and that workers use; a
+    template may have 51,200 bytes.
+    """
+    files = export(central, "cloudformation")
+    body = yaml.safe_load(files["exchange.yaml"])
     code = body["Resources"]["Function"]["Properties"]["Code"]["ZipFile"]
-    assert aggregator_function.__file__ is not None
-    with open(aggregator_function.__file__, encoding="utf-8") as file:  # noqa: PTH123 - reads as it stands
-        assert code == file.read()
+    assert code == Path(protocol.__file__).read_text(encoding="utf-8")
+    assert max(len(text.encode()) for text in files.values()) < 51_200
+
+
+def test_with_a_function_to_train_machines_start_placer_run(central: ExportPlan) -> None:
+    """A script for each group beside the stacks, and in the README the order of the two."""
+    files = export(replace(central, train="mymodel.train:workload"), "cloudformation")
+    assert files.keys() >= {"exchange.yaml", "workers-0.sh", "README.md", "manifest.json"}
+    assert "placer run manifest.json" in files["workers-0.sh"]
+    assert 0 < files["README.md"].index("deploy --region") < files["README.md"].index("workers-0.sh")

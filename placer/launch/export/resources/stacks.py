@@ -3,41 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from importlib.resources import files as packaged
 from typing import Any
+
+from placer.launch.serverless.functions import ROUND, CloudFunction, region_of
+from placer.launch.serverless.protocol import GRADIENTS, MEANS
 
 RUNTIME = "python3.12"
 LOG_DAYS = 7
 KEPT_DAYS = 1
 """Objects of a round that failed are deleted after a day; of the others nothing is left."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """A bucket and its region."""
-
-    bucket: str
-    region: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Function:
-    """One aggregator, which reads ``parts`` objects of ``source`` and writes their sum over
-    ``divisor`` to ``targets`` (place and key).
-    """
-
-    name: str
-    region: str
-    run: str
-    source: Place
-    parts: int
-    divisor: int
-    targets: tuple[tuple[Place, str], ...]
-    memory_mib: int
-    seconds: int
-    arm: bool
-    numbers: str
 
 
 def allowed(effect_on: dict[str, Any] | list[Any], *actions: str, **more: Any) -> dict[str, Any]:
@@ -57,7 +32,7 @@ def bucket(name: str, run: str, *, notifies: bool) -> dict[str, Any]:
         "ExpirationInDays": KEPT_DAYS,
         "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": KEPT_DAYS},
     }
-    rule = {"Name": "prefix", "Value": f"{run}/gradients/"}
+    rule = {"Name": "prefix", "Value": f"{run}/{GRADIENTS}/"}
     call = {
         "Event": "s3:ObjectCreated:*",
         "Filter": {"S3Key": {"Rules": [rule]}},
@@ -79,7 +54,7 @@ def bucket(name: str, run: str, *, notifies: bool) -> dict[str, Any]:
     return {"Type": "AWS::S3::Bucket", "DependsOn": ["Permission"], "Properties": properties}
 
 
-def permission(source: Place) -> dict[str, Any]:
+def permission(source: str) -> dict[str, Any]:
     """Let this bucket of this account, and nobody else, call the function."""
     return {
         "Type": "AWS::Lambda::Permission",
@@ -88,41 +63,30 @@ def permission(source: Place) -> dict[str, Any]:
             "FunctionName": {"Ref": "Function"},
             "Principal": "s3.amazonaws.com",
             "SourceAccount": {"Ref": "AWS::AccountId"},
-            "SourceArn": arn(source.bucket),
+            "SourceArn": arn(source),
         },
     }
 
 
-def function(this: Function) -> dict[str, Any]:
+def function(
+    this: CloudFunction, *, memory_mib: int, seconds: int, architecture: str
+) -> dict[str, Any]:
     """Build a function, its role and its log."""
-    code = (
-        packaged("placer.launch.export.resources")
-        .joinpath("aggregator_function.py")
-        .read_text(encoding="utf-8")
-    )
-    targets = [
-        {"bucket": place.bucket, "region": place.region, "key": key} for place, key in this.targets
-    ]
-    variables = {
-        "PLACER_RUN": this.run,
-        "PLACER_BUCKET_REGION": this.source.region,
-        "PLACER_PARTS": str(this.parts),
-        "PLACER_DIVISOR": str(this.divisor),
-        "PLACER_NUMBERS": this.numbers,
-        "PLACER_TARGETS": json.dumps(targets),
-    }
+    code = packaged("placer.launch.serverless").joinpath("protocol.py").read_text(encoding="utf-8")
     properties = {
         "FunctionName": this.name,
-        "Description": "Sums the gradients of a training run",
+        "Description": "Averages the gradients of a training run",
         "Runtime": RUNTIME,
         "Handler": "index.handler",
         "Code": {"ZipFile": code},
-        "Architectures": ["arm64" if this.arm else "x86_64"],
-        "MemorySize": this.memory_mib,
-        "Timeout": this.seconds,
-        "Layers": [{"Ref": "NumpyLayer"}],
+        "Architectures": [architecture],
+        "MemorySize": memory_mib,
+        "Timeout": seconds,
+        "Layers": {
+            "Fn::If": ["HasNumpy", [{"Ref": "NumpyLayer"}], {"Ref": "AWS::NoValue"}],
+        },
         "Role": {"Fn::GetAtt": ["Role", "Arn"]},
-        "Environment": {"Variables": variables},
+        "Environment": {"Variables": {"PLACER_FUNCTION": json.dumps(this.settings())}},
         "LoggingConfig": {"LogGroup": {"Ref": "Log"}},
     }
     return {
@@ -135,20 +99,32 @@ def function(this: Function) -> dict[str, Any]:
     }
 
 
-def _role(this: Function) -> dict[str, Any]:
-    """Build the role with the least privileges of the function: its parts, results and log."""
-    parts = f"{this.run}/gradients/*"
+def function_arn(name: str, region: str) -> dict[str, str]:
+    """Return Amazon's resource name of a function of this account."""
+    account = "${AWS::Partition}:lambda:" + region + ":${AWS::AccountId}"
+    return {"Fn::Sub": f"arn:{account}:function:{name}"}
+
+
+def _role(this: CloudFunction) -> dict[str, Any]:
+    """Build the role with the least privileges of the function: its parts, results and log, and the
+    functions that it calls.
+    """
+    parts, means = (arn(this.source.name, f"{this.run}/{kind}/*") for kind in (GRADIENTS, MEANS))
     statements = [
-        allowed(
-            arn(this.source.bucket), "s3:ListBucket", Condition={"StringLike": {"s3:prefix": parts}}
-        ),
-        allowed(arn(this.source.bucket, parts), "s3:GetObject", "s3:DeleteObject"),
-        allowed(
-            [arn(place.bucket, key.replace("ROUND", "*")) for place, key in this.targets],
-            "s3:PutObject",
-        ),
+        _may_list(this.source.name, f"{this.run}/{GRADIENTS}/*"),
+        allowed(parts, "s3:GetObject", "s3:DeleteObject"),
+        allowed(means, "s3:PutObject", "s3:DeleteObject"),
         allowed([{"Fn::GetAtt": ["Log", "Arn"]}], "logs:CreateLogStream", "logs:PutLogEvents"),
     ]
+    if this.target != this.source:
+        target = this.target.name
+        statements += [
+            allowed(arn(target, this.key.replace(ROUND, "*")), "s3:PutObject"),
+            allowed(arn(target, f"{this.run}/{MEANS}/*"), "s3:GetObject"),
+        ]
+    if this.calls:
+        called = [function_arn(name, region_of(place)) for name, place in this.calls]
+        statements.append(allowed(called, "lambda:InvokeFunction"))
     trust = {
         "Effect": "Allow",
         "Principal": {"Service": "lambda.amazonaws.com"},
@@ -168,16 +144,27 @@ def _role(this: Function) -> dict[str, Any]:
     }
 
 
-def worker_policy(name: str, run: str) -> dict[str, Any]:
-    """Build the policy of a worker: put gradients, list means, get them."""
+def worker_policy(this: CloudFunction) -> dict[str, Any]:
+    """Build the policy of a worker: put gradients, get means, and call the function where the
+    bucket cannot.
+    """
+    name, run = this.source.name, this.run
     statements = [
-        allowed(arn(name, f"{run}/gradients/*"), "s3:PutObject"),
-        allowed(arn(name, f"{run}/means/*"), "s3:GetObject"),
-        allowed(
-            arn(name), "s3:ListBucket", Condition={"StringLike": {"s3:prefix": f"{run}/means/*"}}
-        ),
+        allowed(arn(name, f"{run}/{GRADIENTS}/*"), "s3:PutObject"),
+        allowed(arn(name, f"{run}/{MEANS}/*"), "s3:GetObject"),
+        _may_list(name, f"{run}/{MEANS}/*"),
     ]
+    if not this.called_by_bucket:
+        statements.append(allowed([function_arn(this.name, this.region)], "lambda:InvokeFunction"))
     return managed("Put gradients and get means of one training run", statements)
+
+
+def _may_list(bucket: str, keys: str) -> dict[str, Any]:
+    """Let objects be listed, without which S3 answers 403 in place of 404 where one is missing.
+    The request for an object has no prefix.
+    """
+    condition = {"StringLikeIfExists": {"s3:prefix": keys}}
+    return allowed(arn(bucket), "s3:ListBucket", Condition=condition)
 
 
 def managed(description: str, statements: list[dict[str, Any]]) -> dict[str, Any]:

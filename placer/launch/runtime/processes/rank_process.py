@@ -128,11 +128,8 @@ def _end_with(alive: Connection) -> None:
 def _run(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
     from placer.launch.runtime.processes.rank_run import work
 
-    plan, settings, seat = (
-        plan_from(job["manifest"], "manifest"),
-        Settings(**job["settings"]),
-        Seat(**job["seat"]),
-    )
+    settings, seat = Settings(**job["settings"]), Seat(**job["seat"])
+    plan = plan_from(job["manifest"], "manifest", deployed=settings.deployed)
     store, backend = _store(job), "gloo"
     if job["network"] is not None:  # the socket to the store stays outside: control is not shaped
         from placer.launch.shaped_network.addresses import seen_url

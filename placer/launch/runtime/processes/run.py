@@ -185,14 +185,14 @@ def ranks_from(words: str | None, plan: RunPlan) -> tuple[int, ...]:
         raise PlacerError(
             f"rank '{text}' is not among 0 to {plan.machine_ranks - 1}",
             f"the manifest has {_site_group(plan)}"
-            + (", the last of the ranks" if plan.hubs else ""),
+            + (", the last of the ranks" if plan.hub_processes else ""),
         )
     return tuple(range(first, last + 1))
 
 
 def _site_group(plan: RunPlan) -> str:
-    hubs = f" and {counted(len(plan.hubs), plan.hub)}" if plan.hubs else ""
-    machines = plan.machine_ranks - len(plan.hubs)
+    hubs = f" and {counted(plan.hub_processes, plan.hub)}" if plan.hub_processes else ""
+    machines = plan.machine_ranks - plan.hub_processes
     islands = f" of {machines} machines" if plan.has_islands else ""
     return f"{counted(plan.workers, 'worker')}{islands}{hubs}"
 

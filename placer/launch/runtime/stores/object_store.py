@@ -4,8 +4,6 @@ request is counted by kind.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
 import time
 from collections.abc import Callable, Collection
@@ -14,6 +12,7 @@ from urllib.parse import urlsplit
 
 from placer.errors import PlacerError
 from placer.launch.runtime.wire.meter import Meter
+from placer.launch.serverless.protocol import Bucket
 from placer.market.sources.reading.web_address import is_loopback, public, without_secrets
 from placer.version import install_line
 
@@ -21,7 +20,6 @@ ATTEMPTS = 6
 """Most attempts of one request; with `FIRST_WAIT_S` doubled each time about 6 s of waiting in all.
 """
 FIRST_WAIT_S = 0.2
-MISSING = {"404", "NoSuchKey", "NotFound"}
 PASSING = {
     "408",
     "429",
@@ -34,15 +32,14 @@ PASSING = {
     "ServiceUnavailable",
     "RequestTimeout",
     "Throttling",
+    "ConditionalRequestConflict",
 }
 """Answers after which the same request may succeed."""
-NOTES = "placer"
-"""Header, after ``x-amz-meta-``, of what is written with an object; JSON."""
 EXAMPLE = "give an address such as http://127.0.0.1:5000"
 OWNED = {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}
 
 
-class ObjectStore:
+class ObjectStore(Bucket):
     """A client of one bucket.
 
     Parameters
@@ -58,6 +55,8 @@ class ObjectStore:
         Of one connection and of the wait for an answer.
     direct
         The store runs on this machine: no proxy is asked. So it is at a loopback address, too.
+    region
+        Of the bucket; None: as the environment says.
     """
 
     def __init__(
@@ -68,67 +67,18 @@ class ObjectStore:
         timeout_s: float = 30.0,
         *,
         direct: bool = False,
+        region: str | None = None,
     ) -> None:
-        self.bucket, self.meter = bucket, meter
+        near = direct or _is_here(endpoint_url)
+        super().__init__(_client(endpoint_url, timeout_s, near, region), bucket)
+        self.meter = meter
         self.where = public(endpoint_url) if endpoint_url else "the provider's S3 endpoint"
-        self.client = _client(endpoint_url, timeout_s, direct=direct or _is_here(endpoint_url))
 
     def create(self) -> None:
         """Create the bucket unless it is there."""
-        self._call("create", lambda: self.client.create_bucket(Bucket=self.bucket), fine=OWNED)
+        self.call("create", lambda: self.client.create_bucket(Bucket=self.bucket), fine=OWNED)
 
-    def put(self, key: str, body: bytes, **notes: str) -> None:
-        """Write an object whole, with its SHA-256 and some notes.
-
-        Notes
-        -----
-        They are one header, there or not: moto shows an object before its headers, and these one
-        after the other.
-        """
-        metadata = {NOTES: json.dumps({"sha256": hashlib.sha256(body).hexdigest(), **notes})}
-        self._call(
-            "write",
-            lambda: self.client.put_object(
-                Bucket=self.bucket, Key=key, Body=body, Metadata=metadata
-            ),
-        )
-
-    def get(self, key: str) -> tuple[bytes, dict[str, str]] | None:
-        """Read an object and its notes; None if it is not there. What came damaged is asked for
-        again.
-        """
-
-        def read() -> tuple[bytes, dict[str, str]]:
-            answer = self.client.get_object(Bucket=self.bucket, Key=key)
-            body = answer["Body"].read()
-            headers = {
-                name.lower(): value for name, value in answer["Metadata"].items()
-            }  # servers between may write their names anew
-            notes: dict[str, str] = json.loads(headers.get(NOTES, "{}"))
-            if hashlib.sha256(body).hexdigest() != notes.get("sha256"):
-                raise OSError(f"{key} came damaged, {len(body):,} bytes")
-            return body, notes
-
-        body_and_notes: tuple[bytes, dict[str, str]] | None = self._call("read", read, fine=MISSING)
-        return body_and_notes
-
-    def list(self, prefix: str) -> list[str]:
-        """List the keys that begin with a prefix, at most 1,000."""
-        answer = self._call(
-            "list", lambda: self.client.list_objects_v2(Bucket=self.bucket, Prefix=prefix)
-        )
-        return [item["Key"] for item in answer.get("Contents", ())]
-
-    def delete(self, keys: Collection[str]) -> None:
-        """Delete objects, one request each; what is not there is fine."""
-        for key in keys:
-            self._call(
-                "delete",
-                lambda key=key: self.client.delete_object(Bucket=self.bucket, Key=key),  # type: ignore[misc]
-                fine=MISSING,
-            )
-
-    def _call(self, kind: str, request: Callable[[], Any], fine: Collection[str] = ()) -> Any:
+    def call(self, kind: str, request: Callable[[], Any], fine: Collection[str] = ()) -> Any:
         """Ask until there is an answer, `ATTEMPTS` times at most; answers in ``fine`` are None."""
         from botocore.exceptions import (
             BotoCoreError,
@@ -214,7 +164,7 @@ def _is_here(endpoint_url: str) -> bool:
         return False
 
 
-def _client(endpoint_url: str, timeout_s: float, *, direct: bool) -> Any:
+def _client(endpoint_url: str, timeout_s: float, direct: bool, region: str | None) -> Any:
     try:
         import boto3
         from botocore.config import Config
@@ -228,6 +178,7 @@ def _client(endpoint_url: str, timeout_s: float, *, direct: bool) -> Any:
         return boto3.session.Session().client(
             "s3",
             endpoint_url=endpoint_url or None,
+            region_name=region,
             config=Config(
                 connect_timeout=min(10.0, timeout_s),
                 read_timeout=timeout_s,

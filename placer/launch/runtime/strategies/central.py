@@ -1,260 +1,152 @@
 """Central serverless aggregation: workers upload to an object store, one function averages there,
-workers poll and download.
+workers poll and download (`placer.launch.serverless.protocol`).
 
-The function is a process here. That a bucket calls it after each upload is played by the run's own
-store of keys; all else goes through the S3 API, request by request as in Phalak et al. (2024), eq.
-5: n + 1 writes, 2 n reads, n lists, and polls.
+The function is the one in the cloud, or a process of this run that executes the same code. The
+store of keys, at which all processes meet, then plays the bucket that calls it: its events are
+those of S3. All else goes through the S3 API, request by request as in Phalak et al. (2024), eq. 5:
+n + 1 writes, 2 n reads, n lists, and polls.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from placer.errors import PlacerError
 from placer.launch.runtime.processes.peer_loss import PeerLostError
+from placer.launch.runtime.stores.local_function import LocalFunction, call_local, open_store
 from placer.launch.runtime.stores.object_store import ObjectStore
 from placer.launch.runtime.training.context import Context
-from placer.launch.runtime.training.memory import check_fits
 from placer.launch.runtime.wire.codec import Codec
+from placer.launch.serverless.functions import CloudFunction
+from placer.launch.serverless.protocol import (
+    gradient_key,
+    invoke_function,
+    mean_key,
+    proceed_key,
+    round_name,
+    s3_event,
+)
 
 WIRED = False
 REPLICATED = True
 ELASTIC = True
 PATIENCE = 2.0
-"""Workers wait so many time-outs for the mean: the function waits one for a slow worker."""
-LOOK_S = 0.005
-"""Seconds between two looks for notifications."""
+"""Workers wait so many time-outs for the mean: after the first they ask for it again."""
 
 
-def open(context: Context) -> ObjectStore:  # noqa: A001 - the protocol's word
-    """Connect to the bucket; the function checks that it can hold what it sums."""
+@dataclass
+class Upload:
+    """A worker's side of the exchange: the store, and the function that reads it."""
+
+    store: ObjectStore
+    function: CloudFunction
+    rank: int
+
+    def put(self, context: Context, key: str, body: bytes, **notes: Any) -> None:
+        """Write an object, and call the function where the bucket does not."""
+        self.store.put(key, body, **notes)
+        event = s3_event(self.store.bucket, key)
+        if not context.plan.deployed:
+            call_local(context.store, self.rank, event)
+        elif not self.function.called_by_bucket:
+            import boto3
+
+            there = {"name": self.function.name, "region": self.function.region}
+            invoke_function(boto3, there, event)
+
+
+def open(context: Context) -> Upload | LocalFunction:  # noqa: A001 - the protocol's word
+    """Connect to the bucket; a function checks that it can hold what it averages."""
     if context.rank >= context.plan.workers:
-        check_fits(context.plan, context.rank, context.trainer.elements)
-    return open_bucket(
-        context,
-        context.rank
-        if context.rank >= context.plan.workers
-        else context.plan.hub_over(context.rank),
-    )
+        return LocalFunction(context)
+    rank = context.plan.hub_over(context.rank)
+    function = context.plan.hub_at(rank).function
+    assert function is not None
+    return Upload(open_store(context, rank), function, rank)
 
 
-def open_bucket(context: Context, function: int) -> ObjectStore:
-    """Connect to the bucket that a function reads; a local one is made by that function."""
-    settings, bucket = context.settings, context.plan.hub_at(function).bucket
-    assert bucket is not None
-    address = settings.endpoints.get(bucket.name, settings.endpoint_url)
-    local = bucket.name in settings.endpoints
-    store = ObjectStore(bucket.name, address, context.meter, settings.timeout_s, direct=local)
-    if address and context.rank == function:
-        store.create()
-        context.store.set(f"bucket/{function}", "1")
-    elif address:
-        wait_for(context, f"bucket/{function}", function, settings.timeout_s)
-    context.meter.clear()
-    return store
-
-
-def step(context: Context, state: ObjectStore, step: int) -> float:
+def step(context: Context, state: Upload, step: int) -> float:
     """Calculate, upload, poll, download, update."""
     import torch
 
-    plan, meter, codec = context.plan, context.meter, Codec(context.plan.exchange.compression)
-    function = plan.hub_over(context.rank)
-    place, storage = plan.place_of(context.rank), store_place(context, function)
-    gradient, loss = context.gradient(step, context.settings.target_batch_size)
+    plan, settings, meter = context.plan, context.settings, context.meter
+    codec, samples = Codec(plan.exchange.compression), context.shares()[context.rank]
+    gradient, loss = context.gradient(step, max(1, samples))
     body = codec.encode(gradient).numpy().tobytes()
+    parts = len([rank for rank in plan.hub_at(state.rank).gathers if rank in context.members])
+    key = gradient_key(plan.name, round_name(settings.attempt, step), context.rank, parts)
     with meter.phase("upload"):
-        state.put(gradient_key(context, step, context.rank), body)
+        state.put(context, key, body, samples=samples)
+    place, storage = plan.place_of(context.rank), state.function.source.place
     meter.sent(place, storage, len(body))
-    context.store.set(f"uploaded/{step}/{context.rank}", "1")
-    body, notes = poll_mean(context, state, mean_key(context, step), function)
+    body, notes = _mean(context, state, step, key, body, samples)
     meter.sent(storage, place, len(body))
-    context.members = tuple(json.loads(notes["members"]))
-    if context.rank not in context.members:
-        raise PeerLostError(
-            function, f"rank {context.rank} was too slow: the function went on without it"
-        )
+    _go_on_with(context, state.rank, step, notes)
     context.update(codec.decode(torch.frombuffer(bytearray(body), dtype=torch.uint8)))
-    return loss
+    return loss * samples / settings.target_batch_size
 
 
-def poll_mean(
-    context: Context, store: ObjectStore, key: str, function: int
-) -> tuple[bytes, dict[str, str]]:
+def _mean(
+    context: Context, state: Upload, step: int, key: str, body: bytes, samples: int
+) -> tuple[bytes, Mapping[str, Any]]:
     """Poll for the mean until it is there. The request that brings it counts as download, the rest
     as waiting.
     """
-    waited = time.perf_counter()
+    settings, meter = context.settings, context.meter
+    round_ = round_name(settings.attempt, step)
+    began, asked_again, asked_for = time.perf_counter(), False, len(context.members)
     while True:
         asked = time.perf_counter()
-        mean = store.get(key)
+        mean = state.store.get(mean_key(context.plan.name, round_))
         now = time.perf_counter()
         if mean is not None:
-            context.meter.seconds["download"] += now - asked
+            meter.seconds["download"] += now - asked
             return mean
-        context.meter.seconds["aggregate"] += now - asked
-        if is_dead(context, function):
-            raise PeerLostError(function, "the function is gone")
-        if now - waited > PATIENCE * context.settings.timeout_s:
-            raise PeerLostError(
-                function, f"no mean after {PATIENCE * context.settings.timeout_s:g} s"
-            )
-        with context.meter.phase("aggregate"):
-            time.sleep(context.settings.poll_s)
+        meter.seconds["aggregate"] += now - asked
+        lost = dead_ranks(context, context.members)
+        enough = len(context.members) - len(lost)
+        if hubs := dead_ranks(context, range(context.plan.workers, context.plan.ranks)):
+            raise PeerLostError(hubs[0], "the function is gone")
+        if lost and not settings.elastic:
+            raise PeerLostError(lost[0], f"no gradient of step {step}")
+        if now - began > PATIENCE * settings.timeout_s:
+            words = f"no mean after {PATIENCE * settings.timeout_s:g} s"
+            raise PeerLostError(state.rank, words)
+        if now - began > settings.timeout_s:
+            enough = 1
+            if not asked_again and not settings.elastic:
+                state.put(context, key, body, samples=samples)
+                asked_again = True
+        if settings.elastic and enough < asked_for:
+            state.put(context, proceed_key(context.plan.name, round_, enough), b"")
+            asked_for = enough
+        with meter.phase("aggregate"):
+            time.sleep(settings.poll_s)
 
 
-def serve(context: Context, state: ObjectStore, step: int) -> None:
-    """List on each upload; when all are there fetch them, put the mean, and delete what nobody
-    reads any longer.
-    """
-    took_part = gathered_ranks(context)
-    put_mean(context, state, step)
-    delete_step(context, state, step, took_part)
+def _go_on_with(context: Context, function: int, step: int, notes: Mapping[str, Any]) -> None:
+    """Go on with the workers of a mean; without a note those are all."""
+    members = tuple(int(rank) for rank in notes.get("members", context.members))
+    if context.rank not in members:
+        words = f"rank {context.rank} was too slow: the function went on without it"
+        raise PeerLostError(function, words)
+    for rank in set(context.members) - set(members):
+        if context.rank == min(members):  # one of them tells the user
+            context.drop_worker(rank, step)
+    context.members = members
 
 
-def put_mean(context: Context, store: ObjectStore, step: int) -> None:
-    """Put the mean of what this function gathers."""
-    meter, codec = context.meter, Codec(context.plan.exchange.compression)
-    shares, batch = context.shares(), context.settings.target_batch_size
-    total = sum_gradients(context, store, step, "fetch")
-    counted = sum(shares[rank] for rank in context.members)
-    body = codec.encode(total * (batch / counted) if counted < batch else total).numpy().tobytes()
-    with meter.phase("put"):
-        store.put(mean_key(context, step), body, members=json.dumps(context.members))
-    meter.sent(context.plan.place_of(context.rank), store_place(context, context.rank), len(body))
+def dead_ranks(context: Context, ranks: Collection[int]) -> list[int]:
+    """List the ranks that the launcher has reported as dead."""
+    return [rank for rank in ranks if context.store.check([f"dead/{rank}"])]
 
 
-def sum_gradients(context: Context, store: ObjectStore, step: int, phase: str) -> Any:
-    """Wait for what this function gathers, fetch it, and add it up."""
-    import torch
-
-    meter, codec, rank = context.meter, Codec(context.plan.exchange.compression), context.rank
-    total = torch.zeros(context.trainer.elements)
-    there = wait_for_uploads(context, store, step)
-    with meter.phase(phase):
-        for other in there:
-            body = fetch(context, store, gradient_key(context, step, other))
-            meter.sent(store_place(context, rank), context.plan.place_of(rank), len(body))
-            total += codec.decode(torch.frombuffer(bytearray(body), dtype=torch.uint8))
-    return total
+def serve(context: Context, state: LocalFunction, step: int) -> None:
+    """Execute the function, call by call, until the mean of a step is where its workers poll."""
+    state.serve(context, step)
 
 
-def delete_step(
-    context: Context, store: ObjectStore, step: int, took_part: Collection[int]
-) -> None:
-    """Delete the gradients of a step and the mean of the one before, which all have read."""
-    old = [mean_key(context, step - 1)] if step - 1 >= context.start else []
-    with context.meter.phase("delete"):
-        store.delete([*(gradient_key(context, step, rank) for rank in took_part), *old])
-
-
-def gathered_ranks(context: Context) -> list[int]:
-    """List the ranks whose gradients this function sums: workers that are still there, or the
-    functions of the regions.
-    """
-    workers = context.plan.workers
-    return [
-        rank
-        for rank in context.plan.hub_at(context.rank).gathers
-        if rank >= workers or rank in context.members
-    ]
-
-
-def wait_for_uploads(context: Context, store: ObjectStore, step: int) -> list[int]:
-    """Wait until all have uploaded, and return who has. Where that is allowed, dead and slow ranks
-    are left out.
-
-    Notes
-    -----
-    A cloud's function runs, and is paid, from the first upload on: the time before is apart,
-    ``idle``.
-    """
-    began, came, there = time.perf_counter(), 0.0, gathered_ranks(context)
-    waiting = set(there)
-    of_regions = max(there) >= context.plan.workers
-    patience_s = context.settings.timeout_s * (
-        PATIENCE if of_regions else 1.0
-    )  # a region's function waits one for its workers
-    while waiting:
-        for rank in sorted(waiting):
-            if context.store.check([f"uploaded/{step}/{rank}"]):
-                came = came or time.perf_counter()
-                store.list(f"{context.settings.attempt}/{step}/gradient-")
-                waiting.remove(rank)
-            elif is_dead(context, rank) or time.perf_counter() - began > patience_s:
-                if not context.settings.elastic or len(context.members) == 1:
-                    raise PeerLostError(rank, f"no gradient of step {step}")
-                waiting.remove(rank)
-                there.remove(rank)
-                context.drop_worker(rank, step)
-        if waiting:
-            time.sleep(LOOK_S)
-    now = time.perf_counter()
-    context.meter.seconds["idle"] += (came or now) - began
-    context.meter.seconds["wait"] += now - (came or now)
-    return there
-
-
-def fetch(context: Context, store: ObjectStore, key: str) -> bytes:
-    """Read an object that was announced; retry for a while if it is not there yet."""
-    until = time.perf_counter() + context.settings.timeout_s
-    while (body_and_notes := store.get(key)) is None:
-        if time.perf_counter() > until:
-            raise PlacerError(
-                f"object '{key}' is not in bucket '{store.bucket}'",
-                "it was uploaded: who deletes there?",
-                exit_code=1,
-            )
-        time.sleep(context.settings.poll_s)
-    return body_and_notes[0]
-
-
-def close(context: Context, state: ObjectStore) -> None:
-    """Delete the last mean when all have read it."""
-    acknowledge(context)
-    if context.rank >= context.plan.workers:
-        state.delete([mean_key(context, context.settings.steps - 1)])
-
-
-def acknowledge(context: Context) -> None:
-    """Report that this rank has read the last mean; a function first waits for its ranks."""
-    plan = context.plan
-    for rank in gathered_ranks(context) if context.rank >= plan.workers else ():
-        wait_for(context, f"done/{rank}", rank, context.settings.timeout_s)
-    context.store.set(f"done/{context.rank}", "1")
-
-
-def is_dead(context: Context, rank: int) -> bool:
-    """Return whether the launcher has reported a rank as dead."""
-    return bool(context.store.check([f"dead/{rank}"]))
-
-
-def wait_for(context: Context, key: str, rank: int, timeout_s: float) -> None:
-    """Wait for a key that a rank sets, as long as that rank lives."""
-    until = time.perf_counter() + timeout_s
-    while (
-        not context.store.check([key])
-        and not is_dead(context, rank)
-        and time.perf_counter() < until
-    ):
-        time.sleep(LOOK_S)
-
-
-def store_place(context: Context, function: int) -> str:
-    """Return the place of the store that a function reads."""
-    bucket = context.plan.hub_at(function).bucket
-    assert bucket is not None
-    return bucket.place
-
-
-def gradient_key(context: Context, step: int, rank: int) -> str:
-    """Return the key of the gradient of a rank in the store."""
-    return f"{context.settings.attempt}/{step}/gradient-{rank}"
-
-
-def mean_key(context: Context, step: int) -> str:
-    """Return the key of the mean in the store."""
-    return f"{context.settings.attempt}/{step}/mean"
+def close(context: Context, state: Upload | LocalFunction) -> None:
+    """End; the last mean stays in the bucket, as nobody knows when all have read it."""

@@ -58,7 +58,10 @@ class Settings:
     poll_s
         Seconds between two looks for the mean in the object store.
     attempt
-        Name of this run in the object store; each attempt adds a word of its own.
+        Name of this attempt in the object store, so that what another left is not taken for its
+        own.
+    deployed
+        Use the functions in the cloud: see `RunPlan.deployed`.
     paced
         Samples/s of each worker: a calculation that is through sooner waits, as in a rehearsal of
         faster or slower machines; empty: not.
@@ -86,6 +89,7 @@ class Settings:
     endpoints: Mapping[str, str] = field(default_factory=dict)
     poll_s: float = POLL_SECONDS
     attempt: str = "run"
+    deployed: bool = False
     paced: Sequence[float] = ()
     processes: int = 1
     inner_microbatch: int = 0

@@ -1,0 +1,73 @@
+"""The functions of a plan in AWS Lambda: what they need, and whether Lambda can run them."""
+
+from __future__ import annotations
+
+import json
+
+from placer.documents.manifest.rendezvous import plain_name
+from placer.errors import PlacerError
+from placer.launch.export.export_plan import ExportPlan
+from placer.launch.serverless.functions import CloudFunction, functions_of
+from placer.launch.serverless.protocol import FORMATS
+from placer.problem.exchange import traits
+from placer.units import GIB
+
+HELD = {"none": 2.0, "fp16": 3.0, "int8": 5.0}
+"""Memory of a function for each byte of a gradient: the sum in float32, and one part or the mean as
+it is sent (`placer.launch.serverless.protocol.Mean`).
+"""
+RUNTIME_GIB = 0.25
+"""Python, boto3 and NumPy (assumed)."""
+MOST_GIB = 10.0
+MOST_SECONDS = 900
+"""Limits of AWS Lambda."""
+
+
+def aggregators(plan: ExportPlan) -> tuple[CloudFunction, ...]:
+    """List the functions of a plan, the global one last."""
+    return functions_of(plan.manifest, json.loads(plan.text))
+
+
+def check_aggregators(plan: ExportPlan) -> None:
+    """Refuse functions that are not, or cannot be, in AWS Lambda.
+
+    Raises
+    ------
+    PlacerError
+        If the plan has no cloud function, or not all of it is on AWS, or Lambda is too small for
+        it.
+    """
+    manifest, aggregator = plan.manifest, plan.manifest.aggregator
+    if aggregator is None or traits(manifest.exchange.strategy).hub != "function":
+        raise PlacerError(
+            f"the exchange {manifest.exchange.strategy} has no cloud function",
+            "cloudformation is for central and hierarchical",
+        )
+    for place in (aggregator.place, *(b.place for b in manifest.buckets)):
+        provider, _, region = place.partition("/")
+        if provider != "aws" or plain_name(region) != region:
+            raise PlacerError(
+                f"{place} is not a region of AWS",
+                "cloudformation needs the function and all buckets on AWS: ask again with --in "
+                "'aws/*'",
+            )
+    if manifest.exchange.compression not in FORMATS:
+        raise PlacerError(
+            f"the aggregator cannot sum {manifest.exchange.compression} gradients",
+            f"use --compression {', '.join(FORMATS)}",
+        )
+    if memory_gib(plan) > MOST_GIB:
+        raise PlacerError(
+            f"the aggregator needs {memory_gib(plan):.1f} GiB, AWS Lambda has {MOST_GIB:g}",
+            "use a server: --exchange parameter-server",
+        )
+
+
+def memory_gib(plan: ExportPlan, *, regional: bool = False) -> float:
+    """Return the memory of a function in GiB: the plan's, or more if the protocol holds more at
+    once. That of a region is at least 1 GiB.
+    """
+    aggregator, model = plan.manifest.aggregator, plan.manifest.model
+    assert aggregator is not None
+    held = HELD[plan.manifest.exchange.compression] * model.gradient_bytes / GIB + RUNTIME_GIB
+    return max(1.0 if regional else aggregator.memory_gib or 0.0, held)

@@ -1,0 +1,1 @@
+"""Serverless aggregation: the protocol of workers and functions, and the functions of a plan."""

@@ -1,0 +1,122 @@
+"""The cloud functions of a serverless plan: what each reads, averages, writes and calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from placer.documents.manifest.rendezvous import run_digest
+from placer.documents.manifest.types import Bucket, Manifest
+from placer.launch.serverless.protocol import gradient_key, mean_key
+from placer.problem.exchange import traits
+
+LONGEST_RUN = 40
+"""Characters of a run's name in that of a function, which has at most 64."""
+ROUND = "ROUND"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloudFunction:
+    """A function that averages what is in a bucket.
+
+    Parameters
+    ----------
+    name
+        In the cloud; names of two plans differ.
+    place
+        Where it runs, as PROVIDER/REGION.
+    run, compression
+        Of the manifest.
+    source
+        The bucket with its parts.
+    target, key
+        Bucket and key of the mean, ROUND in place of the round.
+    calls
+        Name and place of the functions that it calls with the mean.
+    """
+
+    name: str
+    place: str
+    run: str
+    compression: str
+    source: Bucket
+    target: Bucket
+    key: str
+    calls: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def region(self) -> str:
+        """Return the region without its provider."""
+        return region_of(self.place)
+
+    @property
+    def called_by_bucket(self) -> bool:
+        """Return whether uploads call it: a bucket calls functions of its own region only."""
+        return self.place == self.source.place
+
+    def settings(self) -> dict[str, Any]:
+        """Return what `placer.launch.serverless.protocol.Function` reads, as JSON."""
+        return {
+            "run": self.run,
+            "compression": self.compression,
+            "source": _address(self.source),
+            "target": _address(self.target),
+            "key": self.key,
+            "calls": [
+                {"name": name, "place": place, "region": region_of(place)}
+                for name, place in self.calls
+            ],
+        }
+
+
+def region_of(place: str) -> str:
+    """Return the region of PROVIDER/REGION."""
+    return place.partition("/")[2]
+
+
+def _address(bucket: Bucket) -> dict[str, str]:
+    return {"bucket": bucket.name, "region": region_of(bucket.place)}
+
+
+def functions_of(manifest: Manifest, document: Mapping[str, Any]) -> tuple[CloudFunction, ...]:
+    """List the functions of a plan: one of each region with a bucket of its own, in the order of
+    `Manifest.buckets`, then the global one; none if the plan has no function.
+
+    Parameters
+    ----------
+    document
+        The manifest's JSON, whose digest ends the names.
+    """
+    aggregator, exchange = manifest.aggregator, manifest.exchange
+    if aggregator is None or traits(exchange.strategy).hub != "function":
+        return ()
+    main, *regional = manifest.buckets
+    run, compression = manifest.name, exchange.compression
+    head = f"{run[:LONGEST_RUN].strip('-')}-{run_digest(document)}"
+    last, here = f"{head}-mean", f"{head}-sum"
+    far = () if aggregator.place == main.place else ((last, aggregator.place),)
+    sums = tuple(
+        CloudFunction(
+            name=here,
+            place=bucket.place,
+            run=run,
+            compression=compression,
+            source=bucket,
+            target=main,
+            key=gradient_key(run, ROUND, bucket.place.replace("/", "-"), len(regional)),
+            calls=far,
+        )
+        for bucket in regional
+    )
+    mean = CloudFunction(
+        name=last,
+        place=aggregator.place,
+        run=run,
+        compression=compression,
+        source=main,
+        target=main,
+        key=mean_key(run, ROUND),
+        calls=tuple((here, bucket.place) for bucket in regional),
+    )
+    return (*sums, mean)
