@@ -295,7 +295,7 @@ class RehearsedLine(Part, frozen=True):
         Whether the line is within its tolerance; null: not judged.
     """
 
-    kind: Literal["seconds", "bytes", "requests", "usd"]
+    kind: Literal["seconds", "bytes", "requests", "usd", "rate"]
     what: str
     unit: str
     predicted: float | None
@@ -330,11 +330,12 @@ class Rehearsal(Part, frozen=True, tag_field="schema", tag="placer.rehearsal/v1"
     plan
         Name of the manifest that was rehearsed.
     scale
-        Bytes and calculation over those of the plan.
+        Bytes over those of the plan; in earlier documents calculation as well.
     gradient_bytes
         Of the rehearsal, as they travel.
     confirmed
-        Whether all lines that are judged are within their tolerances.
+        Whether the exchange was measured, and all lines that are judged are within their
+        tolerances.
     """
 
     plan: str

@@ -1,13 +1,14 @@
-"""The options of a rehearsal, and the checks before anything is measured."""
+"""The options of a rehearsal, and the checks before anything is started."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placer.errors import PlacerError
-from placer.launch.rehearsal.scaled_plan import Scaled
-from placer.launch.rehearsal.worker_death import WorkerDeath
+from placer.launch.rehearsal.small_plan import SmallPlan
+from placer.launch.runtime.run_plan import RunPlan
 from placer.units import format_duration
 
 WARM_ROUNDS = 1
@@ -16,12 +17,60 @@ OVERLAP_ROUNDS = 2
 """Rounds more where the exchange runs beside the next one: the first has none yet, the last waits
 for its own.
 """
-MACHINE_ROUNDS = 4
-"""Rounds without shaped links, the first of them not counted."""
 MOST_PROCESSES = 48
 """About 100 MB of memory each."""
 MOST_BYTES = 8e9
 """Most that a rehearsal sends between its machines."""
+
+
+@dataclass(frozen=True)
+class WorkerDeath:
+    """A worker whose machine dies after some steps, in the next one."""
+
+    rank: int
+    step: int
+
+    @staticmethod
+    def of(words: str) -> WorkerDeath:
+        """Read ``RANK@STEP``.
+
+        Raises
+        ------
+        PlacerError
+            If the words are no rank and step.
+
+        Examples
+        --------
+        >>> WorkerDeath.of("2@3")
+        WorkerDeath(rank=2, step=3)
+        """
+        match = re.fullmatch(r"([0-9]{1,6})@([0-9]{1,9})", words.strip())
+        if match is None or int(match[2]) < 1:
+            raise PlacerError(
+                f"'{words}' does not name a worker and a step",
+                "give RANK@STEP with a step from 1, such as 1@2",
+            )
+        return WorkerDeath(rank=int(match[1]), step=int(match[2]))
+
+    def check(self, plan: RunPlan, steps: int) -> None:
+        """Refuse a worker or a step that a run of so many steps does not have.
+
+        Raises
+        ------
+        PlacerError
+            Says which there are.
+        """
+        if plan.buckets:
+            raise PlacerError(
+                f"--kill: functions and stores of {plan.exchange.strategy} start with their "
+                f"workers as one run",
+                "rehearse it without --kill",
+            )
+        if self.rank >= plan.workers or self.step >= steps:
+            raise PlacerError(
+                f"there is no worker {self.rank} that dies in step {self.step}",
+                f"workers are ranks 0 to {plan.workers - 1}, steps 1 to {steps - 1}",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +80,13 @@ class RehearsalOptions:
     Parameters
     ----------
     scale
-        Bytes and calculation over those of the plan; None: so that a round takes a few seconds.
+        Bytes over those of the plan; None: so that an exchange takes a second or two.
     rounds
         That are measured.
     per_group
         Most workers of each group; None: all.
-    method
-        Of the network: ``auto`` or one of `placer.launch.shaped_network`.
     limit_s
-        Longest time that the prediction may say, all rounds together.
+        Longest time that all exchanges together are priced at.
     kill
         A worker that dies, and when.
     train
@@ -49,13 +96,12 @@ class RehearsalOptions:
     scale: float | None = None
     rounds: int = 5
     per_group: int | None = None
-    method: str = "auto"
     limit_s: float = 600.0
     kill: WorkerDeath | None = None
     train: str | None = None
 
     def all_rounds(self, *, overlap: bool) -> int:
-        """Return the number of rounds that are run through shaped links."""
+        """Return the number of rounds that are run."""
         return self.rounds + WARM_ROUNDS + (OVERLAP_ROUNDS if overlap else 0)
 
 
@@ -82,17 +128,17 @@ def check_processes(machines: Sequence[str]) -> None:
         )
 
 
-def check_size(small: Scaled, options: RehearsalOptions) -> None:
+def check_size(small: SmallPlan, options: RehearsalOptions) -> None:
     """Refuse what takes too long or sends too much, before anything is started."""
     rounds = options.all_rounds(overlap=small.placement.exchange.overlap)
-    seconds = small.estimate.step.total * rounds
+    seconds = small.exchange_s * rounds
     if seconds > options.limit_s:
         raise PlacerError(
-            f"{rounds} rounds take at least {format_duration(seconds)}, the limit is "
+            f"{rounds} exchanges take at least {format_duration(seconds)}, the limit is "
             f"{format_duration(options.limit_s)}",
             "a smaller --scale or a larger --limit",
         )
-    sent = sum(use.bytes_per_step for use in small.estimate.links) * (rounds + MACHINE_ROUNDS)
+    sent = sum(use.bytes_per_step for use in small.estimate.links) * rounds
     if sent > MOST_BYTES:
         words = (
             f"the rehearsal would send {sent / 1e9:.3g} GB, the limit is {MOST_BYTES / 1e9:g} GB"

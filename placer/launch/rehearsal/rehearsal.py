@@ -1,5 +1,5 @@
-"""A rehearsal from end to end: scale the plan, measure this machine, predict, run through shaped
-links.
+"""A rehearsal from end to end: make the plan small, open its network, run it, and keep what was
+measured.
 """
 
 from __future__ import annotations
@@ -11,42 +11,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from placer.cost_model.estimate import estimate
 from placer.documents.manifest import Manifest
 from placer.documents.manifest.question import question_of
 from placer.documents.manifest.runtime_support import check_executable
 from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder
-from placer.launch.rehearsal.island_hosts import as_hosts
-from placer.launch.rehearsal.machine_calibration import machine_calibration
-from placer.launch.rehearsal.machine_load import MachineLoad, cpu_ticks, load_between
 from placer.launch.rehearsal.options import (
-    MACHINE_ROUNDS,
-    WARM_ROUNDS,
     RehearsalOptions,
+    WorkerDeath,
     check_plan,
     check_processes,
     check_size,
     own_elements,
 )
-from placer.launch.rehearsal.scaled_plan import Scaled, fewer, scaled, usual_scale, without_hosts
-from placer.launch.rehearsal.stand_in_model import ELEMENTS, TRAIN
-from placer.launch.rehearsal.worker_death import run_with_death
-from placer.launch.runtime.processes.launcher import Record
-from placer.launch.runtime.processes.run import run_here
-from placer.launch.runtime.run_plan import RunPlan, plan_from
-from placer.launch.runtime.training.context import Settings
+from placer.launch.rehearsal.processes import Start
+from placer.launch.rehearsal.small_plan import SmallPlan, as_hosts, fewer, small_plan
+from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.shaped_network import ShapedNetwork, open_network
-from placer.problem.placement import Placement
-from placer.problem.problem import Problem
-from placer.records import replace
-from placer.validation.calibration.run_log import whole_rounds
-from placer.workload.profile import COMPRESSION_BYTES
+from placer.units import counted
+from placer.validation.calibration.run_log import counted_rounds, whole_rounds
 
-MACHINE_CALCULATION_S = 0.05
-"""What a worker calculates in a step of them: they measure the rest."""
-TIMEOUT_S = 60.0
-POLL_S = 0.05
-"""Between two looks into the object store: the wait for the next one is nothing beside a round."""
+MACHINE_ROUNDS = 3
+"""Rounds of an exchange through stores without shaped links, the first of them not counted."""
+Record = Mapping[str, Any]
+Pair = tuple[str, str]
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,42 +45,33 @@ class Rehearsal:
 
     Parameters
     ----------
-    small
-        The plan that was run, with the constants of this machine.
-    plan, settings
-        Of its manifest, and how it was run.
-    method, why_not
-        How links were shaped, and why not better.
+    small, plan
+        The plan that was run, and the plan of its manifest.
     records
-        Of the run through shaped links.
+        Of the run: in whole rounds, steps of all ranks.
     sent
         Bytes on the wire by directed pair of places, of one round.
-    slower
-        Links that are faster in the plan than anything here: cut, for the prediction too.
+    rates
+        Bytes/s of the slowest link of each directed pair of places while it had something to carry.
+    priced_again
+        Seconds of the whole plan's exchange: as its manifest says, and as its question is priced.
+    machine_s
+        What this machine takes for an exchange through stores without shaped links.
     deaths
         What the death of a worker did, in words.
-    load
-        How busy this machine was during that run; None: it does not say.
+    went_on
+        Whether a worker died and the others went on without it.
     """
 
-    small: Scaled
+    small: SmallPlan
     plan: RunPlan
-    settings: Settings
-    method: str
-    why_not: str
     records: Sequence[Record]
-    sent: Mapping[tuple[str, str], float]
-    slower: tuple[tuple[str, str], ...]
+    sent: Mapping[Pair, float]
+    rates: Mapping[Pair, float]
+    priced_again: tuple[float, float]
+    machine_s: float = 0.0
     deaths: tuple[str, ...] = ()
-    load: MachineLoad | None = None
-
-    @property
-    def went_on(self) -> bool:
-        """Return whether a worker died and the others went on without it."""
-        return any(record["kind"] == "notice" for record in self.records)
-
-
-Said = Callable[[str], None]
+    went_on: bool = False
 
 
 def rehearse(
@@ -98,7 +79,7 @@ def rehearse(
     where: str,
     options: RehearsalOptions,
     folder: Path,
-    say: Said = lambda words: None,
+    say: Say = lambda words: None,
 ) -> Rehearsal:
     """Rehearse a manifest on this machine.
 
@@ -107,7 +88,7 @@ def rehearse(
     where
         Name of its file, for errors.
     folder
-        Of the logs.
+        Of the scripts and logs.
     say
         Takes a line on what happens now.
 
@@ -118,188 +99,158 @@ def rehearse(
     """
     check_executable(manifest, where)
     problem, planned = question_of(manifest, where)
-    placement = as_hosts(planned, where)
-    check_plan(placement.workers, where)
-    placement, problem = fewer(placement, options.per_group), without_hosts(problem)
-    if options.kill is not None:
-        options.kill.check(
-            placement.workers,
-            options.all_rounds(overlap=placement.exchange.overlap) * manifest.exchange.local_steps,
-        )
-    with locked_folder(folder):
-        return _rehearsed(problem, placement, options, folder, say)
-
-
-def _rehearsed(
-    problem: Problem, placement: Placement, options: RehearsalOptions, folder: Path, say: Said
-) -> Rehearsal:
-    """Measure this machine, predict, and run."""
+    check_plan(planned.workers, where)
+    placement = fewer(as_hosts(planned, where), options.per_group)
     elements = None if options.train is None else own_elements(options.train)
-    if elements is None:
-        scale = options.scale or usual_scale(problem, placement)
-    else:
-        scale = (
-            options.scale
-            or elements * COMPRESSION_BYTES["none"] / problem.profile.gradient_bytes_fp32
+    small = small_plan(problem, placement, options.scale, elements)
+    document = small.manifest()
+    plan = small.plan
+    check_processes(plan.machines)
+    check_size(small, options)
+    rounds = options.all_rounds(overlap=plan.exchange.overlap)
+    if options.kill is not None:
+        options.kill.check(plan, rounds * plan.steps_per_round)
+    start = Start(plan, document, options.train, small.elements)
+    expected = manifest.expected.step_seconds.get("communication", 0.0)
+    priced_again = (expected, estimate(planned, problem).step.communication)
+    with locked_folder(folder), open_network(plan.machines, small.shapes) as network:
+        machine_s = _machine_s(start, folder, say) if plan.buckets else 0.0
+        exchange = f"exchanges of about {small.exchange_s:.3g} s"
+        say(f"rehearsing: {rounds} {exchange} through shaped links")
+        run = _Run(start, network, folder, _watch(plan, rounds, say))
+        went_on, deaths = run.all(rounds * plan.steps_per_round, options.kill)
+        return Rehearsal(
+            small=small,
+            plan=plan,
+            records=run.records,
+            sent=run.sent(),
+            rates=run.rates(),
+            priced_again=priced_again,
+            machine_s=machine_s,
+            deaths=tuple(deaths),
+            went_on=went_on,
         )
-    first = scaled(problem, placement, scale, float("inf"), elements)
-    machines = first.machines
-    check_processes(machines)
-    with open_network(machines, first.shapes, options.method) as network:
-        carried = network.carries_bytes_per_s()
-        small = scaled(problem, placement, scale, carried, elements)
-        check_size(small, options)
-        try:
-            say(f"measuring this machine: {MACHINE_ROUNDS} rounds without shaped links")
-            small = small.calibrated(
-                machine_calibration(small, _unshaped(small, network, options, folder))
-            )
-            rounds = options.all_rounds(overlap=placement.exchange.overlap)
-            say(
-                f"rehearsing: {rounds} rounds of about {small.estimate.step.total:.3g} s through "
-                f"shaped links"
-            )
-            return _shaped(small, network, options, folder, say)
-        except PlacerError as error:
-            if error.exit_code != 1:
-                raise
-            network.sent_bytes()  # where the relay has ended, that is why, and it says so
-            raise PlacerError(
-                error.message, f"start the rehearsal again; its logs are in {folder}", exit_code=1
-            ) from None
 
 
-def _settings(
-    small: Scaled, plan: RunPlan, options: RehearsalOptions, rounds: int, folder: Path
-) -> Settings:
-    rates = [group.samples_per_second or 1.0 for group in plan.groups for _ in range(group.count)]
-    return Settings(
-        train=options.train or TRAIN,
-        steps=rounds * plan.steps_per_round,
-        target_batch_size=plan.target_batch_size,
-        microbatch=plan.microbatch,
-        checkpoints="" if options.kill is None else str(folder.absolute() / "checkpoints"),
-        checkpoint_every=0,
-        timeout_s=max(TIMEOUT_S, 3 * small.estimate.slow_step.total),
-        poll_s=POLL_S,
-        attempt=plan.name,
-        paced=tuple(rates),
-    )
+def _machine_s(start: Start, folder: Path, say: Say) -> float:
+    """Return what stores and functions of this machine take for an exchange: the fastest of some
+    rounds over the loopback device.
+    """
+    say(f"measuring this machine: {MACHINE_ROUNDS} rounds without shaped links")
+    steps = MACHINE_ROUNDS * start.plan.steps_per_round
+    records = start.run(None, steps, folder / "machine", lambda record: None)
+    return min(exchange_seconds(records, start.plan), default=0.0)
 
 
-def _unshaped(
-    small: Scaled, network: ShapedNetwork, options: RehearsalOptions, folder: Path
-) -> list[list[Mapping[str, Any]]]:
-    """Run warm rounds with next to no calculation over the loopback device, past the relay.
+def rounds_of(records: Sequence[Record], plan: RunPlan) -> list[list[Record]]:
+    """Return the rounds that count: whole ones after the first, in which an exchange ran."""
+    steps = [record for record in records if record["kind"] == "step"]
+    late = plan.exchange.overlap
+    rounds = counted_rounds(steps, plan.workers, plan.steps_per_round, overlap=late)
+    return rounds or whole_rounds(steps, plan.workers, plan.steps_per_round)
+
+
+def exchange_seconds(records: Sequence[Record], plan: RunPlan) -> list[float]:
+    """Return the seconds of the exchange of each round that counts, without calculation.
 
     Notes
     -----
-    Through the relay without shaping they would measure the relay, which carries all links one
-    after the other; with shaping it works while the slowest link is waited for.
+    Where messages are timed, the time in which they are under way; what a worker does with them
+    beside that is this machine's. Among peers the last to come waits for nobody, so the shortest
+    counts; with a hub the longest, less what the hub works.
     """
-    document = (
-        small.in_turn().manifest()
-    )  # so that what hosts take is told from calculation, whatever runs beside it later
-    plan = plan_from(document, "rehearsal")
-    settings = _settings(small, plan, options, MACHINE_ROUNDS, folder)
-    seconds = small.estimate.step.calculation / plan.steps_per_round
-    faster = max(1.0, seconds / MACHINE_CALCULATION_S)
-    settings = replace(settings, paced=tuple(rate * faster for rate in settings.paced))
-    environment, services = {ELEMENTS: str(small.elements)}, network.processes
-    records = run_here(
-        plan,
-        document,
-        settings,
-        folder / "machine",
-        lambda record: None,
-        environment=environment,
-        services=services,
-    )
-    return _rounds(records, plan)[WARM_ROUNDS:]
+    each = []
+    for records_of_round in rounds_of(records, plan):
+        by_rank: dict[int, list[Record]] = {}
+        for record in records_of_round:
+            by_rank.setdefault(record["rank"], []).append(record)
+        workers = [_waited_s(own) for rank, own in by_rank.items() if rank < plan.workers]
+        works = [
+            sum(sum(r["exchange_s"].values()) - r["wire_s"] for r in own)
+            for rank, own in by_rank.items()
+            if rank >= plan.workers and not plan.buckets
+        ]
+        each.append(max(workers) - max(works, default=0.0) if plan.hubs else min(workers))
+    return each
 
 
-def _shaped(
-    small: Scaled, network: ShapedNetwork, options: RehearsalOptions, folder: Path, say: Said
-) -> Rehearsal:
-    document = small.manifest()
-    plan = plan_from(document, "rehearsal")
-    rounds = options.all_rounds(overlap=plan.exchange.overlap)
-    settings = _settings(small, plan, options, rounds, folder)
-    began, before = time.monotonic(), Counter[tuple[int, int]]()
-    deaths: list[str] = []
-    last: list[Record] = []
+def _waited_s(records: Sequence[Record]) -> float:
+    """Return the seconds of one worker's exchange in a round."""
+    wire_s = float(sum(record["wire_s"] for record in records))
+    return wire_s or float(sum(record["step_s"] - record["calculation_s"] for record in records))
 
-    def run(settings: Settings, watch: Callable[[Record], None]) -> list[Record]:
-        nonlocal before, last
-        environment, services = {ELEMENTS: str(small.elements)}, network.processes
-        before = Counter(network.sent_bytes())
-        last = run_here(
-            plan,
-            document,
-            settings,
-            folder,
-            watch,
-            network=network,
-            environment=environment,
-            services=services,
+
+class _Run:
+    """A run through shaped links, and the next one where a worker died."""
+
+    def __init__(
+        self, start: Start, network: ShapedNetwork, folder: Path, watch: Callable[[Record], None]
+    ) -> None:
+        self.start, self.network, self.folder, self.watch = start, network, folder, watch
+        self.records: list[Record] = []
+        self.before = self.after = network.sent()
+
+    def all(self, steps: int, kill: WorkerDeath | None) -> tuple[bool, list[str]]:
+        """Run all steps; return whether the others went on without a worker that died, and what its
+        death did.
+        """
+        plan, deaths = self.start.plan, list[str]()
+        if kill is None:
+            self._once(steps)
+            return False, deaths
+        name = plan.rank_name(kill.rank)
+        try:
+            self._once(steps, (kill.rank, kill.step), checkpoint_every=plan.steps_per_round)
+        except PlacerError as error:
+            deaths.append(f"{name} killed in step {kill.step}; the run ended: {error.message}")
+        else:
+            others = counted(plan.workers - 1, "worker")
+            deaths.append(f"{name} killed in step {kill.step}; {others} went on")
+            return True, deaths
+        self._once(kill.step + steps, checkpoint_every=plan.steps_per_round, resume=True)
+        first = next(record["start"] for record in self.records if record["kind"] == "ready")
+        again = kill.step - first
+        lost = f"{counted(again, 'whole step')} and the step" if again > 0 else "the step"
+        deaths.append(f"resumed before step {first}: {lost} under way were done again")
+        return False, deaths
+
+    def _once(self, steps: int, kill: tuple[int, int] | None = None, **words: Any) -> None:
+        """Run once; what is counted is that of this run."""
+        self.before = self.network.sent()
+        self.records = self.start.run(
+            self.network, steps, self.folder, self.watch, kill, **words
         )
-        return last
+        self.after = self.network.sent()
 
-    watch = _watch(plan, rounds, began, say)
-    ticks = cpu_ticks()
-    records = (
-        run(settings, watch)
-        if options.kill is None
-        else run_with_death(options.kill, plan, settings, run, watch, deaths.append)
-    )
-    load = load_between(ticks, cpu_ticks())
-    sent = Counter(network.sent_bytes())
-    sent.subtract(
-        before
-    )  # of the run that came to its end: what was under way at a death belongs to no round
-    return Rehearsal(
-        small=small,
-        plan=plan,
-        settings=settings,
-        method=network.method,
-        why_not=network.why_not,
-        records=records,
-        sent=_by_places(sent, small.machines, max(1, len(_rounds(last, plan)))),
-        slower=tuple((shape.src, shape.dst) for shape in network.slower),
-        deaths=tuple(deaths),
-        load=load,
-    )
+    def sent(self) -> dict[Pair, float]:
+        """Return the bytes on the wire by directed pair of places, of one round."""
+        plan = self.start.plan
+        steps = [record for record in self.records if record["kind"] == "step"]
+        rounds = max(1, len(whole_rounds(steps, plan.workers, plan.steps_per_round)))
+        total: Counter[Pair] = Counter()
+        for (src, dst), (sent, _) in self.after.items():
+            total[plan.machines[src], plan.machines[dst]] += sent - self.before[src, dst][0]
+        return {pair: count / rounds for pair, count in total.items() if count}
+
+    def rates(self) -> dict[Pair, float]:
+        """Return the bytes/s of the slowest link of each directed pair of places."""
+        found: dict[Pair, float] = {}
+        for (src, dst), (sent, busy) in self.after.items():
+            pair = self.start.plan.machines[src], self.start.plan.machines[dst]
+            moved, seconds = sent - self.before[src, dst][0], busy - self.before[src, dst][1]
+            if seconds > 0:
+                found[pair] = min(found.get(pair, float("inf")), moved / seconds)
+        return found
 
 
-def _rounds(records: Sequence[Record], plan: RunPlan) -> list[list[Mapping[str, Any]]]:
-    return whole_rounds(
-        (r for r in records if r["kind"] == "step"), plan.workers, plan.steps_per_round
-    )
-
-
-def _watch(plan: RunPlan, rounds: int, began: float, say: Said) -> Callable[[Record], None]:
-    """Report when a round has ended."""
-    ended: Counter[int] = Counter()
-    lost: set[int] = set()
-    reported: set[int] = set()
+def _watch(plan: RunPlan, rounds: int, say: Say) -> Callable[[Record], None]:
+    """Report when the first worker has ended a round."""
+    began, ended = time.monotonic(), 0
 
     def watch(record: Record) -> None:
-        if record["kind"] == "lost":
-            lost.add(record["rank"])
-        elif record["kind"] == "step" and record["exchanged"] and record["rank"] < plan.workers:
-            step = record["step"]
-            ended[step] += 1
-            if ended[step] >= plan.workers - len(lost) and step not in reported:
-                reported.add(step)
-                say(f"round {len(reported)}/{rounds}, {time.monotonic() - began:.0f} s")
+        nonlocal ended
+        if record["kind"] == "step" and record["exchanged"] and record["rank"] == 0:
+            ended += 1
+            say(f"round {ended}/{rounds}, {time.monotonic() - began:.0f} s")
 
     return watch
-
-
-def _by_places(
-    sent: Mapping[tuple[int, int], int], machines: Sequence[str], rounds: int
-) -> dict[tuple[str, str], float]:
-    total: Counter[tuple[str, str]] = Counter()
-    for (src, dst), count in sent.items():
-        total[machines[src], machines[dst]] += count
-    return {pair: count / rounds for pair, count in total.items() if count}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.shaped_network.packets.kernel import CLONE_NEWNET, CLONE_NEWUSER, set_namespace
+from placer.launch.shaped_network.kernel import CLONE_NEWNET, CLONE_NEWUSER, set_namespace
 
 INTERFACE = "wan0"
 """Name of the network card in each machine's namespace."""
@@ -32,8 +32,6 @@ def enter(entry: Mapping[str, Any]) -> None:
     Sockets that are open stay where they were opened. Without root `enter_user` has to be called
     first, while the process has one thread.
     """
-    if entry["method"] != "namespaces":
-        return
     enter_user(entry)
     _join(f"/proc/{entry['pid']}/fd/{entry['fd']}", entry["inode"], CLONE_NEWNET)
 

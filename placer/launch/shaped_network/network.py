@@ -1,56 +1,121 @@
-"""The interface of a wide-area network on one machine, whichever method carries its bytes."""
+"""A wide-area network on one machine: a network namespace for each machine, made and joined by one
+relay process (`placer.launch.shaped_network.relay`).
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import os
+import shutil
 import subprocess
-from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import product
 from typing import Any
 
-from placer.launch.shaped_network.shaping.shape import Shape
-from placer.launch.shaped_network.streams.relay_process import NAME, RelayProcess
+from placer.errors import PlacerError
+from placer.launch.shaped_network import exit_text
+from placer.launch.shaped_network.entrance import INTERFACE
+from placer.launch.shaped_network.namespace import window_bytes
+from placer.launch.shaped_network.shape import Shape, shapes_between
+from placer.version import install_line
+
+NAME = "the relay of the rehearsal's network"
+END_S = 10.0
+"""A relay whose stdin has ended, and all in its namespaces, are gone by then."""
+CARRIES_BYTES_PER_S = 375e6
+"""3 Gb/s. On two shared cores of 2026 one stream reached 3 to 8 Gb/s and 56 streams of eight gloo
+processes 5 Gb/s together; the relay takes about a tenth of a core for each Gb/s, the processes at
+its ends take more.
+"""
+MOST_PLACES, MOST_MACHINES = 200, 250
+"""Networks are 10.1.0.0/16, 10.2.0.0/16 and so on; a relay carries no more machines anyway."""
+ENVIRONMENT = {"GLOO_SOCKET_IFNAME": INTERFACE, "TP_SOCKET_IFNAME": INTERFACE}
+"""Variables with which the collectives of a command use the card of its machine."""
+RIGHTS = (
+    "rehearse as root, or where users may make namespaces: "
+    "sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=1000 and a /dev/net/tun "
+    "that users may open"
+)
 
 
-class ShapedNetwork(ABC):
+class ShapedNetwork:
     """Machines with addresses of their own and shaped links between them.
+
+    Parameters
+    ----------
+    places
+        Place of each machine.
+    shapes
+        By pair of places.
+    process, made
+        The relay and its first answer.
 
     Attributes
     ----------
-    method
-        ``namespaces`` or ``relays``.
-    why_not
-        Why no better method; empty if there is none.
     addresses
         IP address of each machine.
     """
 
-    method: str
-    why_not: str = ""
-
     def __init__(
-        self, places: Sequence[str], shapes: Mapping[tuple[str, str], Shape], process: RelayProcess
+        self,
+        places: Sequence[str],
+        shapes: Mapping[tuple[str, str], Shape],
+        process: RelayProcess,
+        made: dict[str, Any],
     ) -> None:
-        self.places, self.shapes, self.process = tuple(places), shapes, process
-        self.addresses: tuple[str, ...] = ()
+        self.places, self.shapes, self.process, self.made = tuple(places), shapes, process, made
+        self.addresses = addresses_of(places)
 
-    @abstractmethod
+    def command(self, machine: int, argv: Sequence[str]) -> list[str]:
+        """Return a command that runs another one on a machine of this network.
+
+        Notes
+        -----
+        What it starts is killed when the network ends, also where this process is killed. Its
+        collectives need `ENVIRONMENT`.
+        """
+        relay = f"/proc/{self.made['pid']}"
+        user = (
+            []
+            if self.made["user_inode"] is None
+            else [f"--user={relay}/ns/user", "--preserve-credentials"]
+        )
+        return ["nsenter", *user, f"--net={relay}/fd/{self._file(machine)['fd']}", "--", *argv]
+
     def entry(self, machine: int) -> dict[str, Any]:
         """Return what `placer.launch.shaped_network.entrance.enter` needs to join a machine; plain
         JSON.
         """
+        return {
+            "interface": INTERFACE,
+            "address": self.addresses[machine],
+            "pid": self.made["pid"],
+            "user_inode": self.made["user_inode"],
+            **self._file(machine),
+        }
+
+    def _file(self, machine: int) -> dict[str, int]:
+        """Return the open file of a machine's namespace, and its inode."""
+        file: dict[str, int] = self.made["machines"][machine]
+        return file
 
     def ask(self) -> dict[str, Any]:
-        """Ask the relay; its answer has ``sent`` bytes, ``dropped`` packets and ``cpu_s``, the
-        relay's CPU time so far.
-        """
+        """Ask the relay; see `placer.launch.shaped_network.relay`."""
         return self.process.ask()
 
-    def sent_bytes(self) -> dict[tuple[int, int], int]:
-        """Return the bytes sent so far by ordered pair of machines. With namespaces they are those
-        of IP packets as if cut to the MTU, else without headers.
+    def kill(self, machine: int) -> None:
+        """Kill the processes that run on a machine."""
+        self.process.ask(kill=machine)
+
+    def sent(self) -> dict[tuple[int, int], tuple[int, float]]:
+        """Return the bytes sent and the seconds busy so far by ordered pair of machines. Bytes are
+        those of IP packets as if cut to the MTU.
         """
-        return {(src, dst): sent for src, dst, sent in self.ask()["sent"]}
+        return {(src, dst): (sent, busy) for src, dst, sent, busy in self.ask()["links"]}
 
     @property
     def processes(self) -> dict[str, subprocess.Popen[str]]:
@@ -59,17 +124,182 @@ class ShapedNetwork(ABC):
         """
         return {NAME: self.process.process}
 
-    @abstractmethod
-    def carries_bytes_per_s(self) -> float:
-        """Return what all links together carry on a usual machine: a measured constant."""
 
-    @property
-    def slower(self) -> tuple[Shape, ...]:
-        """Return the links whose rate is above what this machine can carry, so that they are slower
-        here.
+class RelayProcess:
+    """The parent's side of a relay.
+
+    Raises
+    ------
+    PlacerError
+        If it cannot be started.
+    """
+
+    def __init__(self) -> None:
+        run = [sys.executable, "-m", "placer.launch.shaped_network.relay"]
+        try:
+            self.process = subprocess.Popen(  # noqa: S603 - this interpreter, a module of our own
+                run, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+        except OSError as error:
+            raise PlacerError(
+                f"cannot start the relay of the network: {error}",
+                "see that Python may start itself",
+                exit_code=1,
+            ) from None
+        self.lock = threading.Lock()
+
+    def ask(self, **call: Any) -> dict[str, Any]:
+        """Call the relay and wait for its answer.
+
+        Raises
+        ------
+        PlacerError
+            If it has ended.
         """
-        counts = Counter(self.places)
-        used = (
-            s for (src, dst), s in self.shapes.items() if counts[dst] > (src == dst) and counts[src]
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with self.lock:
+            try:
+                self.process.stdin.write(json.dumps(call) + "\n")
+                self.process.stdin.flush()
+                answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+            except (OSError, ValueError):
+                raise PlacerError(
+                    f"{NAME} has ended{self._how()}", "start the rehearsal again", exit_code=1
+                ) from None
+        return answer
+
+    def _how(self) -> str:
+        with suppress(subprocess.TimeoutExpired):
+            return f": {exit_text.how_ended(self.process.wait(END_S))}"
+        return ""
+
+    def end(self) -> None:
+        """Close the relay's stdin, so that it kills what runs in its namespaces and ends."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with suppress(OSError):  # what was not written when the relay ended
+                    pipe.close()
+        try:
+            self.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@contextmanager
+def open_network(places: Sequence[str], shapes: Iterable[Shape]) -> Iterator[ShapedNetwork]:
+    """Make a network for the time of a ``with`` block: as root, or in a user namespace of its own.
+
+    Parameters
+    ----------
+    places
+        Place of each machine.
+    shapes
+        For each direction between places that have machines, and inside a place with two machines
+        or more. A machine sends, and receives, at most what one stream reaches inside its place,
+        where that is given.
+
+    Raises
+    ------
+    PlacerError
+        If a link is missing, or no network can be made here.
+
+    Examples
+    --------
+    >>> from placer.launch.shaped_network import Shape
+    >>> way = {"stream_bytes_per_s": 1e7, "pair_bytes_per_s": 4e7, "rtt_s": 0.1}
+    >>> ways = [Shape(src="US", dst="EU", **way), Shape(src="EU", dst="US", **way)]
+    >>> with open_network(["US", "EU"], ways) as network:  # doctest: +SKIP
+    ...     network.addresses
+    ('10.1.0.1', '10.2.0.1')
+    """
+    checked = shapes_between(places, shapes)
+    if sys.platform != "linux":
+        raise PlacerError("network namespaces are Linux's", "rehearse on Linux")
+    if shutil.which("nsenter") is None:
+        raise PlacerError("shaped links need nsenter, which is not here", "install util-linux")
+    if importlib.util.find_spec("pyroute2") is None:
+        raise PlacerError(
+            "shaped links need pyroute2, which is not installed",
+            f"install it: {install_line('rehearse')}",
         )
-        return tuple(shape for shape in used if shape.rate_bytes_per_s > self.carries_bytes_per_s())
+    process, made = _start(_request(places, checked))
+    try:
+        yield ShapedNetwork(places, checked, process, made)
+    finally:
+        process.end()
+
+
+def _start(request: dict[str, Any]) -> tuple[RelayProcess, dict[str, Any]]:
+    reasons = []
+    for user in (False, True) if os.geteuid() == 0 else (True,):
+        process = RelayProcess()
+        made = process.ask(**request, user=user)
+        if "error" not in made:
+            return process, made
+        process.end()
+        reasons.append(made["error"])
+    raise PlacerError(
+        f"no network namespaces here: {'; '.join(dict.fromkeys(reasons))}", RIGHTS, exit_code=1
+    )
+
+
+def _request(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> dict[str, Any]:
+    """Return the request to the relay: what it is to make."""
+    addresses, networks = addresses_of(places), _networks(places)
+    windows = {
+        here: {
+            networks[there]: window_bytes(
+                min(shape.rate_bytes_per_s, CARRIES_BYTES_PER_S), shape.rtt_s
+            )
+            for (there, dst), shape in shapes.items()
+            if dst == here and there in networks
+        }
+        for here in networks
+    }
+    pairs = [
+        (i, j, shapes[places[i], places[j]])
+        for i, j in product(range(len(places)), repeat=2)
+        if i != j
+    ]
+    return {
+        "machines": [
+            {"address": address, "windows": windows[place], "bytes_per_s": _card(place, shapes)}
+            for address, place in zip(addresses, places, strict=True)
+        ],
+        "links": [
+            [i, j, shape.stream_bytes_per_s, shape.pair_bytes_per_s, shape.rtt_s / 2]
+            for i, j, shape in pairs
+        ],
+    }
+
+
+def _card(place: str, shapes: Mapping[tuple[str, str], Shape]) -> float:
+    """Return what a machine of a place sends in all."""
+    inside = shapes.get((place, place))
+    return CARRIES_BYTES_PER_S if inside is None else inside.stream_bytes_per_s
+
+
+def addresses_of(places: Sequence[str]) -> tuple[str, ...]:
+    """Return an address for each machine in the network of its place.
+
+    Examples
+    --------
+    >>> addresses_of(["US", "EU", "US"])
+    ('10.1.0.1', '10.2.0.1', '10.1.0.2')
+    """
+    if len(set(places)) > MOST_PLACES or len(places) > MOST_MACHINES:
+        raise PlacerError(
+            f"{len(places)} machines in {len(set(places))} places",
+            f"rehearse with {MOST_MACHINES} and {MOST_PLACES} at most",
+        )
+    networks = _networks(places)
+    return tuple(
+        f"{networks[place].removesuffix('0/16')}{places[: i + 1].count(place)}"
+        for i, place in enumerate(places)
+    )
+
+
+def _networks(places: Sequence[str]) -> dict[str, str]:
+    return {place: f"10.{i + 1}.0.0/16" for i, place in enumerate(dict.fromkeys(places))}

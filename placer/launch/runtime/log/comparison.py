@@ -76,7 +76,7 @@ def summary(plan: RunPlan, settings: Settings, records: Sequence[Record]) -> dic
         "seconds": _seconds(plan, medians),
         "seconds_compare": alike and overlapped == overlap,
         "bytes": _bytes(plan, elements, _with_exchanges(steps) if overlap else rounds),
-        "requests": _requests(plan, rounds),
+        "requests": requests_of(plan, rounds),
         "losses": _losses(plan, steps),
         "remarks": [
             *_remarks(plan, settings, elements, records),
@@ -154,7 +154,7 @@ def _bytes(
     ]
 
 
-def _requests(plan: RunPlan, rounds: Sequence[Sequence[Record]]) -> list[dict[str, Any]]:
+def requests_of(plan: RunPlan, rounds: Sequence[Sequence[Record]]) -> list[dict[str, Any]]:
     """Return the mean requests of a round to the object stores, by kind, and by store where there
     are several.
     """

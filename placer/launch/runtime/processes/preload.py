@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 
-from placer.launch.shaped_network.packets.kernel import end_with_parent
+from placer.launch.shaped_network.kernel import end_with_parent
 
 
 def load() -> None:

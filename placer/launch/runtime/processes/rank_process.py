@@ -38,7 +38,6 @@ from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.runtime.training.context import Settings
 from placer.market.sources.reading.web_address import without_secrets
-from placer.records import replace
 
 FAILED, LOST = 1, 75
 """Exit codes: this process failed; another was lost (EX_TEMPFAIL)."""
@@ -132,18 +131,9 @@ def _run(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
     plan = plan_from(job["manifest"], "manifest", deployed=settings.deployed)
     store, backend = _store(job), "gloo"
     if job["network"] is not None:  # the socket to the store stays outside: control is not shaped
-        from placer.launch.shaped_network.addresses import seen_url
         from placer.launch.shaped_network.entrance import enter
-        from placer.launch.shaped_network.gloo_backend import gloo_backend
 
         enter(job["network"])
-        backend = gloo_backend(job["network"])
-        settings = replace(
-            settings,
-            endpoints={
-                bucket: seen_url(job["network"], url) for bucket, url in settings.endpoints.items()
-            },
-        )
     if not job["gather"] or seat.member:
         work(plan, settings, seat, store, report, backend, job["card"])
         return

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from placer.launch.shaped_network.entrance import INTERFACE
-from placer.launch.shaped_network.packets.kernel import CLONE_NEWNET, open_tun, unshare
+from placer.launch.shaped_network.kernel import CLONE_NEWNET, open_tun, unshare
 
 MTU = 9000
 """Headers are 0.6 % of the bytes, as inside a cloud; a larger one makes no relay faster, as packets

@@ -14,11 +14,21 @@ from itertools import count
 from typing import Any
 
 MOST_QUEUED_BYTES = 256 * 2**20
-"""Of one stream; more is dropped. TCP's window (`placer.launch.shaped_network.packets.namespace`)
-keeps streams far below.
+"""Of one stream; more is dropped. TCP's window (`placer.launch.shaped_network.namespace`) keeps
+streams far below.
 """
 MANY_STREAMS = 512
 """With more than these, those that are idle are forgotten."""
+
+
+class Card:
+    """One direction of a machine's network card, which all its links share."""
+
+    __slots__ = ("bytes_per_s", "free_at")
+
+    def __init__(self, bytes_per_s: float) -> None:
+        self.bytes_per_s = bytes_per_s
+        self.free_at = 0.0
 
 
 class Link:
@@ -30,14 +40,24 @@ class Link:
         Of one stream and of all together.
     delay_s
         From one end to the other.
+    out, into
+        Cards of the sender and of the receiver.
     deliver
         Takes a packet at the other end.
+
+    Notes
+    -----
+    ``busy_s`` is the time so far in which the link had something to carry.
     """
 
     __slots__ = (
+        "busy_s",
+        "busy_until",
         "delay_s",
         "deliver",
         "free_at",
+        "into",
+        "out",
         "pair_bytes_per_s",
         "sent_bytes",
         "stream_bytes_per_s",
@@ -48,16 +68,35 @@ class Link:
         stream_bytes_per_s: float,
         pair_bytes_per_s: float,
         delay_s: float,
+        cards: tuple[Card, Card],
         deliver: Callable[[Any], None],
     ) -> None:
-        self.stream_bytes_per_s, self.pair_bytes_per_s, self.delay_s, self.deliver = (
-            stream_bytes_per_s,
-            pair_bytes_per_s,
-            delay_s,
-            deliver,
-        )
-        self.free_at = 0.0
+        self.stream_bytes_per_s, self.pair_bytes_per_s = stream_bytes_per_s, pair_bytes_per_s
+        self.delay_s, self.deliver = delay_s, deliver
+        self.out, self.into = cards
+        self.free_at = self.busy_until = self.busy_s = 0.0
         self.sent_bytes = 0
+
+    def begin(self, size: int, at: float) -> float:
+        """Return when a packet that has passed its stream by a time may begin: pair and cards are
+        free.
+        """
+        fastest = max(self.stream_bytes_per_s, self.pair_bytes_per_s)
+        return max(at - size / fastest, self.free_at, self.out.free_at, self.into.free_at)
+
+    def carry(self, size: int, came: float, began: float) -> float:
+        """Occupy pair and cards with a packet; return when all of it has left."""
+        end = began
+        for part, rate in (
+            (self, self.pair_bytes_per_s),
+            (self.out, self.out.bytes_per_s),
+            (self.into, self.into.bytes_per_s),
+        ):
+            part.free_at = began + size / rate
+            end = max(end, part.free_at)
+        self.busy_s += end - max(min(came, end), self.busy_until)
+        self.busy_until = end
+        return end
 
 
 class Stream:
@@ -78,8 +117,9 @@ class Queues:
     Notes
     -----
     A packet of n bytes occupies its stream for n / rate and, ending no earlier, the pair of
-    machines for n / the pair's rate; then comes the delay line. Of each stream one packet at a time
-    asks for the pair, so streams share it evenly and none waits for the queue of another.
+    machines and the cards at both ends for n / their rates; then comes the delay line. Of each
+    stream one packet at a time asks for them, in turns, so streams share them evenly and none waits
+    for the queue of another.
     """
 
     def __init__(self) -> None:
@@ -134,15 +174,19 @@ class Queues:
         heappush(self.events, (max(stream.free_at, earliest), next(self.order), stream, None, None))
 
     def _leave(self, stream: Stream, at: float) -> None:
-        """Send the first packet of a stream, which has passed its bucket, to the pair of machines
-        and on its way.
+        """Send the first packet of a stream, which has passed its bucket, on its way, or let it ask
+        again when pair and cards may be free.
         """
-        _, size, packet = stream.waiting.popleft()
-        stream.queued_bytes -= size
+        came, size, packet = stream.waiting[0]
         link = stream.link
-        began = max(at - size / max(link.stream_bytes_per_s, link.pair_bytes_per_s), link.free_at)
-        link.free_at = began + size / link.pair_bytes_per_s
-        heappush(self.events, (link.free_at + link.delay_s, next(self.order), None, link, packet))
+        began = link.begin(size, at)
+        if began > at:
+            heappush(self.events, (began, next(self.order), stream, None, None))
+            return
+        stream.waiting.popleft()
+        stream.queued_bytes -= size
+        end = link.carry(size, came, began)
+        heappush(self.events, (end + link.delay_s, next(self.order), None, link, packet))
         if stream.waiting:
             self._arm(stream, max(at, began))
 

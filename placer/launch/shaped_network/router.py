@@ -1,17 +1,15 @@
-"""The router of IP packets between TUN devices, through
-`placer.launch.shaped_network.shaping.queues`.
-"""
+"""The router of IP packets between TUN devices, through `placer.launch.shaped_network.queues`."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from placer.launch.shaped_network.shaping.loop import Loop
-from placer.launch.shaped_network.shaping.queues import Link
+from placer.launch.shaped_network.queues import Card, Link, Queues
 
 VNET = 10
 """Bytes before each packet: struct virtio_net_hdr; TCP segments of how many bytes it is to be cut
@@ -24,10 +22,11 @@ TCP, UDP = 6, 17
 SYN_FIN_RST = 0x07
 NEEDS_CHECKSUM = 1
 HALF = 2**31
+LONGEST_SLEEP_S = 3600.0
 
 
-class Router(Loop):
-    """A router by destination address.
+class Router:
+    """A router by destination address, and the loop that carries what is due.
 
     Parameters
     ----------
@@ -35,25 +34,46 @@ class Router(Loop):
         Open TUN devices by machine.
     addresses
         Of the machines, 4 bytes each.
-    links
-        By ordered pair of machines.
+    cards
+        Bytes/s that each machine sends, and as many that it receives.
+    shapes
+        Stream and pair in bytes/s and delay in s, by ordered pair of machines.
     """
 
     def __init__(
         self,
         tuns: Sequence[int],
         addresses: Sequence[bytes],
+        cards: Sequence[float],
         shapes: dict[tuple[int, int], tuple[float, float, float]],
     ) -> None:
-        super().__init__()
+        self.queues, self.poll = Queues(), select.epoll()
+        self.actions: dict[int, Callable[[], None]] = {}
+        out, into = ([Card(rate) for rate in cards] for _ in range(2))
         self.links: dict[tuple[int, int], Link] = {}
         self.ways: dict[int, dict[bytes, Link]] = {tun: {} for tun in tuns}
         outlets = [Outlet(tun) for tun in tuns]
         for (src, dst), shape in shapes.items():
-            link = self.links[src, dst] = Link(*shape, outlets[dst])
+            link = self.links[src, dst] = Link(*shape, (out[src], into[dst]), outlets[dst])
             self.ways[tuns[src]][addresses[dst]] = link
         for tun in tuns:
             self.watch(tun, partial(self._read, tun))
+
+    def watch(self, fd: int, action: Callable[[], None]) -> None:
+        """Call an action whenever a file is ready to be read."""
+        self.poll.register(fd, select.EPOLLIN)
+        self.actions[fd] = action
+
+    def run(self) -> None:
+        """Carry until an action raises."""
+        while True:
+            due = self.queues.run(time.monotonic())
+            # An epoll set is ready when a file in it is. The time-out of select has microseconds,
+            # that of epoll only milliseconds.
+            wait = LONGEST_SLEEP_S if due is None else max(0.0, due - time.monotonic())
+            if select.select([self.poll], [], [], wait)[0]:
+                for fd, _ in self.poll.poll(0):
+                    self.actions[fd]()
 
     def _read(self, tun: int) -> None:
         """Take what a machine sends."""

@@ -1,0 +1,227 @@
+"""The judgement of a rehearsal: the exchange, the bytes of each link and the requests, predicted
+and measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from placer.launch.rehearsal.rehearsal import Rehearsal, exchange_seconds, rounds_of
+from placer.launch.runtime.log.comparison import requests_of
+from placer.problem.exchange.phase import bytes_by_link
+from placer.records import replace
+from placer.validation.calibration.run_log import whole_rounds
+
+SCHEMA = "placer.rehearsal/v1"
+SECONDS_TOLERANCE, BYTES_TOLERANCE = 0.10, 0.02
+"""Within these a rehearsal confirms its plan: the exchange, and what each link carries."""
+LEAST_EXCHANGE_S, LEAST_SHARE = 0.1, 0.05
+"""An exchange that is shorter, or a smaller share of its round, is not measured within 10 %."""
+LEAST_BYTES, LEAST_BYTES_OF_A_STORE = 1e5, 1e6
+"""Pairs of places that carry less in a round are not judged: headers and greetings, with a store
+also polls, are more than the tolerance then.
+"""
+LEAST_LINK_SHARE = 0.01
+"""Nor those that carry less than this share of what the busiest carries: acknowledgements."""
+SLOW_LINK = 0.8
+"""Of an exchange that took too long, links below this share of their rate are named."""
+EXCHANGE, PLAN = "exchange", "exchange of the whole plan, priced again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One figure: ``kind`` is seconds, bytes, requests or rate; ``within`` None: not judged."""
+
+    kind: str
+    what: str
+    unit: str
+    predicted: float | None
+    measured: float | None
+    within: bool | None = None
+
+    @property
+    def difference(self) -> float | None:
+        """Return measured over predicted less 1."""
+        return (
+            self.measured / self.predicted - 1
+            if self.predicted and self.measured is not None
+            else None
+        )
+
+
+def lines_of(rehearsal: Rehearsal) -> list[Line]:
+    """Compare a rehearsal with its plan; nothing is judged where workers went on without one that
+    died: all are predicted.
+    """
+    exchange = _exchange(rehearsal)
+    too_long = exchange.within is False and (exchange.difference or 0.0) > 0
+    lines = [
+        *_priced_again(rehearsal),
+        exchange,
+        *(_slow_links(rehearsal) if too_long else []),
+        *_bytes(rehearsal),
+        *_requests(rehearsal),
+    ]
+    return [replace(line, within=None) for line in lines] if rehearsal.went_on else lines
+
+
+def _exchange(rehearsal: Rehearsal) -> Line:
+    """Compare the fastest exchange with its price: whatever else this machine does makes some
+    longer, and nothing makes one shorter.
+    """
+    small = rehearsal.small
+    predicted = small.exchange_s + rehearsal.machine_s
+    measured = min(exchange_seconds(rehearsal.records, rehearsal.plan), default=None)
+    line = Line(
+        kind="seconds", what=EXCHANGE, unit="s", predicted=predicted, measured=measured
+    )
+    if measured is None:
+        return line
+    least = max(LEAST_EXCHANGE_S, LEAST_SHARE * round_seconds(rehearsal))
+    if predicted >= least:
+        return _judged(line, SECONDS_TOLERANCE)
+    return replace(line, within=False if measured > predicted + least else None)
+
+
+def round_seconds(rehearsal: Rehearsal) -> float:
+    """Return the shortest of the rounds that count, each as long as its slowest worker."""
+    plan = rehearsal.plan
+    rounds = []
+    for records in rounds_of(rehearsal.records, plan):
+        by_rank: dict[int, float] = {}
+        for record in records:
+            by_rank[record["rank"]] = by_rank.get(record["rank"], 0.0) + record["step_s"]
+        rounds.append(max(s for rank, s in by_rank.items() if rank < plan.workers))
+    return min(rounds, default=0.0)
+
+
+def _priced_again(rehearsal: Rehearsal) -> list[Line]:
+    """Return a line where the manifest does not say what its own question costs."""
+    said, priced = rehearsal.priced_again
+    line = Line(kind="seconds", what=PLAN, unit="s", predicted=said, measured=priced)
+    judged = _judged(line, SECONDS_TOLERANCE) if said else line
+    return [judged] if judged.within is False or bool(said) != bool(priced) else []
+
+
+def _slow_links(rehearsal: Rehearsal) -> list[Line]:
+    """Name the links that carried less than their rate."""
+    network, streams = rehearsal.small.problem.network, rehearsal.plan.exchange.streams
+    rates = [(pair, network.link(*pair).speed(streams, 0), rate) for pair, rate in rehearsal.rates.items()]
+    return [
+        Line(
+            kind="rate",
+            what=f"rate {src} -> {dst}",
+            unit="B/s",
+            predicted=priced,
+            measured=rate,
+            within=False,
+        )
+        for (src, dst), priced, rate in sorted(rates)
+        if rate < SLOW_LINK * priced
+    ]
+
+
+def _judged(line: Line, tolerance: float) -> Line:
+    off = line.difference
+    return replace(line, within=None if off is None else abs(off) <= tolerance)
+
+
+def _bytes(rehearsal: Rehearsal) -> list[Line]:
+    """Compare the bytes on the wire, as the relay counted them, with the payload of the exchange."""
+    small = rehearsal.small
+    predicted = bytes_by_link(rehearsal.plan.phases(small.problem.gradient_bytes))
+    share = LEAST_LINK_SHARE * max(predicted.values(), default=0.0)
+    least = max(share, LEAST_BYTES if not rehearsal.plan.buckets else LEAST_BYTES_OF_A_STORE)
+    lines = []
+    for src, dst in sorted({*predicted, *rehearsal.sent}):
+        should, did = predicted.get((src, dst)), rehearsal.sent.get((src, dst), 0.0)
+        line = Line(
+            kind="bytes", what=f"{src} -> {dst}", unit="B a round", predicted=should, measured=did
+        )
+        if should is None and did < max(share, LEAST_BYTES):
+            continue
+        if should is None:  # nothing was to go there
+            lines.append(replace(line, within=False))
+        else:
+            lines.append(_judged(line, BYTES_TOLERANCE) if should > least else line)
+    return lines
+
+
+def _requests(rehearsal: Rehearsal) -> list[Line]:
+    """Compare the requests to each object store, which are exact; polls and deletes are shown."""
+    plan = rehearsal.plan
+    steps = [record for record in rehearsal.records if record["kind"] == "step"]
+    return [
+        Line(
+            kind="requests",
+            what=row["what"],
+            unit="a round",
+            predicted=row["predicted"],
+            measured=row["measured"],
+            within=None if row["predicted"] is None else row["predicted"] == row["measured"],
+        )
+        for row in requests_of(plan, whole_rounds(steps, plan.workers, plan.steps_per_round))
+    ]
+
+
+def document_of(rehearsal: Rehearsal, lines: Sequence[Line]) -> dict[str, Any]:
+    """Build the JSON document of a rehearsal."""
+    small = rehearsal.small
+    return {
+        "schema": SCHEMA,
+        "plan": rehearsal.plan.name,
+        "strategy": rehearsal.plan.exchange.strategy,
+        "workers": rehearsal.plan.workers,
+        "scale": small.scale,
+        "gradient_bytes": small.problem.gradient_bytes,
+        "network": {
+            "method": "namespaces",
+            "why_not": "",
+            "slower": [list(pair) for pair in small.slower],
+        },
+        "lines": [
+            {
+                "kind": line.kind,
+                "what": line.what,
+                "unit": line.unit,
+                "predicted": line.predicted,
+                "measured": line.measured,
+                "difference": line.difference,
+                "within": line.within,
+            }
+            for line in lines
+        ],
+        "deaths": list(rehearsal.deaths),
+        "confirmed": confirmed(lines),
+    }
+
+
+def confirmed(lines: Sequence[Line]) -> bool:
+    """Return whether the exchange was measured, and every line that is judged is within its
+    tolerance.
+    """
+    measured = any(line.what == EXCHANGE and line.within for line in lines)
+    return measured and all(line.within is not False for line in lines)
+
+
+def verdict(lines: Sequence[Line]) -> str:
+    """Say in one line whether the plan is confirmed, or what is off."""
+    judged = [line for line in lines if line.within is not None]
+    off = [
+        line.what if line.difference is None else f"{line.what} {line.difference:+.1%}"
+        for line in judged
+        if not line.within
+    ]
+    if off:
+        return f"not confirmed: {', '.join(off)}"
+    if confirmed(lines):
+        return f"confirmed: {len(judged)} of {len(judged)} judged"
+    exchange = next(line for line in lines if line.what == EXCHANGE)
+    if exchange.predicted is None or exchange.measured is None:
+        return "not confirmed: no exchange was measured"
+    return (
+        f"not confirmed: an exchange of {exchange.predicted:.2g} s is too short, or too small a share "
+        f"of the round, to be measured within {SECONDS_TOLERANCE:.0%}; take a larger --scale"
+    )

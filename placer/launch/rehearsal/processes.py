@@ -1,0 +1,274 @@
+"""The start of a small plan on a shaped network: the scripts that ``placer export --to torchrun``
+writes, each on its machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import placer
+from placer.documents.manifest import read_manifest
+from placer.errors import PlacerError
+from placer.launch.export import export
+from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.folder import write_folder
+from placer.launch.export.targets.torchrun import group_scripts
+from placer.launch.export.texts.environment import machines
+from placer.launch.rehearsal.stand_in_model import ELEMENTS, TRAIN
+from placer.launch.runtime.processes.run import run_here, set_aside
+from placer.launch.runtime.run_plan import RunPlan
+from placer.launch.runtime.training.context import Settings
+from placer.launch.shaped_network import ENVIRONMENT, ShapedNetwork
+from placer.launch.shaped_network.exit_text import how_ended
+from placer.validation.calibration.run_log import read_log
+
+LAUNCH = "launch"
+"""Folder of the scripts."""
+LOOK_S = 0.05
+"""Between two looks at processes and logs."""
+STORE_TIMEOUT_S = 60.0
+POLL_S = 0.05
+"""Between two looks into the object store: the wait for the next one is nothing beside a round."""
+Record = Mapping[str, Any]
+Watch = Callable[[Record], None]
+
+
+class Start:
+    """What is started: a plan, with a model, for some steps.
+
+    Parameters
+    ----------
+    document
+        Manifest of the small plan.
+    train
+        ``module:function`` of a user's model; None: the stand-in.
+    elements
+        Parameters of the stand-in.
+    """
+
+    def __init__(
+        self, plan: RunPlan, document: dict[str, Any], train: str | None, elements: int
+    ) -> None:
+        self.plan, self.document = plan, document
+        self.train, self.elements = train or TRAIN, elements
+
+    def run(
+        self,
+        network: ShapedNetwork | None,
+        steps: int,
+        folder: Path,
+        watch: Watch,
+        kill: tuple[int, int] | None = None,
+        *,
+        checkpoint_every: int = 0,
+        resume: bool = False,
+    ) -> list[Record]:
+        """Run some steps of the plan on a network.
+
+        Parameters
+        ----------
+        network
+            None: on the loopback device, for plans with object stores alone.
+        folder
+            Of the logs.
+        watch
+            Called with each record of the machines' logs.
+        kill
+            A machine, and the step in which all its processes are killed.
+        checkpoint_every
+            Steps between checkpoints; 0: none.
+        resume
+            Go on from the newest checkpoint that all machines have.
+
+        Returns
+        -------
+        list
+            Records of the run, of all machines.
+
+        Raises
+        ------
+        PlacerError
+            Names the machine that ended first and why.
+        """
+        if self.plan.buckets:
+            return self._with_stores(network, steps, folder, watch)
+        assert network is not None
+        with self._started(network, steps, folder, checkpoint_every, resume) as running:
+            return _watched(self.plan, network, running, folder, watch, kill)
+
+    def _with_stores(
+        self, network: ShapedNetwork | None, steps: int, folder: Path, watch: Watch
+    ) -> list[Record]:
+        """Run functions and stores as ``placer run --local`` does: no target exports them."""
+        plan = self.plan
+        settings = Settings(
+            train=self.train,
+            steps=steps,
+            target_batch_size=plan.target_batch_size,
+            microbatch=plan.microbatch,
+            checkpoint_every=0,
+            timeout_s=max(STORE_TIMEOUT_S, plan.timeouts.round_s),
+            poll_s=POLL_S,
+            attempt=plan.name,
+        )
+        services = {} if network is None else network.processes
+        extra = {ELEMENTS: str(self.elements)}
+        return [
+            *run_here(
+                plan,
+                self.document,
+                settings,
+                folder,
+                watch,
+                network=network,
+                environment=extra,
+                services=services,
+            )
+        ]
+
+    @contextmanager
+    def _started(
+        self,
+        network: ShapedNetwork,
+        steps: int,
+        folder: Path,
+        checkpoint_every: int,
+        resume: bool,
+    ) -> Iterator[list[subprocess.Popen[bytes]]]:
+        """Export the plan and start the script of each machine; end them with the block."""
+        manifest = read_manifest(self.document, "rehearsal")
+        plan = ExportPlan(manifest=manifest, text=json.dumps(self.document), train=self.train)
+        write_folder(str(folder / LAUNCH), export(plan, "torchrun"))
+        scripts = [
+            (name, str(node))
+            for name, environment in machines(plan).items()
+            for node in range(int(environment["PLACER_GROUP_SIZE"]))
+        ]
+        assert len(group_scripts(plan, "torchrun")) == len({name for name, _ in scripts})
+        shared = {
+            **os.environ,
+            **ENVIRONMENT,
+            **_same_placer(),
+            ELEMENTS: str(self.elements),
+            "PLACER_RENDEZVOUS_ADDRESS": network.addresses[0],
+            "PLACER_STEPS": str(steps),
+            "PLACER_RESUME": str(int(resume)),
+        }
+        words = ["--device", "cpu", "--threads", "1", "--checkpoint-every", str(checkpoint_every)]
+        running = []
+        try:
+            for machine, (name, node) in enumerate(scripts):
+                own = machine_folder(folder, machine)
+                own.mkdir(parents=True, exist_ok=True)
+                if not resume:
+                    set_aside([own / "output.txt", log_of(folder, machine)])
+                argv = ["bash", str((folder / LAUNCH / f"{name}.sh").absolute()), *words]
+                with (own / "output.txt").open("ab") as output:
+                    running.append(
+                        subprocess.Popen(  # noqa: S603 - a script that was just written
+                            network.command(machine, argv),
+                            stdin=subprocess.DEVNULL,
+                            stdout=output,
+                            stderr=output,
+                            env={
+                                **shared,
+                                "PLACER_NODE": node,
+                                "PLACER_OUT": str(own.absolute()),
+                            },
+                        )
+                    )
+            yield running
+        finally:
+            for machine, process in enumerate(running):
+                if process.poll() is None:
+                    network.kill(machine)
+                    process.wait()
+
+
+def machine_folder(folder: Path, machine: int) -> Path:
+    """Return the folder of a machine: its log and what its script prints."""
+    return folder / f"machine-{machine}"
+
+
+def log_of(folder: Path, machine: int) -> Path:
+    """Return the log of the ranks of a machine; that of the first has all ranks in the end."""
+    name = "run.jsonl" if machine == 0 else f"run-rank-{machine}.jsonl"
+    return machine_folder(folder, machine) / name
+
+
+def _same_placer() -> dict[str, str]:
+    """Return the variables with which scripts find this placer and the user's modules."""
+    own = str(Path(placer.__file__).parents[1])
+    paths = [own, str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])]
+    tools = [str(Path(sys.executable).parent), *filter(None, [os.environ.get("PATH")])]
+    return {"PYTHONPATH": os.pathsep.join(paths), "PATH": os.pathsep.join(tools)}
+
+
+def _watched(
+    plan: RunPlan,
+    network: ShapedNetwork,
+    running: Sequence[subprocess.Popen[bytes]],
+    folder: Path,
+    watch: Watch,
+    kill: tuple[int, int] | None,
+) -> list[Record]:
+    """Wait for all machines, and kill one when its step has come."""
+    logs = [_NewRecords(log_of(folder, machine)) for machine in range(len(running))]
+    first: int | None = None
+    while any(process.poll() is None for process in running):
+        for machine, log in enumerate(logs):
+            for record in log.take():
+                if record.get("rank") != machine:  # of another machine, gathered at the end
+                    continue
+                watch(record)
+                due = kill == (machine, record.get("step", -2) + 1)
+                if due and record["kind"] == "step":
+                    network.kill(machine)
+        if first is None:
+            first = next((m for m, process in enumerate(running) if process.poll()), None)
+        network.ask()  # where the relay has ended, that is why the others end, and it says so
+        time.sleep(LOOK_S)
+    killed = set() if kill is None else {kill[0]}
+    failed = [m for m, process in enumerate(running) if process.returncode and m not in killed]
+    if not failed:
+        return list(read_log(log_of(folder, min({*range(len(running))} - killed))))
+    machine = first if first in failed else failed[0]
+    raise _failure(plan, machine, running[machine].returncode, folder)
+
+
+def _failure(plan: RunPlan, machine: int, code: int, folder: Path) -> PlacerError:
+    """Build the error of the machine that ended first, in the words of its script."""
+    output = machine_folder(folder, machine) / "output.txt"
+    lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
+    said = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    words = said[-1] if said and code > 0 else how_ended(code)
+    ranks = tuple(plan.rank_name(rank) for rank in range(plan.ranks))
+    named = words if words.startswith(ranks) else f"{ranks[machine]}: {words}"
+    return PlacerError(named, f"start the rehearsal again; its logs are in {folder}", exit_code=1)
+
+
+class _NewRecords:
+    """A log that grows: what has been added since the last look."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.read, self.rest = path, 0, b""
+
+    def take(self) -> list[dict[str, Any]]:
+        """Return the records that are new."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.read)
+                added = file.read()
+        except FileNotFoundError:
+            return []
+        self.read += len(added)
+        *lines, self.rest = (self.rest + added).split(b"\n")
+        return [json.loads(line) for line in lines]

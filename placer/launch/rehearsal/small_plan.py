@@ -1,0 +1,368 @@
+"""A plan made small: fewer bytes, next to no calculation, links that this machine can carry, and the
+price of its exchange there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from placer.cost_model.estimate import Estimate, estimate, exchange_phases, pool_of
+from placer.cost_model.timing.averaging import GB
+from placer.cost_model.timing.plain_streams import GOODPUT
+from placer.documents.manifest import build_manifest
+from placer.errors import PlacerError
+from placer.launch.runtime.run_plan import RunPlan, plan_from
+from placer.launch.shaped_network import Shape
+from placer.market.catalog import MeasuredLink
+from placer.market.network.link_grid import GBPS
+from placer.problem.exchange import traits
+from placer.problem.exchange.streaming_diloco import fragments
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.records import replace
+from placer.workload.constants import Calibration, HostConstants, ServiceConstants
+from placer.workload.peer import RINGS
+from placer.workload.profile import COMPRESSION_BYTES, Rate
+
+EXCHANGE_S = 1.5
+"""An exchange is scaled to about so many seconds: what this machine itself adds is small beside
+it.
+"""
+MOST_WIRE_BYTES = 24e6
+"""Largest gradient of a rehearsal as it travels."""
+LEAST_ELEMENTS = 10_000
+SAMPLES_PER_WORKER = 64
+"""Samples of a worker in one step, drawn in no time."""
+MOST_MACHINES = 24
+"""Workers on one machine."""
+CARRIED_BYTES_PER_S = 60e6
+"""Bytes/s of all transfers of a phase together: two cores of 2026 carry them beside the processes
+at their ends, which take about a second for 300 MB.
+"""
+MOST_INSIDE_BYTES_PER_S = 375e6
+"""Of a link inside a place, beside the slower ones between places."""
+FRAMEWORKS = ("none", "hivemind", *RINGS)
+INSTANT = 1e9
+"""Samples/s of each worker: a rehearsal judges the exchange, so nobody waits for calculations."""
+FAST = 1e15
+DIRECT = ("server", "region-hub", "region-gossip")
+"""Transports that are priced with `GOODPUT`, the share of a link's rate that reaches the
+application. Shaped links count payload alone, so they are slower by it.
+"""
+AVERAGES = {"butterfly": 1, "leaders": 2}
+"""Averages that the timing of a transport adds up in one exchange between regions."""
+KEPT_ALIVE_ROUND_TRIPS = 1.5
+"""Of a request over a connection that is kept: one for a read, two for a write, which asks before
+it sends.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallPlan:
+    """A plan made small.
+
+    Parameters
+    ----------
+    problem, placement
+        The question with its model made small, its links as they are carried here and the constants
+        of this network, and the plan.
+    scale
+        Bytes over those of the plan.
+    elements
+        Parameters that travel.
+    slower
+        Pairs of places whose link is faster in the plan than here: cut, for the price too.
+    """
+
+    problem: Problem
+    placement: Placement
+    scale: float
+    elements: int
+    slower: tuple[tuple[str, str], ...]
+
+    @property
+    def estimate(self) -> Estimate:
+        """Return the estimate of the cost model."""
+        return estimate(self.placement, self.problem)
+
+    @property
+    def exchange_s(self) -> float:
+        """Return the priced seconds of one exchange, without calculation."""
+        return self.estimate.step.communication
+
+    def manifest(self) -> dict[str, Any]:
+        """Build the manifest of the small plan."""
+        return build_manifest(self.problem, self.placement, self.estimate, "feasible", None)
+
+    @property
+    def plan(self) -> RunPlan:
+        """Return the plan of its manifest; its machines are those of the network."""
+        return plan_from(self.manifest(), "rehearsal")
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """List the links between all places, and inside each."""
+        places = sorted(set(self.plan.machines))
+        share = GOODPUT if traits(self.placement.exchange.strategy).transport in DIRECT else 1.0
+        links = (self.problem.network.link(src, dst) for src, dst in product(places, places))
+        return [
+            Shape(
+                src=link.src,
+                dst=link.dst,
+                stream_bytes_per_s=share * link.bytes_per_second,
+                pair_bytes_per_s=share * max(link.cap, link.bytes_per_second),
+                rtt_s=link.rtt_s,
+            )
+            for link in links
+        ]
+
+
+def fewer(placement: Placement, per_group: int | None) -> Placement:
+    """Cut each group of the plan to at most so many workers.
+
+    Raises
+    ------
+    PlacerError
+        If even so there are too many processes for one machine.
+    """
+    if per_group is not None:
+        placement = replace(
+            placement,
+            groups=tuple(replace(g, count=min(g.count, per_group)) for g in placement.groups),
+        )
+    if placement.workers > MOST_MACHINES:
+        raise PlacerError(
+            f"the plan has {placement.workers} workers, a rehearsal at most {MOST_MACHINES}",
+            "rehearse fewer of each group: --per-group 2",
+        )
+    return placement
+
+
+def as_hosts(placement: Placement, where: str) -> Placement:
+    """Return a placement whose workers are single hosts, whatever they do inside.
+
+    Parameters
+    ----------
+    where
+        Name of the manifest, for errors.
+
+    Raises
+    ------
+    PlacerError
+        If an island has several machines: they send to other islands side by side, which one host
+        cannot show.
+    """
+    most = max(group.machines for group in placement.groups)
+    if most > 1:
+        raise PlacerError(
+            f"{where}: a rehearsal runs workers of one machine, and an island of the plan has "
+            f"{most}",
+            "run it on this machine with placer run --local; its links are not shaped",
+        )
+    return replace(placement, groups=tuple(replace(g, inner=None) for g in placement.groups))
+
+
+def small_plan(
+    problem: Problem,
+    placement: Placement,
+    scale: float | None = None,
+    elements: int | None = None,
+) -> SmallPlan:
+    """Make a plan small.
+
+    Parameters
+    ----------
+    scale
+        Of bytes, at most 1; None: so that an exchange takes about `EXCHANGE_S`, with at most
+        `MOST_WIRE_BYTES`.
+    elements
+        Parameters that travel, where a user's own model says it.
+
+    Raises
+    ------
+    PlacerError
+        If so small a scale leaves next to nothing that travels.
+    """
+    whole = problem.profile.gradient_bytes_fp32 / COMPRESSION_BYTES["none"]
+    if elements is None:
+        scale = usual_scale(problem, placement) if scale is None else scale
+        elements = round(whole * scale)
+        if elements < min(LEAST_ELEMENTS, int(whole)):
+            words = (
+                f"scale {scale:.3g} leaves {elements:,} of {whole:,.0f} parameters, fewer than "
+                f"{LEAST_ELEMENTS:,}"
+            )
+            raise PlacerError(
+                words,
+                f"{LEAST_ELEMENTS / whole:.2g} is about the smallest: headers are more than data "
+                f"below it",
+            )
+    return _small(problem, placement, elements / whole, elements)
+
+
+def usual_scale(problem: Problem, placement: Placement) -> float:
+    """Return the scale that makes an exchange about `EXCHANGE_S` long; never above 1.
+
+    Notes
+    -----
+    Seconds grow evenly with the bytes, beyond what round trips take.
+    """
+    element_bytes = COMPRESSION_BYTES[problem.compression]
+    least = LEAST_ELEMENTS * element_bytes / problem.gradient_bytes
+    most = MOST_WIRE_BYTES / problem.gradient_bytes
+    whole = problem.profile.gradient_bytes_fp32 / COMPRESSION_BYTES["none"]
+    none, all_of_it = (
+        _small(problem, placement, share, max(1, round(share * whole))).exchange_s
+        for share in (least, 1.0)
+    )
+    wanted = EXCHANGE_S / max(all_of_it - none, 1e-9) if least < 1 else 1.0
+    return min(1.0, max(least, min(most, wanted)))
+
+
+def _small(problem: Problem, placement: Placement, scale: float, elements: int) -> SmallPlan:
+    batch = SAMPLES_PER_WORKER * placement.workers
+    links, slower = _carried(problem, placement)
+    profile = replace(
+        problem.profile,
+        parameters=elements,
+        gradient_bytes_fp32=elements * int(COMPRESSION_BYTES["none"]),
+        tensors=1,
+        target_batch_size=batch,
+        microbatch=batch,
+        rates=_instant_rates(placement),
+        architecture=None,
+    )
+    requirements = replace(
+        problem.requirements,
+        target_batch_size=batch,
+        batch_range=None,
+        quorum=None,  # all workers answer here
+        grace_s=None,
+        compression=problem.compression,
+    )
+    small = Problem(
+        profile=profile,
+        catalog=replace(problem.catalog, links=links),
+        requirements=requirements,
+        calibration=problem.calibration,
+    )
+    calibration = _this_network(small, placement)
+    return SmallPlan(
+        problem=replace(small, calibration=calibration),
+        placement=placement,
+        scale=scale,
+        elements=elements,
+        slower=slower,
+    )
+
+
+def _instant_rates(placement: Placement) -> tuple[Rate, ...]:
+    """List one rate for each kind of machine, however many groups have it."""
+    kinds = dict.fromkeys((group.gpu, group.gpu_count) for group in placement.groups)
+    return tuple(
+        Rate(
+            gpu=gpu,
+            gpu_count=count,
+            framework=framework,
+            value=INSTANT,
+            low=INSTANT,
+            high=INSTANT,
+            basis="assumed",
+            source="a rehearsal does not calculate",
+        )
+        for gpu, count in kinds
+        for framework in FRAMEWORKS
+    )
+
+
+def _carried(
+    problem: Problem, placement: Placement
+) -> tuple[tuple[MeasuredLink, ...], tuple[tuple[str, str], ...]]:
+    """Return a row for each link between places of the plan, none above what is carried here, and
+    the pairs that were cut.
+
+    Notes
+    -----
+    All transfers of a phase together have `CARRIED_BYTES_PER_S`. Inside places, links stay as many
+    times faster as there are workers, so that those between places are still waited for.
+    """
+    exchange = placement.exchange
+    places = sorted({*placement.places, *filter(None, (exchange.aggregator, exchange.storage))})
+    between = CARRIED_BYTES_PER_S / max(1, _transfers_at_once(problem, placement))
+    inside = min(MOST_INSIDE_BYTES_PER_S, between * placement.workers)
+    if len(places) == 1:
+        inside = CARRIED_BYTES_PER_S / placement.workers
+    rows, slower = [], []
+    for src, dst in product(places, places):
+        link, most = problem.network.link(src, dst), inside if src == dst else between
+        if link.bytes_per_second > most:
+            slower.append((src, dst))
+        rows.append(
+            MeasuredLink(
+                src=src,
+                dst=dst,
+                gbps_one_stream=min(most, link.bytes_per_second) / GBPS,
+                gbps_low=None,
+                gbps_high=None,
+                rtt_ms=link.rtt_s * 1e3,
+                basis=link.basis,
+                source=link.source,
+                as_of="",
+                gbps_many_streams=min(most, max(link.cap, link.bytes_per_second)) / GBPS,
+            )
+        )
+    return tuple(rows), tuple(slower)
+
+
+def _transfers_at_once(problem: Problem, placement: Placement) -> int:
+    """Return the most transfers between places that run side by side."""
+    phases = exchange_phases(placement, problem)
+    return max(
+        (sum(t.count for t in phase.transfers if t.src != t.dst) for phase in phases), default=1
+    )
+
+
+def _this_network(small: Problem, placement: Placement) -> Calibration:
+    """Return the constants of this network: averages inside a place pass its cards, the machine
+    itself takes no time, and gloo asks before it sends.
+
+    Notes
+    -----
+    The published form of an average inside a zone is of machines that are not here. One round trip
+    of the slowest pair is added for each phase, of fragments for each of them. Between regions an
+    average passes the cards beside the slower links, and takes nothing more.
+    """
+    exchange, places = placement.exchange, placement.places
+    chosen, network = traits(exchange.strategy), small.network
+    several = len(set(places)) > 1
+    rounds = fragments(exchange.local_steps) if chosen.always_overlaps else 1
+    pairs = [(a, b) for a in places for b in places if a != b or not several]
+    slowest = max((network.link(*pair).rtt_s for pair in pairs), default=0.0)
+    inside = min(network.machine_bytes_per_s(place) for place in places)
+    if chosen.transport in DIRECT:
+        inside *= GOODPUT
+    constants = HostConstants(
+        2 * slowest * rounds / AVERAGES[chosen.transport] if chosen.transport in AVERAGES else 0.0,
+        0.0,
+        0.0,
+        s_per_gb_sent=0.0 if several and chosen.transport == "butterfly" else GB / inside,
+    )
+    hosts = {pool_of(g, small, placement.workers).host for g in placement.groups}
+    hosts |= {gpu.host for gpu in small.catalog.gpus.values()}
+    return Calibration(
+        name="the network of a rehearsal",
+        hosts=dict.fromkeys(sorted(hosts), constants),
+        kappa=(1.0, 1.0, 1.0),
+        ring_kappa=(1.0, 1.0, 1.0),
+        averaging_spread=(1.0, 1.0, 1.0),
+        services=ServiceConstants(
+            start_s=0.0,
+            round_trips=KEPT_ALIVE_ROUND_TRIPS,
+            stream_bytes_per_s=FAST,
+            function_bytes_per_s=FAST,
+            sum_bytes_per_s=FAST,
+            server_sum_bytes_per_s=None,
+        ),
+    )

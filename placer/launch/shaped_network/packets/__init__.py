@@ -1,1 +1,0 @@
-"""A network namespace for each machine, whose packets a relay carries."""

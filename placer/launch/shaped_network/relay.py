@@ -1,0 +1,134 @@
+"""The process that holds the namespaces and carries their packets: ``python -m
+placer.launch.shaped_network.relay``.
+
+It reads one line of JSON that says what to make, answers with one line, and then tells a line of
+figures for each call that it reads, after it has killed what runs on the machine that the call
+names, if any. When stdin ends, as its parent does, it kills what still runs in the namespaces and
+ends. Namespaces have no names: with this process and those
+that joined they are gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Collection
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+from placer.launch.shaped_network.kernel import CLONE_NEWUSER, unshare, wake_on_time
+from placer.launch.shaped_network.namespace import Namespace, make_namespace
+from placer.launch.shaped_network.router import Router
+
+ALL_CALLS = 65_536
+FIRST = -10
+"""Niceness: a relay that waits for the processor delays all."""
+LOOK_S, LOOKS = 0.02, 100
+"""Between two looks for processes that are left, and how many: a process that was killed while it
+started another one leaves that.
+"""
+
+
+def main() -> None:
+    """Make the network, say so, carry packets."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends this
+    wake_on_time()
+    with contextlib.suppress(
+        OSError
+    ):  # not for users, whose packets wait a little longer for a busy machine
+        os.setpriority(os.PRIO_PROCESS, 0, FIRST)
+    request = json.loads(sys.stdin.readline())
+    try:
+        if request["user"]:
+            own_user_namespace()
+        made = [
+            make_namespace(machine["address"], machine["windows"])
+            for machine in request["machines"]
+        ]
+    except Exception as error:  # pyroute2 has exceptions of its own, and is imported late
+        _say({"error": f"{type(error).__name__}: {error}"})
+        return
+    _carry(request, made)
+
+
+def _carry(request: dict[str, Any], made: list[Namespace]) -> None:
+    machines = request["machines"]
+    router = Router(
+        [machine.tun for machine in made],
+        [IPv4Address(machine["address"]).packed for machine in machines],
+        [machine["bytes_per_s"] for machine in machines],
+        {(src, dst): (stream, pair, delay) for src, dst, stream, pair, delay in request["links"]},
+    )
+    unread = b""
+
+    def take() -> None:
+        nonlocal unread
+        read = os.read(sys.stdin.fileno(), ALL_CALLS)
+        if not read:
+            kill_inside({machine.inode for machine in made})
+            os._exit(0)
+        *lines, unread = (unread + read).split(b"\n")
+        for line in lines:
+            machine = json.loads(line).get("kill")
+            if machine is not None:
+                kill_inside({made[machine].inode})
+            _say(_figures(router))
+
+    router.watch(sys.stdin.fileno(), take)
+    user = os.stat("/proc/self/ns/user").st_ino if request["user"] else None  # noqa: PTH116 - one call, follows the link
+    places = [{"fd": machine.fd, "inode": machine.inode} for machine in made]
+    _say({"pid": os.getpid(), "user_inode": user, "machines": places})
+    router.run()
+
+
+def _figures(router: Router) -> dict[str, Any]:
+    """Return ``links``: bytes sent and seconds busy by ordered pair, ``dropped`` packets and the
+    CPU time so far.
+    """
+    links = [[src, dst, link.sent_bytes, link.busy_s] for (src, dst), link in router.links.items()]
+    return {"links": links, "dropped": router.queues.dropped, "cpu_s": sum(os.times()[:2])}
+
+
+def kill_inside(inodes: Collection[int]) -> None:
+    """Kill the processes of some network namespaces, but not this one."""
+    for _ in range(LOOKS):
+        inside = [pid for pid, inode in _networks() if inode in inodes and pid != os.getpid()]
+        if not inside:
+            return
+        for pid in inside:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(LOOK_S)
+
+
+def _networks() -> list[tuple[int, int]]:
+    """List the processes whose network namespace can be seen, with its inode."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            found.append((int(process.name), (process / "ns" / "net").stat().st_ino))
+    return found
+
+
+def own_user_namespace() -> None:
+    """Make a user namespace in which this user stays who he is and may make networks."""
+    uid, gid = os.getuid(), os.getgid()
+    unshare(CLONE_NEWUSER)
+    Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
+    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1", encoding="ascii")
+    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1", encoding="ascii")
+
+
+def _say(words: dict[str, Any]) -> None:
+    """Send an answer to the parent."""
+    sys.stdout.write(json.dumps(words) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

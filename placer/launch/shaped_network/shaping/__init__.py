@@ -1,1 +1,0 @@
-"""The shape of links: rates, delays and queues."""

@@ -1,1 +1,0 @@
-"""A loopback address for each machine, whose connections a relay carries."""
