@@ -272,12 +272,11 @@ def hungry() -> Workload:
     """Two million parameters, and a server or function (rank 2) that gets 12 MB more of addresses
     than it has: too few for the sums.
     """
-    import multiprocessing
     import resource
 
     import torch
 
-    if multiprocessing.current_process().name == "placer rank 2":
+    if os.environ.get("PLACER_TEST_RANK") == "2":
         has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(
             resource.RLIMIT_AS, (has + 12_000_000 + 8_000_000, resource.RLIM_INFINITY)

@@ -114,7 +114,7 @@ def test_an_address_of_another_machine_is_served_on_all() -> None:
     failed: list[BaseException] = []
     with watched(every_s=0.01) as seen:
         try:
-            store_at("192.0.2.7", 0, "hint", 0.2)
+            store_at("192.0.2.7", 0, 0.2)
         except Exception as error:
             failed.append(error)
     assert failed
@@ -127,12 +127,12 @@ def test_a_taken_port_is_said_for_any_host() -> None:
         port = taken.getsockname()[1]
         for host in ("127.0.0.1", "localhost"):
             with pytest.raises(PlacerError, match=f"port {port} is taken"):
-                store_at(host, port, "choose another")
+                store_at(host, port, 10.0)
 
 
 def served(host: str) -> Any:
     """A store, or a skip where this machine has no such address."""
-    make: Callable[[], Any] = lambda: store_at(host, 0, "hint", 10.0)  # noqa: E731
+    make: Callable[[], Any] = lambda: store_at(host, 0, 10.0)  # noqa: E731
     try:
         return make()
     except (PlacerError, RuntimeError) as error:

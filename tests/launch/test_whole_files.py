@@ -321,31 +321,6 @@ def test_a_temporary_folder_of_a_killed_process_is_removed_by_the_next(
     assert names(tmp_path) == []
 
 
-SERVER = """
-import sys, time
-from multiprocessing import forkserver
-from placer.launch.runtime.processes.launcher import _template
-_template().set_forkserver_preload([])
-forkserver.ensure_running()
-print("runs", flush=True)
-time.sleep(float(sys.argv[1]))
-"""
-
-
-LAUNCHER = """
-import subprocess, sys, time
-code = (
-    "import sys, time; sys.modules['torch'] = None; "
-    "import placer.launch.runtime.processes.preload; print('imports', flush=True); time.sleep(60)"
-)
-server = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-server.stdout.readline()
-print(server.pid, flush=True)
-time.sleep(60)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 def test_a_forked_child_does_not_remove_the_folder_of_its_parent(tmp_path: Path) -> None:
     """A child that leaves the block, as one does that ends, lets the folder be; the parent does
     not.
@@ -360,34 +335,3 @@ def test_a_forked_child_does_not_remove_the_folder_of_its_parent(tmp_path: Path)
     assert made.is_dir()
     stack.close()
     assert not made.exists()
-
-
-def test_a_fork_server_does_not_outlive_its_launcher_while_it_imports() -> None:
-    """It noticed a kill after it had imported PyTorch: some 15 s later on a busy machine."""
-    with subprocess.Popen([sys.executable, "-c", LAUNCHER], stdout=subprocess.PIPE) as launcher:
-        assert launcher.stdout is not None
-        server = Path("/proc", launcher.stdout.readline().decode().strip())
-        assert server.exists()
-        launcher.kill()
-    until = time.monotonic() + 20
-    while server.exists() and "Z" not in (server / "stat").read_text().rpartition(")")[2][:3]:
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the names of folders are longer elsewhere")
-def test_the_next_run_removes_the_temporary_folder_of_a_killed_one() -> None:
-    """The socket of the fork server lies in a folder in TMPDIR, which SIGKILL leaves there: alone
-    after it, gone after the next process that ends as it should.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "TMPDIR": folder}
-        words = [sys.executable, "-c", SERVER]
-        with subprocess.Popen([*words, "60"], env=environment, stdout=subprocess.PIPE) as killed:
-            assert killed.stdout is not None
-            killed.stdout.readline()
-            killed.kill()
-        assert len(names(Path(folder))) == 1
-        done = subprocess.run([*words, "0"], env=environment, check=True, capture_output=True)
-        assert done.stderr == b""
-        assert names(Path(folder)) == []

@@ -59,22 +59,22 @@ class Options(TypedDict):
         Samples that a worker processes at once; default: the plan's.
     seed : N
         Seed of parameters and samples.
-    elastic
-        Continue without workers that die: parameter-server, central, asgd-ga.
     out : DIR, -o --out
         Folder of log and checkpoints; default: ./NAME-run.
+    checkpoints : PLACE
+        Folder or URL (s3://bucket/run) of the checkpoints; default: DIR/checkpoints.
     checkpoint_every : N, 0..
         Steps between checkpoints; 0: none.
     resume
-        Continue from the newest checkpoint that all ranks have.
+        Continue from the newest checkpoint that all workers have.
     resume_if_any
-        As --resume, but start from step 0 where no rank has a checkpoint; for restarted jobs.
+        As --resume, but start from step 0 where no worker has a checkpoint; for restarted jobs.
     device : NAME
         cpu, cuda or cuda:1; default: cpu with --local, else the first GPU.
     threads : N, 1..
         Threads of PyTorch in each process; default: 1 with --local.
     processes : N, 1..64
-        Processes of each machine of an island; default: its GPUs, on a CPU one.
+        Processes of each machine; default: its GPUs, on a CPU one.
     timeout : SECONDS, 0.1..86400
         Time after which a silent peer is lost; default: the plan's, at least 60.
     endpoint_url : URL
@@ -96,8 +96,8 @@ class Options(TypedDict):
     tbs: int | None
     microbatch: int | None
     seed: Annotated[int, 0]
-    elastic: bool
     out: str | None
+    checkpoints: str | None
     checkpoint_every: Annotated[int, 100]
     resume: bool
     resume_if_any: bool
@@ -163,18 +163,12 @@ def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
 def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
     """Make the settings from the options, and from the manifest where an option is absent."""
     from placer.launch.runtime.stores.object_store import check_endpoint
-    from placer.launch.runtime.strategies import executed
     from placer.launch.runtime.training.context import Settings
 
     batch = words["tbs"] or plan.target_batch_size
     if batch < plan.workers:
         raise PlacerError(
             f"target batch size {batch} is below the {plan.workers} workers", "each needs a sample"
-        )
-    if words["elastic"] and not executed(plan).ELASTIC:
-        raise PlacerError(
-            f"{plan.exchange.strategy} cannot go on without a worker",
-            "leave --elastic out: --resume goes on after a loss",
         )
     local = words["local"]
     if words["endpoint_url"]:
@@ -185,8 +179,7 @@ def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
         seed=words["seed"],
         target_batch_size=batch,
         microbatch=min(batch, words["microbatch"] or plan.microbatch),
-        elastic=words["elastic"],
-        checkpoints=str((folder / "checkpoints").absolute()),
+        checkpoints=_place(words["checkpoints"] or str(folder / "checkpoints")),
         checkpoint_every=words["checkpoint_every"],
         resume=words["resume"] or words["resume_if_any"],
         may_begin=words["resume_if_any"] and not words["resume"],
@@ -197,14 +190,19 @@ def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
         endpoint_url=words["endpoint_url"] or "",
         poll_s=words["poll"] or plan.timeouts.poll_s or POLL_SECONDS,
         deployed=plan.deployed,
-        processes=words["processes"] or _processes(plan, words),
+        processes=words["processes"] or _processes(words),
         inner_microbatch=words["microbatch"] or 0,
     )
 
 
-def _processes(plan: RunPlan, words: Options) -> int:
-    """Return the processes of each machine of an island; 0: one for each of its GPUs."""
-    if not plan.has_islands or (words["device"] or ("cpu" if words["local"] else "")) == "cpu":
+def _place(words: str) -> str:
+    """Return a URL as it is, and a folder wherever processes are started."""
+    return words if "://" in words else str(Path(words).absolute())
+
+
+def _processes(words: Options) -> int:
+    """Return the processes of each machine; 0: one for each of its GPUs."""
+    if (words["device"] or ("cpu" if words["local"] else "")) == "cpu":
         return 1
     import torch
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from placer.documents.manifest import read_manifest
 from placer.documents.manifest.question import exchange_of
@@ -15,6 +15,7 @@ from placer.documents.manifest.types import (
     Bucket,
     Expected,
     Group,
+    Manifest,
     Rendezvous,
     Timeouts,
     groups_by_worker,
@@ -23,9 +24,9 @@ from placer.errors import PlacerError
 from placer.files.bounded_file import bounded
 from placer.files.json_text import parse_json
 from placer.launch.batch_shares import apportioned, weights
+from placer.launch.mesh import mesh_of
 from placer.launch.runtime.hubs import Hub, hubs_of
-from placer.launch.runtime.island.seats import Seat, seats_of
-from placer.launch.runtime.training.batch_shares import apportioned, weights
+from placer.launch.runtime.seats import Seat, seats_of
 from placer.launch.serverless.functions import functions_of
 from placer.problem.exchange import strategy, traits
 from placer.problem.exchange.phase import Phase
@@ -33,6 +34,9 @@ from placer.problem.placement import Exchange
 from placer.workload.inner_plan import InnerPlan
 
 WRITE_MANIFEST = "give a file of placer recommend --manifest"
+TORCHFT = ("local-sgd", "diloco", "streaming-diloco")
+"""Exchanges of models after many steps, which torchft does between worlds."""
+Engine = Literal["torch", "torchft", "placer"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +53,11 @@ class RunPlan:
         Place of each worker, by rank.
     groups
         Groups of the manifest.
+    worlds
+        Workers of each world, whose processes PyTorch joins; see `placer.launch.mesh`.
+    engine
+        Who exchanges between workers: ``torch``, which averages the gradients of one world;
+        ``torchft``, between worlds; or ``placer``.
     exchange
         Strategy, compression, local steps, streams, aggregator, storage.
     hubs
@@ -67,6 +76,8 @@ class RunPlan:
     gradient_bytes: float
     places: tuple[str, ...]
     groups: tuple[Group, ...]
+    worlds: tuple[tuple[int, ...], ...]
+    engine: Engine
     exchange: Exchange
     hubs: tuple[Hub, ...]
     target_batch_size: int
@@ -133,13 +144,12 @@ class RunPlan:
         return any(group.is_island for group in self.groups)
 
     def inner_of(self, rank: int) -> InnerPlan | None:
-        """Return the inner plan of a worker; None: it is one process, or a hub."""
-        group = groups_by_worker(self.groups)[rank] if rank < self.workers else None
-        return (group.inner or InnerPlan()) if group is not None and group.is_island else None
+        """Return the inner plan of a worker; None: it has none, or is a hub."""
+        return groups_by_worker(self.groups)[rank].inner if rank < self.workers else None
 
     def seats(self, processes: int) -> tuple[Seat, ...]:
-        """List the processes; see `placer.launch.runtime.island.seats.seats_of`."""
-        return seats_of(self.groups, self.hub_processes, processes)
+        """List the processes; see `placer.launch.runtime.seats.seats_of`."""
+        return seats_of(self.groups, self.hub_processes, self.worlds, processes)
 
     def place_of(self, rank: int) -> str:
         """Return the place of a worker or of a hub."""
@@ -207,6 +217,7 @@ def plan_from(document: Any, where: str, *, deployed: bool = False) -> RunPlan:
     check_executable(manifest, where)
     exchange = manifest.exchange
     places = tuple(group.place for group in manifest.groups for _ in range(group.count))
+    worlds, engine = worlds_of(manifest)
     return RunPlan(
         name=manifest.name,
         digest=manifest.digest,
@@ -214,6 +225,8 @@ def plan_from(document: Any, where: str, *, deployed: bool = False) -> RunPlan:
         gradient_bytes=manifest.model.gradient_bytes,
         places=places,
         groups=tuple(manifest.groups),
+        worlds=worlds,
+        engine=engine,
         exchange=exchange_of(manifest),
         hubs=hubs_of(manifest, regions_of(places), functions_of(manifest, document), where),
         deployed=deployed,
@@ -225,3 +238,25 @@ def plan_from(document: Any, where: str, *, deployed: bool = False) -> RunPlan:
         quorum=exchange.quorum if manifest.workers > 1 else None,
         grace_s=exchange.grace_s or 0.0,
     )
+
+
+def worlds_of(manifest: Manifest) -> tuple[tuple[tuple[int, ...], ...], Engine]:
+    """Return the workers of each world of a plan, and who exchanges between them.
+
+    Notes
+    -----
+    PyTorch averages after each backward pass, over one connection a pair. An exchange that is a
+    step late, or has more TCP streams, is placer's: each worker is a world of its own.
+    """
+    exchange, alone = manifest.exchange, tuple((rank,) for rank in range(manifest.workers))
+    if traits(exchange.strategy).hub in ("server", "function"):
+        return alone, "placer"
+    worlds = tuple(world.workers for world in mesh_of(manifest).worlds)
+    if manifest.workers == 1:
+        return worlds, "torch"
+    if exchange.strategy in TORCHFT:
+        return worlds, "torchft"
+    if len(worlds) > 1:
+        return worlds, "placer"
+    late = exchange.overlap or exchange.streams > 1
+    return (alone, "placer") if late else (worlds, "torch")

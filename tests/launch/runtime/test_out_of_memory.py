@@ -16,6 +16,7 @@ from conftest import ROOT
 torch: Any = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("needs gloo", allow_module_level=True)
+from forked_ranks import ran  # noqa: E402
 from run_plans import A, B, C, document, plan_of, settings_of  # noqa: E402
 
 from placer.documents.manifest import document_digest, read_manifest  # noqa: E402
@@ -62,19 +63,14 @@ def test_a_model_that_is_larger_than_the_plans_is_refused_at_the_start() -> None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS and /proc")
-@pytest.mark.parametrize("strategy", ["parameter-server", "central"])
-def test_an_aggregator_that_gets_no_more_memory_says_so(tmp_path: Path, strategy: str) -> None:
+def test_an_aggregator_that_gets_no_more_memory_says_so(tmp_path: Path) -> None:
     """The limit of its process is too small for two gradients of 8 MB and their sum: place, what it
     holds, what to do; all end.
     """
-    if strategy == "central":
-        pytest.importorskip("moto.server")
-    told = document(strategy, (A, 1), (B, 1))
-    plan = plan_of(told)
-    settings = settings_of(tmp_path, plan, train="run_plans:hungry", checkpoints="", steps=3)
+    told = document("parameter-server", (A, 1), (B, 1))
     words = r"out of memory: the (server|function) in gcp/a holds 2 gradients of 8 MB and their sum"
     with pytest.raises(PlacerError, match=words) as caught:
-        run_here(plan, told, settings, tmp_path, lambda record: None)
+        ran(tmp_path, told, train="run_plans:hungry", checkpoints="", steps=3)
     assert caught.value.exit_code == 1
     assert "fewer workers" in caught.value.hint
 

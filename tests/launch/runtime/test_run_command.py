@@ -16,17 +16,23 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from run_plans import A, B, document, saved
+from run_plans import A, B, document, plan_of, saved, settings_of
 
 from conftest import INTERRUPTIBLE, PROCESS_TIMEOUT_S, ROOT, Run, free_port
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder
+from placer.launch.runtime.processes.launcher import check_models
+from placer.launch.runtime.processes.run import run_here
+from placer.records import replace
 from placer.report.contents import contents
 
 torch: Any = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("needs gloo", allow_module_level=True)
+from forked_ranks import ran as forked  # noqa: E402
+from plain_torch import digests  # noqa: E402
+
 TESTS = str(ROOT / "tests")
 PATHS = {"PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}"}
 
@@ -79,7 +85,7 @@ def test_a_recommended_plan_runs(run: Run, command: Run, tmp_path: Path) -> None
         check.validate(record)
     pairs = [row for row in records[-1]["bytes"] if row["src"] != row["dst"]]
     assert [row["predicted"] for row in pairs] == pytest.approx([99.0, 99.0])
-    assert [row["measured"] for row in pairs] == pytest.approx([99.0, 99.0], rel=0.09)
+    assert [row["measured"] for row in pairs] == pytest.approx([99.0, 99.0])
     refused = command(
         "profile", "runs", str(tmp_path / "out" / "run.jsonl"), "--catalog", "erben-2023"
     )
@@ -140,7 +146,6 @@ def test_bad_input_is_said_in_one_line(command: Run, tmp_path: Path) -> None:
             "the exchange model-averaging cannot overlap the next step",
         ),
         (told, ("--local", "--tbs", "1"), "target batch size 1 is below the 2 workers"),
-        (told, ("--local", "--elastic"), "all-reduce cannot go on without a worker"),
         (told, (), "no rank is given"),
         (told, ("--rank", "0-2"), "rank '0-2' is not among 0 to 1"),
         (told, ("--local", "--timeout", "nan"), "'nan' is not a number"),
@@ -370,3 +375,43 @@ def test_a_module_or_function_that_is_missing_is_said_once(
     assert len(done.stderr.splitlines()) == 2
     assert words in done.stderr
     assert not (tmp_path / "out" / "run.jsonl").exists()
+
+
+@pytest.mark.parametrize("rank", [1, 0])
+def test_a_killed_worker_ends_the_run_which_goes_on_from_its_checkpoint(
+    tmp_path: Path, rank: int
+) -> None:
+    """One line names rank, place and how it ended; the resumed run ends like an undisturbed one."""
+    told, pids = document("all-reduce", (A, 1), (B, 1)), {}
+    plan = plan_of(told)
+
+    def watch(record: dict[str, Any]) -> None:
+        if record["kind"] == "ready":
+            pids[record["rank"]] = record["pid"]
+        elif record["kind"] == "step" and record["step"] == 25 and rank in pids:
+            os.kill(pids.pop(rank), signal.SIGKILL)
+
+    usual = settings_of(tmp_path, plan, steps=100_000, checkpoint_every=10)
+    place = r"gcp/b" if rank else r"gcp/a"
+    words = rf"rank {rank} \({place}\) stopped in step \d+: killed by SIGKILL"
+    with pytest.raises(PlacerError, match=words) as caught:
+        run_here(plan, told, usual, tmp_path, watch)
+    assert caught.value.exit_code == 1
+    assert caught.value.hint.startswith("run it again with --resume")
+    newest = max((tmp_path / "checkpoints").glob("step-*/world-0/identity.json"))
+    last = int(newest.parts[-3].removeprefix("step-")) + 2
+    records = run_here(
+        plan, told, replace(usual, steps=last, resume=True), tmp_path, lambda record: None
+    )
+    assert {r["start"] for r in records if r["kind"] == "ready"} == {last - 2}
+    whole = forked(tmp_path / "whole", told, steps=last, checkpoints="")
+    assert digests(records, 2) == digests(whole, 2)
+
+
+def test_unlike_models_at_the_end_are_an_error() -> None:
+    """Exit code 1 and one line; gossip alone ends with different models."""
+    plan = plan_of(document("diloco", (A, 1), (B, 1), local_steps=2))
+    ends = [{"rank": rank, "parameters_sha256": f"{rank}"} for rank in (1, 0)]
+    with pytest.raises(PlacerError, match=r"rank 1 .* ends with another model than rank 0") as one:
+        check_models(plan, ends)
+    assert one.value.exit_code == 1

@@ -11,7 +11,6 @@ from typing import Any
 
 from placer.cost_model.dollars.components import store_requests
 from placer.documents.manifest.types import Bucket
-from placer.launch.runtime.island.lanes import lane_words
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.context import Settings
 from placer.launch.runtime.wire.codec import Codec
@@ -219,8 +218,7 @@ def _links(records: Sequence[Record]) -> str:
 def _remarks(
     plan: RunPlan, settings: Settings, elements: int, records: Sequence[Record]
 ) -> list[str]:
-    words = lane_words(plan, settings.processes)
-    remarks = [] if words is None else [words]
+    remarks = []
     unlike = {str(g.inner.precision) for g in plan.groups if g.inner} - {"fp32"}
     if unlike and settings.device == "cpu":
         remarks.append(
@@ -246,9 +244,4 @@ def _remarks(
         for r in records
         if r["kind"] == "lost"
     ]
-    ends = {
-        r["parameters_sha256"] for r in records if r["kind"] == "end" and r["rank"] < plan.workers
-    }
-    if len(ends) > 1 and plan.exchange.strategy != "asgd-ga":
-        remarks.append("the workers' models differ at the end: this should not be, report it")
     return [*remarks, *(f"lost {words}" for words in lost)]

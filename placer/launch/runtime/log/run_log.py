@@ -113,7 +113,7 @@ def header(plan: RunPlan, settings: Settings, *, links: str) -> dict[str, Any]:
         "target_batch_size": settings.target_batch_size,
         "microbatch": settings.microbatch,
         "device": settings.device,
-        "elastic": settings.elastic,
+        "elastic": plan.quorum is not None,
         "links": links,
     }
 

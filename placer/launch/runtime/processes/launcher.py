@@ -1,101 +1,122 @@
-"""The launcher: it starts the processes of a run on this machine, collects their records, and ends
-them, whatever happens.
+"""The launcher: it starts the machines of a run, collects their records, and ends them, whatever
+happens.
 """
 
 from __future__ import annotations
 
 import json
-import multiprocessing
-import multiprocessing.util
+import os
+import selectors
 import signal
 import subprocess
-import tempfile
-import threading
+import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import cache
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from queue import Empty, SimpleQueue
 from types import MappingProxyType
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.files.whole_files import temporary_folder, temporary_parent
-from placer.launch.runtime.island.seats import Seat
-from placer.launch.runtime.processes.peer_loss import RESCUE
-from placer.launch.runtime.processes.rank_process import FAILED, GATHER_S, LOST, main
+from placer.launch.runtime.processes.worker import LOST, unlike_models
 from placer.launch.runtime.run_plan import RunPlan
-from placer.launch.runtime.strategies import executed
+from placer.launch.runtime.seats import Seat
 from placer.launch.runtime.training.context import Settings
 from placer.launch.runtime.training.memory import oom_kills
 from placer.launch.shaped_network import exit_text
-from placer.market.sources.reading.web_address import LOOPBACK_INTERFACE, is_loopback
 
 EXIT_S = 60.0
-"""Time for a rank to exit after its last record; then it is killed. A destructor of gloo or of the
-user's code can hang: see `placer.launch.runtime.processes.rank_process`.
+"""Time for a machine to exit after the last record of its workers; then it is killed. A destructor
+of gloo or of the user's code can hang.
 """
-GRACE_S = 10.0
-"""Least time for the others to notice that one is lost; see `Launcher._notice_s`."""
-RESCUE_S = 600.0
-"""Time for the others to write a checkpoint once they have noticed; then they are ended."""
-LONGEST_PARENT = 44
-"""Characters: the name of a socket has at most 104, and that of the server adds 60."""
-SHORT_PARENT = "/tmp"  # noqa: S108 - the folder that is made there has a random name
-"""Where a longer name is given."""
-AFTER_ITS_FOLDER = -200
-"""Of what multiprocessing does at exit: it removes its own folder with priority -100."""
+NOTICE_S = 10.0
+"""Time for the process that died to be seen, after another one has lost it."""
 LOOK_S = 0.2
 """Between two looks at the processes beside the run."""
+MACHINE = ("-m", "placer.launch.runtime.processes.machine")
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Processes of one world that start together.
+
+    Parameters
+    ----------
+    seats
+        Of its processes.
+    node, nodes
+        Number among the machines of its world, and how many these are.
+    address
+        At which other machines reach it.
+    serves
+        Whether the store at which all meet is here.
+    prefix
+        Words before its command, which start it in a network of its own.
+    """
+
+    seats: tuple[Seat, ...]
+    node: int = 0
+    nodes: int = 1
+    address: str
+    serves: bool = False
+    prefix: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Job:
-    """The processes to start on this machine.
+    """What to start on this machine.
 
     Parameters
     ----------
     document
         The manifest.
-    seats
-        The processes of this machine.
+    machines
+        That are started here.
     host, port
         Of the store at which all meet.
-    serves
-        Whether process 0 serves that store (else it is there already).
+    listening
+        Descriptor of a socket that listens there already; None: none.
     links
-        ``loopback``: all ranks are on this machine; ``shaped``: all are here, each in a network of
-        its own; ``real``.
+        ``loopback``: all ranks are on this machine; ``shaped``: all are here, each machine in a
+        network of its own; ``real``.
     extra
         Variables for the environment of the processes.
-    network
-        Process to an entry of `placer.launch.shaped_network.ShapedNetwork`, for processes that join
-        such a network.
     """
 
     document: Mapping[str, Any]
-    seats: tuple[Seat, ...]
+    machines: tuple[Machine, ...]
     host: str
     port: int
-    serves: bool
+    listening: int | None = None
     links: str
     extra: Mapping[str, str]
-    network: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class _Site:
+    """A machine that runs: its agent, the pipe of each process and that of the agent."""
+
+    machine: Machine
+    process: subprocess.Popen[bytes]
+    pipes: list[int]
+    rest: dict[int, bytes] = field(default_factory=dict)
+    ended: Record | None = None
+    exit_by: float = float("inf")
+
+    @property
+    def world(self) -> int:
+        """Return the number of its world."""
+        return self.machine.seats[0].world
 
 
 class Launcher:
-    """The processes of one run.
+    """The machines of one run.
 
     Parameters
     ----------
     plan, settings, job
         What is run.
-    store
-        The run's store where this process serves it, else None: tells the others who died.
     handle
         Called with each record in the order of arrival.
     services
@@ -107,53 +128,28 @@ class Launcher:
         plan: RunPlan,
         settings: Settings,
         job: Job,
-        store: Any,
         handle: Callable[[Record], None],
         services: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
     ) -> None:
-        self.services = services
-        self.plan, self.settings, self.job, self.store, self.handle = (
-            plan,
-            settings,
-            job,
-            store,
-            handle,
-        )
-        self.seats = {seat.process: seat for seat in job.seats}
-        self.felled: set[int] = set()
-        self.processes: dict[int, BaseProcess] = {}
-        self.alive: dict[int, Connection] = {}
-        self.queue: SimpleQueue[tuple[int, Record | None]] = SimpleQueue()
+        self.plan, self.settings, self.job = plan, settings, job
+        self.handle, self.services = handle, services
+        self.sites: list[_Site] = []
+        self.running: list[_Site] = []
+        self.selector = selectors.DefaultSelector()
         self.steps: dict[int, int] = {}
+        self.errors: dict[int, Record] = {}
         self.faults: dict[int, Record] = {}
-        self.ended: set[int] = set()
+        self.ends: dict[int, Record] = {}
         self.gone: set[int] = set()
-        self.lost: list[tuple[int, str]] = []
-        self.rescuing: set[int] = set()
-        self.exit_by: dict[int, float] = {}
-        self.overdue: set[int] = set()
         self.oom_kills = oom_kills()
 
-    @property
-    def _gathers(self) -> bool:
-        """Return whether rank 0 collects the records of other machines."""
-        return len(self._led) < self.plan.ranks
-
-    @property
-    def _led(self) -> list[int]:
-        """List the workers and hubs whose first process is on this machine."""
-        return [seat.rank for seat in self.job.seats if seat.member == 0]
-
-    @property
-    def _notice_s(self) -> float:
-        """Return the seconds for the others to notice a loss: as long as everywhere in a run a peer
-        may be silent. They notice in their next exchange, which comes after a calculation, and on a
-        busy machine late.
-        """
-        return max(GRACE_S, self.settings.timeout_s)
-
-    def run(self) -> None:
+    def run(self, last: Callable[[], None] = lambda: None) -> None:
         """Start all, wait for all.
+
+        Parameters
+        ----------
+        last
+            Is called when all have ended well, while the store is still served.
 
         Raises
         ------
@@ -161,315 +157,246 @@ class Launcher:
             Names the rank and place that failed and what to do, if the run could not be ended.
         """
         try:
-            for seat in self.job.seats:
-                self._start(seat)
-            self._collect()
+            for machine in self.job.machines:
+                self.sites.append(self._started(machine))
+                self.running.append(self.sites[-1])
+            while self.running:
+                self._check_services()
+                self._look()
+            last()
+            self._compare_models()
         finally:
-            self.end()
+            self.close()
 
-    def end(self) -> None:
-        """End what still runs."""
-        for process in self.processes.values():
-            process.kill()
-        for process in self.processes.values():
-            process.join()
-        for pipe in self.alive.values():
-            pipe.close()
+    def close(self) -> None:
+        """End what still runs: a machine that serves the store waits for this."""
+        for site in self.sites:
+            with suppress(ProcessLookupError):
+                os.killpg(site.process.pid, signal.SIGKILL)
+        for site in self.sites:
+            site.process.wait()
+            assert site.process.stdin is not None
+            with suppress(BrokenPipeError):
+                site.process.stdin.close()
+            for pipe in site.pipes:
+                with suppress(KeyError):
+                    self.selector.unregister(pipe)
+                os.close(pipe)
+        self.sites, self.running = [], []
+        self.selector.close()
 
-    def _start(self, seat: Seat) -> None:
-        process_number = seat.process
-        network = self.job.network.get(process_number)
-        loop = (
-            {"GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE}
-            if network is None and is_loopback(self.job.host)
-            else {}
+    def _started(self, machine: Machine) -> _Site:
+        pipes = [os.pipe() for _ in range(len(machine.seats) + 1)]
+        given = [write for _, write in pipes]
+        job = self.job
+        listening = job.listening if machine.serves else None
+        process = subprocess.Popen(  # noqa: S603 - this interpreter, a document of our own
+            [*machine.prefix, sys.executable, *MACHINE],
+            stdin=subprocess.PIPE,
+            pass_fds=(*given, *([] if listening is None else [listening])),
+            start_new_session=True,  # Ctrl-C reaches the launcher, which ends all
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
-        card = {} if network is None else {"GLOO_SOCKET_IFNAME": str(network["interface"])}
+        for write in given:
+            os.close(write)
         description = {
-            "manifest": self.job.document,
+            "manifest": job.document,
             "settings": asdict(self.settings),
-            "seat": asdict(seat),
-            "store": [self.job.host, self.job.port, self.job.serves and process_number == 0],
-            "gather": self._gathers,
-            "here": self._led,
-            "card": [self.job.seats.index(seat), len(self.job.seats)],
-            "extra": {**loop, **card, **self.job.extra},
-            "network": network,
+            "seats": [asdict(seat) for seat in machine.seats],
+            "node": machine.node,
+            "nodes": machine.nodes,
+            "host": job.host,
+            "port": job.port,
+            "address": machine.address,
+            "serves": machine.serves,
+            "listening": listening,
+            "pipes": given,
+            "environment": dict(job.extra),
         }
-        template = _template()
-        records, theirs = template.Pipe(duplex=False)
-        alive, mine = template.Pipe(duplex=False)
-        process = template.Process(
-            target=main,
-            args=(description, theirs, alive),
-            name=f"placer rank {process_number}",
-            daemon=True,
-        )
-        process.start()
-        theirs.close()
-        alive.close()
-        self.processes[process_number], self.alive[process_number] = process, mine
-        threading.Thread(
-            target=self._listen, args=(process_number, process, records), daemon=True
-        ).start()
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended: its exit says why
+            process.stdin.write(json.dumps(description).encode() + b"\n")
+            process.stdin.flush()
+        site = _Site(machine=machine, process=process, pipes=[read for read, _ in pipes])
+        for number, read in enumerate(site.pipes):
+            os.set_blocking(read, False)
+            self.selector.register(read, selectors.EVENT_READ, (site, number))
+        return site
 
-    def _listen(self, number: int, process: BaseProcess, records: Connection) -> None:
+    def _look(self) -> None:
+        """Take the records that have come; see who has ended, or must by now."""
+        wait_s = LOOK_S if self.services or self.faults else 1.0
+        for key, _ in self.selector.select(wait_s):
+            site, number = key.data
+            if site in self.running:
+                self._read(site, number)
+            else:
+                self.selector.unregister(site.pipes[number])
+        now = time.monotonic()
+        for site in [site for site in self.running if now > site.exit_by]:
+            self._over(site, 0)
+        if any(now > fault["until"] for fault in self.faults.values()):
+            raise self._lost_peer()
+
+    def _read(self, site: _Site, number: int) -> None:
+        """Take what is in a pipe; of the agent's own, what its workers wrote comes first."""
+        agent = number == len(site.pipes) - 1
+        for other in range(number) if agent else ():
+            self._read(site, other)
+        pipe, ended = site.pipes[number], False
         while True:
             try:
-                self.queue.put((number, json.loads(records.recv_bytes())))
-            except (
-                EOFError,
-                OSError,
-                ValueError,
-            ):  # the end, or cut off where the process was killed
+                data = os.read(pipe, 1 << 16)
+            except BlockingIOError:
                 break
-        process.join()
-        self.queue.put((number, None))
-
-    def _collect(self) -> None:
-        """Take records until all processes have ended; after a loss that ends the run, only until
-        the others have had time to notice it, and to write the checkpoint that they begin then.
-        """
-        running, until = set(self.seats), float("inf")
-        while running:
-            self._check_services()
-            self._kill_overdue(running)
-            end_by = until + (RESCUE_S if self.rescuing & running else 0.0)
-            try:
-                number, record = self.queue.get(
-                    timeout=min(
-                        LOOK_S if self.services else 1.0, max(0.01, end_by - time.monotonic())
-                    )
-                )
-            except Empty:
-                if time.monotonic() > end_by:
-                    break
-                continue
-            if record is not None:
-                self._take(number, record)
-                continue
-            running.discard(number)
-            self._fell_island(number)
-            lost = self._lost_with(number, running)
-            if lost is not None and not self._goes_on(lost, running):
-                until = min(until, time.monotonic() + self._notice_s)
-            if running and {self.seats[other].rank for other in running} <= self._silent(until):
+            if not data:
+                ended = True
+                with suppress(KeyError):
+                    self.selector.unregister(pipe)
                 break
-        if until != float("inf"):
-            self._check_services()  # what ended the ranks
-            raise self._failure()
+            *lines, rest = (site.rest.get(number, b"") + data).split(b"\n")
+            site.rest[number] = rest
+            for line in lines:
+                self._take(site, json.loads(line))
+        if agent and ended and site in self.running:
+            self._over(site, site.process.wait())
 
-    def _fell_island(self, number: int) -> None:
-        """End an island as a whole when one of its processes has failed on its own. One that only
-        lost another island keeps a checkpoint with the rest first.
-        """
-        if not self._is_loss(number) or self._exit_code(number) == LOST or number in self.felled:
+    def _take(self, site: _Site, record: Record) -> None:
+        kind, rank = record["kind"], record.get("rank", -1)
+        if kind == "ended":
+            site.ended = record
             return
-        for other in self._island(number):
-            if other != number and self.processes[other].exitcode is None:
-                self.felled.add(other)
-                self.processes[other].kill()
+        if kind == "exit":
+            self._over(site, record["code"])
+            return
+        if kind == "step":
+            self.steps[rank] = record["step"]
+        elif kind == "end":
+            self.ends[rank] = record
+            if all(seat.rank in self.ends for seat in site.machine.seats):
+                site.exit_by = time.monotonic() + EXIT_S
+        elif kind == "error":
+            self.errors.setdefault(rank, record)
+        elif kind == "fault":
+            if record["lost"] < 0:
+                record["lost"] = self._silent(site, rank)
+            self.handle({**record})
+            self.faults[rank] = {**record, "until": time.monotonic() + NOTICE_S}
+            return
+        self.handle(record)
 
-    def _lost_with(self, number: int, running: set[int]) -> int | None:
-        """Return the process that stands for the loss of a worker, when the last of its processes
-        has ended; None: nothing is lost, or not yet known. One that failed on its own comes first.
+    def _over(self, site: _Site, code: int) -> None:
+        """Note that a machine has ended; end the run if that is a failure without which it cannot
+        go on.
         """
-        island = self._island(number)
-        if running & set(island):
-            return None
-        lost = [one for one in island if self._is_loss(one) and one not in self.felled]
-        return min(lost, key=lambda one: (self._exit_code(one) == LOST, one), default=None)
+        self.running.remove(site)
+        ranks = dict.fromkeys(seat.rank for seat in site.machine.seats)
+        missing = [rank for rank in ranks if rank not in self.ends and self._first_is_here(rank)]
+        if not code and not missing:
+            return
+        seat = site.machine.seats[site.ended["local"] if site.ended else 0]
+        failed = next((rank for rank in ranks if rank in self.errors), seat.rank)
+        if site.ended is not None and site.ended["code"] == LOST and failed not in self.errors:
+            raise self._lost_peer()
+        words = self._how(site, failed, code)
+        step = self.steps.get(failed, -1) + 1
+        place = self.plan.place_of(failed)
+        self.handle({"kind": "lost", "rank": failed, "place": place, "step": step, "reason": words})
+        if not self._goes_on(site, failed):
+            raise self._failure(failed, step, words)
 
-    def _island(self, number: int) -> list[int]:
-        """List the processes of a worker that are on this machine."""
-        rank = self.seats[number].rank
-        return [other for other, seat in self.seats.items() if seat.rank == rank]
+    def _first_is_here(self, rank: int) -> bool:
+        """Return whether the process that reports for a rank was started here."""
+        return any(
+            seat.rank == rank and seat.member == 0
+            for machine in self.job.machines
+            for seat in machine.seats
+        )
 
-    def _kill_overdue(self, running: set[int]) -> None:
-        """Kill processes that hang in exit; their last record stands for their exit code."""
-        for number in running - self.overdue:
-            if time.monotonic() > self.exit_by.get(number, float("inf")):
-                self.overdue.add(number)
-                self.processes[number].kill()
+    def _goes_on(self, site: _Site, failed: int) -> bool:
+        """End the rest of a lost world; return whether the other worlds go on without it."""
+        plan = self.plan
+        wrong = self.errors.get(failed, {}).get("exit_code") == 2
+        if plan.quorum is None or plan.engine != "torchft" or wrong:
+            return False
+        for other in [other for other in self.running if other.world == site.world]:
+            with suppress(ProcessLookupError):
+                os.killpg(other.process.pid, signal.SIGKILL)
+            self.running.remove(other)
+        self.gone.add(site.world)
+        left = len(plan.worlds) - len(self.gone)
+        if left < plan.quorum:
+            return False
+        words = f"{plan.rank_name(failed)} is gone: {left} workers go on"
+        first = next(w for w in range(len(plan.worlds)) if w not in self.gone)
+        self.handle(
+            {"kind": "notice", "rank": plan.worlds[first][0], "gone": failed, "message": words}
+        )
+        return True
+
+    def _how(self, site: _Site, failed: int, code: int) -> str:
+        """Describe how a process ended, and of a worker of several which one it was."""
+        if failed in self.errors:
+            return str(self.errors[failed]["message"])
+        seat = site.machine.seats[site.ended["local"] if site.ended else 0]
+        code = site.ended["code"] if site.ended else code
+        short = oom_kills() - self.oom_kills if code == -signal.SIGKILL else 0
+        words = exit_text.how_ended(code) if code else "ended without a word"
+        words += " when the kernel ran out of memory" if short > 0 else ""
+        count = seat.members // seat.each
+        return f"machine {seat.member // seat.each} of {count}: {words}" if count > 1 else words
+
+    def _silent(self, site: _Site, rank: int) -> int:
+        """Return the worker of a world that PyTorch has lost: one that has not lost another."""
+        world = self.plan.worlds[site.world] if site.world < len(self.plan.worlds) else ()
+        others = [r for r in world if r != rank and r not in self.faults and r not in self.ends]
+        return min(others, key=lambda r: self.steps.get(r, -1), default=rank)
+
+    def _lost_peer(self) -> PlacerError:
+        """Build the error of a run in which nobody died and somebody does not answer."""
+        ranks = [r for r in self.faults if self.faults[r]["lost"] not in self.faults]
+        fault = self.faults[ranks[0] if ranks else next(iter(self.faults))]
+        where = f"{self.plan.rank_name(fault['lost'])} was lost in step {fault['step']}"
+        return PlacerError(f"{where}: {fault['reason']}", self._advice(), exit_code=1)
+
+    def _failure(self, failed: int, step: int, words: str) -> PlacerError:
+        error = self.errors.get(failed)
+        if error is not None and (error["exit_code"] == 2 or not self.steps):
+            return PlacerError(error["message"], error["hint"], exit_code=error["exit_code"])
+        where = f"{self.plan.rank_name(failed)} stopped in step {step}: {words}"
+        first = f"{error['hint']}; " if error is not None and error["hint"] else ""
+        return PlacerError(where, f"{first}{self._advice()}", exit_code=1)
+
+    def _advice(self) -> str:
+        if self.settings.checkpoints:
+            return (
+                "run it again with --resume: it goes on from the last checkpoint, if there is one"
+            )
+        return "run it again"
 
     def _check_services(self) -> None:
         """Raise at once if a process has ended that the run depends on."""
         for name, process in self.services.items():
             code = process.poll()
             if code is not None:
-                raise PlacerError(
-                    f"{name} has ended: {exit_text.how_ended(code)}", self._advice(), exit_code=1
-                )
+                words = f"{name} has ended: {exit_text.how_ended(code)}"
+                raise PlacerError(words, self._advice(), exit_code=1)
 
-    def _silent(self, until: float) -> set[int]:
-        """Return the ranks that the others have given up, so that nobody waits for them."""
-        accused = (
-            {fault["lost"] for fault in self.faults.values() if fault["kind"] == "fault"}
-            if until != float("inf")
-            else set()
-        )
-        return self.gone | accused
-
-    def _take(self, number: int, record: Record) -> None:
-        if record["kind"] == RESCUE:  # between the processes of a run: no line of its log
-            self.rescuing.add(number)
-            return
-        if record["kind"] == "fault":
-            self.rescuing.discard(number)
-        own = record["kind"] in ("end", "error", "fault")
-        if own and record["rank"] == self.seats[number].rank:
-            gather_s = self.settings.join_s + GATHER_S if self._gathers else 0.0
-            for one in self._island(number):
-                self.exit_by.setdefault(one, time.monotonic() + EXIT_S + gather_s)
-        if record["kind"] == "step":
-            self.steps[record["rank"]] = record["step"]
-        elif record["kind"] == "end":
-            self.ended.add(record["rank"])
-        elif record["kind"] == "notice":
-            self.gone.add(record["gone"])
-        elif record["kind"] == "back":
-            self.gone.discard(record["rank"])
-        elif record["kind"] in ("error", "fault"):
-            self.faults[number] = record
-        self.handle(record)
-
-    def _is_loss(self, number: int) -> bool:
-        seat = self.seats[number]
-        silent = seat.member == 0 and seat.rank not in self.ended
-        return self._exit_code(number) != 0 or silent
-
-    def _exit_code(self, number: int) -> int:
-        """Return how a process ended; for one that was killed in exit, how it was about to end."""
-        code, fault = self.processes[number].exitcode or 0, self.faults.get(number)
-        if number not in self.overdue or (fault is None and self._gathers):
-            return code
-        return 0 if fault is None else LOST if fault["kind"] == "fault" else FAILED
-
-    def _goes_on(self, number: int, running: set[int]) -> bool:
-        """Record a lost worker, tell the others, and return whether they can go on without it."""
-        rank, words = self.seats[number].rank, self._how(number)
-        self.lost.append((number, words))
-        self.handle(
-            {
-                "kind": "lost",
-                "rank": rank,
-                "place": self.plan.place_of(rank),
-                "step": self._step(rank),
-                "reason": words,
-            }
-        )
-        if self.store is not None:
-            self.store.set(f"dead/{rank}", "1")
-        there = (*(self.seats[other].rank for other in running), *self.ended)
-        workers = {other for other in there if other < self.plan.workers}
-        wrong = (
-            self.faults.get(number, {}).get("kind") == "error"
-            and self.faults[number].get("exit_code") == 2
-        )
-        if self.plan.quorum is not None:
-            return len(workers) >= self.plan.quorum and not wrong
-        return (
-            self.settings.elastic
-            and executed(self.plan).ELASTIC
-            and rank < self.plan.workers
-            and bool(workers)
-            and not wrong
-        )
-
-    def _how(self, number: int) -> str:
-        """Describe how a process ended, and of an island which one it was."""
-        seat = self.seats[number]
-        where = f"machine {seat.island_machine} of {seat.machines}" if seat.members > 1 else ""
-        words = self._ending(number)
-        return f"{where}: {words}" if where and self._exit_code(number) != LOST else words
-
-    def _ending(self, number: int) -> str:
-        code, fault = self._exit_code(number), self.faults.get(number)
-        if fault is not None and fault["kind"] == "error":
-            return str(fault["message"])
-        if code == LOST and fault is not None:
-            return f"lost {self.plan.rank_name(fault['lost'])}: {fault['reason']}"
-        short = oom_kills() - self.oom_kills if code == -signal.SIGKILL else 0
-        return exit_text.how_ended(code) + (
-            " when the kernel ran out of memory" if short > 0 else ""
-        )
-
-    def _step(self, rank: int) -> int:
-        """Return the step that a rank was in."""
-        return self.steps.get(rank, -1) + 1
-
-    def _failure(self) -> PlacerError:
-        """Build the error of the one cause: a rank that failed on its own comes before those that
-        only lost a peer.
-        """
-        own = [(number, words) for number, words in self.lost if self._exit_code(number) != LOST]
-        if own:
-            number, words = own[0]
-            rank, error = self.seats[number].rank, self.faults.get(number, {})
-            if error.get("kind") == "error" and (error["exit_code"] == 2 or not self.steps):
-                return PlacerError(error["message"], error["hint"], exit_code=error["exit_code"])
-            where = f"{self.plan.rank_name(rank)} stopped in step {self._step(rank)}: {words}"
-            first = f"{error['hint']}; " if error.get("hint") else ""
-            return PlacerError(where, f"{first}{self._advice()}", exit_code=1)
-        fault = self.faults.get(self.lost[0][0], {})
-        lost = fault.get("lost", self.seats[self.lost[0][0]].rank)
-        where = (
-            f"{self.plan.rank_name(lost)} was lost in step {fault.get('step', self._step(lost))}: "
-            f"{fault.get('reason', self.lost[0][1])}"
-        )
-        return PlacerError(where, self._advice(), exit_code=1)
-
-    def _advice(self) -> str:
-        rescued = [
-            fault["checkpoint"]
-            for fault in self.faults.values()
-            if fault.get("checkpoint") is not None
-        ]
-        elastic = (
-            ""
-            if self.settings.elastic or not executed(self.plan).ELASTIC
-            else "; --elastic goes on without a worker"
-        )
-        if rescued and self._gathers:
-            words = (
-                f"from the newest checkpoint that all have; here is one before step {max(rescued)}"
-            )
-            return f"run all ranks again with --resume: they go on {words}{elastic}"
-        if rescued:
-            return f"run it again with --resume: it goes on before step {max(rescued)}{elastic}"
-        if self.settings.checkpoints:
-            return (
-                f"run it again with --resume: it goes on from the last checkpoint, if there is "
-                f"one{elastic}"
-            )
-        return f"run it again{elastic}"
+    def _compare_models(self) -> None:
+        """Refuse a run whose workers end with different models: gossip alone may."""
+        if self.plan.exchange.strategy != "asgd-ga":
+            check_models(self.plan, list(self.ends.values()))
 
 
-@cache
-def _template() -> Any:
-    """Return the context that forks ranks from a server with PyTorch loaded, so that each starts at
-    once. The server ends with this process.
+def check_models(plan: RunPlan, ends: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse records of ends that have different models.
+
+    Raises
+    ------
+    PlacerError
+        Names two ranks that differ; exit code 1.
     """
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    _own_temporary_folder()
-    made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(["placer.launch.runtime.processes.preload"])
-    return made
-
-
-def _own_temporary_folder() -> None:
-    """Let multiprocessing make its folder (``pymp-*``, with the socket of the server) in one that
-    the next run removes if this process is killed.
-    """
-    given = temporary_parent()
-    before, stack = tempfile.tempdir, ExitStack()
-    try:
-        tempfile.tempdir = given if len(given) <= LONGEST_PARENT else SHORT_PARENT
-        tempfile.tempdir = str(stack.enter_context(temporary_folder("run")))
-        multiprocessing.util.get_temp_dir()
-    except OSError:  # multiprocessing itself says what is wrong with the folder
-        return
-    finally:
-        tempfile.tempdir = before
-    multiprocessing.util.Finalize(None, stack.close, exitpriority=AFTER_ITS_FOLDER)
+    workers = sorted((end for end in ends if end["rank"] < plan.workers), key=lambda e: e["rank"])
+    for end in workers:
+        if end["parameters_sha256"] != workers[0]["parameters_sha256"]:
+            raise unlike_models(plan, end["rank"], workers[0]["rank"])

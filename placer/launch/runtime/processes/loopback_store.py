@@ -13,16 +13,10 @@ from placer.errors import PlacerError
 LOOPBACK = "127.0.0.1"
 MOST_WAITING = 1024
 """Processes that may knock at the store at once."""
-USUAL_S = 300.0
-"""PyTorch's own time-out of a store."""
+TAKEN = "choose another: MASTER_PORT, or --port"
 
 
-def loopback_store(port: int, hint: str, timeout_s: float = USUAL_S) -> Any:
-    """Serve a store as `store_at` does, on 127.0.0.1 alone."""
-    return store_at(LOOPBACK, port, hint, timeout_s)
-
-
-def store_at(host: str, port: int, hint: str, timeout_s: float = USUAL_S) -> Any:
+def store_at(host: str, port: int, timeout_s: float, listening: int | None = None) -> Any:
     """Serve a store of ``torch.distributed`` on one address: PyTorch's own socket is open to all
     networks, whatever the host.
 
@@ -33,8 +27,8 @@ def store_at(host: str, port: int, hint: str, timeout_s: float = USUAL_S) -> Any
         (a name, an address before a translation) on all addresses, as PyTorch does.
     port
         0: a free one.
-    hint
-        What to do where the port is taken.
+    listening
+        File descriptor of a socket that listens already.
 
     Raises
     ------
@@ -43,20 +37,49 @@ def store_at(host: str, port: int, hint: str, timeout_s: float = USUAL_S) -> Any
     """
     from torch.distributed import TCPStore
 
-    host = LOOPBACK if host == "localhost" else host
-    listening = _listening(host, port, hint)
+    if listening is None:
+        served = listen_at(host, port)
+        port, listening = served.getsockname()[1], served.detach()
     return TCPStore(
-        host,
-        listening.getsockname()[1],
+        LOOPBACK if host == "localhost" else host,
+        port,
         is_master=True,
         wait_for_workers=False,
         timeout=timedelta(seconds=timeout_s),
-        master_listen_fd=listening.detach(),
+        master_listen_fd=listening,
     )
 
 
-def _listening(host: str, port: int, hint: str) -> socket.socket:
+def connected(host: str, port: int, timeout_s: float) -> Any:
+    """Connect to the store at which all processes meet.
+
+    Raises
+    ------
+    PlacerError
+        If nobody serves it there within the time.
+    """
+    from torch.distributed import TCPStore
+
+    try:
+        return TCPStore(
+            host,
+            port,
+            is_master=False,
+            wait_for_workers=False,
+            timeout=timedelta(seconds=timeout_s),
+        )
+    except (RuntimeError, ValueError) as error:
+        words = " ".join(str(error).split())
+        raise PlacerError(
+            f"cannot reach rank 0 at {host}:{port}: {words[:160]}",
+            "start rank 0, check MASTER_ADDR and firewalls",
+            exit_code=1,
+        ) from None
+
+
+def listen_at(host: str, port: int) -> socket.socket:
     """Listen on one address of this machine, or on all if the host is none of them."""
+    host = LOOPBACK if host == "localhost" else host
     for address in (host, ""):
         try:
             return _bound(address, port)
@@ -69,7 +92,7 @@ def _listening(host: str, port: int, hint: str) -> socket.socket:
                 if taken
                 else f"cannot serve on port {port}: {error.strerror}"
             )
-            raise PlacerError(words, hint, exit_code=1) from None
+            raise PlacerError(words, TAKEN, exit_code=1) from None
     raise AssertionError
 
 

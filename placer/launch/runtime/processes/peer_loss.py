@@ -1,13 +1,11 @@
-"""The error of a strategy that has lost another process of the run."""
+"""The error of a process that has lost another process of the run."""
 
 from __future__ import annotations
 
 import re
 
-RESCUE = "rescue"
-"""Kind of the record of a process that has lost a peer and begins to keep its state. It goes to the
-launcher only, not into the log.
-"""
+LOST_WORDS = ("gloo", "nccl", "connection closed", "reset by peer", "broken pipe", "timed out")
+"""What torch.distributed says where another process is gone."""
 
 
 class PeerLostError(Exception):
@@ -16,15 +14,23 @@ class PeerLostError(Exception):
     Parameters
     ----------
     rank
-        Of the peer.
+        Of the peer; None: PyTorch did not say whose.
     reason
         What the transport said, one line.
     """
 
-    def __init__(self, rank: int, reason: str) -> None:
+    def __init__(self, rank: int | None, reason: str) -> None:
         super().__init__(f"rank {rank}: {reason}")
         self.rank = rank
         self.reason = _said(reason)
+
+
+def is_peer_loss(error: BaseException) -> bool:
+    """Return whether an error of ``torch.distributed`` says that another process is gone."""
+    import torch.distributed as dist
+
+    words = str(error).lower()
+    return isinstance(error, dist.DistError) or any(word in words for word in LOST_WORDS)
 
 
 def _said(reason: str) -> str:

@@ -4,11 +4,15 @@ records.
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import socket
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
@@ -17,12 +21,14 @@ from typing import TYPE_CHECKING, Any
 from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder, refuse_a_taken_log
 from placer.launch.runtime.log.run_log import RunLog
-from placer.launch.runtime.processes.launcher import Job, Launcher, Record
-from placer.launch.runtime.processes.loopback_store import LOOPBACK, loopback_store
+from placer.launch.runtime.processes.launcher import Job, Launcher, Machine, Record
+from placer.launch.runtime.processes.loopback_store import LOOPBACK, connected, listen_at
 from placer.launch.runtime.processes.store_processes import local_object_stores
 from placer.launch.runtime.run_plan import RunPlan
+from placer.launch.runtime.seats import Seat
 from placer.launch.runtime.training.context import Settings
-from placer.market.sources.reading.web_address import is_loopback
+from placer.launch.runtime.training.replicas import check_torchft
+from placer.market.sources.reading.web_address import LOOPBACK_INTERFACE, is_loopback
 from placer.profiler.target import check_target
 from placer.records import replace
 from placer.units import counted
@@ -36,6 +42,10 @@ LOCAL_KEYS = {
     "AWS_DEFAULT_REGION": "us-east-1",
 }
 """What a client of S3 must have, and a local store does not look at."""
+QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR", "RUST_LOG": "error"}
+"""Keeps C++ and torchft to errors: else a rank that stops leaves 40 lines at each of the others."""
+GATHER_S = 60.0
+"""Time for rank 0 to collect the records of a machine that has ended."""
 
 
 def run_here(
@@ -77,18 +87,26 @@ def run_here(
     list of dict
         All records, as in the log.
     """
-    _quieten()
-    store = loopback_store(port, "choose another --port, or leave it out for a free one")
-    seats = plan.seats(settings.processes)
-    joined = {} if network is None else {s.process: network.entry(s.rank) for s in seats}
-    links = "loopback" if network is None else "shaped"
+    check_settings(plan, settings)
+    machines = _machines(plan.seats(settings.processes), network)
+    host = machines[0].address
     with ExitStack() as stack:
-        extra = dict(environment)
+        extra, listening = {**QUIET, **environment}, None
+        if network is None:
+            extra["GLOO_SOCKET_IFNAME"] = LOOPBACK_INTERFACE
+            served = stack.enter_context(listen_at(host, port))
+            port, listening = served.getsockname()[1], served.fileno()
+        else:
+            from placer.launch.shaped_network import ENVIRONMENT
+
+            extra |= ENVIRONMENT
         if plan.buckets and not (settings.endpoint_url or settings.endpoints):
-            entries = [
-                None if network is None else network.entry(plan.ranks + number)
-                for number in range(len(plan.buckets))
-            ]
+            seats = [None] * len(plan.buckets)
+            entries = (
+                seats
+                if network is None
+                else [network.entry(plan.ranks + number) for number, _ in enumerate(seats)]
+            )
             stores = stack.enter_context(local_object_stores(folder, plan.buckets, entries))
             settings = replace(
                 settings, endpoints={store.bucket.name: store.address for store in stores}
@@ -97,15 +115,53 @@ def run_here(
             extra |= LOCAL_KEYS
         job = Job(
             document=document,
-            seats=seats,
-            host=LOOPBACK,
-            port=store.port,
-            serves=False,
-            links=links,
+            machines=machines,
+            host=host,
+            port=port or plan.rendezvous.port,
+            listening=listening,
+            links="loopback" if network is None else "shaped",
             extra=extra,
-            network=joined,
         )
-        return _logged(plan, settings, job, store, folder, watch, services)
+        return _logged(plan, settings, job, folder, watch, services)
+
+
+def _machines(seats: Sequence[Seat], network: ShapedNetwork | None) -> tuple[Machine, ...]:
+    """Start the processes of each world together, or in a network those of each machine."""
+    if network is None:
+        worlds = [
+            tuple(seat for seat in seats if seat.world == world)
+            for world in dict.fromkeys(seat.world for seat in seats)
+        ]
+        return tuple(
+            Machine(seats=world, address=LOOPBACK, serves=number == 0)
+            for number, world in enumerate(worlds)
+        )
+    return tuple(
+        replace(
+            machine,
+            address=network.addresses[machine.seats[0].machine],
+            prefix=tuple(network.command(machine.seats[0].machine, [])),
+        )
+        for machine in by_machine(seats, "")
+    )
+
+
+def by_machine(seats: Sequence[Seat], address: str) -> tuple[Machine, ...]:
+    """Group processes by machine; the first serves the store."""
+    grouped: list[Machine] = []
+    for number in sorted({seat.machine for seat in seats}):
+        own = tuple(seat for seat in seats if seat.machine == number)
+        world = sorted({s.machine for s in seats if s.world == own[0].world})
+        grouped.append(
+            Machine(
+                seats=own,
+                node=world.index(number),
+                nodes=len(world),
+                address=address,
+                serves=number == 0,
+            )
+        )
+    return tuple(grouped)
 
 
 def run_ranks(
@@ -140,29 +196,50 @@ def run_ranks(
     if world != str(plan.machine_ranks):
         words = f"WORLD_SIZE is {world}, the manifest has {_site_group(plan)}"
         raise PlacerError(words, f"set it to {plan.machine_ranks}, or leave it out")
-    served = (
-        os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    )  # under torchrun its agent serves the store
-    _quieten()
+    check_settings(plan, settings)
     here = one_machine or (plan.machine_ranks > 1 and is_loopback(host))
-    links = "loopback" if here else "real"
+    loop = {"GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE} if is_loopback(host) else {}
+    machines = by_machine(plan.seats(settings.processes), _own_address(host))
     job = Job(
         document=document,
-        seats=tuple(s for s in plan.seats(settings.processes) if s.machine in ranks),
+        machines=tuple(m for m in machines if m.seats[0].machine in ranks),
         host=host,
         port=int(port),
-        serves=served,
-        links=links,
-        extra={},
+        links="loopback" if here else "real",
+        extra={**QUIET, **loop},
     )
     check_target(settings.train)  # before a folder is made
     with locked_folder(folder, "run", "--out", must_lock=False, shared=True):
-        return _logged(plan, settings, job, None, folder, watch)
+        return _logged(plan, settings, job, folder, watch)
 
 
-def _quieten() -> None:
-    """Keep C++ to errors: else a rank that stops leaves 40 lines at each of the others."""
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+def _own_address(host: str) -> str:
+    """Return the address of this machine on the way to another one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, 9))  # of UDP: nothing is sent
+            return str(probe.getsockname()[0])
+        except OSError:
+            return socket.gethostname()
+
+
+def check_settings(plan: RunPlan, settings: Settings) -> None:
+    """Refuse what would not be the plan.
+
+    Raises
+    ------
+    PlacerError
+        If torchft cannot execute the plan, or steps are no whole rounds of it.
+    """
+    if plan.engine != "torchft":
+        return
+    check_torchft(plan)
+    h = plan.steps_per_round
+    if settings.steps % h:
+        raise PlacerError(
+            f"{settings.steps} steps are no whole rounds of {h} local steps",
+            f"give --steps {-(-settings.steps // h) * h}",
+        )
 
 
 def ranks_from(words: str | None, plan: RunPlan) -> tuple[int, ...]:
@@ -201,19 +278,17 @@ def _logged(
     plan: RunPlan,
     settings: Settings,
     job: Job,
-    store: Any,
     folder: Path,
     watch: Callable[[Record], None],
     services: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
 ) -> list[Record]:
     check_target(settings.train)
-    first = job.seats[0].machine
+    first = job.machines[0].seats[0].machine
     name = f"run-rank-{first}.jsonl" if first else "run.jsonl"
     refuse_a_taken_log(folder / name)
+    own = settings.checkpoints if "://" not in settings.checkpoints else ""
     set_aside(
-        [folder / name]
-        if settings.resume
-        else [folder / name, Path(settings.checkpoints or folder / "checkpoints")]
+        [folder / name] if settings.resume else [folder / name, Path(own or folder / "checkpoints")]
     )
     with RunLog(folder / name, plan, settings, links=job.links) as log:
 
@@ -221,8 +296,44 @@ def _logged(
             log.write(record)
             watch(record)
 
-        Launcher(plan, settings, job, store, handle, services).run()
+        launcher = Launcher(plan, settings, job, handle, services)
+        launcher.run(lambda: gather(plan, settings, job, log.records, handle))
         return log.records
+
+
+def gather(
+    plan: RunPlan,
+    settings: Settings,
+    job: Job,
+    records: Sequence[Record],
+    handle: Callable[[Record], None],
+) -> None:
+    """Hand the records of other machines to rank 0, whose log is the whole one."""
+    everywhere = {seat.machine for seat in plan.seats(settings.processes)}
+    here = {seat.machine for machine in job.machines for seat in machine.seats}
+    if everywhere == here:
+        return
+    store = connected(job.host, job.port, GATHER_S)
+    if 0 not in here:
+        store.set(f"records/{min(here)}", json.dumps(records[1:]))
+        for machine in here:
+            store.set(f"records-of/{machine}", str(min(here)))
+        store.wait(["gathered"], timedelta(seconds=GATHER_S))  # machine 0 serves the store
+        return
+    taken: set[str] = set()
+    for machine in sorted(everywhere - here):
+        try:
+            store.wait([f"records-of/{machine}"], timedelta(seconds=GATHER_S))
+        except RuntimeError:
+            if plan.quorum is None:
+                raise
+            continue  # the run went on without it
+        holder = store.get(f"records-of/{machine}").decode()
+        for record in () if holder in taken else json.loads(store.get(f"records/{holder}")):
+            handle(record)
+        taken.add(holder)
+    store.set("gathered", "1")
+    time.sleep(0.5)  # the others read the answer before the store goes
 
 
 def set_aside(paths: Iterable[Path]) -> None:

@@ -190,13 +190,8 @@ class LocalFunction:
         plan, settings = context.plan, context.settings
         gathers = [self.above] if forwarded else list(plan.hub_at(context.rank).gathers)
         words = "no mean" if forwarded else f"no gradient of step {step}"
-        dead = [rank for rank in gathers if context.store.check([f"dead/{rank}"])]
         of_regions = max(gathers) >= plan.workers
-        patient = of_regions or settings.elastic
-        late = waited_s > settings.timeout_s * (PATIENCE if patient else 1.0)
-        if dead and (not settings.elastic or len(dead) == len(gathers)):
-            raise PeerLostError(dead[0], words)
-        if late:
+        if waited_s > settings.timeout_s * (PATIENCE if of_regions else 1.0):
             prefix = f"{plan.name}/gradients/{round_}/"
             there = {part_of(key)[0] for key in self.store.list(prefix)}
             missing = [rank for rank in gathers if str(rank) not in there]

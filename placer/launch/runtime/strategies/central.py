@@ -10,7 +10,7 @@ n + 1 writes, 2 n reads, n lists, and polls.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,14 +24,11 @@ from placer.launch.serverless.protocol import (
     gradient_key,
     invoke_function,
     mean_key,
-    proceed_key,
     round_name,
     s3_event,
 )
 
 WIRED = False
-REPLICATED = True
-ELASTIC = True
 PATIENCE = 2.0
 """Workers wait so many time-outs for the mean: after the first they ask for it again."""
 
@@ -75,17 +72,23 @@ def step(context: Context, state: Upload, step: int) -> float:
     codec, samples = Codec(plan.exchange.compression), context.shares()[context.rank]
     gradient, loss = context.gradient(step, max(1, samples))
     body = codec.encode(gradient).numpy().tobytes()
-    parts = len([rank for rank in plan.hub_at(state.rank).gathers if rank in context.members])
+    parts = len(plan.hub_at(state.rank).gathers)
     key = gradient_key(plan.name, round_name(settings.attempt, step), context.rank, parts)
     with meter.phase("upload"):
         state.put(context, key, body, samples=samples)
     place, storage = plan.place_of(context.rank), state.function.source.place
     meter.sent(place, storage, len(body))
-    body, notes = _mean(context, state, step, key, body, samples)
+    body, _ = _mean(context, state, step, key, body, samples)
     meter.sent(storage, place, len(body))
-    _go_on_with(context, state.rank, step, notes)
     context.update(codec.decode(torch.frombuffer(bytearray(body), dtype=torch.uint8)))
     return loss * samples / settings.target_batch_size
+
+
+def follow(context: Context, state: Upload, step: int) -> float:
+    """Take a step in a process whose worker's first one uploads."""
+    samples = context.shares()[context.rank]
+    loss = context.follow(step, max(1, samples))
+    return loss * samples / context.settings.target_batch_size
 
 
 def _mean(
@@ -96,7 +99,7 @@ def _mean(
     """
     settings, meter = context.settings, context.meter
     round_ = round_name(settings.attempt, step)
-    began, asked_again, asked_for = time.perf_counter(), False, len(context.members)
+    began, asked_again = time.perf_counter(), False
     while True:
         asked = time.perf_counter()
         mean = state.store.get(mean_key(context.plan.name, round_))
@@ -105,42 +108,14 @@ def _mean(
             meter.seconds["download"] += now - asked
             return mean
         meter.seconds["aggregate"] += now - asked
-        lost = dead_ranks(context, context.members)
-        enough = len(context.members) - len(lost)
-        if hubs := dead_ranks(context, range(context.plan.workers, context.plan.ranks)):
-            raise PeerLostError(hubs[0], "the function is gone")
-        if lost and not settings.elastic:
-            raise PeerLostError(lost[0], f"no gradient of step {step}")
         if now - began > PATIENCE * settings.timeout_s:
             words = f"no mean after {PATIENCE * settings.timeout_s:g} s"
             raise PeerLostError(state.rank, words)
-        if now - began > settings.timeout_s:
-            enough = 1
-            if not asked_again and not settings.elastic:
-                state.put(context, key, body, samples=samples)
-                asked_again = True
-        if settings.elastic and enough < asked_for:
-            state.put(context, proceed_key(context.plan.name, round_, enough), b"")
-            asked_for = enough
+        if now - began > settings.timeout_s and not asked_again:
+            state.put(context, key, body, samples=samples)
+            asked_again = True
         with meter.phase("aggregate"):
             time.sleep(settings.poll_s)
-
-
-def _go_on_with(context: Context, function: int, step: int, notes: Mapping[str, Any]) -> None:
-    """Go on with the workers of a mean; without a note those are all."""
-    members = tuple(int(rank) for rank in notes.get("members", context.members))
-    if context.rank not in members:
-        words = f"rank {context.rank} was too slow: the function went on without it"
-        raise PeerLostError(function, words)
-    for rank in set(context.members) - set(members):
-        if context.rank == min(members):  # one of them tells the user
-            context.drop_worker(rank, step)
-    context.members = members
-
-
-def dead_ranks(context: Context, ranks: Collection[int]) -> list[int]:
-    """List the ranks that the launcher has reported as dead."""
-    return [rank for rank in ranks if context.store.check([f"dead/{rank}"])]
 
 
 def serve(context: Context, state: LocalFunction, step: int) -> None:

@@ -7,9 +7,13 @@ is which functions the plan has, and where each writes (`placer.launch.serverles
 
 from __future__ import annotations
 
-from placer.launch.runtime.strategies.central import close, open, serve, step  # noqa: A004
+from placer.launch.runtime.strategies.central import (
+    close,
+    follow,
+    open,  # noqa: A004
+    serve,
+    step,
+)
 
-__all__ = ["ELASTIC", "REPLICATED", "WIRED", "close", "open", "serve", "step"]
+__all__ = ["WIRED", "close", "follow", "open", "serve", "step"]
 WIRED = False
-REPLICATED = True
-ELASTIC = False

@@ -1,5 +1,5 @@
-"""Model averaging: synchronous inside each region; every H steps one region averages the models of
-all.
+"""Model averaging: PyTorch averages gradients inside each region; every H steps one region averages
+the models of all.
 """
 
 from __future__ import annotations
@@ -7,11 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from placer.launch.runtime.training.context import Context
-from placer.launch.runtime.wire.butterfly import broadcast, butterfly_sum
 
 WIRED = True
-REPLICATED = False
-ELASTIC = False
 
 
 def open(context: Context) -> dict[str, Any]:  # noqa: A001 - the protocol's word
@@ -20,27 +17,35 @@ def open(context: Context) -> dict[str, Any]:  # noqa: A001 - the protocol's wor
 
 
 def step(context: Context, state: dict[str, Any], step: int) -> float:
-    """Take a step with the mean gradient of the region; at the end of a round, average over the
-    regions by their samples.
+    """Take a step of the region; at the end of a round, average over the regions by their samples.
+
+    Notes
+    -----
+    What travels is the change since the last average: rounded to FP16 it keeps more of it.
     """
-    wire, batch = context.connected, context.settings.target_batch_size
-    ranks, shares = context.region(), context.shares()
-    samples = sum(shares[rank] for rank in ranks)
-    gradient, loss = context.gradient(step, samples)
-    context.update(butterfly_sum(wire, gradient, ranks, " inside regions"))
+    loss = context.local_step(step)
     if context.ends_round(step):
-        change = (context.trainer.vector() - state["common"]) * (samples / batch)
-        if context.rank == ranks[0]:
-            change = _through_hub(context, change, context.leaders)
-        state["common"] = state["common"] + broadcast(wire, change, ranks)
-        context.trainer.load_vector(state["common"])
-    return loss * samples / batch
+        share = context.world_samples / context.settings.target_batch_size
+        change = (context.trainer.vector() - state["common"]) * share
+        state["common"] = state["common"] + _through_hub(context, change)
+        context.load(state["common"])
+    return loss
 
 
-def _through_hub(context: Context, change: Any, leaders: tuple[int, ...]) -> Any:
-    """Send the change up to the hub's leader and take the sum of all down."""
+def follow(context: Context, state: dict[str, Any], step: int) -> float:
+    """Take a step in a process whose region's first one averages."""
+    loss = context.local_step(step)
+    if context.ends_round(step):
+        context.trainer.vector()  # of a sharded model all processes give their parts
+        context.load(None)
+    return loss
+
+
+def _through_hub(context: Context, change: Any) -> Any:
+    """Send the change up to the hub's first worker and take the sum of all down."""
     wire, codec = context.connected, context.connected.codec
-    hub = dict(context.plan.regions)[str(context.plan.exchange.aggregator)][0]
+    regions = dict(context.plan.regions)
+    hub = regions[str(context.plan.exchange.aggregator)][0]
     if context.rank != hub:
         with context.meter.phase("up"):
             wire.swap([(hub, codec.encode(change))], [])
@@ -48,7 +53,7 @@ def _through_hub(context: Context, change: Any, leaders: tuple[int, ...]) -> Any
         with context.meter.phase("down"):
             wire.swap([], [(hub, message)])
         return codec.decode(message)
-    came = {rank: codec.empty(len(change)) for rank in leaders if rank != hub}
+    came = {rank: codec.empty(len(change)) for rank in context.leaders if rank != hub}
     with context.meter.phase("up"):
         wire.swap([], list(came.items()))
     total = change.clone()

@@ -1,115 +1,219 @@
-"""Checkpoints: one file per rank and step, tensors only, there whole or not at all."""
+"""Checkpoints: torch.distributed.checkpoint in a folder or a bucket, one for each world and step,
+each with its identity, which is written last: without it a checkpoint is not there.
+"""
 
 from __future__ import annotations
 
-import pickle
+import hashlib
+import json
+from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.files.whole_files import whole_file
 
+SCHEMA = "placer.checkpoint/v1"
+IDENTITY = "identity.json"
 KEPT = 2
-"""Newest steps whose checkpoints are kept: the last may be missing on another machine."""
+"""Newest steps whose checkpoints are kept: another world may not have the last yet."""
+STEP = "step-"
+BLOCK = 1 << 20
+REMOVE = "remove that folder: an older one is used then"
 
 
-def save_checkpoint(
-    folder: Path, step: int, rank: int, state: dict[str, Any], needed: int | None = None
-) -> None:
-    """Write the state of a rank before a step, whole or not at all; remove all but the last `KEPT`.
+class Checkpoints:
+    """The checkpoints of one world.
 
     Parameters
     ----------
-    needed
-        A rank has come no further than this step: the newest checkpoint before it, and later ones,
-        stay.
+    place
+        Folder, or address that fsspec knows, such as ``s3://bucket/run``.
+    world
+        Number of the world.
+    identity
+        What a checkpoint must agree in to be resumed from: plan, strategy, seed, and processes.
 
     Raises
     ------
     PlacerError
-        If the folder cannot be written.
-    """
-    import torch
+        If nothing here can open the address.
 
-    target = _file(folder, step, rank)
-    for left in folder.glob(f".writing-{rank}-*"):  # of an older version that was killed
-        left.unlink(missing_ok=True)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # A rank that is steps ahead may remove the folder of the step, not the one of all steps.
-        with whole_file(target, made_in=folder) as file:
-            torch.save({"step": step, **state}, file)
-    except (OSError, RuntimeError) as error:
-        words = f"cannot write the checkpoint {target}: {_cause(error)}"
-        raise PlacerError(words, "free some space or choose another --out", exit_code=1) from None
-    present = sorted(steps_of(folder, rank))
-    oldest = max(
-        (s for s in present if needed is not None and s <= needed),
-        default=0 if needed is not None else step,
-    )
-    for old in (s for s in present[:-KEPT] if s < oldest):
-        _file(folder, old, rank).unlink(missing_ok=True)
-        with suppress(OSError):  # other ranks have files there, or were first
-            _file(folder, old, rank).parent.rmdir()
+    Notes
+    -----
+    The parts of a world on several machines need one place that all of them reach.
+    """
+
+    def __init__(self, place: str, world: int, identity: Mapping[str, Any]) -> None:
+        from fsspec.core import url_to_fs
+
+        self.place, self.world, self.identity = place, world, dict(identity)
+        try:
+            self.files, self.root = url_to_fs(place)
+        except (ImportError, ValueError) as error:
+            raise PlacerError(
+                f"cannot keep checkpoints in '{place}': {error}",
+                "install what fsspec needs for it (s3fs for s3://), or give a folder",
+            ) from None
+
+    def steps(self) -> set[int]:
+        """Return the steps before which this world has a checkpoint."""
+        self.files.invalidate_cache()
+        found = self.files.glob(f"{self.root}/{STEP}*/world-{self.world}/{IDENTITY}")
+        return {int(name.split("/")[-3].removeprefix(STEP)) for name in found}
+
+    def save(self, step: int, state: dict[str, Any], *, keep_from: int | None = None) -> None:
+        """Write the state before a step, by all processes of the world; then remove old ones.
+
+        Parameters
+        ----------
+        keep_from
+            Another world has come no further than this step: newer ones stay.
+
+        Raises
+        ------
+        PlacerError
+            If it cannot be written.
+        """
+        import torch.distributed as dist
+        from torch.distributed.checkpoint import save
+        from torch.distributed.checkpoint._fsspec_filesystem import FsspecWriter
+        from torch.distributed.checkpoint.api import CheckpointException
+
+        folder = self._folder(step)
+        leads, number = dist.get_rank() == 0, dist.get_rank()
+        try:
+            if leads:
+                with suppress(FileNotFoundError):  # half of one, of a run that was killed
+                    self.files.rm(folder, recursive=True)
+                self.files.makedirs(folder, exist_ok=True)
+            dist.barrier()
+            save(state, storage_writer=FsspecWriter(self._address(step)))
+            own = [n for n in self._names(folder) if n.startswith(f"__{number}_")]
+            own += [".metadata"] if leads else []
+            digests: list[Any] = [None] * dist.get_world_size()
+            dist.all_gather_object(digests, {name: self._digest(folder, name) for name in own})
+            if leads:
+                content = {name: digest for part in digests for name, digest in part.items()}
+                whole = {"schema": SCHEMA, **self.identity, "step": step, "content": content}
+                self._write(f"{folder}/{IDENTITY}", json.dumps(whole, indent=1).encode())
+                self._tidy(step, keep_from)
+        except (Exception, CheckpointException) as error:
+            raise PlacerError(
+                f"cannot write the checkpoint {self._address(step)}: {_cause(error)}",
+                "free some space or choose another --out",
+                exit_code=1,
+            ) from None
+
+    def load(self, step: int, state: dict[str, Any]) -> None:
+        """Fill a state with that before a step, by all processes of the world.
+
+        Raises
+        ------
+        PlacerError
+            If it is damaged, or of another plan, seed, model or number of processes.
+        """
+        import torch.distributed as dist
+        from torch.distributed.checkpoint import load
+        from torch.distributed.checkpoint._fsspec_filesystem import FsspecReader
+        from torch.distributed.checkpoint.api import CheckpointException
+
+        folder, number, size = self._folder(step), dist.get_rank(), dist.get_world_size()
+        content = self.check(step)
+        damaged = [
+            name
+            for name in sorted(content)[number::size]
+            if self._digest(folder, name) != content[name]
+        ]
+        found: list[Any] = [None] * size
+        dist.all_gather_object(found, damaged)
+        for name in (name for part in found for name in part):
+            raise PlacerError(f"the checkpoint {self._address(step)} is damaged: {name}", REMOVE)
+        try:
+            load(state, storage_reader=FsspecReader(self._address(step)))
+        except (Exception, CheckpointException) as error:
+            raise PlacerError(
+                f"the checkpoint {self._address(step)} is not of this model: {_cause(error)}",
+                "choose another --out, or run without --resume",
+            ) from None
+
+    def check(self, step: int) -> dict[str, str]:
+        """Refuse the checkpoint of another run; return the digest of each of its files.
+
+        Raises
+        ------
+        PlacerError
+            Names what differs.
+        """
+        address = self._address(step)
+        try:
+            known = json.loads(self.files.cat_file(f"{self._folder(step)}/{IDENTITY}"))
+            content = {str(name): str(digest) for name, digest in known["content"].items()}
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):
+            raise PlacerError(f"the checkpoint {address} has no identity", REMOVE) from None
+        for name, value in {"schema": SCHEMA, **self.identity, "step": step}.items():
+            if known.get(name) != value:
+                raise PlacerError(
+                    f"the checkpoint {address} has another {name} than this run: "
+                    f"{str(known.get(name))[:80]}",
+                    "choose another --out, or run without --resume",
+                )
+        return content
+
+    def abandon_later(self, start: int, last: int) -> None:
+        """Remove what this world has after the step at which a run resumes: no other has it.
+
+        Notes
+        -----
+        Checkpoints after ``last`` are of a longer run, and stay.
+        """
+        for step in self.steps():
+            if start < step <= last:
+                self.files.rm(self._folder(step), recursive=True)
+
+    def _tidy(self, step: int, keep_from: int | None) -> None:
+        present = sorted(self.steps())
+        oldest = max(
+            (s for s in present if keep_from is not None and s <= keep_from),
+            default=step if keep_from is None else 0,
+        )
+        for old in (s for s in present[:-KEPT] if s < oldest):
+            self.files.rm(self._folder(old), recursive=True)
+            with suppress(OSError):  # other worlds have folders there
+                self.files.rmdir(self._folder(old).rsplit("/", 1)[0])
+
+    def _folder(self, step: int) -> str:
+        return f"{self.root}/{STEP}{step:08d}/world-{self.world}"
+
+    def _address(self, step: int) -> str:
+        return f"{self.place}/{STEP}{step:08d}/world-{self.world}"
+
+    def _names(self, folder: str) -> list[str]:
+        self.files.invalidate_cache()
+        return [name.rsplit("/", 1)[-1] for name in self.files.ls(folder, detail=False)]
+
+    def _digest(self, folder: str, name: str) -> str:
+        digest = hashlib.sha256()
+        try:
+            with self.files.open(f"{folder}/{name}", "rb") as file:
+                while block := file.read(BLOCK):
+                    digest.update(block)
+        except OSError:
+            return ""
+        return digest.hexdigest()
+
+    def _write(self, path: str, data: bytes) -> None:
+        self.files.pipe_file(f"{path}.new", data)
+        self.files.mv(f"{path}.new", path)
 
 
 def _cause(error: BaseException) -> str:
-    """Return the system's message: torch puts an error about its own archive over that of a full
-    disk.
-    """
+    """Return the system's message: torch puts its own over that of a full disk."""
     inner: BaseException | None = error
     while inner is not None:
         if isinstance(inner, OSError) and inner.strerror:
             return inner.strerror
-        inner = inner.__context__
+        failures = getattr(inner, "failures", None)  # of a CheckpointException, by rank
+        first = next(iter(failures.values()), None) if failures else None
+        own = first[0] if isinstance(first, tuple) else first
+        inner = own if isinstance(own, BaseException) else inner.__cause__ or inner.__context__
     return " ".join(str(error).split())[:160]
-
-
-def load_checkpoint(folder: Path, step: int, rank: int, *, replicated: bool) -> dict[str, Any]:
-    """Read the state of a rank before a step; of replicas any rank's file will do.
-
-    Raises
-    ------
-    PlacerError
-        If the file is damaged or holds more than tensors and plain values.
-    """
-    import torch
-
-    path = _file(folder, step, rank)
-    if replicated and not path.exists():
-        path = min(path.parent.glob("rank-*.pt"))
-    try:
-        loaded: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
-        words = " ".join(str(error).split())[:160]
-        raise PlacerError(
-            f"cannot read the checkpoint {path}: {words}", "remove it: an older one is used then"
-        ) from None
-    return loaded
-
-
-def abandon_later(folder: Path, start: int, last: int, rank: int) -> None:
-    """Remove a rank's checkpoints after the step at which a run resumes: on several machines nobody
-    else has them.
-
-    Notes
-    -----
-    Such a file would count among the newest `KEPT` and push out one that all ranks have. ``last``
-    is the run's last step: checkpoints after it are of a longer run, and stay.
-    """
-    for step in steps_of(folder, rank):
-        if start < step <= last:
-            _file(folder, step, rank).unlink(missing_ok=True)
-            with suppress(OSError):  # other ranks have files there
-                _file(folder, step, rank).parent.rmdir()
-
-
-def steps_of(folder: Path, rank: int, *, replicated: bool = False) -> set[int]:
-    """Return the steps before which a rank has a checkpoint to resume from."""
-    pattern = "step-*/rank-*.pt" if replicated else f"step-*/rank-{rank}.pt"
-    return {int(path.parent.name.removeprefix("step-")) for path in folder.glob(pattern)}
-
-
-def _file(folder: Path, step: int, rank: int) -> Path:
-    return folder / f"step-{step:08d}" / f"rank-{rank}.pt"

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 from placer.cost_model.timing.store import POLL_SECONDS
-from placer.launch.runtime.processes.peer_loss import PeerLostError
+from placer.launch.batch_shares import apportioned
 from placer.launch.runtime.run_plan import RunPlan
-from placer.launch.runtime.training.overlapped_exchange import OverlappedExchange
-from placer.launch.runtime.training.quorum import Outcome, Quorum
+from placer.launch.runtime.seats import Seat
 from placer.launch.runtime.training.trainer import Trainer
 from placer.launch.runtime.wire.meter import Meter
 from placer.launch.runtime.wire.wire import Wire
+
+Exchange = Callable[[Any], Any]
+"""Takes the gradient of a world as a vector; returns the sum over all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,16 +34,14 @@ class Settings:
         Of the samples.
     target_batch_size, microbatch
         Samples, the manifest's unless the user asked for others.
-    elastic
-        Go on with the remaining workers where the strategy allows.
     checkpoints
-        Folder of the checkpoints; empty: none.
+        Folder or address (``s3://bucket/run``) of the checkpoints; empty: none.
     checkpoint_every
         Optimizer steps between checkpoints.
     resume
-        Go on from the newest checkpoint that all ranks have.
+        Go on from the newest checkpoint that all worlds have.
     may_begin
-        With ``resume``: begin with the first step where no rank has a checkpoint, as the first
+        With ``resume``: begin with the first step where no world has a checkpoint, as the first
         start of a job that is restarted.
     device
         ``cpu``, ``cuda`` or ``cuda:1``; empty: the first GPU, else the CPU.
@@ -66,9 +66,9 @@ class Settings:
         Samples/s of each worker: a calculation that is through sooner waits, as in a rehearsal of
         faster or slower machines; empty: not.
     processes
-        Of each machine of an island; 0: one for each of its GPUs.
+        Of each machine of a worker; 0: one for each of its GPUs.
     inner_microbatch
-        Samples that a process of an island takes at once; 0: as its inner plan says.
+        Samples that a process of a worker with an inner plan takes at once; 0: as that plan says.
     """
 
     train: str
@@ -76,7 +76,6 @@ class Settings:
     seed: int = 0
     target_batch_size: int
     microbatch: int
-    elastic: bool = False
     checkpoints: str = ""
     checkpoint_every: int = 100
     resume: bool = False
@@ -97,36 +96,32 @@ class Settings:
 
 @dataclass(kw_only=True)
 class Context:
-    """The state of one rank that its strategy works with.
+    """The state of one process that its strategy works with.
 
     Notes
     -----
-    ``members`` are the workers that are still there, ``store`` the ``torch.distributed`` store
-    where all meet, ``notice`` tells the user that a rank is given up. A server or function has a
-    trainer too: it knows how many elements travel. ``overlapped`` holds the exchange under way,
-    where the plan overlaps; ``resume_parameters`` are those with which the first step is
-    calculated, where a resumed run was ended by an exchange that failed under way; ``kept`` is what
-    the strategy kept in the checkpoint with which a run begins. ``quorum``: exchanges go on with
-    some of the workers; ``exchanges`` are then the steps of all. Steps before ``next_step`` are
-    left out: the others did them while this worker was away.
+    ``store`` is the ``torch.distributed`` store where all processes of the run meet, ``wire``
+    connects the first processes of the worlds and the hubs. A server or function has a trainer too:
+    it knows how many elements travel. ``late`` is the exchange under way where the plan overlaps;
+    the other processes of a world only know that there is one.
     """
 
     plan: RunPlan
     settings: Settings
-    rank: int
+    seat: Seat
     trainer: Trainer
     meter: Meter
     store: Any
-    notice: Callable[[int, str], None]
     start: int = 0
     wire: Wire | None = None
-    overlapped: OverlappedExchange | None = None
-    resume_parameters: Any = None
-    kept: Mapping[str, Any] = field(default_factory=dict)
-    members: tuple[int, ...] = field(default=())
-    quorum: Quorum | None = None
-    exchanges: tuple[int, ...] = ()
-    next_step: int = 0
+    wire_meter: Meter = field(default_factory=Meter)
+    late: Future[tuple[Any, float]] | bool = False
+    thread: ThreadPoolExecutor | None = None
+
+    @property
+    def rank(self) -> int:
+        """Return the rank of this process's worker, or of the hub that it is."""
+        return self.seat.rank
 
     @property
     def connected(self) -> Wire:
@@ -134,92 +129,158 @@ class Context:
         assert self.wire is not None
         return self.wire
 
+    @property
+    def members(self) -> tuple[int, ...]:
+        """List the workers."""
+        return tuple(range(self.plan.workers))
+
     def shares(self) -> dict[int, int]:
-        """Return the samples of each member."""
+        """Return the samples of each worker."""
         return self.plan.shares(self.settings.target_batch_size, self.members)
 
     @property
-    def leaders(self) -> tuple[int, ...]:
-        """Return the first rank of each region."""
-        return tuple(ranks[0] for _, ranks in self.plan.regions)
+    def world(self) -> tuple[int, ...]:
+        """List the workers of this process's world."""
+        return self.plan.worlds[self.seat.world]
 
-    def region(self) -> tuple[int, ...]:
-        """List the ranks of this rank's region, its leader first."""
-        return dict(self.plan.regions)[self.plan.place_of(self.rank)]
+    @property
+    def world_samples(self) -> int:
+        """Return the samples of this process's world in one step."""
+        shares = self.shares()
+        return sum(shares[rank] for rank in self.world)
+
+    @property
+    def leaders(self) -> tuple[int, ...]:
+        """Return the first worker of each world."""
+        return tuple(workers[0] for workers in self.plan.worlds)
+
+    def calculate(self, step: int, of: int) -> float:
+        """Leave the world's gradient at its parameters, no sooner than the pace allows; return the
+        loss of this worker, weighted with its share of ``of`` samples.
+        """
+        shares, members = self.shares(), self.seat.members
+        samples: list[int] = []
+        for rank in self.world:
+            samples += apportioned(shares[rank], dict.fromkeys(range(members), 1.0)).values()
+        paced, began = self.settings.paced, perf_counter()
+        pace_s = shares[self.rank] / paced[self.rank] if paced else 0.0
+        loss, waited_s = self.trainer.calculate(step, samples, of, pace_s, self._check)
+        self.meter.seconds["calculation"] += perf_counter() - began - waited_s
+        if waited_s:
+            self.meter.seconds["all-reduce"] += waited_s
+            self.meter.wire_s += waited_s
+        self._count_average()
+        return self._of_worker(loss)
 
     def gradient(self, step: int, of: int) -> tuple[Any, float]:
-        """Calculate gradient and loss of this rank's share, no sooner than its pace allows; see
-        `Trainer.gradient`.
-        """
-        with self._paced() as between:
-            return self.trainer.gradient(step, self.shares()[self.rank], of, between)
+        """Calculate as `calculate` does; return the world's gradient as a vector, and the loss."""
+        loss = self.calculate(step, of)
+        return self.trainer.gradient(), loss
 
     def local_step(self, step: int) -> float:
-        """Take a step of the worker's own optimizer on its own samples, no sooner than its pace
-        allows; return its part of the loss.
+        """Take a step of the world's own optimizer on its own samples; return the worker's part of
+        the loss over the target batch.
 
         Notes
         -----
-        The update counts as calculation, as in a machine's samples/s; nothing is exchanged between
-        gradient and update.
+        The update counts as calculation, as in a machine's samples/s.
         """
-        mine, batch = self.shares()[self.rank], self.settings.target_batch_size
-        with self._paced() as between:
-            return self.trainer.local_step(step, mine, max(1, mine), between) * mine / batch
-
-    @contextmanager
-    def _paced(self) -> Iterator[Callable[[], None]]:
-        """Count a block as calculation, and wait at its end if it was faster than the pace; the
-        block calls what it gets between two microbatches.
-        """
-        check, pause = (
-            (self.overlapped.check, self.overlapped.pause)
-            if self.overlapped is not None
-            else (lambda: None, time.sleep)
-        )
+        samples = self.world_samples
+        loss = self.calculate(step, max(1, samples))
         with self.meter.phase("calculation"):
-            began, samples = time.perf_counter(), self.shares()[self.rank]
-            yield check
-            if self.settings.paced:
-                seconds = samples / self.settings.paced[self.rank]
-                pause(max(0.0, began + seconds - time.perf_counter()))
-
-    def together(self, exchange: Callable[[], Any]) -> Any:
-        """Take part in an exchange that holds for all processes of this worker, or for none.
-
-        Raises
-        ------
-        PeerLostError
-            In all of them, if one has lost another worker: no process takes a step that its island
-            cannot take.
-        """
-        result, lost = None, None
-        try:
-            result = exchange()
-        except PeerLostError as error:
-            lost = error
-        gone = self.trainer.agree(-1 if lost is None else lost.rank)
-        if gone >= 0:
-            raise lost or PeerLostError(gone, "another process of this island has lost it")
-        return result
+            self.trainer.step()
+        return loss * samples / self.settings.target_batch_size
 
     def update(self, gradient: Any) -> None:
-        """Take an optimizer step."""
+        """Take an optimizer step of the world with a vector, which its first process has."""
         with self.meter.phase("update"):
             self.trainer.apply(gradient)
+        self._count_broadcast()
+
+    def load(self, vector: Any) -> None:
+        """Set the world's parameters to a vector, which its first process has."""
+        with self.meter.phase("update"):
+            self.trainer.load_vector(vector)
+        self._count_broadcast()
+
+    def step_with(self, extra: Any, *, needed: bool = False) -> None:
+        """Take an optimizer step of the world with the gradient at its parameters and a vector that
+        its first process may have; none without a vector that is needed.
+        """
+        if self.seat.world_size > 1:
+            import torch.distributed as dist
+
+            some = [extra is not None]
+            dist.broadcast_object_list(some, src=0)
+            exists = bool(some[0])
+        else:
+            exists = extra is not None
+        with self.meter.phase("update"):
+            if exists:
+                self.trainer.add(extra)
+            if exists or not needed:
+                self.trainer.step()
+        if exists:
+            self._count_broadcast()
+
+    def follow(self, step: int, of: int) -> float:
+        """Take a step in a process whose world's first one exchanges."""
+        _, loss = self.gradient(step, of)
+        self.update(None)
+        return loss
+
+    def gradient_step(self, exchange: Exchange, step: int) -> float:
+        """Calculate, exchange, update; return the worker's part of the loss.
+
+        Notes
+        -----
+        Where the plan overlaps, the exchange runs in a thread beside the next calculation, and its
+        sum is one step late. Nothing stays under way before a checkpoint or at the end, so a
+        checkpoint is a model on which all agree.
+        """
+        gradient, loss = self.gradient(step, self.settings.target_batch_size)
+        if not self.plan.exchange.overlap:
+            self.update(exchange(gradient) if self.seat.leads else None)
+            return loss
+        before, self.late = self.late, self._begun(exchange, gradient)
+        if before:
+            self.update(self._ended(before, flush=False))
+        if self.saves_checkpoint(step) or step + 1 == self.settings.steps:
+            under_way, self.late = self.late, False
+            self.update(self._ended(under_way, flush=True))
+        return loss
+
+    def _begun(self, exchange: Exchange, gradient: Any) -> Future[tuple[Any, float]] | bool:
+        """Begin an exchange in the thread, after the one that is under way."""
+        if not self.seat.leads:
+            return True
+        self.thread = self.thread or ThreadPoolExecutor(1, "exchange")
+
+        def timed() -> tuple[Any, float]:
+            began = perf_counter()
+            return exchange(gradient), perf_counter() - began
+
+        return self.thread.submit(timed)
+
+    def _ended(self, under_way: Future[tuple[Any, float]] | bool, *, flush: bool) -> Any:
+        """Wait for an exchange; None in a process that does not exchange."""
+        if isinstance(under_way, bool):
+            return None
+        began = perf_counter()
+        result, seconds = under_way.result()
+        waited = perf_counter() - began
+        self.meter.absorb(self.wire_meter)
+        self.meter.overlap(*((0.0, 0.0, waited) if flush else (seconds, waited, 0.0)))
+        return result
+
+    def _check(self) -> None:
+        """Raise the error of the exchange under way, if it has failed."""
+        if not isinstance(self.late, bool) and self.late.done():
+            self.late.result()
 
     def ends_round(self, step: int) -> bool:
         """Return whether the exchange comes after this step; the last step always ends a round."""
         return (step + 1) % self.plan.steps_per_round == 0 or step + 1 == self.settings.steps
-
-    def follow(self, outcome: Outcome) -> None:
-        """Go on after the exchange in which this worker took part; after the last step, if there is
-        none left.
-        """
-        late = outcome.total is None
-        self.next_step = self.settings.steps if late else self.exchanges[outcome.number] + 1
-        if self.quorum is not None:
-            self.quorum.away = False
 
     def saves_checkpoint(self, step: int) -> bool:
         """Return whether a checkpoint comes after this step: at the end of a round."""
@@ -231,11 +292,35 @@ class Context:
             and (done % rounds == 0 or done == settings.steps)
         )
 
-    def drop_worker(self, rank: int, step: int) -> None:
-        """Go on without a worker."""
-        self.members = tuple(r for r in self.members if r != rank)
-        self.notice(
-            rank,
-            f"{self.plan.rank_name(rank)} is gone in step {step}: "
-            f"{len(self.members)} workers go on",
+    def _of_worker(self, loss: float) -> float:
+        """Add up the losses of the processes of this worker."""
+        if self.seat.members == 1:
+            return loss
+        import torch
+        import torch.distributed as dist
+
+        losses = torch.zeros(self.seat.world_size, dtype=torch.float64)
+        losses[self.seat.world_rank] = loss
+        dist.all_reduce(losses)
+        first = self.seat.world_rank - self.seat.member
+        return float(losses[first : first + self.seat.members].sum())
+
+    def _count_average(self) -> None:
+        """Count what the average over the world sends from this worker to the next: gloo and NCCL
+        add up in a ring, in the order of the ranks.
+        """
+        copies, world = self.trainer.model.copies, self.world
+        if copies == 1 or len(world) == 1 or self.seat.member:
+            return
+        following = world[(world.index(self.rank) + 1) % len(world)]
+        share = 2 * (copies - 1) / copies * self.trainer.elements
+        width = {"none": 4, "fp16": 2}.get(self.plan.exchange.compression, 1)
+        self.meter.sent(
+            self.plan.place_of(self.rank), self.plan.place_of(following), round(share * width)
         )
+
+    def _count_broadcast(self) -> None:
+        """Count what the first process of the world hands to its other workers."""
+        if self.seat.leads and len(self.world) > 1:
+            place, width = self.plan.place_of(self.rank), 2 if self.trainer.halves else 4
+            self.meter.sent(place, place, width * self.trainer.elements * (len(self.world) - 1))

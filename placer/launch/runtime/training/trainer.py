@@ -1,19 +1,26 @@
-"""One worker's model: gradients of its share of a batch, updates, and its state as tensors."""
+"""The training of one process: gradients of its share of a batch, updates, and the model of its
+world as one vector.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Sequence
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
+from placer.launch.runtime.seats import Seat
+from placer.launch.runtime.training.sharding import SharedModel, planned
 from placer.profiler.workload import Workload
+from placer.workload.inner_plan import InnerPlan
 
 if TYPE_CHECKING:
     import torch
 
 
-def batch_seed(seed: int, step: int, rank: int, microbatch: int) -> int:
+def batch_seed(seed: int, step: int, process: int, microbatch: int) -> int:
     """Return the seed of one microbatch, the same in every attempt, so that a resumed run draws the
     same samples.
 
@@ -23,7 +30,7 @@ def batch_seed(seed: int, step: int, rank: int, microbatch: int) -> int:
     True
     """
     return int.from_bytes(
-        hashlib.sha256(f"{seed}/{step}/{rank}/{microbatch}".encode()).digest()[:6], "big"
+        hashlib.sha256(f"{seed}/{step}/{process}/{microbatch}".encode()).digest()[:6], "big"
     )
 
 
@@ -45,45 +52,70 @@ def seed_draws(seed: int, device: torch.device) -> None:
 
 
 class Trainer:
-    """A workload on one device, whose trainable parameters are one flat vector of 32-bit floats on
-    the CPU.
+    """A workload on one device, shared with the other processes of its world.
 
     Parameters
     ----------
     workload
-        What is trained. All ranks begin with equal parameters: those that rank 0 hands out.
+        What is trained. All processes begin with equal parameters.
     device
         Where it is trained.
-    rank, seed
-        Choose the samples.
+    seat
+        Of this process. With several processes in its world, they are the default group of
+        ``torch.distributed``.
+    inner
+        How the processes of the world share the model.
+    seed
+        Chooses the samples.
     microbatch
         Samples that are calculated at once; gradients add up to the share of the step.
+    hook, halves
+        As of `placer.launch.runtime.training.sharding.SharedModel`.
+
+    Notes
+    -----
+    *The vector* is the trainable parameters of the whole model, or their gradients: 32-bit floats
+    on the CPU. Methods are called by all processes of the world in the same order.
     """
 
     def __init__(
-        self, workload: Workload, device: torch.device, *, rank: int, seed: int, microbatch: int
+        self,
+        workload: Workload,
+        device: torch.device,
+        *,
+        seat: Seat,
+        inner: InnerPlan,
+        seed: int,
+        microbatch: int,
+        hook: Callable[[Any], Any] | None = None,
+        halves: bool = False,
     ) -> None:
-        self.workload, self.device, self.rank, self.seed, self.microbatch = (
-            workload,
-            device,
-            rank,
-            seed,
-            microbatch,
-        )
+        workload = planned(workload, inner, device)
+        self.workload, self.device, self.seat = workload, device, seat
+        self.seed, self.microbatch, self.halves = seed, microbatch, halves
         self.module = workload.module.to(device).train()
-        self.parameters = [p for p in self.module.parameters() if p.requires_grad]
-        if not self.parameters:
+        parameters = [p for p in self.module.parameters() if p.requires_grad]
+        if not parameters:
             raise PlacerError(
                 f"{workload.name} has no trainable parameter",
                 "give a module whose parameters require gradients",
             )
-        self.elements = self.total_elements = sum(p.numel() for p in self.parameters)
+        self.sizes = [p.numel() for p in parameters]
+        self.elements = sum(self.sizes)
+        self.first_digest = digest_of(flat(parameters))
+        self.model = SharedModel(self.module, inner, seat, device, hook=hook, halves=halves)
+        self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.optimizer = workload.optimizer(self.parameters)
 
-    def gradient(
-        self, step: int, samples: int, of: int, between: Callable[[], None] = lambda: None
-    ) -> tuple[Any, float]:
-        """Calculate gradient and loss of this rank's samples, both weighted with their share of
+    def calculate(
+        self,
+        step: int,
+        samples: Sequence[int],
+        of: int,
+        pace_s: float = 0.0,
+        check: Callable[[], None] = lambda: None,
+    ) -> tuple[float, float]:
+        """Leave the gradient of the world's samples at the parameters, weighted with their share of
         ``of`` samples.
 
         Parameters
@@ -91,136 +123,128 @@ class Trainer:
         step
             Number of the optimizer step.
         samples
-            Of this rank.
+            Of each process of the world.
         of
-            Samples over which the mean is taken: the sum over all ranks is then the mean gradient.
-        between
+            Samples over which the mean is taken: the sum over all worlds is then the mean gradient.
+        pace_s
+            Least seconds of the calculation: a faster one waits before its last microbatch.
+        check
             Called before each microbatch.
 
         Returns
         -------
         tuple
-            Flat gradient, and the weighted loss.
-        """
-        loss = self._backward(step, samples, of, between)
-        return flat([p.grad for p in self.parameters]), loss
+            The weighted loss of this process's samples, and the seconds for which the average over
+            the world was waited for after the calculation.
 
-    def local_step(
-        self, step: int, samples: int, of: int, between: Callable[[], None] = lambda: None
-    ) -> float:
-        """Take a step of the worker's own optimizer with the gradient of its own samples; return
-        their weighted loss. See `gradient`: here nothing leaves the device.
+        Notes
+        -----
+        All processes take as many microbatches, as each is a collective operation. One that has no
+        sample left calculates one with weight 0.
         """
-        loss = self._backward(step, samples, of, between)
-        self.optimizer.step()
+        began, loss_sum = time.perf_counter(), 0.0
+        mine, count = samples[self.seat.world_rank], max(1, ceil(max(samples) / self.microbatch))
         self.optimizer.zero_grad(set_to_none=True)
-        return loss
+        for number in range(count):
+            check()
+            size = mine // count + (number < mine % count)
+            seed_draws(batch_seed(self.seed, step, self.seat.process, number), self.device)
+            if number + 1 == count and pace_s:
+                time.sleep(max(0.0, began + pace_s - time.perf_counter()))
+            with self.model.microbatch(last=number + 1 == count):
+                batch = self.workload.batch(max(1, size), self.device)
+                # DDP and FSDP take the mean over the processes; the sum is wanted.
+                weight = size / of * self.seat.world_size
+                loss = self.workload.loss(self.model.module, batch) * weight
+                loss.backward()
+            loss_sum += float(loss.detach()) / self.seat.world_size
+        waited_s = time.perf_counter() - self.model.ready_at
+        return loss_sum, waited_s if self.model.ready_at > began else 0.0
 
-    def _backward(self, step: int, samples: int, of: int, between: Callable[[], None]) -> float:
-        """Leave the gradient at the parameters, zeros where there is none; return the loss."""
+    def gradient(self) -> Any:
+        """Return the gradient at the parameters as a vector, zeros where there is none."""
         import torch
 
-        loss_sum = 0.0
-        self.optimizer.zero_grad(set_to_none=True)
-        for number, start in enumerate(range(0, samples, self.microbatch)):
-            between()
-            size = min(self.microbatch, samples - start)
-            seed_draws(batch_seed(self.seed, step, self.rank, number), self.device)
-            loss = self.workload.loss(self.module, self.workload.batch(size, self.device)) * (
-                size / of
-            )
-            loss.backward()
-            loss_sum += float(loss.detach())
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        return flat([_whole(gradient) for gradient in gradients])
+
+    def step(self) -> None:
+        """Take an optimizer step with the gradient at the parameters."""
+        import torch
+
         for parameter in self.parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        return loss_sum
-
-    def apply(self, gradient: Any) -> None:
-        """Take one optimizer step with a flat gradient."""
-        for parameter, part in zip(self.parameters, self._parts(gradient), strict=True):
-            parameter.grad = part.to(parameter.device, parameter.dtype)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
+    def apply(self, gradient: Any) -> None:
+        """Take one optimizer step with a vector, which the first process of the world has."""
+        for parameter, part in zip(self.parameters, self._handed_out(gradient), strict=True):
+            parameter.grad = part
+        self.step()
+
+    def add(self, vector: Any) -> None:
+        """Add a vector, which the first process of the world has, to the gradient."""
+        for parameter, part in zip(self.parameters, self._handed_out(vector), strict=True):
+            parameter.grad = part if parameter.grad is None else parameter.grad + part
+
     def vector(self) -> Any:
         """Copy of the trainable parameters."""
-        return flat([p.detach() for p in self.parameters])
-
-    def first_digest(self) -> str:
-        """Return the digest of the parameters before the first step."""
-        return digest_of(self.vector())
-
-    def whole(self) -> Any:
-        """Copy of all trainable parameters; those of an island are on several processes."""
-        return self.vector()
+        return flat([_whole(p.detach()) for p in self.parameters])
 
     def load_vector(self, vector: Any) -> None:
-        """Set the trainable parameters."""
+        """Set the trainable parameters to a vector, which the first process of the world has."""
         import torch
 
         with torch.no_grad():
-            for parameter, part in zip(self.parameters, self._parts(vector), strict=True):
+            for parameter, part in zip(self.parameters, self._handed_out(vector), strict=True):
                 parameter.copy_(part)
 
-    def part(self, part: slice) -> Any:
-        """Copy of a part of the trainable parameters."""
-        return flat([p.detach().reshape(-1)[own] for p, own, _ in self._within(part)])
+    def _handed_out(self, vector: Any) -> list[Any]:
+        """Give each process its part of a vector of the first one, parameter by parameter."""
+        import torch
+        import torch.distributed as dist
+        from torch.distributed.tensor import DTensor, distribute_tensor
 
-    def move_part(self, part: slice, towards: Any, share: float) -> None:
-        """Move a part of the trainable parameters by a share of the way to other values."""
-        for parameter, own, place in self._within(part):
-            values, there = parameter.detach().reshape(-1), towards[place]
-            values[own].lerp_(there.to(values.device, values.dtype), share)
-            if not parameter.is_contiguous():  # the values are a copy
-                parameter.detach().copy_(values.view(parameter.shape))
+        if self.seat.world_size > 1 and self.model.sharding == "none":
+            vector = torch.empty(self.elements) if vector is None else vector
+            # What came as FP16 loses nothing.
+            vector = vector.to(self.device, torch.float16 if self.halves else torch.float32)
+            dist.broadcast(vector, src=0)
+        elif vector is None:
+            vector = torch.empty(self.elements)
+        parts = []
+        for part, p in zip(vector.split(self.sizes), self.parameters, strict=True):
+            own = part.view(p.shape).to(p.device, p.dtype)
+            parts.append(
+                distribute_tensor(own, p.device_mesh, p.placements)
+                if isinstance(p, DTensor)
+                else own
+            )
+        return parts
 
-    def _within(self, part: slice) -> Iterator[tuple[Any, slice, slice]]:
-        """Iterate over the parameters that have values in a part of the vector: where these are in
-        the parameter, and where in the part.
+    def pieces(self) -> list[Any]:
+        """List what this process holds of the trainable parameters: parameters of one dimension in
+        the same memory, in the order of that memory.
         """
-        start = 0
+        import torch
+        from torch.distributed.tensor import DTensor
+
+        pieces = []
         for parameter in self.parameters:
-            first, end = max(part.start, start), min(part.stop, start + parameter.numel())
-            if first < end:
-                yield (
-                    parameter,
-                    slice(first - start, end - start),
-                    slice(first - part.start, end - part.start),
-                )
-            start += parameter.numel()
+            own = parameter.detach()
+            own = own.to_local() if isinstance(own, DTensor) else own
+            if own.numel():
+                row = own.as_strided((own.numel(),), (1,), own.storage_offset())
+                pieces.append(torch.nn.Parameter(row))
+        return pieces
 
-    def whole_of(self, piece: Any) -> Any:
-        """Put the pieces of a vector together; of one process it is whole."""
-        return piece
 
-    def agree(self, lost: int) -> int:
-        """Return the rank that was lost, for all processes of the worker alike; -1: none."""
-        return lost
+def _whole(tensor: Any) -> Any:
+    from torch.distributed.tensor import DTensor
 
-    def joined(self, figures: dict[str, Any]) -> dict[str, Any]:
-        """Return the figures of all processes of the worker."""
-        return figures
-
-    def _parts(self, vector: Any) -> list[Any]:
-        parts = vector.split([p.numel() for p in self.parameters])
-        return [part.view_as(p) for part, p in zip(parts, self.parameters, strict=True)]
-
-    def state(self) -> dict[str, Any]:
-        """Return model, buffers and optimizer as tensors and plain values."""
-        return {"module": self.module.state_dict(), "optimizer": self.optimizer.state_dict()}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restore a state; `PlacerError` if it belongs to another model."""
-        try:
-            self.module.load_state_dict(state["module"])
-            self.optimizer.load_state_dict(state["optimizer"])
-        except (RuntimeError, ValueError, KeyError) as error:
-            words = " ".join(str(error).split())[:200]
-            raise PlacerError(
-                f"the checkpoint is not of this model: {words}",
-                "choose another --out, or run without --resume",
-            ) from None
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def digest_of(vector: Any) -> str:

@@ -91,19 +91,3 @@ def butterfly_sum(
             for i in range(len(members))
         ]
     return torch.cat(gathered)
-
-
-def broadcast(wire: Wire, vector: Any, members: Sequence[int]) -> Any:
-    """Hand the vector of the first member to the others. All decode the same message, also a leader
-    without others.
-    """
-    if len(members) == 1:
-        return wire.codec.decode(wire.codec.encode(vector))
-    with wire.meter.phase("broadcast inside regions"):
-        if wire.rank != members[0]:
-            message = wire.codec.empty(len(vector))
-            wire.swap([], [(members[0], message)])
-            return wire.codec.decode(message)
-        message = wire.codec.encode(vector)
-        wire.swap([(rank, message) for rank in members[1:]], [])
-        return wire.codec.decode(message)

@@ -1,0 +1,150 @@
+"""The processes of one machine of a run: ``python -m placer.launch.runtime.processes.machine``.
+
+PyTorch's elastic agent, which is torchrun's, starts and watches the workers. They are forked here
+where the machine has no GPU, so PyTorch is imported once. The job comes as the first line of stdin,
+records go to pipes. The first machine serves the store at which all meet, and torchft's lighthouse.
+On Linux everything ends with its launcher, also after SIGKILL.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.launch.runtime.processes.loopback_store import connected, store_at
+from placer.launch.runtime.processes.worker import LIGHTHOUSE, reporter, run_worker
+from placer.launch.runtime.run_plan import RunPlan, plan_from
+from placer.launch.shaped_network.kernel import end_with_parent
+
+SHUTDOWN_S = 5
+"""Between SIGTERM and SIGKILL for the other workers of a machine when one has failed."""
+
+
+def main() -> None:
+    """Run the job of stdin; end without any destructor, as one of gloo can hang."""
+    if sys.platform == "linux":
+        end_with_parent(signal.SIGKILL)
+    job = json.loads(sys.stdin.readline())
+    os.environ.update(job["environment"])
+    report = reporter(job["pipes"][-1])
+    try:
+        code = _run(job, report)
+    except PlacerError as error:
+        words = {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}
+        report({"kind": "error", "rank": job["seats"][0]["rank"], **words})
+        code = 1
+    report({"kind": "exit", "code": code})
+    if job["serves"]:
+        sys.stdin.read()  # the others still need the store
+    os._exit(code)
+
+
+def _run(job: dict[str, Any], report: Any) -> int:
+    """Start the workers and wait for them; return 0, or how the first that failed has ended."""
+    plan, join_s = plan_from(job["manifest"], "manifest"), job["settings"]["join_s"]
+    host, port = job["host"], job["port"]
+    served = job["serves"] and plan.engine == "torchft"
+    lighthouse = _lighthouse(plan, job) if served else ""
+    store = (
+        store_at(host, port, join_s, job["listening"])
+        if job["serves"]
+        else connected(host, port, join_s)
+    )
+    if lighthouse:
+        store.set(LIGHTHOUSE, lighthouse)
+    return _agent(job, store, report)
+
+
+def _lighthouse(plan: RunPlan, job: dict[str, Any]) -> str:
+    """Serve torchft's lighthouse in a process of its own, as its threads do not survive the fork of
+    the workers; return its address.
+    """
+    read, write = os.pipe()
+    if os.fork() == 0:
+        if sys.platform == "linux":
+            end_with_parent(signal.SIGKILL)
+        from placer.launch.runtime.training.replicas import serve_lighthouse
+
+        _server, address = serve_lighthouse(plan, job["address"], job["settings"]["timeout_s"])
+        os.write(write, address.encode())
+        os.close(write)
+        while True:
+            signal.pause()
+    os.close(write)
+    with os.fdopen(read) as answer:
+        return answer.read()
+
+
+def _agent(job: dict[str, Any], store: Any, report: Any) -> int:
+    """Run the workers of this machine with PyTorch's elastic agent.
+
+    Notes
+    -----
+    Machines of a world meet in a part of the run's store, so that one port is enough.
+    """
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.rendezvous import (
+        RendezvousInfo,
+        RendezvousStoreInfo,
+        rendezvous_handler_registry,
+    )
+    from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    world, node, nodes = job["seats"][0]["world"], job["node"], job["nodes"]
+
+    name = "placer"
+
+    class Meeting(StaticTCPRendezvous):  # type: ignore[misc]
+        """The machines of a world, in the order of the plan."""
+
+        def get_backend(self) -> str:
+            """Return the name under which it is asked for."""
+            return name
+
+        def next_rendezvous(self) -> RendezvousInfo:
+            """Meet in the run's store."""
+            part = dist.PrefixStore(f"agents/{world}", store)
+            return RendezvousInfo(part, node, nodes, RendezvousStoreInfo(job["host"], job["port"]))
+
+    rendezvous_handler_registry.register(
+        name, lambda _: Meeting(job["host"], job["port"], node, nodes, name, 1)
+    )
+    on_gpu = job["settings"]["device"].startswith("cuda") or (
+        not job["settings"]["device"] and torch.cuda.is_available()
+    )
+    forks = not on_gpu and sys.platform == "linux"
+    if forks:  # the first optimizer of a process imports for a second
+        torch.set_num_threads(1)
+        torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    config = LaunchConfig(
+        min_nodes=nodes,
+        max_nodes=nodes,
+        nproc_per_node=len(job["seats"]),
+        run_id=name,
+        rdzv_backend=name,
+        rdzv_endpoint=f"{job['host']}:{job['port']}",
+        max_restarts=0,
+        monitor_interval=0.05,
+        start_method="fork" if forks else "spawn",
+        shutdown_timeout=SHUTDOWN_S,
+        logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
+    )
+    try:
+        elastic_launch(config, run_worker)(job)
+    except ChildFailedError as error:
+        _, failure = error.get_first_failure()
+        report({"kind": "ended", "local": failure.local_rank, "code": failure.exitcode})
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    main()

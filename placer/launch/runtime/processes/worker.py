@@ -1,0 +1,528 @@
+"""The work of one process: it makes the model, meets the others, takes the steps, and reports what
+it measures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.launch.runtime.processes.loopback_store import connected, store_at
+from placer.launch.runtime.processes.peer_loss import PeerLostError, is_peer_loss
+from placer.launch.runtime.run_plan import RunPlan, plan_from
+from placer.launch.runtime.seats import Seat
+from placer.launch.runtime.strategies import executed, take_step
+from placer.launch.runtime.training.checkpoint import Checkpoints
+from placer.launch.runtime.training.context import Context, Settings
+from placer.launch.runtime.training.memory import memory_error, out_of_memory
+from placer.launch.runtime.training.replicas import Replicas
+from placer.launch.runtime.training.trainer import Trainer, digest_of
+from placer.launch.runtime.wire.codec import Codec
+from placer.launch.runtime.wire.meter import Meter
+from placer.launch.runtime.wire.wire import Wire, gloo_groups
+from placer.launch.shaped_network.kernel import end_with_parent
+from placer.market.sources.reading.web_address import without_secrets
+from placer.records import replace
+from placer.workload.inner_plan import InnerPlan
+
+FAILED, LOST = 1, 75
+"""Exit codes: this process failed; another was lost (EX_TEMPFAIL)."""
+LIGHTHOUSE = "lighthouse"
+"""Key of the lighthouse's address in the store."""
+NOTICED_S = 60.0
+"""A process that has lost another waits for its launcher to end it: who died is seen first."""
+MOST_LOGGED = 100
+"""Models with so few parameters are written to the log, for tests and for reading it by eye."""
+Report = Callable[[dict[str, Any]], None]
+_UNTIL_EXIT: list[Any] = []
+"""Objects whose destructors must not run before the process ends: gloo's can hang."""
+
+
+def reporter(fd: int) -> Report:
+    """Return a function that writes a record to the pipe of this process."""
+
+    def report(record: dict[str, Any]) -> None:
+        line = json.dumps(record).encode() + b"\n"
+        while line:
+            line = line[os.write(fd, line) :]
+
+    return report
+
+
+def run_worker(job: dict[str, Any]) -> None:
+    """Run one process of a machine's job; every failure becomes a record and an exit code."""
+    if sys.platform == "linux":
+        end_with_parent(signal.SIGKILL)
+    local = int(os.environ["LOCAL_RANK"])
+    seat, report = Seat(**job["seats"][local]), reporter(job["pipes"][local])
+    os.dup2(2, 1)  # what the user's code prints is not a result
+    try:
+        _work(job, seat, report)
+    except PlacerError as error:
+        words = {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}
+        report({"kind": "error", "rank": seat.rank, **words})
+        os._exit(FAILED)
+    except PeerLostError:
+        time.sleep(NOTICED_S)
+        os._exit(LOST)
+    except BaseException as error:
+        words = {
+            "message": " ".join(without_secrets(f"{type(error).__name__}: {error}").split())[:300],
+            "hint": "PLACER_DEBUG=1 shows the traceback",
+            "exit_code": 1,
+        }
+        report({"kind": "error", "rank": seat.rank, **words})
+        if os.environ.get("PLACER_DEBUG"):
+            sys.excepthook(type(error), error, error.__traceback__)
+        os._exit(FAILED)
+
+
+def _work(job: Mapping[str, Any], seat: Seat, report: Report) -> None:
+    """Join the world and train from the first step to the last."""
+    settings = Settings(**job["settings"])
+    plan = plan_from(job["manifest"], "manifest", deployed=settings.deployed)
+    store = connected(job["host"], job["port"], settings.join_s)
+    trainer, step = None, 0
+    context = None
+    try:
+        _join_world(settings, seat, store)
+        trainer = made_trainer(plan, settings, seat)
+        context = _context(plan, settings, seat, store, trainer)
+        _UNTIL_EXIT.append(context)
+        run = _Run(context, job["address"], report)
+        step = run.step
+        for step in run.steps():
+            run.take(step)
+        run.end()
+    except (MemoryError, RuntimeError) as error:
+        if out_of_memory(error):
+            elements = trainer.elements if trainer else 0
+            raise memory_error(plan, seat.rank, elements) from None
+        if not is_peer_loss(error):
+            raise
+        _lost(report, seat, step, PeerLostError(None, str(error)))
+    except PeerLostError as lost:
+        _lost(report, seat, step, lost)
+
+
+def _lost(report: Report, seat: Seat, step: int, lost: PeerLostError) -> None:
+    """Report that another process is gone; which one, the launcher may know better."""
+    gone = -1 if lost.rank is None else lost.rank
+    words = {"lost": gone, "reason": lost.reason, "checkpoint": None}
+    report({"kind": "fault", "rank": seat.rank, "step": step, **words})
+    raise lost
+
+
+def _join_world(settings: Settings, seat: Seat, store: Any) -> None:
+    """Make the processes of a world the default group of ``torch.distributed``."""
+    from datetime import timedelta
+
+    import torch
+    import torch.distributed as dist
+
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    on_gpu = settings.device != "cpu" and torch.cuda.is_available()
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
+        store=dist.PrefixStore(f"world/{seat.world}", store),
+        rank=seat.world_rank,
+        world_size=seat.world_size,
+        timeout=timedelta(seconds=settings.timeout_s),
+    )
+
+
+def made_trainer(plan: RunPlan, settings: Settings, seat: Seat) -> Trainer:
+    """Make the model from the same seed everywhere; the processes of a world share it."""
+    import torch
+
+    from placer.profiler.devices import choose_device
+    from placer.profiler.target import load_target
+    from placer.profiler.workload import Workload
+
+    torch.manual_seed(settings.seed)
+    workload = load_target(settings.train, None)
+    if not isinstance(workload, Workload):
+        raise PlacerError(
+            f"{settings.train} returns a step function",
+            "placer run needs the model: return a Workload or (module, batch, loss)",
+        )
+    inner = plan.inner_of(seat.rank)
+    microbatch = settings.microbatch
+    if inner is not None:
+        microbatch = settings.inner_microbatch or inner.microbatch
+    shared = inner or InnerPlan(precision="fp32")
+    if plan.engine == "torchft" and shared.sharding == "none":
+        # Each process then exchanges its part of the model with other worlds, and not the whole.
+        shared = replace(shared, sharding="zero-2")
+    compression = plan.exchange.compression
+    trainer = Trainer(
+        workload,
+        choose_device(_own_gpu(settings.device) or None),
+        seat=seat,
+        inner=shared,
+        seed=settings.seed,
+        microbatch=microbatch,
+        hook=_coded_hook(plan, seat) if compression not in ("none", "fp16") else None,
+        halves=compression == "fp16" and len(_world(plan, seat)) > 1,
+    )
+    _agree(trainer.first_digest, plan, seat)
+    return trainer
+
+
+def _world(plan: RunPlan, seat: Seat) -> tuple[int, ...]:
+    return plan.worlds[seat.world] if seat.rank < plan.workers else ()
+
+
+def _coded_hook(plan: RunPlan, seat: Seat) -> Callable[[Any], Any] | None:
+    """Return what sums a bucket of DDP's between the workers of a region, encoded as the plan says;
+    None: the world has one worker.
+    """
+    if len(_world(plan, seat)) == 1 or seat.rank >= plan.workers:
+        return None
+    import torch
+    import torch.distributed as dist
+
+    codec = Codec(plan.exchange.compression)
+
+    def summed(bucket: Any) -> Any:
+        gradient, count = bucket.buffer(), seat.world_size
+        size = -(-gradient.numel() // count)
+        padded = torch.zeros(size * count)
+        padded[: gradient.numel()] = gradient.detach().cpu().view(-1)
+        sent = torch.stack([codec.encode(shard) for shard in padded.view(count, size)])
+        came = torch.empty_like(sent)
+        dist.all_to_all_single(came, sent)
+        mine = codec.encode(sum(codec.decode(row, size) for row in came) / count)
+        parts = [torch.empty_like(mine) for _ in range(count)]
+        dist.all_gather(parts, mine)
+        mean = torch.cat([codec.decode(part, size) for part in parts])[: gradient.numel()]
+        future: Any = torch.futures.Future()
+        future.set_result(mean.view_as(gradient).to(gradient.device))
+        return future
+
+    return summed
+
+
+def _own_gpu(device: str) -> str:
+    """Return the device of this process: each has a GPU of its own, as NCCL wants it.
+
+    Raises
+    ------
+    PlacerError
+        If there are more processes here than GPUs.
+    """
+    import torch
+
+    local, here = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    if device not in ("", "cuda") or not torch.cuda.is_available():
+        return device
+    if here > torch.cuda.device_count():
+        raise PlacerError(
+            f"{here} processes here share {torch.cuda.device_count()} GPUs",
+            "each needs one of its own: give fewer --processes, or --device cpu",
+        )
+    torch.cuda.set_device(local)
+    return f"cuda:{local}"
+
+
+def _agree(digest: str, plan: RunPlan, seat: Seat) -> None:
+    """Refuse a world whose processes begin with unlike parameters."""
+    import torch.distributed as dist
+
+    digests: list[Any] = [None] * seat.world_size
+    dist.all_gather_object(digests, (seat.rank, digest))
+    for rank, other in digests:
+        if other != digests[0][1]:
+            raise _crooked(plan, rank, digests[0][0])
+
+
+def _crooked(plan: RunPlan, rank: int, first: int) -> PlacerError:
+    return PlacerError(
+        f"{plan.rank_name(rank)} begins with other parameters than rank {first}",
+        "make the model from torch's random numbers alone: they are seeded",
+    )
+
+
+def _context(
+    plan: RunPlan, settings: Settings, seat: Seat, store: Any, trainer: Trainer
+) -> Context:
+    """Connect the first processes of the worlds where the strategy is placer's own."""
+    meter = Meter()
+    context = Context(
+        plan=plan, settings=settings, seat=seat, trainer=trainer, meter=meter, store=store
+    )
+    if plan.engine == "placer" and executed(plan).WIRED and seat.leads:
+        peers = (*context.leaders, *range(plan.workers, plan.ranks))
+        number = peers.index(seat.rank)
+        groups = gloo_groups(
+            store, "wire", number, len(peers), plan.exchange.streams, settings.timeout_s
+        )
+        counts = context.wire_meter if plan.exchange.overlap else meter
+        context.wire = Wire(plan, seat.rank, peers, groups, counts, settings.timeout_s)
+    return context
+
+
+class _Run:
+    """The steps of one process, with what its exchange keeps from one to the next."""
+
+    def __init__(self, context: Context, address: str, report: Report) -> None:
+        plan, settings, seat = context.plan, context.settings, context.seat
+        self.context, self.plan, self.seat = context, plan, seat
+        self.works = seat.rank < plan.workers
+        self.report: Report = report if seat.member == 0 else (lambda record: None)
+        self.replicas: Replicas | None = None
+        self.strategy = executed(plan) if plan.engine == "placer" else None
+        self.checkpoints = self._checkpoints() if self.works and settings.checkpoints else None
+        if plan.engine == "torchft":
+            lighthouse = context.store.get(LIGHTHOUSE).decode()
+            self.own_store = _world_store(context, address)
+            self.replicas = Replicas(context, address, self.own_store, lighthouse)
+        start, token = _meet(context, self.checkpoints)
+        # Objects that another run left in a store are not this one's.
+        attempt = f"{settings.attempt}-{token}"
+        context.settings, context.start = replace(settings, attempt=attempt), start
+        self.step = start
+        if start and self.checkpoints is not None:
+            self._load(start)
+        if self.replicas is not None:
+            self.replicas.begin(start)
+        self.state = None if self.strategy is None else self.strategy.open(context)
+        ready = {"pid": os.getpid(), "start": start, "elements": context.trainer.elements}
+        self.report({"kind": "ready", "rank": seat.rank, **ready})
+
+    def _checkpoints(self) -> Checkpoints:
+        """Keep checkpoints under the name of this plan, strategy, seed and seat."""
+        settings = self.context.settings
+        seats = [s for s in self.plan.seats(settings.processes) if s.world == self.seat.world]
+        identity = {
+            "plan": self.plan.digest,
+            "strategy": self.plan.exchange.strategy,
+            "world": self.seat.world,
+            "ranks": [[s.rank, s.member] for s in seats],
+            "seed": settings.seed,
+        }
+        return Checkpoints(settings.checkpoints, self.seat.world, identity)
+
+    def steps(self) -> Any:
+        """Count the steps; with torchft those of all, as a world that comes back skips some."""
+        if self.replicas is None:
+            yield from range(self.context.start, self.context.settings.steps)
+            return
+        local = 0
+        while self.replicas.done < self.context.settings.steps:
+            before = self.replicas.done
+            yield before + local
+            local = 0 if local + 1 == self.replicas.every else local + 1
+
+    def take(self, step: int) -> None:
+        """Take one step, report it, and keep a checkpoint where one is due."""
+        context, began = self.context, time.perf_counter()
+        record = {
+            "kind": "step",
+            "step": step,
+            "rank": self.seat.rank,
+            "place": self.plan.place_of(self.seat.rank),
+            "samples": 0,
+            "loss": None,
+        }
+        if self.works:
+            record["samples"] = context.shares()[self.seat.rank]
+            record["loss"] = self._step(step)
+        else:
+            assert self.strategy is not None
+            self.strategy.serve(context, self.state, step)
+        record["step_s"] = time.perf_counter() - began
+        record["exchanged"] = context.ends_round(step)
+        self.report({**record, **context.meter.take()})
+        if self.checkpoints is not None and context.saves_checkpoint(step):
+            self._save(step + 1)
+
+    def _step(self, step: int) -> float:
+        context = self.context
+        if self.replicas is not None:
+            return self.replicas.step(step)
+        if self.strategy is not None:
+            return take_step(self.strategy, context, self.state, step)
+        loss = context.calculate(step, context.settings.target_batch_size)
+        with context.meter.phase("update"):
+            context.trainer.step()
+        return loss
+
+    def _state(self) -> dict[str, Any]:
+        """Return model, optimizer and what torchft keeps, as torch.distributed.checkpoint knows
+        them.
+        """
+        from torch.distributed.checkpoint.state_dict import get_state_dict
+
+        module, optimizer = get_state_dict(
+            self.context.trainer.module, self.context.trainer.optimizer
+        )
+        between = {} if self.replicas is None else self.replicas.tensors()
+        return {"module": module, "optimizer": optimizer, "between": between}
+
+    def _save(self, done: int) -> None:
+        """Keep the state after so many steps. Regions that do not wait for each other drift apart:
+        what the slowest has, all keep.
+        """
+        assert self.checkpoints is not None
+        self.checkpoints.save(done, self._state(), keep_from=self._slowest(done))
+
+    def _slowest(self, done: int) -> int | None:
+        context = self.context
+        if self.plan.exchange.strategy != "asgd-ga":
+            return None
+        context.store.set(f"kept/{self.seat.world}", str(done))
+        kept = [f"kept/{world}" for world in range(len(self.plan.worlds))]
+        return min(
+            int(context.store.get(key)) if context.store.check([key]) else context.start
+            for key in kept
+        )
+
+    def _load(self, step: int) -> None:
+        from torch.distributed.checkpoint.state_dict import set_state_dict
+
+        assert self.checkpoints is not None
+        state, trainer = self._state(), self.context.trainer
+        self.checkpoints.load(step, state)
+        set_state_dict(
+            trainer.module,
+            trainer.optimizer,
+            model_state_dict=state["module"],
+            optim_state_dict=state["optimizer"],
+        )
+        if self.seat.leads:
+            self.checkpoints.abandon_later(step, self.context.settings.steps)
+
+    def end(self) -> None:
+        """End the exchange and report the model."""
+        context = self.context
+        if self.replicas is not None:
+            self.replicas.close()
+        if self.strategy is not None and (self.seat.leads or hasattr(self.strategy, "follow")):
+            self.strategy.close(context, self.state)
+        whole = context.trainer.vector()
+        _agree_at_end(digest_of(whole), self.plan, self.seat)
+        self.report(
+            {
+                "kind": "end",
+                "rank": self.seat.rank,
+                "steps": context.settings.steps - context.start,
+                "parameters_sha256": digest_of(whole),
+                **({"parameters": whole.tolist()} if len(whole) <= MOST_LOGGED else {}),
+                **context.meter.take(),
+            }
+        )
+        if self.replicas is not None:
+            self.replicas.leave()
+
+
+def _agree_at_end(digest: str, plan: RunPlan, seat: Seat) -> None:
+    """Refuse an end at which the processes of a world have unlike models."""
+    import torch.distributed as dist
+
+    digests: list[Any] = [None] * seat.world_size
+    dist.all_gather_object(digests, (seat.rank, digest))
+    for rank, other in digests:
+        if other != digests[0][1]:
+            raise unlike_models(plan, rank, digests[0][0])
+
+
+def unlike_models(plan: RunPlan, rank: int, first: int) -> PlacerError:
+    """Build the error of a run whose workers end with different models."""
+    return PlacerError(
+        f"{plan.rank_name(rank)} ends with another model than rank {first}",
+        "this should not be: keep the log and report it",
+        exit_code=1,
+    )
+
+
+def _world_store(context: Context, address: str) -> Any:
+    """Serve a store for this world alone, or connect to it: torchft's Manager has one in each."""
+    key, join_s = f"store/{context.seat.world}", context.settings.join_s
+    if context.seat.leads:
+        served = store_at(address, 0, join_s)
+        context.store.set(key, f"{address} {served.port}")
+        return served
+    host, port = context.store.get(key).decode().split()
+    return connected(host, int(port), join_s)
+
+
+def _meet(context: Context, checkpoints: Checkpoints | None) -> tuple[int, str]:
+    """Wait until all worlds and hubs have come; return the step to begin with, and a word that this
+    run alone has.
+
+    Raises
+    ------
+    PlacerError
+        If parameters or manifests are unequal, or there is no common checkpoint.
+    """
+    import torch.distributed as dist
+
+    seat, given = context.seat, [(0, "")]
+    if seat.leads:
+        given = [_start_of_all(context, checkpoints)]
+    dist.broadcast_object_list(given, src=0)
+    return given[0]
+
+
+def _start_of_all(context: Context, checkpoints: Checkpoints | None) -> tuple[int, str]:
+    plan, settings, seat, store = context.plan, context.settings, context.seat, context.store
+    steps = checkpoints.steps() if checkpoints is not None and settings.resume else set()
+    for step in sorted(steps):
+        checkpoints.check(step)  # type: ignore[union-attr]
+    hello = {
+        "digest": context.trainer.first_digest,
+        "manifest": plan.digest,
+        "rank": seat.rank,
+        "steps": sorted(steps),
+        "token": secrets.token_hex(4),
+    }
+    store.set(f"hello/{seat.world}", json.dumps(hello))
+    count = len(plan.worlds) + plan.hub_processes
+    hellos: list[dict[str, Any]] = []
+    until = time.monotonic() + settings.join_s
+    for world in range(count):
+        while not store.check([f"hello/{world}"]):
+            if time.monotonic() > until:
+                rank = plan.worlds[world][0] if world < len(plan.worlds) else plan.workers
+                raise PeerLostError(rank, f"did not come within {settings.join_s:g} s")
+            time.sleep(0.01)
+        hellos.append(json.loads(store.get(f"hello/{world}")))
+    for other in hellos:
+        if other["manifest"] != hellos[0]["manifest"]:
+            raise PlacerError(
+                f"{plan.rank_name(other['rank'])} runs another manifest than rank 0",
+                "give all the same file",
+            )
+        if other["digest"] != hellos[0]["digest"]:
+            raise _crooked(plan, other["rank"], hellos[0]["rank"])
+    workers = [set(other["steps"]) for other in hellos if other["rank"] < plan.workers]
+    return _first_step(settings, workers), str(hellos[0]["token"])
+
+
+def _first_step(settings: Settings, kept: list[set[int]]) -> int:
+    """Return the step to begin with: with ``resume`` that of the newest checkpoint that all worlds
+    have.
+    """
+    common = set.intersection(*kept)
+    start = max((step for step in common if step <= settings.steps), default=0)
+    if settings.resume and not start and common:
+        words = (
+            f"the checkpoints in '{settings.checkpoints}' begin with one after step "
+            f"{min(common)}, the run ends after {settings.steps}"
+        )
+        raise PlacerError(words, "ask for more --steps, or run without --resume")
+    if settings.resume and not start and not (settings.may_begin and not any(kept)):
+        raise PlacerError(
+            f"no checkpoint in '{settings.checkpoints}' that all workers have",
+            "run without --resume",
+        )
+    return start

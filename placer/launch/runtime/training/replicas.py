@@ -1,0 +1,278 @@
+"""Local SGD, DiLoCo and Streaming DiLoCo between worlds, by torchft: its Manager agrees on who
+takes part in each exchange, so a lost world leaves and the others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from itertools import pairwise
+from time import perf_counter
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.launch.runtime.run_plan import RunPlan
+from placer.launch.runtime.training.context import Context
+from placer.launch.runtime.training.replica_group import Sums, process_group
+from placer.problem.exchange.streaming_diloco import fragments
+from placer.version import install_line
+
+MOMENTUM = 0.9
+"""Douillard et al. (DiLoCo, 2023; Streaming DiLoCo, 2025) and Charles et al. (2025)."""
+RATES = {"local-sgd": 1.0, "diloco": 0.7, "streaming-diloco": 0.4}
+"""Outer learning rates: of Douillard et al. (2023; 0.6 to 0.8 is best in Charles et al., 2025) and
+of Douillard et al. (2025). Local SGD replaces the model by the mean, which is rate 1 without
+momentum.
+"""
+OWN_SHARE = 0.5
+"""Share of a worker's own parameters where a late outer step meets them: alpha of Douillard et al.
+(2025).
+"""
+LONG_S = 86_400.0
+"""Wait for the slowest world: the lighthouse names those that are gone."""
+BEATS_S = 5.0
+"""A world that the lighthouse has not heard of for so long is gone."""
+
+
+def check_torchft(plan: RunPlan) -> None:
+    """Refuse a plan that torchft does not execute as it was priced.
+
+    Raises
+    ------
+    PlacerError
+        If torchft is missing, or the plan does something else.
+    """
+    exchange = plan.exchange
+    name, h = exchange.strategy, exchange.local_steps
+    if exchange.overlap and name != "streaming-diloco":
+        raise PlacerError(
+            f"torchft does not run the exchange of {name} beside the next round",
+            "plan it without --overlap, or with streaming-diloco",
+        )
+    if name == "streaming-diloco" and h % fragments(h):
+        raise PlacerError(
+            f"torchft sends {fragments(h)} fragments at even distances, not in {h} local steps",
+            f"plan it with --local-steps {h // fragments(h) * fragments(h)}",
+        )
+    if any(group.inner and group.inner.sharding == "hybrid" for group in plan.groups):
+        raise PlacerError(
+            f"{name} between islands with hybrid sharding would send each of their copies",
+            "plan it with zero-3",
+        )
+    try:
+        import torchft  # noqa: F401
+    except ImportError:
+        raise PlacerError(
+            f"{name} needs torchft, which is not installed",
+            f"install it: {install_line('torchft')}",
+        ) from None
+
+
+def serve_lighthouse(plan: RunPlan, host: str, timeout_s: float) -> tuple[Any, str]:
+    """Serve torchft's lighthouse, which knows who lives; return it and its address.
+
+    Notes
+    -----
+    An exchange waits for all worlds that live, or where the plan has a quorum, ``grace_s`` after
+    that many have come.
+    """
+    from torchft.coordination import LighthouseServer
+
+    grace_s = plan.grace_s if plan.quorum is not None and plan.grace_s else LONG_S
+    server = LighthouseServer(
+        bind=f"{host}:0",
+        min_replicas=plan.quorum or plan.workers,
+        join_timeout_ms=int(grace_s * 1000),
+        quorum_tick_ms=20,
+        heartbeat_timeout_ms=int(min(BEATS_S, timeout_s) * 1000),
+    )
+    return server, f"http://{host}:{server.address().rsplit(':', 1)[1]}"
+
+
+class Replicas:
+    """One process of one world, of those that torchft keeps alike.
+
+    Parameters
+    ----------
+    context
+        Of the process.
+    host
+        Address of this machine, at which the other worlds reach it.
+    store
+        A ``TCPStore`` of this world alone.
+    lighthouse
+        Address of the lighthouse.
+
+    Notes
+    -----
+    Each process exchanges what it holds of the model with its equals in other worlds, as pieces of
+    the parameters' own memory: fragments are even, whatever the layers are. Worlds count alike in
+    the mean, whatever their share of the batch.
+    """
+
+    def __init__(self, context: Context, host: str, store: Any, lighthouse: str) -> None:
+        import torch
+        from torchft import Manager
+        from torchft.local_sgd import DiLoCo
+
+        exchange, trainer, seat = context.plan.exchange, context.trainer, context.seat
+        self.context, self.trainer = context, trainer
+        count = fragments(exchange.local_steps) if exchange.strategy == "streaming-diloco" else 1
+        self.every = exchange.local_steps // count
+        modules = [torch.nn.ParameterList(part) for part in even_parts(trainer.pieces(), count)]
+        self.outer = [_outer_optimizer(module, exchange) for module in modules]
+        sizes = [sum(p.numel() for p in module.parameters()) for module in modules]
+        self.sums = Sums(context, sizes, lambda: self.manager.current_step() % count)
+        self.waited = 0.0
+        logging.getLogger("torchft").setLevel(logging.CRITICAL)  # a lost world is no error
+        self.manager = Manager(
+            pg=process_group(self.sums),
+            load_state_dict=self._load,
+            state_dict=self._state,
+            min_replica_size=context.plan.quorum or context.plan.workers,
+            use_async_quorum=False,
+            timeout=timedelta(seconds=context.settings.timeout_s),
+            quorum_timeout=timedelta(seconds=LONG_S),
+            rank=seat.world_rank,
+            world_size=seat.world_size,
+            store_addr=host,
+            store_port=store.port,
+            lighthouse_addr=lighthouse,
+            replica_id=f"worker-{seat.rank}",
+            hostname=host,
+            init_sync=False,
+        )
+        self.mark = 0.0
+        late = exchange.strategy == "streaming-diloco"
+        self.averaging = DiLoCo(
+            self.manager,
+            modules,
+            trainer.optimizer,
+            self.outer,
+            sync_every=exchange.local_steps,
+            use_bucketization=True,
+            bucket_cap_mb=1 + 4 * trainer.elements // 2**20,
+            fragment_sync_delay=self.every - 1 if late else 0,
+            fragment_update_alpha=OWN_SHARE if late else 0.0,
+        )
+
+    def _updated(self, *_: Any) -> None:
+        self.mark = perf_counter()
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "module": self.trainer.module.state_dict(),
+            "optimizer": self.trainer.optimizer.state_dict(),
+        }
+
+    def _load(self, state: dict[str, Any]) -> None:
+        """Take over what the others agree on, in a world that comes back."""
+        self.trainer.module.load_state_dict(state["module"])
+        self.trainer.optimizer.load_state_dict(state["optimizer"])
+
+    @property
+    def done(self) -> int:
+        """Return the steps of all until the last exchange."""
+        return int(self.manager.current_step()) * self.every
+
+    def begin(self, step: int) -> None:
+        """Go on after so many steps; from now on each step of the optimizer counts."""
+        self.manager.load_state_dict({"step": step // self.every, "batches_committed": 0})
+        # Before torchft's, which exchanges.
+        self.trainer.optimizer.register_step_post_hook(self._updated)
+        self.averaging.__enter__()
+
+    def step(self, step: int) -> float:
+        """Take a step of the own optimizer, with the exchange that is due; return the worker's part
+        of the loss over the target batch.
+        """
+        context, samples = self.context, self.context.world_samples
+        loss = context.calculate(step, max(1, samples))
+        began = perf_counter()
+        self.trainer.step()
+        ended = perf_counter()
+        context.meter.seconds["calculation"] += self.mark - began
+        waited = ended - self.mark
+        context.meter.seconds["exchange"] += waited
+        self._log(waited, due=(step + 1) % self.every == 0)
+        return loss * samples / context.settings.target_batch_size
+
+    def _log(self, waited: float, *, due: bool) -> None:
+        meter, seconds = self.context.meter, self.sums.taken_seconds() if due else 0.0
+        meter.wire_s += seconds
+        if self.context.plan.exchange.overlap:
+            self.waited += waited
+            if due:
+                meter.overlap(max(seconds, 1e-9), min(self.waited, seconds), 0.0)
+                self.waited = 0.0
+
+    def tensors(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps of this process beside model and optimizer: tensors, which
+        loading fills.
+        """
+        number = self.context.seat.process
+        kept: dict[str, Any] = {}
+        for part, (optimizer, fragment) in enumerate(
+            zip(self.outer, self.averaging._fragments, strict=True)
+        ):
+            own = f"{number}/{part}"
+            for name, value in fragment.original_parameters.items():
+                kept[f"common/{own}/{name}"] = value
+            for place, state in enumerate(optimizer.state.values()):
+                kept[f"momentum/{own}/{place}"] = state["momentum_buffer"]
+            for name, value in self.sums.lost(part).items():
+                kept[f"lost/{own}/{name}"] = value
+        return kept
+
+    def close(self) -> None:
+        """End with the model of the last exchange, which is the same in all worlds."""
+        self.averaging._restore_parameters()
+        self.averaging.__exit__(None, None, None)
+
+    def leave(self) -> None:
+        """Let the others go on without this world."""
+        self.manager.shutdown(wait=False)
+
+
+def even_parts(pieces: list[Any], count: int) -> list[list[Any]]:
+    """Cut pieces of one dimension into fragments of equal size, to an element.
+
+    Examples
+    --------
+    >>> import torch
+    >>> pieces = [torch.nn.Parameter(torch.zeros(3)), torch.nn.Parameter(torch.zeros(2))]
+    >>> [[len(piece) for piece in part] for part in even_parts(pieces, 2)]
+    [[2], [1, 2]]
+    """
+    import torch
+
+    total = sum(len(piece) for piece in pieces)
+    ends = [total * k // count for k in range(count + 1)]
+    parts: list[list[Any]] = []
+    for first, end in pairwise(ends):
+        part, start = [], 0
+        for piece in pieces:
+            own = slice(max(0, first - start), max(0, min(len(piece), end - start)))
+            if own.start < own.stop:
+                part.append(torch.nn.Parameter(piece.detach()[own]))
+            start += len(piece)
+        parts.append(part)
+    return parts
+
+
+def _outer_optimizer(module: Any, exchange: Any) -> Any:
+    """Return the optimizer of a mean change; sparse messages are averaged plainly, as error
+    feedback is momentum enough.
+    """
+    import torch
+
+    plain = exchange.strategy == "local-sgd" or exchange.compression == "sparse"
+    optimizer = torch.optim.SGD(
+        module.parameters(),
+        lr=1.0 if plain else RATES[exchange.strategy],
+        momentum=0.0 if plain else MOMENTUM,
+        nesterov=not plain,
+    )
+    for parameter in () if plain else module.parameters():  # a checkpoint always has them
+        optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return optimizer

@@ -1,0 +1,70 @@
+"""Messages of an exchange: their size, what they lose, and how that comes later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from run_plans import A, document, plan_of
+
+from placer.errors import PlacerError
+from placer.launch.runtime.wire.codec import Codec
+from placer.launch.runtime.wire.feedback import Feedback
+
+torch: Any = pytest.importorskip("torch")
+COARSE = ("int8", "int4", "sparse")
+
+
+@pytest.mark.parametrize("compression", ["int4", "sparse"])
+def test_a_plan_too_coarse_for_its_exchange_is_refused(compression: str) -> None:
+    """Only strategies with an outer optimizer feed the errors back."""
+    with pytest.raises(PlacerError, match="too coarse for the exchange all-reduce"):
+        plan_of(document("all-reduce", (A, 2), compression=compression))
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from(COARSE), st.integers(0, 99))
+def test_messages_have_their_size_and_come_back(elements: int, compression: str, seed: int) -> None:
+    """A message has the bytes that are allocated for it, and its vector the same length; INT4 is
+    off by half a step of a fourteenth of the largest value.
+    """
+    vector = torch.randn(elements, generator=torch.Generator().manual_seed(seed))
+    codec = Codec(compression)
+    message = codec.encode(vector)
+    assert len(message) == codec.size(elements) == len(codec.empty(elements))
+    back = codec.decode(message, elements)
+    assert len(back) == elements
+    if elements and compression == "int4":
+        assert float((back - vector).abs().max()) <= float(vector.abs().max()) / 14 * (1 + 1e-5)
+    if elements >= 4_096 and compression == "sparse":
+        kept = back[:4_096] != 0
+        assert int(kept.sum()) == 64
+        assert float(vector[:4_096][kept].abs().min()) >= float(vector[:4_096][~kept].abs().max())
+        assert bool((back[:4_096][kept].sign() == vector[:4_096][kept].sign()).all())
+
+
+def test_sparse_is_146_times_less() -> None:
+    """64 of 4,096 values with 14 bits each: 32 x 4,096 / (64 x 14) = 146.3, as Covenant-72B (arXiv
+    2603.08163) counts.
+    """
+    elements = 4_096_000
+    assert 4 * elements / Codec("sparse").payload(elements) == pytest.approx(146.3, abs=0.05)
+    assert 4 * elements / Codec("sparse").size(elements) > 146
+
+
+@pytest.mark.parametrize("compression", COARSE)
+def test_what_is_lost_comes_later(compression: str) -> None:
+    """The sum of 200 messages of one vector is near 200 times the vector: nothing is lost for
+    good. Without feedback a sparse message would never tell of small values.
+    """
+    vector = torch.randn(4_096, generator=torch.Generator().manual_seed(1))
+    codec, feedback = Codec(compression), Feedback(4_096)
+    total = torch.zeros(4_096)
+    for _ in range(200):
+        said = feedback.added(vector)
+        heard = codec.decode(codec.encode(said), 4_096)
+        feedback.sent = said - heard
+        total += heard
+    assert float((total / 200 - vector).norm() / vector.norm()) < 0.5
