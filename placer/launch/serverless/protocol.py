@@ -50,7 +50,7 @@ not: moto shows an object before its headers, and these one after the other.
 MISSING = ("404", "NoSuchKey", "NotFound")
 THERE = ("412", "PreconditionFailed")
 PARTS_OF_ONE_DELETE = 1000
-BLOCK = 1 << 22
+BLOCK = 1 << 20
 """Numbers that are decoded at a time, so that few are held twice."""
 LARGEST_HALF = 65504.0
 TINIEST = 1.1754943508222875e-38
@@ -225,7 +225,7 @@ class Mean:
             raise ValueError(f"a part has {len(part)} bytes, the first {self.bytes}")
         scale = struct.unpack("<f", part[: self.head])[0] if self.head else 1.0
         for at in range(0, count, BLOCK):
-            some = part[self.head + at * size : self.head + (at + BLOCK) * size]
+            some = memoryview(part)[self.head + at * size : self.head + (at + BLOCK) * size]
             if np is None:
                 numbers = struct.unpack(f"<{len(some) // size}{self.letter}", some)
                 old = self.total[at : at + len(numbers)]

@@ -5,7 +5,6 @@ moto.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from placer.launch.export.resources.aggregators import memory_gib
 from placer.launch.export.targets.cloudformation import stacks
 from placer.launch.serverless import protocol
 from placer.launch.serverless.protocol import Bucket, gradient_key, mean_key, s3_event
+from placer.records import replace
 
 REGIONS = ("ap-south-1", "eu-west-2")
 
@@ -217,9 +217,9 @@ def test_parts_of_two_sizes_are_refused(
     store, workers = Bucket(client, bucket.name), central.manifest.world_size
     for rank in range(workers):
         store.put(gradient_key(run, "a-1", rank, workers), bytes(4 * (rank + 1)))
+    template, key = stacks(central)["exchange"][1], gradient_key(run, "a-1", 0, workers)
     with pytest.raises(ValueError, match="8 bytes, the first 4"):
-        key = gradient_key(run, "a-1", 0, workers)
-        call(stacks(central)["exchange"][1], monkeypatch, bucket.name, key)
+        call(template, monkeypatch, bucket.name, key)
     assert not [key for key in store.list("") if "means" in key]
 
 
@@ -258,4 +258,6 @@ def test_with_a_function_to_train_machines_start_placer_run(central: ExportPlan)
     files = export(replace(central, train="mymodel.train:workload"), "cloudformation")
     assert files.keys() >= {"exchange.yaml", "workers-0.sh", "README.md", "manifest.json"}
     assert "placer run manifest.json" in files["workers-0.sh"]
-    assert 0 < files["README.md"].index("deploy --region") < files["README.md"].index("workers-0.sh")
+    assert (
+        0 < files["README.md"].index("deploy --region") < files["README.md"].index("workers-0.sh")
+    )

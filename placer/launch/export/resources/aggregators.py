@@ -47,9 +47,9 @@ def check_aggregators(plan: ExportPlan) -> None:
         provider, _, region = place.partition("/")
         if provider != "aws" or plain_name(region) != region:
             raise PlacerError(
-                f"{place} is not a region of AWS",
-                "cloudformation needs the function and all buckets on AWS: ask again with --in "
-                "'aws/*'",
+                f"the functions are deployed on AWS Lambda, and {place} is not a region of AWS",
+                "ask again with --in 'aws/*', or with --exchange parameter-server; placer run "
+                "--local and --to compose play them here",
             )
     if manifest.exchange.compression not in FORMATS:
         raise PlacerError(

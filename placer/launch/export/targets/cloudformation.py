@@ -166,7 +166,10 @@ def _readme(plan: ExportPlan) -> str:
         for region, t in built.values()
         if "Function" in t["Resources"]
     ]
-    empty = [f"aws s3 rm --recursive s3://{b.name} --region {region_of(b.place)}" for b in manifest.buckets]
+    empty = [
+        f"aws s3 rm --recursive s3://{b.name} --region {region_of(b.place)}"
+        for b in manifest.buckets
+    ]
     down = [
         f"aws cloudformation delete-stack --region {region} --stack-name {names[n]}"
         for n, (region, _) in built.items()
