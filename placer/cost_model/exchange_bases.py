@@ -68,7 +68,8 @@ def exchange_bases(hosts: Iterable[str], placement: Placement, problem: Problem)
     if kind in RING_BASES and used.transport == HIVEMIND:
         sentences.append(HIVEMIND_BASES[kind].format(under="" if former else " under hivemind"))
     elif kind in RING_BASES:
-        sentences += [*sorted({_ring_basis(host) for host in hosts}), RING_BASES[kind]]
+        bases = {_ring_basis(host, problem) for host in hosts}
+        sentences += [*sorted(bases), RING_BASES[kind]]
     elif kind in BASES:
         sentences.append(FORMER_SERVER if former and kind == "server" else BASES[kind])
     if not former:
@@ -95,12 +96,16 @@ def _later_bases(kind: str, placement: Placement, problem: Problem) -> list[str]
     return sentences
 
 
-def _ring_basis(name: str) -> str:
+def _ring_basis(name: str, problem: Problem) -> str:
     """Say how the averaging time of a class of a ring is known."""
     peer = peer_of(name)
     if peer is None:
         return ""
     rate = f"{peer.gbps:g} Gb/s of each worker"
+    if name in problem.calibration.hosts:
+        return (
+            f"averaging time: {peer.via.title} over {rate}: measured: {problem.calibration.name}"
+        )
     assumed = ", assumed where a provider promises none" if peer.is_assumed else ""
     return f"averaging time: {peer.via.title} over {rate}{assumed}: published: {peer.via.source}"
 

@@ -1,8 +1,11 @@
-"""Figures of devices that training on islands asks for: catalogs/accelerators.csv."""
+"""Figures of devices that training on islands asks for: catalogs/accelerators.csv; and the names
+of processors as devices.
+"""
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -10,6 +13,24 @@ from placer.market.books.folders import shipped_catalogs
 
 FIGURES = ("matmul_tflops", "nvlink_gb_per_s", "pcie_gb_per_s")
 """Columns with a figure: TFLOP/s, and GB/s each way."""
+_PROCESSOR = re.compile(r"CPU-([1-9][0-9]{0,3})")
+
+
+def processor_name(vcpus: int) -> str:
+    """Return the name of so many virtual CPUs as a device of books, profiles and plans.
+
+    Examples
+    --------
+    >>> processor_name(6), processor_vcpus("CPU-6"), processor_vcpus("T4")
+    ('CPU-6', 6, None)
+    """
+    return f"CPU-{vcpus}"
+
+
+def processor_vcpus(device: str) -> int | None:
+    """Return the virtual CPUs that the name of a device says; None if it is no processor."""
+    match = _PROCESSOR.fullmatch(device)
+    return int(match[1]) if match else None
 
 
 def accelerator_figures(gpu: str) -> Mapping[str, float | None]:

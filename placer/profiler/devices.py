@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import platform
@@ -14,6 +15,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.market.accelerators import processor_name
 from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import shipped_catalogs
 from placer.market.catalog import Gpu
@@ -195,10 +197,18 @@ def choose_device(name: str | None) -> Any:
     raise PlacerError(f"device '{name}' cannot be measured", known)
 
 
-def facts(device: Any) -> DeviceFacts:
-    """Read name, driver and clocks of a device; its clocks are right while it is still warm."""
+def facts(device: Any, threads: int | None = None) -> DeviceFacts:
+    """Read name, driver and clocks of a device; its clocks are right while it is still warm.
+
+    Parameters
+    ----------
+    threads
+        That PyTorch was asked to use; None: its own choice, which is the whole processor.
+    """
     torch = load_torch()
     name, gpu, driver = cpu_name(), device.type, GpuDriver()
+    if device.type == "cpu":
+        gpu = processor_name(min(threads or cpus_here(), cpus_here()))
     if device.type == "cuda":
         told = torch.cuda.get_device_properties(device)
         name = torch.cuda.get_device_name(device)
@@ -229,8 +239,8 @@ def busy_words() -> str | None:
     The load average counts programs that run or want to, and this one is one of them.
     """
     try:
-        load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
-    except (OSError, AttributeError):
+        load, cores = os.getloadavg()[0], cpus_here()
+    except OSError:
         return None
     if load < 1 + BUSY_SHARE * cores:
         return None
@@ -238,6 +248,13 @@ def busy_words() -> str | None:
         f"the machine is busy (load {load:.1f} on {counted(cores, 'CPU')}): expect wide "
         f"intervals and lower speeds"
     )
+
+
+def cpus_here() -> int:
+    """Count the virtual CPUs that this process may use."""
+    with contextlib.suppress(AttributeError):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def cpu_name() -> str:

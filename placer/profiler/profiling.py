@@ -119,7 +119,7 @@ class Profiling:
         if session is None or not session.findings:
             return ()
         if self._facts is None:
-            self._facts = facts(self.plan.device)
+            self._facts = facts(self.plan.device, self.plan.threads)
         known, today = self._facts, dt.datetime.now(dt.UTC).date().isoformat()
         flops = None if self.estimate is None else self.estimate.flops_per_sample or None
         sheet = device(known.gpu)

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from placer.errors import PlacerError
 from placer.market.words.own_places import SITES
 from placer.records import Amount
+from placer.workload.island.collectives import attained_bytes_per_s
 from placer.workload.peer import peer_of
 
 NINETY_PERCENT = 1.645
@@ -240,6 +241,22 @@ batch of 512 eight T4 do 1.27 times what one does (published, section 11), so th
 beside an average of 13.8 s; the A10 hosts, whose runs set group forming to 5 s, need none: 3.9 s
 pass there.
 """
+
+
+def host_constants(name: str) -> HostConstants:
+    """Return the published constants of a class of averaging time: of hosts under hivemind, or of
+    a ring over a network, in the same form.
+
+    Examples
+    --------
+    >>> host_constants("gloo 10 Gb/s").s_per_gb_sent  # 1 GB over 10 Gb/s, of which 1 / 1.9 is used
+    1.52
+    """
+    peer = peer_of(name)
+    if peer is None:
+        return PUBLISHED.hosts[name]
+    per_gb = 1e9 / attained_bytes_per_s(peer.gbps, peer.via)
+    return HostConstants(peer.via.network_latency_s, 0.0, 0.0, s_per_gb_sent=round(per_gb, 12))
 
 
 def calibration_document(calibration: Calibration) -> dict[str, Any]:

@@ -277,7 +277,7 @@ def _calibration(raw: Mapping[str, Any], where: str) -> Calibration:
         if not isinstance(raw[key], Mapping):
             raise PlacerError(f"{where}: {key} is not an object", WRITE_AGAIN)
     for host in (*raw["hosts"], *raw["spreads"]):
-        if host not in PUBLISHED.hosts:
+        if host not in PUBLISHED.hosts and peer_of(host) is None:
             error = unknown("host class", host, PUBLISHED.hosts)
             raise PlacerError(f"{where}: {error.message}", error.hint)
     made: Calibration = _made(

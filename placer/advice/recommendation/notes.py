@@ -501,7 +501,7 @@ def _out_of_range(problem: Problem, placement: Placement) -> str:
     sentences = (
         peer.via.outside(problem.gradient_bytes, placement.machines, gpus)
         for peer in peers
-        if peer is not None
+        if peer is not None and peer.name not in problem.calibration.hosts
     )
     return "; ".join(dict.fromkeys(filter(None, sentences)))
 

@@ -72,7 +72,7 @@ class Options(TypedDict):
     device : NAME
         cpu, cuda or cuda:1; default: cpu with --local, else the first GPU.
     threads : N, 1..
-        Threads of PyTorch in each process; default: 1 with --local.
+        Threads of PyTorch in each process; default: the plan's vCPUs, with --local on GPUs 1.
     processes : N, 1..64
         Processes of each machine; default: its GPUs, on a CPU one.
     timeout : SECONDS, 0.1..86400
@@ -184,7 +184,7 @@ def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
         resume=words["resume"] or words["resume_if_any"],
         may_begin=words["resume_if_any"] and not words["resume"],
         device=words["device"] or ("cpu" if local else ""),
-        threads=words["threads"] or (1 if local else 0),
+        threads=words["threads"] or _threads(plan, local=local),
         timeout_s=words["timeout"] or max(60.0, plan.timeouts.round_s),
         join_s=LOCAL_JOIN_S if local else plan.rendezvous.join_s,
         endpoint_url=words["endpoint_url"] or "",
@@ -195,14 +195,23 @@ def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
     )
 
 
-def _place(words: str) -> str:
-    """Return a URL as it is, and a folder wherever processes are started."""
-    return words if "://" in words else str(Path(words).absolute())
+def _threads(plan: RunPlan, *, local: bool) -> int:
+    """Return the threads of PyTorch in each process: the vCPUs of the plan's processors, if they
+    are fewer than this machine has for each; 0: PyTorch's own choice.
+    """
+    from placer.market.accelerators import processor_vcpus
+    from placer.profiler.devices import cpus_here
+
+    planned = [processor_vcpus(group.offer.gpu) or 1 for group in plan.groups]
+    here = max(1, cpus_here() // plan.workers) if local else cpus_here()
+    if not local and (not all(group.on_cpu for group in plan.groups) or min(planned) >= here):
+        return 0
+    return min(*planned, here)
 
 
-def _processes(words: Options) -> int:
-    """Return the processes of each machine; 0: one for each of its GPUs."""
-    if (words["device"] or ("cpu" if words["local"] else "")) == "cpu":
+def _processes(plan: RunPlan, words: Options) -> int:
+    """Return the processes of each machine of an island; 0: one for each of its GPUs."""
+    if not plan.has_islands or (words["device"] or ("cpu" if words["local"] else "")) == "cpu":
         return 1
     import torch
 

@@ -144,6 +144,7 @@ def _prepared(typed: str, word: str | None, words: Options) -> tuple[Profiling, 
         target_batch_size=None
         if target_batch is None
         else parse_count(target_batch, "target batch size"),
+        threads=words["threads"],
     )
     catalog, _ = over_default(words["catalog"])
     subject = load_target(word, words["builtin"], words["name"], words["seq_len"])

@@ -41,6 +41,10 @@ class RunStart(Line, frozen=True, tag="run"):
     ----------
     overlap
         Whether the exchange runs beside the next round; early logs do not say: it does not.
+    threads
+        Of PyTorch in each process; 0: its own choice. Early logs do not say.
+    question
+        Profile, book and wishes behind the plan, as in placer.manifest; early logs have none.
     """
 
     schema: Literal["placer.run/v1"]
@@ -63,6 +67,8 @@ class RunStart(Line, frozen=True, tag="run"):
     elastic: bool
     links: Literal["loopback", "real", "shaped"]
     overlap: Maybe[bool] = UNSET
+    threads: Maybe[Count] = UNSET
+    question: Maybe[Anything | None] = UNSET
 
 
 class Ready(Line, frozen=True, tag="ready"):

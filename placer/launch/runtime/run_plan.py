@@ -66,6 +66,8 @@ class RunPlan:
         Samples of an optimizer step over all workers; samples that one worker takes at once.
     timeouts, rendezvous, expected, quorum, grace_s
         As in the manifest; no quorum: exchanges wait for all.
+    question
+        Of the manifest: profile, book and wishes behind the plan.
     deployed
         The functions run in the cloud, and are no processes of this run.
     """
@@ -88,6 +90,7 @@ class RunPlan:
     quorum: int | None = None
     grace_s: float = 0.0
     deployed: bool = False
+    question: Any = None
 
     @property
     def workers(self) -> int:
@@ -230,6 +233,7 @@ def plan_from(document: Any, where: str, *, deployed: bool = False) -> RunPlan:
         exchange=exchange_of(manifest),
         hubs=hubs_of(manifest, regions_of(places), functions_of(manifest, document), where),
         deployed=deployed,
+        question=document.get("question"),
         target_batch_size=exchange.target_batch_size,
         microbatch=exchange.microbatch,
         timeouts=exchange.timeouts,

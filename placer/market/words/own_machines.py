@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from placer.errors import PlacerError, unknown
+from placer.market.accelerators import processor_vcpus
 from placer.market.carbon import figure
 from placer.market.catalog import Catalog, EgressPrice, Gpu, MeasuredLink, Region, VmOffer
 from placer.market.network.geography import great_circle_km
@@ -33,6 +34,10 @@ costs in place of its electricity.
 """
 VCPUS_OF_GPU, MEMORY_GIB_OF_GPU = 8, 64.0
 """Host of each GPU where nobody says; assumed: what clouds put beside one A100."""
+MEMORY_GIB_OF_VCPU, SYSTEM_GIB = 4.0, 0.5
+"""Memory beside each vCPU of a machine without a GPU, and what its system keeps; assumed: the
+general machines of clouds, and as catalogs/gpus.csv has it.
+"""
 LINE_SPREAD = (0.5, 1.0)
 """Ends of a line's bandwidth over what is said or assumed: others share it, and it carries no more
 than it is sold for.
@@ -131,15 +136,19 @@ def parse_own(text: str, catalog: Catalog) -> OwnMachines:
         raise PlacerError(f"own '{text}': {count} machines with {gpus} GPUs", "at least 1 of each")
     given = _given(match["more"], text)
     gpu = _device(match["gpu"].strip(), text, catalog)
+    device = device_of(gpu, catalog)
     watts, cost = given.get("watts"), given.get("cost")
-    unknown_power = catalog.gpus[gpu].power_w is None and catalog.gpus[gpu].kind != "cpu"
+    unknown_power = device.power_w is None and device.kind != "cpu"
     if unknown_power and watts is None and cost is None:
         raise PlacerError(
             f"own '{text}': nobody publishes the power of {gpu}",
             f"say what one machine draws: {text}:watts=400",
         )
     usual = {name: figure(f"own_{name}", "*").value for name in ("power", "line", "lan")}
-    usual |= {"ram": MEMORY_GIB_OF_GPU * gpus, "cpus": float(VCPUS_OF_GPU * gpus)}
+    vcpus = processor_vcpus(gpu)
+    each = VCPUS_OF_GPU if vcpus is None else vcpus
+    ram = MEMORY_GIB_OF_GPU if vcpus is None else MEMORY_GIB_OF_VCPU * vcpus
+    usual |= {"ram": ram * gpus, "cpus": float(each * gpus)}
     return OwnMachines(
         text=text.strip(),
         name=match["name"],
@@ -173,7 +182,9 @@ def with_own_machines(catalog: Catalog, own: OwnMachines) -> Catalog:
     Several kinds of machines may share a site; its place is that of the first.
     """
     day, source = catalog.as_of[1], f"given with --own {own.text}"
-    offer = _offer(own, catalog.gpus[own.gpu], day, source)
+    device = device_of(own.gpu, catalog)
+    catalog = replace(catalog, gpus={**catalog.gpus, own.gpu: device})
+    offer = _offer(own, device, day, source)
     if catalog.offer(own.place, offer.instance_type, own.gpu, own.gpu_count, offer.market):
         raise PlacerError(
             f"own '{own.text}': {own.place} has such machines already", "choose another name"
@@ -213,12 +224,36 @@ def with_own_machines(catalog: Catalog, own: OwnMachines) -> Catalog:
     )
 
 
+def device_of(name: str, catalog: Catalog) -> Gpu:
+    """Return a device of a book; processors of any number of vCPUs are multiples of one of its own.
+
+    Raises
+    ------
+    PlacerError
+        If the book has no such device, nor any processor.
+    """
+    vcpus = processor_vcpus(name)
+    known = [(processor_vcpus(gpu), gpu) for gpu in catalog.gpus if processor_vcpus(gpu)]
+    if name in catalog.gpus or vcpus is None or not known:
+        return catalog.gpu(name)
+    least, like = min((count or 0, gpu) for count, gpu in known)
+    base, times = catalog.gpus[like], vcpus / least
+    return replace(
+        base,
+        gpu=name,
+        memory_gib=MEMORY_GIB_OF_VCPU * vcpus - SYSTEM_GIB,
+        fp16_tflops=base.fp16_tflops * times,
+        memory_gb_per_s=base.memory_gb_per_s * times,
+        source=f"{vcpus} vCPUs: {times:g} times {like}; assumed",
+    )
+
+
 def own_sentences(catalog: Catalog) -> Iterator[str]:
     """Yield what each word of own machines was taken to mean, with what is assumed."""
     for change in catalog.changes:
         if change.startswith(PREFIX):
             own = parse_own(change.removeprefix(PREFIX), catalog)
-            gpu = catalog.gpus[own.gpu]
+            gpu = device_of(own.gpu, catalog)
             host, site = _host_words(own), _site_words(own, gpu)
             has, said = (", ".join(words for _, words in parts) for parts in (host, site))
             guessed = {*own.assumed, *(("watts",) if own.watts is None else ())}
@@ -308,11 +343,15 @@ def _region(own: OwnMachines, catalog: Catalog, source: str) -> Region:
 
 def _device(word: str, text: str, catalog: Catalog) -> str:
     found = gpus_named(word, catalog)
+    if not found and processor_vcpus(word.upper()):
+        return word.upper()
     if not found:
         error = unknown("GPU", word, catalog.gpus)
         raise PlacerError(f"own '{text}': {error.message}", error.hint)
     if len(found) > 1:
         whole = " or ".join(text.replace(word, name, 1) for name in found)
+        if all(map(processor_vcpus, found)):
+            whole = f"{text.replace(word, found[0], 1)}: the number is that of its vCPUs"
         raise PlacerError(f"own '{text}': {word} is {' or '.join(found)}", f"write {whole}")
     return found[0]
 

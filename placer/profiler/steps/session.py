@@ -44,7 +44,7 @@ Progress = Callable[[str], None]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
     """What to measure: device, precisions, batch sizes (None: found automatically), target batch
-    size, effort.
+    size, effort, and threads of PyTorch on a CPU (None: its own choice).
     """
 
     device: Any
@@ -52,6 +52,7 @@ class Plan:
     effort: Effort
     batch_sizes: tuple[int, ...] | None = None
     target_batch_size: int | None = None
+    threads: int | None = None
 
 
 @dataclass(kw_only=True)

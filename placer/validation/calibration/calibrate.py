@@ -23,12 +23,17 @@ from placer.validation.calibration.quality import (
     not_fitted,
     warnings_of,
 )
-from placer.validation.calibration.run_log import read_run
+from placer.validation.calibration.run_log import is_own_site, read_run
 from placer.validation.calibration.runs import MeasuredRun, read_runs
 
 TOLD = (
     "a run of two workers or more tells the averaging time, a link or kappa; "
     "calculation_s or one machine alone tells a speed"
+)
+
+ONE_MACHINE = (
+    "all processes ran on one machine: averaging time and speed are those of {place} if it is this "
+    "machine; if it is several, run there"
 )
 
 
@@ -59,11 +64,13 @@ def calibrate(
         nothing.
     """
     path, book = Path(runs), catalog if isinstance(catalog, Catalog) else load_catalog(catalog)
+    shared = False
     created = date.today().isoformat() if today is None else today
     if path.suffix == ".jsonl":
         records = read_run(path)
-        if records[0]["links"] != "real":
+        if records[0]["links"] != "real" and not is_own_site(records[0]):
             return local_report(path, records, book, created)
+        shared = records[0]["links"] != "real"
     measured = read_runs(path, book)
     asked = [_pair(word, book, measured) for word in fit_links]
     equations = Equations(measured)
@@ -72,7 +79,7 @@ def calibrate(
         raise PlacerError(f"{path}: the runs do not tell any figure", TOLD)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     counts = {p: sum(touches(p, run) for run in measured) for p in solution.values}
-    figures = fitted_figures(solution, counts)
+    figures = fitted_figures(solution, counts, measured)
     source = f"placer profile runs {path.name} ({len(measured)} runs, {created})"
     overlay = finished(solution, figures, measured, source, created)
     overlay = replace(
@@ -89,7 +96,10 @@ def calibrate(
         figures=figures,
         unfitted=not_fitted(equations, solution, asked),
         checks=checks,
-        warnings=tuple(warnings_of(figures, solution, checks, equations)),
+        warnings=(
+            *warnings_of(figures, solution, checks, equations),
+            *([ONE_MACHINE.format(place=measured[0].placement.places[0])] if shared else []),
+        ),
     )
 
 

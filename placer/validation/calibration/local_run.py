@@ -12,6 +12,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.market.accelerators import processor_name
 from placer.market.catalog import Catalog, device_name
 from placer.records import replace
 from placer.units import counted
@@ -54,8 +55,9 @@ def local_report(
     rate = median(each)
     ends, half = quantiles(each, n=20, method="inclusive"), LEAST_HALF_WIDTH[RATE] * rate
     low, high = min(ends[0], rate - half), max(ends[-1], rate + half)
+    gpu = processor_name(head["threads"] * workers) if head.get("threads") else "cpu"
     learnt = Rate(
-        gpu="cpu",
+        gpu=gpu,
         gpu_count=1,
         framework="none",
         value=rate,
@@ -69,7 +71,7 @@ def local_report(
     name = f"{path.name} of {created} ({digest[:8]})"
     calibration = replace(PUBLISHED, name=name)
     figure = Fitted(
-        parameter=_speed(model, "cpu", 1), value=rate, low=low, high=high, runs=1, at_limit=False
+        parameter=_speed(model, gpu, 1), value=rate, low=low, high=high, runs=1, at_limit=False
     )
     left_out = tuple(_left_out(head, catalog))
     return CalibrationReport(

@@ -53,7 +53,11 @@ def _beside(value: Any) -> bool:
 
 
 OPTIONAL: Mapping[str, Mapping[str, Check]] = {
-    "run": {"overlap": lambda value: isinstance(value, bool)},
+    "run": {
+        "overlap": lambda value: isinstance(value, bool),
+        "threads": _count,
+        "question": lambda value: value is None or isinstance(value, dict),
+    },
     "step": {"beside": _beside},
 }
 """Keys by kind of record that only some logs have."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placer.records import replace
+from placer.validation.calibration.equations import touches
 from placer.validation.calibration.least_squares import Solution
 from placer.validation.calibration.parameters import (
     CONSTANT,
@@ -22,6 +23,7 @@ from placer.validation.calibration.parameters import (
 from placer.validation.calibration.runs import MeasuredRun
 from placer.workload.constants import NINETY_PERCENT, PUBLISHED
 from placer.workload.overlay import ModelEfficiency, Overlay
+from placer.workload.peer import peer_of
 from placer.workload.profile import Efficiency
 
 LEAST_HALF_WIDTH = {RATE: 0.02, LINK: 0.05, KAPPA: 0.02, SCALE: 0.02, CONSTANT: 0.0}
@@ -49,12 +51,19 @@ class Fitted:
     at_limit: bool
 
 
-def fitted_figures(solution: Solution, counts: dict[Parameter, int]) -> tuple[Fitted, ...]:
-    """Put an interval around each fitted value."""
+def fitted_figures(
+    solution: Solution, counts: dict[Parameter, int], runs: Sequence[MeasuredRun]
+) -> tuple[Fitted, ...]:
+    """Put an interval around each fitted value; that of a speed is no narrower than the rounds of
+    its runs lie apart.
+    """
     found = []
     for parameter, value in solution.values.items():
         error = NINETY_PERCENT * solution.errors[parameter] * parameter.step
         half = max(error, LEAST_HALF_WIDTH[parameter.kind] * value)
+        if parameter.kind == RATE:
+            own = [run.calculation_spread for run in runs if touches(parameter, run)]
+            half = max(half, math.expm1(max(own)) * value)
         # What may be 0 has it as its least low end; the others are never below 0.
         least = 0.0 if parameter.kind in (SCALE, CONSTANT) else value / (1 + half / value)
         found.append(
@@ -125,7 +134,7 @@ def _spreads(
     solution: Solution, overlay: Overlay, runs: Sequence[MeasuredRun]
 ) -> dict[str, tuple[float, float, float]]:
     """Return the spread of averaging times of each fitted host class, from runs in one region."""
-    found, published = {}, PUBLISHED.averaging_spread
+    found = {}
     for host in sorted({p.key[0] for p in solution.values if p.kind in (SCALE, CONSTANT)}):
         ratios = [
             _ratio(_exchange_s(run, overlay), run.step(overlay).communication)
@@ -133,7 +142,10 @@ def _spreads(
             if run.one_region and not run.alone and run.hosts() == {host} and weight >= OUTLIER
         ]
         count = sum(p.kind in (SCALE, CONSTANT) and p.key[0] == host for p in solution.values)
+        ring = peer_of(host)
+        published = PUBLISHED.averaging_spread if ring is None else ring.spread
         half = _half_width(ratios, count, math.log(published[1] / published[2]) / 2)
+        half = max(half, *(run.exchange_spread for run in runs if host in run.hosts()))
         found[host] = (1.0, math.exp(half), math.exp(-half))
     return found
 

@@ -19,6 +19,7 @@ from placer.validation.calibration.parameters import (
     scale,
 )
 from placer.validation.calibration.runs import MeasuredRun
+from placer.workload.peer import peer_of
 
 INFORMATION = 0.02
 """A figure is fitted if its doubling moves the residuals by this much in a way that no other figure
@@ -42,7 +43,7 @@ def choose(equations: Equations, asked: Collection[Pair] = ()) -> dict[Parameter
     -----
     In this order, each only if it changes the expected steps in a way that those before it cannot:
     speeds whose calculation time was logged, links, kappa, one factor on the averaging time of each
-    host class (from runs in one region), speeds that are only estimates, single constants of the
+    class of hosts or ring (from runs in one region), speeds that are only estimates, single constants of the
     host classes, the other speeds. One run therefore fits the link or kappa if it spans regions,
     and else the averaging time as a whole.
     """
@@ -57,11 +58,14 @@ def choose(equations: Equations, asked: Collection[Pair] = ()) -> dict[Parameter
         choice.take(parameter, between)
     hosts = sorted({host for run in equations.runs for host in run.hosts()})
     for host in hosts:
-        choice.take(scale(host), one_region)
+        if _is_logged(host, equations.runs):
+            choice.chosen[scale(host)] = scale(host).published
+        else:
+            choice.take(scale(host), one_region)
     for parameter in estimated:
         choice.take(parameter)
     for host in hosts:
-        if scale(host) in choice.chosen:
+        if scale(host) in choice.chosen and peer_of(host) is None:
             choice.split(host, one_region)
     for parameter in other:
         choice.take(parameter)
@@ -75,7 +79,17 @@ def candidates(equations: Equations, asked: Collection[Pair] = ()) -> Iterator[P
     if any(not run.one_region for run in equations.runs):
         yield kappa(equations.runs[0].problem.transport)
     for host in sorted({host for run in equations.runs if not run.alone for host in run.hosts()}):
-        yield from (constant(host, name) for name in CONSTANTS)
+        ring = peer_of(host) is not None
+        yield from [scale(host)] if ring else (constant(host, name) for name in CONSTANTS)
+
+
+def _is_logged(host: str, runs: Sequence[MeasuredRun]) -> bool:
+    """Tell whether a run says the time of a ring itself, which may be a hundredth of a step by its
+    bandwidth and most of it in truth.
+    """
+    return peer_of(host) is not None and any(
+        run.communication_s is not None and run.one_region and run.hosts() == {host} for run in runs
+    )
 
 
 def _rates(runs: Sequence[MeasuredRun]) -> tuple[list[Parameter], list[Parameter], list[Parameter]]:

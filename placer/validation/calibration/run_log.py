@@ -6,13 +6,16 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import log
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean, median, quantiles
 from typing import Any
 
 from placer.errors import PlacerError
 from placer.files.bounded_file import bounded
 from placer.files.json_text import unique_keys
+from placer.market.accelerators import processor_vcpus
+from placer.market.words.own_places import PROVIDER
 from placer.validation.calibration.log_records import wrong_field
 from placer.workload.profile import COMPRESSION_BYTES
 
@@ -193,7 +196,32 @@ def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
         "target_batch_size": head["target_batch_size"],
         "compression": head["compression"],
         "streams": head["streams"],
+        "question": head.get("question"),
+        **_spreads(rounds[1:], workers),
     }
+
+
+def _spreads(rounds: Sequence[Sequence[Record]], workers: int) -> dict[str, float]:
+    """Return how far rounds lie apart: half of the logarithm between their slowest and fastest
+    twentieth.
+    """
+    each = [round_seconds([records], workers) for records in rounds]
+    found = {}
+    for name in ("calculation", "between"):
+        seconds = [getattr(one, name) for one in each if one is not None and getattr(one, name) > 0]
+        ends = quantiles(seconds, n=20, method="inclusive") if len(seconds) > 1 else [1.0]
+        found[name] = log(ends[-1] / ends[0]) / 2
+    return {"calculation_spread": found["calculation"], "exchange_spread": found["between"]}
+
+
+def is_own_site(head: Record) -> bool:
+    """Tell whether a run on one machine had the plan's processors: those of one site of one's own,
+    with as many threads each. Its network inside the site is then this machine's.
+    """
+    places = {group["place"] for group in head["groups"]}
+    vcpus = {processor_vcpus(group["gpu"]) for group in head["groups"]}
+    own = len(places) == 1 and places.pop().startswith(f"{PROVIDER}/")
+    return own and head.get("device") == "cpu" and vcpus == {head.get("threads")}
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
@@ -252,7 +280,7 @@ def _check(path: Path, head: Record, records: Sequence[Record]) -> None:
     if head.get("overlap"):
         words = f"{path}: the exchange ran beside the next step, which slows both"
         raise PlacerError(words, "calibrate on a run of the plan without --overlap")
-    if head["links"] != "real":
+    if head["links"] != "real" and not is_own_site(head):
         raise PlacerError(
             f"{path}: all workers ran on one machine",
             "its links are not the plan's: run it where the plan says",

@@ -26,7 +26,6 @@ from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.validation.calibration.run_log import run_log_row
 from placer.workload.overlay import NOTHING, Overlay
-from placer.workload.peer import peer_of
 from placer.workload.profile import ModelProfile, load_profile
 
 TABLE = "measured.csv"
@@ -49,7 +48,13 @@ do within 8 %.
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRun:
-    """One measured run; times in seconds, ``line`` of its file."""
+    """One measured run; times in seconds, ``line`` of its file.
+
+    Notes
+    -----
+    Spreads are half of the logarithm between the slowest and fastest twentieth of its rounds; 0
+    where the run was not logged round by round.
+    """
 
     line: int
     step_s: float
@@ -58,6 +63,8 @@ class MeasuredRun:
     problem: Problem
     placement: Placement
     phases: tuple[Phase, ...]
+    calculation_spread: float = 0.0
+    exchange_spread: float = 0.0
 
     @property
     def model(self) -> str:
@@ -99,11 +106,8 @@ class MeasuredRun:
         return workers_of(self.placement, problem)
 
     def hosts(self) -> set[str]:
-        """Return the classes of the hosts whose averaging is fitted: rings of NCCL and Gloo have
-        constants of their software alone.
-        """
-        classes = {pool_of(group, self.problem).host for group in self.placement.groups}
-        return {name for name in classes if peer_of(name) is None}
+        """Return the classes of averaging time of the workers."""
+        return {pool_of(group, self.problem).host for group in self.placement.groups}
 
     def step(self, overlay: Overlay) -> StepSeconds:
         """Estimate the step with some figures over the published ones."""
@@ -148,15 +152,21 @@ def read_runs(path: Path, catalog: Catalog) -> tuple[MeasuredRun, ...]:
 def _run(
     line: int, row: dict[str, Any], catalog: Catalog, profiles: dict[str, ModelProfile]
 ) -> MeasuredRun:
-    model = row["model"]
-    if model not in profiles:
-        profiles[model] = load_profile(model)
+    model, asked = row["model"], row.get("question")
     wish = Requirements(
         compression=row["compression"] or None,
         streams=row["streams"] or 1,
         target_batch_size=row["target_batch_size"] or None,
     )
-    problem = Problem(profile=profiles[model], catalog=catalog, requirements=wish)
+    if asked is None:
+        if model not in profiles:
+            profiles[model] = load_profile(model)
+        problem = Problem(profile=profiles[model], catalog=catalog, requirements=wish)
+    else:  # the plan's own profile and machines, which the book may not have
+        whole = Problem.from_dict(asked)
+        wish = replace(wish, transport=whole.requirements.transport)
+        catalog = whole.catalog
+        problem = Problem(profile=whole.profile, catalog=catalog, requirements=wish)
     placement = place_by_hand(row["workers"], problem)
     step_s = _step_s(row, problem.batch)
     run = MeasuredRun(
@@ -167,6 +177,8 @@ def _run(
         problem=replace(problem, catalog=_part_of(catalog, placement)),
         placement=placement,
         phases=exchange_phases(placement, problem),
+        calculation_spread=row.get("calculation_spread") or 0.0,
+        exchange_spread=row.get("exchange_spread") or 0.0,
     )
     _check_parts(run)
     _check_speed(run)

@@ -113,8 +113,10 @@ def header(plan: RunPlan, settings: Settings, *, links: str) -> dict[str, Any]:
         "target_batch_size": settings.target_batch_size,
         "microbatch": settings.microbatch,
         "device": settings.device,
-        "elastic": plan.quorum is not None,
+        "threads": settings.threads,
+        "elastic": settings.elastic,
         "links": links,
+        "question": plan.question,
     }
 
 
