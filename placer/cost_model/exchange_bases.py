@@ -103,9 +103,7 @@ def _ring_basis(name: str, problem: Problem) -> str:
         return ""
     rate = f"{peer.gbps:g} Gb/s of each worker"
     if name in problem.calibration.hosts:
-        return (
-            f"averaging time: {peer.via.title} over {rate}: measured: {problem.calibration.name}"
-        )
+        return f"averaging time: {peer.via.title} over {rate}: measured: {problem.calibration.name}"
     assumed = ", assumed where a provider promises none" if peer.is_assumed else ""
     return f"averaging time: {peer.via.title} over {rate}{assumed}: published: {peer.via.source}"
 

@@ -23,6 +23,7 @@ from placer.workload.constants import (
     HostConstants,
     calibration_document,
 )
+from placer.workload.peer import peer_of
 from placer.workload.profile import Efficiency, ModelProfile, Rate
 
 SCHEMA = "placer.calibration/v1"

@@ -226,7 +226,18 @@ def notes_of(problem: Problem, placement: Placement, got: Estimate) -> tuple[War
         *_continents(problem, placement, got),
         *_memory(problem, placement),
         *_quota(problem, placement),
+        *_calibrated(problem),
     )
+
+
+def _calibrated(problem: Problem) -> Iterator[Warn]:
+    """Yield the runs or measurements whose figures are used in place of published ones."""
+    name = problem.calibration.name
+    if name != PUBLISHED.name:
+        yield Warn(
+            code="calibrated",
+            message=f"speeds and exchange times are those of {name}, where it has them",
+        )
 
 
 def needed_quotas(problem: Problem, placement: Placement) -> dict[tuple[str, str, str], int]:
