@@ -126,10 +126,16 @@ def turn(folder: Path, *, steps: int = 30, profile_steps: int = 10, runs: int = 
         The first is calibrated on; the others see whether the estimate holds.
     """
     (folder / "mymodel.py").write_text(MODEL)
-    words = ("--batch-sizes", "64", "--steps", str(profile_steps), "--threads", "1")
-    placer(
-        folder, "profile", "mymodel:profile", *words, "--target-batch-size", "512", "-o", "m.json"
+    words: tuple[str, ...] = (
+        "--batch-sizes",
+        "64",
+        "--steps",
+        str(profile_steps),
+        "--threads",
+        "1",
     )
+    words += ("--target-batch-size", "512", "-o", "m.json")
+    placer(folder, "profile", "mymodel:profile", *words)
     asked = ("--model", "./m.json", "--own", OWN)
     told = placer(
         folder, "recommend", *asked, "--workers", "2", "--manifest", "plan.json", "--json"

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 
-from closed_loop import turn
+from closed_loop import turn  # noqa: E402
 
 
 def main() -> None:

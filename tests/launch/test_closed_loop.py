@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("scipy")
-from closed_loop import turn  # noqa: E402
+from closed_loop import turn
 
 
 def test_an_estimate_holds_for_the_run_it_was_calibrated_on(tmp_path: Path) -> None:

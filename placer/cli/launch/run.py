@@ -70,7 +70,7 @@ class Options(TypedDict):
     resume_if_any
         As --resume, but start from step 0 where no worker has a checkpoint; for restarted jobs.
     device : NAME
-        cpu, cuda or cuda:1; default: cpu with --local, else the first GPU.
+        cpu, cuda or cuda:1; default: cpu with --local or a plan of CPUs, else the first GPU.
     threads : N, 1..
         Threads of PyTorch in each process; default: the plan's vCPUs, with --local on GPUs 1.
     processes : N, 1..64
@@ -170,7 +170,12 @@ def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
         raise PlacerError(
             f"target batch size {batch} is below the {plan.workers} workers", "each needs a sample"
         )
-    local = words["local"]
+    if words["elastic"] and not executed(plan).ELASTIC:
+        raise PlacerError(
+            f"{plan.exchange.strategy} cannot go on without a worker",
+            "leave --elastic out: --resume goes on after a loss",
+        )
+    local, on_cpu = words["local"], all(group.on_cpu for group in plan.groups)
     if words["endpoint_url"]:
         check_endpoint(words["endpoint_url"])
     return Settings(
@@ -183,7 +188,7 @@ def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
         checkpoint_every=words["checkpoint_every"],
         resume=words["resume"] or words["resume_if_any"],
         may_begin=words["resume_if_any"] and not words["resume"],
-        device=words["device"] or ("cpu" if local else ""),
+        device=words["device"] or ("cpu" if local or on_cpu else ""),
         threads=words["threads"] or _threads(plan, local=local),
         timeout_s=words["timeout"] or max(60.0, plan.timeouts.round_s),
         join_s=LOCAL_JOIN_S if local else plan.rendezvous.join_s,

@@ -44,8 +44,8 @@ def choose(equations: Equations, asked: Collection[Pair] = ()) -> dict[Parameter
     In this order, each only if it changes the expected steps in a way that those before it cannot:
     speeds whose calculation time was logged, links, kappa, one factor on the averaging time of each
     class of hosts or ring (from runs in one region), speeds that are only estimates, single
-    constants of the host classes, the other speeds. One run therefore fits the link or kappa if it spans regions,
-    and else the averaging time as a whole.
+    constants of the host classes, the other speeds. One run therefore fits the link or kappa if it
+    spans regions, and else the averaging time as a whole.
     """
     choice = _Choice(equations)
     direct, estimated, other = _rates(equations.runs)

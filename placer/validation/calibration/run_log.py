@@ -216,12 +216,14 @@ def _spreads(rounds: Sequence[Sequence[Record]], workers: int) -> dict[str, floa
 
 def is_own_site(head: Record) -> bool:
     """Tell whether a run on one machine had the plan's processors: those of one site of one's own,
-    with as many threads each. Its network inside the site is then this machine's.
+    with as many threads each, or all that PyTorch chose. Its network inside the site is then this
+    machine's.
     """
     places = {group["place"] for group in head["groups"]}
     vcpus = {processor_vcpus(group["gpu"]) for group in head["groups"]}
     own = len(places) == 1 and places.pop().startswith(f"{PROVIDER}/")
-    return own and head.get("device") == "cpu" and vcpus == {head.get("threads")}
+    threads = head.get("threads")
+    return own and head.get("device") == "cpu" and (threads == 0 or vcpus == {threads})
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
