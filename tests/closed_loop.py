@@ -126,30 +126,21 @@ def turn(folder: Path, *, steps: int = 30, profile_steps: int = 10, runs: int = 
         The first is calibrated on; the others see whether the estimate holds.
     """
     (folder / "mymodel.py").write_text(MODEL)
-    words: tuple[str, ...] = (
-        "--batch-sizes",
-        "64",
-        "--steps",
-        str(profile_steps),
-        "--threads",
-        "1",
-    )
-    words += ("--target-batch-size", "512", "-o", "m.json")
-    placer(folder, "profile", "mymodel:profile", *words)
-    asked = ("--model", "./m.json", "--own", OWN)
-    told = placer(
-        folder, "recommend", *asked, "--workers", "2", "--manifest", "plan.json", "--json"
-    )
+
+    def do(words: str) -> str:
+        return placer(folder, *words.split())
+
+    asked = f"--model ./m.json --own {OWN}"
+    measure = f"--batch-sizes 64 --steps {profile_steps} --threads 1"
+    do(f"profile mymodel:profile {measure} --target-batch-size 512 -o m.json")
+    told = do(f"recommend {asked} --workers 2 --manifest plan.json --json")
     planned = json.loads(told)["estimate"]["samples_per_second"]["value"]
-    placer(
-        folder, "export", "plan.json", "--to", "torchrun", "--dir", "launch", "--train",
-        "mymodel:profile",
-    )  # fmt: skip
+    do("export plan.json --to torchrun --dir launch --train mymodel:profile")
     (folder / "launch/mymodel.py").write_text(MODEL)
     measured = [throughput(started(folder, "run-0", steps))]
-    placer(folder, "profile", "runs", "run-0/run.jsonl", "-o", "calibration.json")
-    words = ("--workers", WORKERS, "--exchange", "all-reduce", "--calibration", "calibration.json")
-    document = json.loads(placer(folder, "estimate", *asked, *words, "--json"))
+    do("profile runs run-0/run.jsonl -o calibration.json")
+    words = f"--workers {WORKERS} --exchange all-reduce --calibration calibration.json --json"
+    document = json.loads(do(f"estimate {asked} {words}"))
     measured += [throughput(started(folder, f"run-{n}", steps)) for n in range(1, runs)]
     speed = document["estimate"]["samples_per_second"]
     notes = tuple(note["message"] for note in document["notes"])

@@ -74,6 +74,21 @@ def test_vcpus_that_are_said_draw_power() -> None:
     assert offer.usd_per_hour == pytest.approx((70 * 0.8 + 40 * 2.1) * 1.4 / 1000 * 0.25)
 
 
+def test_processors_have_any_number_of_vcpus() -> None:
+    """Six vCPUs are three times CPU-2, 0.15 TFLOP/s, with 4 GiB each of which the system keeps 0.5;
+    the power is that of the vCPUs alone. Of 2 and 4 the book's own rows count.
+    """
+    problem = asked("here=2xCPU-6@Berlin")
+    offer = next(o for o in problem.catalog.offers if o.place == "onprem/here")
+    assert (offer.gpu, offer.vcpus, offer.memory_gib) == ("CPU-6", 6, 24)
+    gpu = problem.catalog.gpu("CPU-6")
+    assert (gpu.fp16_tflops, gpu.memory_gib, gpu.kind) == (pytest.approx(0.45), 23.5, "cpu")
+    assert asked("here=2xcpu-2@Berlin").catalog.gpu("CPU-2").fp16_tflops == 0.15
+    with pytest.raises(PlacerError, match="cpu is CPU-2 or CPU-4 or CPU-8") as caught:
+        asked("here=2xcpu@Berlin")
+    assert caught.value.hint == "write here=2xCPU-2@Berlin: the number is that of its vCPUs"
+
+
 def test_names_keep_their_case(run: Run) -> None:
     """What was typed is what is shown, placed by hand and named among places."""
     result = placer.recommend("roberta-xlm", own="MyLab=2xT4@Berlin", catalog="erben-2023")

@@ -1,7 +1,7 @@
 """How often an estimate that was calibrated on one run holds for the next: the loop of
 `tests/closed_loop.py` in fresh folders, each with a second run that nothing has seen.
 
-    python tests/benchmarks/closed_loop.py --turns 10
+    python tests/benchmarks/loop_intervals.py --turns 10
 
 The machine should be quiet: nine of ten intervals of 90 % should hold.
 """
