@@ -258,7 +258,7 @@ def main() -> int:
         train(
             peer_options().parse_args(),
             int(os.environ["PLACER_RANK"]),
-            int(os.environ["PLACER_WORLD_SIZE"]),
+            int(os.environ["PLACER_WORKERS"]),
         )
         return 0
     from hivemind_parts.trial import main as whole_example

@@ -11,6 +11,7 @@ from placer.documents.manifest.types import Group, Manifest, groups_by_worker
 from placer.launch.batch_shares import apportioned, weights
 from placer.market.catalog import OLD_TRANSPORT
 from placer.problem.exchange import traits
+from placer.records import replace
 from placer.workload.inner_plan import InnerPlan
 
 Between = Literal["", "torchft", "hivemind", "placer"]
@@ -104,12 +105,15 @@ class Mesh:
     between
         Who exchanges between worlds: torchft, hivemind (where it was priced), placer's own runtime,
         or nobody, as one world needs none.
+    backend
+        What moves tensors inside a world: nccl; gloo where a machine has no GPU or gloo was priced.
     why
         What makes several worlds of it; empty of one.
     """
 
     worlds: tuple[World, ...]
     between: Between
+    backend: str
     why: str = ""
 
     @property
@@ -125,8 +129,13 @@ class Mesh:
         return None
 
 
-def mesh_of(manifest: Manifest) -> Mesh:
+def mesh_of(manifest: Manifest, processes: int = 0) -> Mesh:
     """Return the worlds that train what was priced.
+
+    Parameters
+    ----------
+    processes
+        Of each machine, for a rehearsal: they share no matrices. 0: one for each GPU.
 
     Notes
     -----
@@ -136,22 +145,22 @@ def mesh_of(manifest: Manifest) -> Mesh:
     one for each worker. Workers that cannot be one device mesh, because their islands differ, are
     worlds of their own: placer averages their gradients.
     """
+    if processes:
+        manifest = replace(manifest, groups=[_with(group, processes) for group in manifest.groups])
     groups = groups_by_worker(manifest.groups)
     exchange, everyone = manifest.exchange, range(len(groups))
     shares = apportioned(
         exchange.target_batch_size, weights(manifest.groups, exchange.strategy, everyone)
     )
-    if len(groups) == 1:
-        return Mesh(worlds=(_world(manifest, (0,), shares),), between="")
-    why = _why_several(manifest)
-    if not why:
-        return Mesh(worlds=(_world(manifest, tuple(everyone), shares),), between="")
-    joined: list[tuple[int, ...]] = [(worker,) for worker in everyone]
-    if traits(exchange.strategy).transport in BY_REGION:
+    why = _why_several(manifest) if len(groups) > 1 else ""
+    joined = [tuple(everyone)] if not why else [(worker,) for worker in everyone]
+    if why and traits(exchange.strategy).transport in BY_REGION:
         joined = _regions(groups)
+    slow = any(group.on_cpu for group in groups) or priced_software(manifest) == "gloo"
     return Mesh(
         worlds=tuple(_world(manifest, workers, shares) for workers in joined),
-        between=_between(manifest),
+        between=_between(manifest) if why else "",
+        backend="gloo" if slow else "nccl",
         why=why,
     )
 
@@ -195,19 +204,15 @@ def _between(manifest: Manifest) -> Between:
 
 
 def _shape(group: Group) -> tuple[object, ...]:
-    """Return what must be equal for one device mesh; without sharding every GPU has a copy of its
-    own, and only the matrices must be cut alike.
+    """Return what must be equal for one device mesh. Without sharding every GPU has a copy of its
+    own, with hybrid sharding every machine, and else every island.
     """
     inner = group.inner or InnerPlan()
+    alike = (inner.sharding, inner.tensor_parallel, inner.precision)
     if inner.sharding == "none":
-        return inner.tensor_parallel, inner.precision
-    return (
-        inner.sharding,
-        inner.tensor_parallel,
-        inner.precision,
-        group.machines,
-        processes_of(group),
-    )
+        return alike
+    machines = 1 if inner.sharding == "hybrid" else group.machines
+    return *alike, machines, processes_of(group)
 
 
 def _regions(groups: tuple[Group, ...]) -> list[tuple[int, ...]]:
@@ -216,6 +221,13 @@ def _regions(groups: tuple[Group, ...]) -> list[tuple[int, ...]]:
         tuple(worker for worker, group in enumerate(groups) if group.place == place)
         for place in places
     ]
+
+
+def _with(group: Group, processes: int) -> Group:
+    """Return a group whose machines have some processes, and do not share matrices."""
+    inner = group.inner and replace(group.inner, tensor_parallel=1)
+    offer = replace(group.offer, gpu_count=processes)
+    return replace(group, offer=offer, inner=inner)
 
 
 def _world(manifest: Manifest, workers: tuple[int, ...], shares: dict[int, int]) -> World:

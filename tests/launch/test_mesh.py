@@ -104,12 +104,15 @@ def test_fp16_gradients_are_pytorchs_own() -> None:
 
 def test_islands_of_unequal_shape_are_worlds_that_placer_averages() -> None:
     """Two machines shard the model in A, one holds it whole in B: no device mesh, and the mesh says
-    so. Without sharding every GPU has its copy, and they are one world of three ranks.
+    so. Without sharding every GPU has its copy, and with hybrid sharding every machine: they are
+    one world of three ranks.
     """
     apart = mesh(islands("all-reduce", (A, 1, 2), (B, 1, 1), inner=SHARDED))
     assert (len(apart.worlds), apart.between) == (2, "placer")
     assert apart.why == "islands of unequal shape are no device mesh"
-    assert degrees(mesh(islands("all-reduce", (A, 1, 2), (B, 1, 1)))) == [(3, 3, 1, 1)]
+    for sharding in ("none", "hybrid"):
+        told = islands("all-reduce", (A, 1, 2), (B, 1, 1), inner={"sharding": sharding})
+        assert degrees(mesh(told)) == [(3, 3, 1, 1)]
 
 
 def test_a_parameter_server_is_in_no_world() -> None:
@@ -163,11 +166,7 @@ def test_what_was_priced_with_hivemind_and_pytorch_lacks_is_hiveminds() -> None:
         "workers": 4,
     }
     coarse, fine = (
-        mesh(
-            placer.recommend(
-                "roberta-xlm", catalog="erben-2023", compression=name, **words
-            ).to_manifest()
-        )
+        mesh(placer.recommend("roberta-xlm", compression=name, **words).to_manifest())
         for name in ("int8", "fp16")
     )
     assert (len(coarse.worlds), coarse.between) == (4, "hivemind")

@@ -18,7 +18,7 @@ from other_pythons import other_python
 from run_plans import islands
 
 import placer
-from conftest import PROCESS_TIMEOUT_S, Run, free_port
+from conftest import PROCESS_TIMEOUT_S, Run
 from placer.documents.manifest import document_digest, read_manifest
 from placer.errors import PlacerError
 from placer.launch.export import TARGETS, export
@@ -118,7 +118,7 @@ def test_ranks_of_all_groups_make_the_world(three: ExportPlan) -> None:
         for node in range(int(v["PLACER_GROUP_SIZE"]))
     ]
     assert ranks == list(range(6))
-    assert {v["PLACER_MACHINES"] for v in variables} == {"6"}
+    assert {v["PLACER_WORLD_MACHINES"] for v in variables} == {"6"}
 
 
 def inner_scripts(files: dict[str, str], folder: Path) -> list[str]:
@@ -785,7 +785,7 @@ def some_islands() -> ExportPlan:
     """
     inner = {"sharding": "hybrid", "checkpointing": "full", "microbatch": 4, "precision": "bf16"}
     told = islands(
-        "all-reduce", ("aws/us-east-1", 2, 2), ("aws/us-west-2", 1, 3), gpu_count=8, inner=inner
+        "local-sgd", ("aws/us-east-1", 2, 2), ("aws/us-west-2", 1, 3), gpu_count=8, inner=inner
     )
     return plan_of(told)
 
@@ -802,14 +802,14 @@ def test_ranks_partition_islands_machines_and_groups(some_islands: ExportPlan) -
         machines = [
             (
                 int(row["PLACER_RANK_OFFSET"]) + node,
-                int(row["PLACER_ISLAND_OFFSET"]) + node // int(row["PLACER_ISLAND_MACHINES"]),
+                int(row["PLACER_WORLD_OFFSET"]) + node // int(row["PLACER_WORLD_STEP"]),
             )
             for row in rows
             for node in range(int(row["PLACER_GROUP_SIZE"]))
         ]
         assert machines == [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 2)]
-    assert {row["PLACER_WORLD_SIZE"] for row in by_group} == {"7"}
-    assert (by_group[0]["PLACER_ISLANDS"], by_group[0]["PLACER_SHARDING"]) == ("3", "hybrid")
+    assert {row["PLACER_WORKERS"] for row in by_group} == {"3"}
+    assert (by_group[0]["PLACER_WORLDS"], by_group[0]["PLACER_SHARDING"]) == ("3", "hybrid")
     assert (by_group[0]["PLACER_PROCESSES"], by_group[0]["PLACER_MICROBATCH"]) == ("8", "4")
 
 
@@ -832,13 +832,14 @@ def test_each_island_is_a_task_a_replicated_job_and_a_train_job(some_islands: Ex
         assert job["template"]["spec"]["parallelism"] in (2, 3)
         environment = job["template"]["spec"]["template"]["spec"]["containers"][0]["env"]
         address = f"{set_name}-{job['name']}-0-0.{set_name}"
-        assert {"name": "PLACER_ISLAND_ADDRESS", "value": address} in environment
+        name = "RENDEZVOUS" if job["name"] == names[0] else "WORLD"
+        assert {"name": f"PLACER_{name}_ADDRESS", "value": address} in environment
     train = export(some_islands, "trainjob")
     assert [
         yaml.safe_load(train[f"{name}.yaml"])["spec"]["trainer"]["numNodes"] for name in names
     ] == [2, 2, 3]
     services = yaml.safe_load(export(some_islands, "compose")["compose.yaml"])["services"]
-    first = {name: s["environment"]["PLACER_ISLAND_ADDRESS"] for name, s in services.items()}
+    first = {name: s["environment"]["PLACER_WORLD_ADDRESS"] for name, s in services.items()}
     assert first == {
         "workers-0-0": "workers-0-0",
         "workers-0-1": "workers-0-0",
@@ -861,58 +862,3 @@ def test_an_island_is_not_called_as_another_group(some_islands: ExportPlan) -> N
     groups = [document["groups"][0], {**document["groups"][1], "name": "workers-0-1"}]
     with pytest.raises(PlacerError, match="would be called as group workers-0-1"):
         export(plan_of(changed(document, groups=groups)), "skypilot")
-
-
-def test_torchrun_joins_the_machines_of_each_island(tmp_path: Path) -> None:
-    """Two islands of two machines, started by their scripts with torch's own torchrun and gloo:
-    ranks 0 and 1 add up inside island 0, ranks 2 and 3 inside island 1, and the islands find each
-    other at the address of the plan. Workers that are no islands: `test_launch_torchrun` in
-    test_examples.py.
-    """
-    pytest.importorskip("torch")
-    two = plan_of(islands("all-reduce", ("aws/us-east-1", 2, 2)))
-    write_folder(str(tmp_path / "launch"), export(two, "torchrun"))
-    (tmp_path / "train.py").write_text(
-        "import os, torch, torch.distributed as d\n"
-        "d.init_process_group('gloo')\n"
-        "x = torch.tensor([float(os.environ['PLACER_RANK'])])\n"
-        "d.all_reduce(x)\n"
-        "island, islands = int(os.environ['PLACER_ISLAND']), int(os.environ['PLACER_ISLANDS'])\n"
-        "total = x.item()\n"
-        "if os.environ['PLACER_ISLAND_RANK'] == '0':\n"
-        "    store = d.TCPStore(os.environ['PLACER_RENDEZVOUS_ADDRESS'],\n"
-        "        int(os.environ['PLACER_PORT']), islands, island == 0)\n"
-        "    store.set(str(island), str(x.item()))\n"
-        "    total = sum(float(store.get(str(n))) for n in range(islands))\n"
-        "    store.set(f'done/{island}', '1')\n"
-        "    store.wait([f'done/{n}' for n in range(islands)])\n"
-        "print(f'{x.item():g} of {d.get_world_size()} in {island}, {total:g} in all', flush=True)\n"
-        "d.destroy_process_group()\n",
-        encoding="utf-8",
-    )
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1",
-        "PLACER_ISLAND_ADDRESS": "127.0.0.1",
-        "PLACER_PORT": str(free_port()),
-        "GLOO_SOCKET_IFNAME": "lo",
-        "OMP_NUM_THREADS": "1",
-    }
-    started = [
-        subprocess.Popen(
-            ["bash", "launch/workers-0.sh"],
-            cwd=tmp_path,
-            env={**environment, "PLACER_NODE": str(node)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for node in range(4)
-    ]
-    said = [process.communicate(timeout=PROCESS_TIMEOUT_S)[0].strip() for process in started]
-    assert said == [
-        "1 of 2 in 0, 6 in all",
-        "1 of 2 in 0, 1 in all",
-        "5 of 2 in 1, 6 in all",
-        "5 of 2 in 1, 5 in all",
-    ]

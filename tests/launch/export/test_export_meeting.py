@@ -151,7 +151,7 @@ def test_tasks_of_two_places_meet_in_a_bucket(tmp_path: Path) -> None:
     nobody has any more. Torch's own torchrun gets such arguments in test_examples.py.
     """
     machines = skypilot(document("all-reduce", (A, 1), (C, 1)), tmp_path)
-    name = "{PLACER_RUN}-{PLACER_MANIFEST_DIGEST:.16}".format_map(machines[0][1])
+    name = "{PLACER_RUN}-{PLACER_MANIFEST_DIGEST:.16}-run".format_map(machines[0][1])
     (tmp_path / "bucket").mkdir()
     (tmp_path / "bucket" / name).write_text(PUBLIC, encoding="utf-8")
     said = outputs(machines, tmp_path, stand_in(tmp_path))
@@ -250,7 +250,7 @@ def test_pods_of_one_cluster_meet_by_name(tmp_path: Path, target: str, first: st
 
 def test_train_jobs_of_one_cluster_meet_by_name() -> None:
     """Two islands in one place are two TrainJobs of one name space: both know the first's pod."""
-    files = export(plan(islands("all-reduce", ("aws/us-east-1", 2, 2))), "trainjob")
+    files = export(plan(islands("local-sgd", ("aws/us-east-1", 2, 2))), "trainjob")
     environments = [
         {
             entry["name"]: entry.get("value")
@@ -259,9 +259,9 @@ def test_train_jobs_of_one_cluster_meet_by_name() -> None:
         for name, body in sorted(files.items())
         if name.endswith(".yaml")
     ]
-    first = [environment["PLACER_ISLAND_ADDRESS"] for environment in environments]
-    assert len(set(first)) == 2
-    assert [one["PLACER_RENDEZVOUS_ADDRESS"] for one in environments] == [first[0]] * 2
+    (first,) = {one["PLACER_RENDEZVOUS_ADDRESS"] for one in environments}
+    own = [one.get("PLACER_WORLD_ADDRESS", first) for one in environments]
+    assert own == [first, first.replace("workers-0-0", "workers-0-1")]
 
 
 def test_scripts_of_torchrun_meet_without_an_address(tmp_path: Path) -> None:
@@ -281,15 +281,17 @@ def test_nobody_waits_for_ever(tmp_path: Path) -> None:
     program = tmp_path / "meet.py"
     program.write_text(meeting_program(), encoding="utf-8")
     given = {
-        "PLACER_RANK": "1",
         "PLACER_MEETING": str(tmp_path),
         "PLACER_RUN": "a",
         "PLACER_MANIFEST_DIGEST": "b",
-        "PLACER_RENDEZVOUS_PORT": "29400",
         "PLACER_JOIN_TIMEOUT_S": "0.1",
     }
     done = subprocess.run(
-        [sys.executable, program], env=given, capture_output=True, text=True, check=False
+        [sys.executable, program, "run", "1", "29400", ""],
+        env=given,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"rank 0 did not answer at port 29400 of the address in {tmp_path}\n"

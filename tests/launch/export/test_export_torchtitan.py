@@ -47,11 +47,14 @@ def options(some: ExportPlan, folder: Path, group: str, node: str) -> list[str]:
     stand_in = folder / "torchrun"
     stand_in.write_text('#!/bin/bash\nprintf "%s\\n" "$@" "$TORCHFT_LIGHTHOUSE"\n')
     stand_in.chmod(0o755)
+    lighthouse = folder / "torchft_lighthouse"
+    lighthouse.write_text(f'#!/bin/bash\necho "$@" > {folder}/lighthouse\nsleep 60\n')
+    lighthouse.chmod(0o755)
     environment = {
         "PATH": f"{folder}:{os.environ['PATH']}",
         "PLACER_NODE": node,
         "PLACER_RENDEZVOUS_ADDRESS": "10.0.0.1",
-        "PLACER_ISLAND_ADDRESS": "10.0.0.2",
+        "PLACER_WORLD_ADDRESS": "10.0.0.2",
         "TORCHFT_LIGHTHOUSE": "",
     }
     done = subprocess.run(
@@ -105,7 +108,9 @@ def test_degrees_multiply_to_the_gpus(
 
 
 def test_torchft_exchanges_between_islands(tmp_path: Path) -> None:
-    """Machine 3 of the first group is in island 1 of 3; each gets a third of 384 sequences."""
+    """Machine 3 of the first group is in island 1 of 3. torchtitan divides the batch of all islands
+    itself: 384 sequences are two of 4 for each of 48 ranks.
+    """
     some = plan(
         (US, 2, 2), (EU, 1, 2), strategy="local-sgd", local_steps=50, train=SEVERAL,
         target_batch_size=384,
@@ -115,12 +120,9 @@ def test_torchft_exchanges_between_islands(tmp_path: Path) -> None:
     assert value(words, "--fault-tolerance.group-size") == "3"
     assert value(words, "--fault-tolerance.semi-sync-method") == "local_sgd"
     assert value(words, "--fault-tolerance.sync-steps") == "50"
-    assert value(words, "--training.global-batch-size") == "128"
-    assert words[-1] == "http://10.0.0.1:29510"
-    lighthouse = (tmp_path / "launch" / "lighthouse.sh").read_text()
-    assert 'torchft_lighthouse --min_replicas "$PLACER_TITAN_QUORUM"' in lighthouse
-    assert "PLACER_TITAN_QUORUM=3" in lighthouse
-    assert "PLACER_TITAN_GRACE_MS=60000" in lighthouse
+    assert value(words, "--fault-tolerance.process-group") == "nccl"
+    assert value(words, "--training.global-batch-size") == "384"
+    assert words[-1] == "http://10.0.0.1:29400"
 
 
 def test_torchft_waits_for_the_quorum_and_its_grace(tmp_path: Path) -> None:
@@ -129,12 +131,11 @@ def test_torchft_waits_for_the_quorum_and_its_grace(tmp_path: Path) -> None:
         (US, 2, 2), (EU, 1, 2), strategy="diloco", local_steps=50, train=SEVERAL,
         target_batch_size=384, quorum=2, grace_s=30.0,
     )  # fmt: skip
-    words = options(some, tmp_path, "workers-0", "3")
+    words = options(some, tmp_path, "workers-0", "0")
     assert value(words, "--fault-tolerance.min-replica-size") == "2"
-    lighthouse = (tmp_path / "launch" / "lighthouse.sh").read_text()
-    assert "PLACER_TITAN_QUORUM=2" in lighthouse
-    assert "PLACER_TITAN_GRACE_MS=30000" in lighthouse
-    assert '--join_timeout_ms "$PLACER_TITAN_GRACE_MS"' in lighthouse
+    assert (tmp_path / "lighthouse").read_text().split() == [
+        "--min_replicas", "2", "--bind", "[::]:29400", "--join_timeout_ms", "30000"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -143,9 +144,12 @@ def test_torchft_waits_for_the_quorum_and_its_grace(tmp_path: Path) -> None:
         ({"train": "train.py"}, "torchtitan trains an entry of its registry"),
         ({"inner": {"sharding": "zero-1"}}, "torchtitan's options have no zero-1"),
         ({"inner": {"precision": "fp8"}}, "torchtitan's options have no fp8"),
-        ({"target_batch_size": 100}, "takes 64 sequences at once, its batch is 50"),
+        (
+            {"target_batch_size": 100},
+            "which do not divide the batch of 100",
+        ),
         ({"compression": "fp16"}, "compression fp16"),
-        ({"strategy": "model-averaging"}, "torchft does not do the exchange model-averaging"),
+        ({"strategy": "model-averaging"}, "the exchange is model-averaging"),
     ],
 )
 def test_what_torchtitan_cannot_do_is_refused(asked: dict[str, Any], words: str) -> None:
@@ -201,5 +205,5 @@ def test_torchtitan_takes_the_options(tmp_path: Path) -> None:
     rows = [json.loads(s.split(" ", 1)[1]) for s in done.stdout.splitlines() if "found" in s]
     assert rows[0][:4] == [16, 4, 256, 7]
     assert rows[0][4].startswith("FullAC")
-    assert rows[1][:4] == [8, 4, 128, 7]
+    assert rows[1][:4] == [8, 4, 256, 7]
     assert rows[1][5] == [True, 1, 2, "local_sgd", 50, 1]

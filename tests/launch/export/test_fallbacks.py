@@ -97,7 +97,7 @@ def test_a_task_takes_the_variables_of_the_region_that_it_got(
     """
     task = task_of(export(ordered, "skypilot"))
     start = task["run"].split('eval "$taken"')[0] + 'eval "$taken"\n'
-    says = 'echo "$PLACER_PLACE $PLACER_MARKET $PLACER_MANIFEST_FILE $PLACER_WORLD_SIZE"'
+    says = 'echo "$PLACER_PLACE $PLACER_MARKET $PLACER_MANIFEST_FILE $PLACER_WORLD_MACHINES"'
 
     def said(region: str) -> subprocess.CompletedProcess[str]:
         told = json.dumps({"cluster_name": "c", "cloud": "AWS", "region": region, "zone": None})

@@ -1,8 +1,10 @@
-"""Tells the machines of a run the address of rank 0, which nobody knows before its machine is
-there. It is shipped as text, so it imports nothing of placer.
+"""Tells machines the address of the first of them, which nobody knows before it is there:
+``meet.py WHAT RANK PORT ADDRESS``, for the run or one world. It is shipped as text, so it imports
+nothing of placer.
 
-Rank 0 writes its address to ``PLACER_MEETING``. The others read it until rank 0 answers at it: an
-address that an earlier start left there does not answer. Prints the address.
+Rank 0 writes its address to ``PLACER_MEETING``: ADDRESS, unless that is empty. The others read it
+until rank 0 answers at its port: an address that an earlier start left there does not answer.
+Prints the address.
 """
 
 from __future__ import annotations
@@ -29,12 +31,12 @@ SIOCGIFADDR = 0x8915
 
 def main() -> int:
     """Write the address of this machine if it has rank 0, else read it; print it."""
-    rank, where = int(os.environ["PLACER_RANK"]), os.environ["PLACER_MEETING"]
-    name = f"{os.environ['PLACER_RUN']}-{os.environ['PLACER_MANIFEST_DIGEST'][:16]}"
-    port = int(os.environ.get("PLACER_PORT") or os.environ["PLACER_RENDEZVOUS_PORT"])
+    what, rank, port, known = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    where = os.environ["PLACER_MEETING"]
+    name = f"{os.environ['PLACER_RUN']}-{os.environ['PLACER_MANIFEST_DIGEST'][:16]}-{what}"
     place = point(where, quote(name, safe=""))
     if rank == 0:
-        address = own_address()
+        address = own_address(known)
         place.write(address)
         sys.stdout.write(f"{address}\n")
         return 0
@@ -49,8 +51,8 @@ def main() -> int:
     return 1
 
 
-def own_address() -> str:
-    """Return the first that is known: ``PLACER_OWN_ADDRESS``, the address of the interface
+def own_address(known: str) -> str:
+    """Return the first that is there: ``PLACER_OWN_ADDRESS``, the address of the interface
     ``GLOO_SOCKET_IFNAME``, what the provider says, the address of the interface on the way out.
     """
     if os.environ.get("PLACER_OWN_ADDRESS"):
@@ -61,8 +63,8 @@ def own_address() -> str:
 
             name = os.environ["GLOO_SOCKET_IFNAME"].encode()[:15].ljust(256, b"\0")
             return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), SIOCGIFADDR, name)[20:24])
-        if os.environ.get("PLACER_RENDEZVOUS_ADDRESS"):
-            return os.environ["PLACER_RENDEZVOUS_ADDRESS"]
+        if known:
+            return known
         probe.connect((ELSEWHERE, 9))
         return str(probe.getsockname()[0])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from placer.documents.manifest.types import Group
@@ -11,7 +12,7 @@ from placer.launch.export.export_plan import IMAGE, ExportPlan
 from placer.launch.export.reference_runtime import WISHES, Site
 from placer.launch.export.texts.heading import heading, shown
 from placer.launch.export.texts.meeting import KINDS, meeting_program, meets_words
-from placer.launch.export.texts.parts import parts
+from placer.launch.export.texts.parts import holder, parts
 from placer.launch.export.texts.readme import Section
 from placer.launch.export.texts.runtime_readme import (
     WHEEL,
@@ -102,47 +103,63 @@ def clusters_meet_words(plan: ExportPlan) -> list[str]:
     ]
 
 
-def container(
-    plan: ExportPlan, name: str, target: str, address: str | None, island: str
-) -> dict[str, Any]:
+def addresses(plan: ExportPlan, name: str, host: Callable[[str, int], str]) -> dict[str, str]:
+    """Return the variables with the addresses that a part knows before the start: of rank 0 and of
+    the first machine of its world, where they are pods of the same cluster.
+
+    Parameters
+    ----------
+    name
+        Of the part.
+    host
+        Returns the host name of a part's pod, by the name of the part and its number there.
+    """
+    if plan.manifest.rendezvous.method != "address":
+        return {}
+    several, found = parts(plan), {}
+    part = several[name]
+    variables = {plan.manifest.rendezvous.address_variable: 0}
+    if part.meets_at:  # in the world of rank 0 the address is that of rank 0
+        variables["PLACER_WORLD_ADDRESS"] = part.meets_at
+    for variable, rank in variables.items():
+        other, number = holder(several, rank)
+        if several[other].environment["PLACER_PLACE"] == part.environment["PLACER_PLACE"]:
+            found[variable] = host(other, number)
+    return found
+
+
+def container(plan: ExportPlan, name: str, target: str, known: dict[str, str]) -> dict[str, Any]:
     """Build the container of a part.
 
     Parameters
     ----------
     name
         Of the part.
-    address
-        Host name of rank 0 in its own cluster; None in others.
-    island
-        Host name of the part's first pod.
+    known
+        Its `addresses`.
     """
     command = ["bash", "-c", group_script(plan, name, target)]
     return {
         "name": "node",
         "image": plan.image,
         "command": command,
-        "env": variables(plan, address, island),
+        "env": variables(plan, known),
         **manifest_mount(plan),
     }
 
 
-def variables(plan: ExportPlan, address: str | None, island: str) -> list[dict[str, Any]]:
-    """List the variables of a container: the addresses of rank 0 and of the island where machines
-    need them, and the options that may be changed before the start.
+def variables(plan: ExportPlan, known: dict[str, str]) -> list[dict[str, Any]]:
+    """List the variables of a container: its `addresses`, and the options that may be changed
+    before the start.
     """
     wishes = (
         [{"name": name, "value": value} for name, value in WISHES.items()]
         if plan.uses_runtime
         else []
     )
-    if plan.manifest.has_islands:
-        wishes.append({"name": "PLACER_ISLAND_ADDRESS", "value": island})
-    meeting = plan.manifest.rendezvous
-    if meeting.method != "address":
-        return wishes
-    known = [] if address is None else [{"name": meeting.address_variable, "value": address}]
+    told = [{"name": name, "value": value} for name, value in known.items()]
     meets = _meeting_variables(plan) if several_clusters_meet(plan) else []
-    return [*known, *meets, *wishes]
+    return [*told, *meets, *wishes]
 
 
 def _meeting_variables(plan: ExportPlan) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from placer.launch.export.texts.runtime_readme import log_section, out_folder, w
 from placer.launch.export.texts.shell import script
 from placer.launch.export.texts.start import ONLY_NODE, start_lines
 from placer.launch.export.texts.yaml_text import yaml_text
+from placer.launch.mesh import mesh_of
 
 FILE = "compose.yaml"
 MOST = 64
@@ -59,19 +60,30 @@ def document(plan: ExportPlan) -> dict[str, Any]:
     rents.
     """
     services: dict[str, Any] = {}
-    for name, environment in machines(plan).items():
+    for name, environment in _machines(plan).items():
         for node in range(int(environment["PLACER_GROUP_SIZE"])):
             services[f"{name}-{node}"] = _service(plan, environment, node)
     if plan.manifest.buckets:
         services["store"] = {"image": STORE_IMAGE, "environment": {"MOTO_PORT": str(STORE_PORT)}}
         role = {"PLACER_ROLE": "aggregator", "PLACER_GROUP_SIZE": "1"}
         aggregator = {
-            **next(iter(machines(plan).values())),
+            **next(iter(_machines(plan).values())),
             **role,
             **(_function_ranks(plan) if plan.uses_runtime else {}),
         }
         services["aggregator"] = _service(plan, aggregator, 0)
     return {"name": plan.manifest.name, "services": services}
+
+
+def _machines(plan: ExportPlan) -> dict[str, dict[str, str]]:
+    """Return the variables of the groups where each machine has one process."""
+    return machines(plan, mesh_of(plan.manifest, processes=1))
+
+
+def _service_of(plan: ExportPlan, rank: int) -> str:
+    """Return the service of a machine."""
+    group = next(g for g in reversed(plan.manifest.groups) if g.rank_offset <= rank)
+    return f"{group.name}-{rank - group.rank_offset}"
 
 
 def _function_ranks(plan: ExportPlan) -> dict[str, str]:
@@ -87,9 +99,10 @@ def _service(plan: ExportPlan, environment: dict[str, str], node: int) -> dict[s
     meeting = plan.manifest.rendezvous
     meets = meeting.method == "address" or plan.uses_runtime
     address = {meeting.address_variable: f"{meeting.group}-0"} if meets else {}
-    if "PLACER_ISLAND_MACHINES" in environment:
-        first = node - node % int(environment["PLACER_ISLAND_MACHINES"])
-        address["PLACER_ISLAND_ADDRESS"] = f"{environment['PLACER_GROUP']}-{first}"
+    step = int(environment["PLACER_WORLD_STEP"])
+    if environment["PLACER_WORLD_MACHINES"] != "1":
+        first = int(environment["PLACER_WORLD_FIRST"]) + node // step * step
+        address["PLACER_WORLD_ADDRESS"] = _service_of(plan, first)
     wishes = (
         {"PLACER_STEPS": f"${{PLACER_STEPS:-{STEPS}}}", "PLACER_RESUME": "${PLACER_RESUME:-0}"}
         if plan.uses_runtime
@@ -107,7 +120,7 @@ def _service(plan: ExportPlan, environment: dict[str, str], node: int) -> dict[s
     )
     text = script(
         heading(plan, "compose"),
-        {**environment, "PLACER_PROCESSES": "1"},
+        environment,
         start_lines(plan, ONLY_NODE, site),
     )
     return {

@@ -15,6 +15,7 @@ from placer.launch.export.texts.heading import heading
 from placer.launch.export.texts.readme import meeting_words, readme, start_commands
 from placer.launch.export.texts.shell import require, script
 from placer.launch.export.texts.start import ASK_NODE, CHECK_NODE, ONLY_NODE
+from placer.launch.mesh import mesh_of
 
 STRATEGIES = ("none", "all-reduce", "local-sgd")
 """What hivemind.Optimizer does by itself; one worker of strategy ``none`` trains alone until others
@@ -122,7 +123,8 @@ def files(plan: ExportPlan) -> dict[str, str]:
             f"hivemind has no compression '{exchange.compression}'",
             f"it has {', '.join(COMPRESSIONS)}",
         )
-    lines, alike = heading(plan, "hivemind"), {**run_environment(plan), **KEYS}
+    mesh = mesh_of(plan.manifest)
+    lines, alike = heading(plan, "hivemind"), {**run_environment(plan, mesh), **KEYS}
     built = {"bootstrap.sh": script(lines, alike, BOOTSTRAP)}
     for group in plan.manifest.groups:
         steps = {
@@ -130,7 +132,7 @@ def files(plan: ExportPlan) -> dict[str, str]:
             "PLACER_BATCH_SIZE_PER_STEP": str(batch_size_per_step(plan, group.offer.gpu_count)),
         }
         node = ONLY_NODE if group.count == 1 else ASK_NODE
-        environment = {**alike, **group_environment(group, plan.manifest), **steps}
+        environment = {**alike, **group_environment(group, plan.manifest, mesh), **steps}
         built[f"{group.name}.sh"] = script(lines, environment, [node, *CHECK_NODE, *TRAINER])
     note = {"note": lines[0], "manifest": plan.manifest.digest}
     built[FILE] = (

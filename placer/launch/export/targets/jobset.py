@@ -9,6 +9,7 @@ from typing import Any
 from placer.documents.manifest.rendezvous import plain_name
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.pods import (
+    addresses,
     clusters_meet_words,
     config_commands,
     container,
@@ -80,10 +81,7 @@ def job_set(plan: ExportPlan, place: str) -> dict[str, Any]:
 
 def _job(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
     set_, group, environment = set_name(plan), part.group, part.environment
-    first = next(iter(parts(plan)))
-    here = environment["PLACER_PLACE"] == places(plan)[0]
-    address = f"{set_}-{first}-0-0.{set_}" if here else None
-    island = f"{set_}-{name}-0-0.{set_}"
+    known = addresses(plan, name, lambda other, number: f"{set_}-{other}-0-{number}.{set_}")
     provider, _, region = environment["PLACER_PLACE"].partition("/")
     if group is not None:
         provider, region = group.provider, group.region
@@ -94,7 +92,7 @@ def _job(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
         "tolerations": tolerations(provider, market),
         "containers": [
             {
-                **container(plan, name, "jobset", address, island),
+                **container(plan, name, "jobset", known),
                 "resources": devices(group),
             }
         ],

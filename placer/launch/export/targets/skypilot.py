@@ -52,8 +52,8 @@ HEAD_NODE = 'PLACER_RENDEZVOUS_ADDRESS="$(head -n 1 <<< "$SKYPILOT_NODE_IPS")"'
 """The first node of a task has rank 0 of the task; addresses are private, so they serve within one
 task only.
 """
-HEAD_OF_ISLAND = 'PLACER_ISLAND_ADDRESS="$(head -n 1 <<< "$SKYPILOT_NODE_IPS")"'
-"""An island is one task, so its first node has the island's first machine."""
+HEAD_OF_WORLD = 'PLACER_WORLD_ADDRESS="$(head -n 1 <<< "$SKYPILOT_NODE_IPS")"'
+"""Of a world that begins with a task: its first node has the world's first machine."""
 SETUP = "python3 -c 'import torch' || pip install torch\n"
 BOTO3 = "python3 -c 'import boto3' || pip install boto3\n"
 SITE = Site(stays=False, meet=f"python3 {MEET_FILE}")
@@ -192,8 +192,8 @@ def _task(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
         if plan.manifest.rendezvous.method == "address" and name == next(iter(tasks(plan)))
         else []
     )
-    if group is not None and group.is_island:
-        own += [HEAD_OF_ISLAND, "export PLACER_ISLAND_ADDRESS"]
+    if part.meets_at == part.rank != 0:
+        own += [HEAD_OF_WORLD, "export PLACER_WORLD_ADDRESS"]
     together = [plan.fallbacks[number - 1] for number in tried_together(plan)]
     resources = _server_resources(plan) if group is None else _resources(group)
     if together:

@@ -1,92 +1,88 @@
 """Target ``torchtitan``: one script per group that trains an entry of torchtitan's registry (0.3);
-between islands torchft (0.2) does the exchange.
+between worlds torchft (0.2) does the exchange.
 """
 
 from __future__ import annotations
 
-from placer.documents.manifest.types import ExchangeSettings, Group
+from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.texts.environment import machines
+from placer.launch.export.reference_runtime import Site
+from placer.launch.export.texts.environment import job_steps, machines
 from placer.launch.export.texts.heading import heading
+from placer.launch.export.texts.meeting import BESIDE, meeting_files
 from placer.launch.export.texts.readme import Section, meeting_words, readme, start_commands
 from placer.launch.export.texts.shell import script
 from placer.launch.export.texts.start import (
-    ASK_ADDRESS,
     ASK_NODE,
-    CHECK_NODE,
-    ISLAND_MEETS,
     ONLY_NODE,
+    node_lines,
+    torchrun_lines,
+    world_lines,
 )
+from placer.launch.mesh import mesh_of
+from placer.problem.exchange.streaming_diloco import fragments
 
-METHODS = {"none": "", "all-reduce": "", "local-sgd": "local_sgd", "diloco": "diloco"}
-"""What torchft calls an exchange; empty: it averages gradients after each step."""
+METHODS = {"local-sgd": "local_sgd", "diloco": "diloco", "streaming-diloco": "diloco"}
+"""What torchft calls an exchange between worlds."""
 PRECISIONS = {"bf16": "bfloat16", "tf32": "float32", "fp32": "float32"}
-LIGHTHOUSE = "lighthouse.sh"
-LIGHTHOUSE_PORT = 29510
-JOIN_S = 60.0
-"""The lighthouse's own time for more islands to join (torchft 0.2)."""
 TITAN = [
-    'exec torchrun --nnodes="$PLACER_ISLAND_MACHINES" --node-rank="$PLACER_ISLAND_RANK" \\',
-    '  --nproc-per-node="$PLACER_PROCESSES" --master-addr="$PLACER_ISLAND_ADDRESS" \\',
-    '  --master-port="$PLACER_ISLAND_PORT" -m torchtitan.train \\',
+    "set -- -m torchtitan.train \\",
     '  --module "$PLACER_TITAN_MODULE" --config "$PLACER_TITAN_CONFIG" \\',
-    '  --parallelism.data-parallel-replicate-degree "$PLACER_TITAN_REPLICATE" \\',
-    '  --parallelism.data-parallel-shard-degree "$PLACER_TITAN_SHARD" \\',
+    '  --parallelism.data-parallel-replicate-degree "$PLACER_DP_REPLICATE" \\',
+    '  --parallelism.data-parallel-shard-degree "$PLACER_DP_SHARD" \\',
     '  --parallelism.fsdp-reshard-after-forward "$PLACER_TITAN_RESHARD" \\',
     '  --parallelism.tensor-parallel-degree "$PLACER_TENSOR_PARALLEL" \\',
     '  --training.local-batch-size "$PLACER_MICROBATCH" \\',
-    '  --training.global-batch-size "$PLACER_TITAN_BATCH" \\',
+    '  --training.global-batch-size "$PLACER_TARGET_BATCH_SIZE" \\',
     '  --training.mixed-precision-param "$PLACER_TITAN_PRECISION" \\',
 ]
+STEPS = ['  --training.steps "$PLACER_STEPS" \\']
 TORCHFT = [
-    '  --fault-tolerance.enable --fault-tolerance.replica-id "$PLACER_ISLAND" \\',
-    '  --fault-tolerance.group-size "$PLACER_ISLANDS" \\',
-    '  --fault-tolerance.min-replica-size "$PLACER_TITAN_QUORUM" \\',
-]
-SYNCHRONIZES = [
+    '  --fault-tolerance.enable --fault-tolerance.replica-id "$PLACER_WORLD" \\',
+    '  --fault-tolerance.group-size "$PLACER_WORLDS" \\',
+    '  --fault-tolerance.min-replica-size "$PLACER_QUORUM" \\',
+    '  --fault-tolerance.process-group "$PLACER_BACKEND" \\',
+    '  --fault-tolerance.process-group-timeout-ms "$PLACER_TITAN_TIMEOUT_MS" \\',
     '  --fault-tolerance.semi-sync-method "$PLACER_TITAN_METHOD" \\',
     '  --fault-tolerance.sync-steps "$PLACER_LOCAL_STEPS" \\',
+    '  --fault-tolerance.num-fragments "$PLACER_TITAN_FRAGMENTS" \\',
+    '  --fault-tolerance.fragment-sync-delay "$PLACER_TITAN_DELAY" \\',
+]
+CHECKPOINTS = [
+    'if [ -n "${PLACER_CHECKPOINTS:-}" ]; then',
+    '  set -- --checkpoint.enable --checkpoint.folder "$PLACER_CHECKPOINTS" "$@"',
+    "fi",
 ]
 END = ['  "$@" "activation-checkpoint:$PLACER_CHECKPOINTING"']
-FIND_LIGHTHOUSE = [
-    f'TORCHFT_LIGHTHOUSE="http://$PLACER_RENDEZVOUS_ADDRESS:{LIGHTHOUSE_PORT}"',
-    "export TORCHFT_LIGHTHOUSE",
-]
-SERVE_LIGHTHOUSE = [
-    'exec torchft_lighthouse --min_replicas "$PLACER_TITAN_QUORUM" '
-    f'--join_timeout_ms "$PLACER_TITAN_GRACE_MS" --bind "[::]:{LIGHTHOUSE_PORT}" "$@"'
-]
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
-    """Return ``GROUP.sh`` for each group and, of several islands, the script of the lighthouse.
+    """Return ``GROUP.sh`` for each group.
 
     Raises
     ------
     PlacerError
-        If torchtitan or torchft has no such exchange, sharding or precision.
+        If torchtitan or torchft has no such exchange, sharding, precision or division of the batch.
     """
     _check(plan)
     lines, built = heading(plan, "torchtitan"), {}
-    several = plan.manifest.workers > 1
-    asks = [ASK_ADDRESS] if plan.manifest.rendezvous.method == "address" else []
-    method = METHODS[plan.manifest.exchange.strategy]
-    between = [*TORCHFT, *(SYNCHRONIZES if method else [])] if several else []
+    more = [
+        *([] if job_steps(plan.manifest) is None else STEPS),
+        *(TORCHFT if mesh_of(plan.manifest).between else []),
+    ]
+    site = Site(meet=BESIDE)
+    start = torchrun_lines(plan, [*CHECKPOINTS, *TITAN, *more, *END])
     for group in plan.manifest.groups:
-        environment = {**machines(plan)[group.name], **_titan(plan, group), **_quorum(plan)}
+        environment = {**machines(plan)[group.name], **_titan(plan, group)}
         node = ONLY_NODE if group.machine_count == 1 else ASK_NODE
-        find = FIND_LIGHTHOUSE if several else []
-        tail = [node, *CHECK_NODE, *asks, *ISLAND_MEETS, *find, *TITAN, *between, *END]
+        tail = [*node_lines(plan, node), *world_lines(plan, site), *start]
         built[f"{group.name}.sh"] = script(lines, environment, tail)
-    if several:
-        first = {**next(iter(machines(plan).values())), **_quorum(plan)}
-        built[LIGHTHOUSE] = script(lines, first, SERVE_LIGHTHOUSE)
-    return {**built, "README.md": _readme(plan)}
+    return {**built, **meeting_files(plan, "torchtitan"), "README.md": _readme(plan)}
 
 
 def _check(plan: ExportPlan) -> None:
-    manifest, exchange = plan.manifest, plan.manifest.exchange
+    manifest, exchange, mesh = plan.manifest, plan.manifest.exchange, mesh_of(plan.manifest)
     if not plan.uses_runtime:
         raise PlacerError(
             "torchtitan trains an entry of its registry, not a script",
@@ -97,27 +93,26 @@ def _check(plan: ExportPlan) -> None:
             "the plan has no inner plan, which torchtitan needs",
             "plan a model with an architecture, or use --to torchrun",
         )
-    if manifest.workers > 1:
-        _check_exchange(exchange)
+    if manifest.workers > 1 and (exchange.compression != "none" or exchange.overlap):
+        late = exchange.overlap and exchange.strategy != "streaming-diloco"
+        what = "--overlap" if late else f"compression {exchange.compression}"
+        if late or exchange.compression != "none":
+            raise PlacerError(
+                f"torchtitan has nothing that is {what}: it averages in FP32",
+                "plan with placer recommend ... --compression none, without --overlap, or use "
+                "--to torchrun",
+            )
+    if mesh.between not in ("", "torchft"):
+        raise PlacerError(
+            f"torchtitan has one device mesh, or torchft between several: {mesh.why}",
+            "plan with --exchange all-reduce, local-sgd or diloco, or use --to torchrun",
+        )
     for group in manifest.groups:
-        _check_group(group, _batch(plan))
+        _check_group(group)
+    _check_batch(plan)
 
 
-def _check_exchange(exchange: ExchangeSettings) -> None:
-    if exchange.strategy not in METHODS:
-        raise PlacerError(
-            f"torchft does not do the exchange {exchange.strategy}",
-            f"it does {', '.join(name for name in METHODS if name != 'none')}; try --to torchrun",
-        )
-    if exchange.compression != "none" or exchange.overlap:
-        what = "--overlap" if exchange.overlap else f"compression {exchange.compression}"
-        raise PlacerError(
-            f"torchft has nothing that is {what} as placer counts it",
-            "plan with --compression none and without --overlap, or use --to torchrun",
-        )
-
-
-def _check_group(group: Group, batch: int) -> None:
+def _check_group(group: Group) -> None:
     inner = group.inner
     if inner is None or group.on_cpu:
         raise PlacerError(
@@ -127,60 +122,56 @@ def _check_group(group: Group, batch: int) -> None:
         what = inner.sharding if inner.sharding == "zero-1" else inner.precision
         raise PlacerError(
             f"torchtitan's options have no {what}",
-            "plan with zero-2, zero-3, hybrid or none, and bf16, tf32 or fp32",
+            "plan with --sharding zero-2, zero-3, hybrid or none, and bf16, tf32 or fp32",
         )
-    once = inner.microbatch * _data_parallel(group)
+
+
+def _check_batch(plan: ExportPlan) -> None:
+    """Refuse a batch of which torchtitan would train another part: all ranks get equally many whole
+    micro-batches.
+    """
+    worlds, batch = mesh_of(plan.manifest).worlds, plan.manifest.exchange.target_batch_size
+    ranks = sum(len(world.samples) for world in worlds)
+    once = max(group.inner.microbatch for group in plan.manifest.groups if group.inner) * ranks
+    equal = len({samples for world in worlds for samples in world.samples}) == 1
     if batch % once:
+        near = sorted({max(1, batch // once) * once, (batch // once + 1) * once})
         raise PlacerError(
-            f"an island of {group.name} takes {once} sequences at once, its batch is {batch}",
-            f"plan with a --tbs that gives each island a multiple of {once}",
+            f"torchtitan's {ranks} ranks take {once} sequences at once, which do not divide the "
+            f"batch of {batch}",
+            f"plan with --tbs {' or '.join(map(str, near))}",
         )
-
-
-def _batch(plan: ExportPlan) -> int:
-    """Return the sequences of one island in a step: torchft weighs all islands alike."""
-    return plan.manifest.exchange.target_batch_size // plan.manifest.workers
-
-
-def _data_parallel(group: Group) -> int:
-    degree = 1 if group.inner is None else group.inner.tensor_parallel
-    return group.machines * group.offer.gpu_count // degree
+    if not equal:
+        raise PlacerError(
+            "torchtitan gives all ranks equal parts of the batch, the plan gives fast ones more",
+            "plan with machines of one kind, or use --to torchrun",
+        )
 
 
 def _titan(plan: ExportPlan, group: Group) -> dict[str, str]:
     """Return the variables that become options of torchtitan."""
-    inner, ranks = group.inner, _data_parallel(group)
+    inner, exchange = group.inner, plan.manifest.exchange
     assert inner is not None
     module, _, config = plan.train.partition(":")
-    replicas = {"none": ranks, "hybrid": group.machines}.get(inner.sharding, 1)
+    streams = exchange.strategy == "streaming-diloco"
+    parts = fragments(exchange.local_steps) if streams else 1
+    between = {
+        "PLACER_TITAN_METHOD": METHODS.get(exchange.strategy, ""),
+        "PLACER_TITAN_TIMEOUT_MS": str(round(exchange.timeouts.averaging_s * 1000)),
+        "PLACER_TITAN_FRAGMENTS": str(parts),
+        "PLACER_TITAN_DELAY": str(exchange.local_steps // parts - 1 if streams else 0),
+    }
     return {
         "PLACER_TITAN_MODULE": module,
         "PLACER_TITAN_CONFIG": config,
-        "PLACER_TITAN_REPLICATE": str(replicas),
-        "PLACER_TITAN_SHARD": str(ranks // replicas),
         "PLACER_TITAN_RESHARD": "never" if inner.sharding == "zero-2" else "always",
-        "PLACER_TITAN_BATCH": str(_batch(plan)),
         "PLACER_TITAN_PRECISION": PRECISIONS[inner.precision],
-        "PLACER_TITAN_METHOD": METHODS.get(plan.manifest.exchange.strategy, ""),
-    }
-
-
-def _quorum(plan: ExportPlan) -> dict[str, str]:
-    """Return how many islands torchft waits for, and how long its lighthouse for the others; empty
-    of one island.
-    """
-    exchange, islands = plan.manifest.exchange, plan.manifest.workers
-    if islands == 1:
-        return {}
-    grace_s = JOIN_S if exchange.grace_s is None else exchange.grace_s
-    return {
-        "PLACER_TITAN_QUORUM": str(exchange.quorum or islands),
-        "PLACER_TITAN_GRACE_MS": str(round(grace_s * 1000)),
+        **(between if mesh_of(plan.manifest).between else {}),
     }
 
 
 def _readme(plan: ExportPlan) -> str:
-    several = plan.manifest.workers > 1
+    several = len(mesh_of(plan.manifest).worlds) > 1
     words = [
         "Needs torchtitan 0.3 on every machine: `pip install torchtitan`"
         + (" and torchft 0.2: `pip install torchft`." if several else "."),
@@ -189,20 +180,14 @@ def _readme(plan: ExportPlan) -> str:
         "Options of torchtitan may follow the script's name.",
     ]
     if several:
-        words += [
-            "Between islands only entries for torchft can be trained, such as "
-            "`torchft.llama3:llama3_torchft_debugmodel` or one of your own.",
-            f"Start `{LIGHTHOUSE}` on rank 0's machine first (port {LIGHTHOUSE_PORT}). torchft "
-            "gives every island an equal batch.",
-        ]
+        words.append(
+            "Between worlds only entries for torchft can be trained, such as "
+            "`torchft.llama3:llama3_torchft_debugmodel` or one of your own."
+        )
     address = plan.manifest.rendezvous.address_variable
     asks = [f"export {address}=ADDRESS"] if plan.manifest.rendezvous.method == "address" else []
-    start = [
-        *asks,
-        *([f"bash {LIGHTHOUSE}    # on rank 0's machine"] if several else []),
-        *start_commands(plan, [group.name for group in plan.manifest.groups]),
-    ]
-    end = "End torchrun with Ctrl-C on one machine of each island. Then give the machines back."
+    start = [*asks, *start_commands(plan, [group.name for group in plan.manifest.groups])]
+    end = "End torchrun with Ctrl-C on one machine of each world. Then give the machines back."
     sections: list[Section] = [
         ("Launch", [*words, "", *meeting_words(plan)], start),
         ("Watch", ["torchtitan prints loss, tokens/s and memory of each step."], []),

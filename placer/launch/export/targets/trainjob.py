@@ -4,12 +4,14 @@ runtime torch-distributed.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.pods import (
+    addresses,
     clusters_meet_words,
     config_commands,
     devices,
@@ -30,6 +32,7 @@ from placer.launch.export.texts.heading import comments, heading
 from placer.launch.export.texts.parts import Part, parts
 from placer.launch.export.texts.readme import meeting_words, plain, readme
 from placer.launch.export.texts.yaml_text import yaml_text
+from placer.launch.mesh import processes_of
 
 RUNTIME = "torch-distributed"
 MANAGER = "placer.export/nodes"
@@ -62,10 +65,10 @@ def job_name(plan: ExportPlan, name: str) -> str:
     return f"{object_name(plan.manifest.name, len(name) + len('--node'))}-{name}"
 
 
-def first_pod(plan: ExportPlan, name: str) -> str:
-    """Return the host name of a part's first pod, within its cluster."""
+def pod_host(plan: ExportPlan, name: str, number: int) -> str:
+    """Return the host name of a part's pod, within its cluster."""
     job = job_name(plan, name)
-    return f"{job}-node-0-0.{job}"
+    return f"{job}-node-0-{number}.{job}"
 
 
 def train_job(plan: ExportPlan, part_name: str, part: Part) -> dict[str, Any]:
@@ -79,8 +82,7 @@ def train_job(plan: ExportPlan, part_name: str, part: Part) -> dict[str, Any]:
     group = part.group
     assert group is not None  # a parameter server was refused
     name = job_name(plan, part_name)
-    here = group.place == places(plan)[0]
-    address = first_pod(plan, next(iter(parts(plan)))) if here else None
+    known = addresses(plan, part_name, partial(pod_host, plan))
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
@@ -101,9 +103,9 @@ def train_job(plan: ExportPlan, part_name: str, part: Part) -> dict[str, Any]:
             "trainer": {
                 "image": plan.image,
                 "command": ["bash", "-c", group_script(plan, part_name, "trainjob")],
-                "env": variables(plan, address, first_pod(plan, part_name)),
+                "env": variables(plan, known),
                 "numNodes": part.machines,
-                "numProcPerNode": 1 if group.on_cpu else group.offer.gpu_count,
+                "numProcPerNode": processes_of(group),
                 "resourcesPerNode": devices(group),
             },
             "runtimePatches": [_pods(plan, group)],

@@ -4,15 +4,21 @@ manifest.
 
 from __future__ import annotations
 
+import json
+import math
+
 from placer.documents.manifest.types import Aggregator, Group, Manifest
 from placer.launch.export.export_plan import ExportPlan
+from placer.launch.mesh import Mesh, mesh_of
 from placer.workload.inner_plan import InnerPlan
 
 SERVER = "server"
+JOIN_S = 60.0
+"""The lighthouse's own time for more worlds to join (torchft 0.2)."""
 """Name of the group that a parameter server's own machine makes."""
 
 
-def run_environment(plan: ExportPlan) -> dict[str, str]:
+def run_environment(plan: ExportPlan, mesh: Mesh) -> dict[str, str]:
     """Return the variables that are the same on all machines."""
     manifest, exchange = plan.manifest, plan.manifest.exchange
     waits = exchange.timeouts
@@ -21,8 +27,11 @@ def run_environment(plan: ExportPlan) -> dict[str, str]:
         "PLACER_MANIFEST_DIGEST": manifest.digest,
         "PLACER_MODEL": manifest.model.name,
         "PLACER_TRAIN": plan.train,
-        "PLACER_WORLD_SIZE": str(manifest.world_size),
-        "PLACER_MACHINES": str(manifest.rendezvous.machines),
+        "PLACER_WORKERS": str(manifest.workers),
+        "PLACER_WORLDS": str(len(mesh.worlds)),
+        "PLACER_BETWEEN": mesh.between,
+        "PLACER_BACKEND": mesh.backend,
+        "PLACER_SAMPLES": json.dumps([world.samples for world in mesh.worlds]),
         "PLACER_STRATEGY": exchange.strategy,
         "PLACER_TARGET_BATCH_SIZE": str(exchange.target_batch_size),
         "PLACER_MICROBATCH": str(exchange.microbatch),
@@ -37,11 +46,46 @@ def run_environment(plan: ExportPlan) -> dict[str, str]:
         "PLACER_JOIN_TIMEOUT_S": f"{manifest.rendezvous.join_s:g}",
         "PLACER_RENDEZVOUS": manifest.rendezvous.method,
         "PLACER_RENDEZVOUS_PORT": str(manifest.rendezvous.port),
+        **_job(manifest),
+        **_quorum(manifest, mesh),
         **_aggregator(manifest.aggregator),
         **_buckets(manifest),
         "PLACER_MIN_SAMPLES_PER_SECOND": f"{manifest.drift.min_samples_per_second:.6g}",
         "PLACER_MAX_USD_PER_HOUR": f"{manifest.drift.max_usd_per_hour:.6g}",
         "PLACER_MAX_ROUND_SECONDS": f"{manifest.drift.max_round_seconds:.6g}",
+    }
+
+
+def job_steps(manifest: Manifest) -> int | None:
+    """Return the optimizer steps of the whole job, whole rounds of local steps; None: the question
+    said neither samples nor tokens.
+
+    Notes
+    -----
+    As many samples as were asked for at equal progress: an exchange that needs more takes more.
+    """
+    samples = (manifest.question or {}).get("requirements", {}).get("samples")
+    if samples is None:
+        return None
+    exchange, needed = manifest.exchange, samples * manifest.expected.samples_to_target.value
+    rounds = math.ceil(needed / (exchange.target_batch_size * exchange.local_steps))
+    return int(rounds * exchange.local_steps)
+
+
+def _job(manifest: Manifest) -> dict[str, str]:
+    steps = job_steps(manifest)
+    return {} if steps is None else {"PLACER_JOB_STEPS": str(steps)}
+
+
+def _quorum(manifest: Manifest, mesh: Mesh) -> dict[str, str]:
+    """Return how many worlds torchft waits for, and how long its lighthouse for the others."""
+    if mesh.between != "torchft":
+        return {}
+    exchange = manifest.exchange
+    grace_s = JOIN_S if exchange.grace_s is None else exchange.grace_s
+    return {
+        "PLACER_QUORUM": str(exchange.quorum or len(mesh.worlds)),
+        "PLACER_GRACE_MS": str(round(grace_s * 1000)),
     }
 
 
@@ -70,7 +114,7 @@ def _buckets(manifest: Manifest) -> dict[str, str]:
     }
 
 
-def group_environment(group: Group, manifest: Manifest) -> dict[str, str]:
+def group_environment(group: Group, manifest: Manifest, mesh: Mesh) -> dict[str, str]:
     """Return the variables of one group."""
     buckets = {b.place: b.name for b in manifest.buckets if b.role == "workers"}
     data = group.data
@@ -82,41 +126,51 @@ def group_environment(group: Group, manifest: Manifest) -> dict[str, str]:
         "PLACER_PLACE": group.place,
         "PLACER_INSTANCE_TYPE": group.offer.instance_type,
         "PLACER_MARKET": group.offer.market,
-        "PLACER_PROCESSES": str(1 if group.on_cpu else group.offer.gpu_count),
         **({"PLACER_REGION_BUCKET": buckets[group.place]} if group.place in buckets else {}),
         **({} if data.store is None else {"PLACER_DATA_STORE": data.store}),
         **({} if data.place_share is None else {"PLACER_DATA_SHARE": f"{data.place_share:.9g}"}),
-        **_island(group, manifest),
+        **_world(group, mesh),
+        **({} if not group.is_island else _inner(group)),
     }
 
 
-def _island(group: Group, manifest: Manifest) -> dict[str, str]:
-    """Return the variables of islands, where the plan has any: how many they are, the number of the
-    group's first, and the inner plan.
+def _world(group: Group, mesh: Mesh) -> dict[str, str]:
+    """Return the world of the group's first machine, and how many of its machines are in each: the
+    next ones of the group are in the next world.
     """
-    if not manifest.has_islands:
-        return {}
-    before = sum(other.count for other in manifest.groups if other.rank_offset < group.rank_offset)
-    inner = group.inner or InnerPlan(microbatch=manifest.exchange.microbatch)
+    world = mesh.world_of(group.rank_offset)
+    assert world is not None
+    inside = next(row for row in world.machines if row.group == group.name)
     return {
-        "PLACER_ISLANDS": str(manifest.workers),
-        "PLACER_ISLAND_OFFSET": str(before),
-        "PLACER_ISLAND_MACHINES": str(group.machines),
+        "PLACER_PROCESSES": str(inside.processes),
+        "PLACER_WORLD_OFFSET": str(mesh.worlds.index(world)),
+        "PLACER_WORLD_FIRST": str(world.first),
+        "PLACER_WORLD_STEP": str(inside.count),
+        "PLACER_WORLD_MACHINES": str(world.machine_count),
+        "PLACER_DP_REPLICATE": str(world.dp_replicate),
+        "PLACER_DP_SHARD": str(world.dp_shard),
+        "PLACER_TENSOR_PARALLEL": str(world.tp),
+    }
+
+
+def _inner(group: Group) -> dict[str, str]:
+    """Return the inner plan of islands."""
+    inner = group.inner or InnerPlan()
+    return {
         "PLACER_SHARDING": inner.sharding,
-        "PLACER_TENSOR_PARALLEL": str(inner.tensor_parallel),
         "PLACER_CHECKPOINTING": inner.checkpointing,
         "PLACER_PRECISION": inner.precision,
-        "PLACER_MICROBATCH": str(inner.microbatch),
+        **({} if group.inner is None else {"PLACER_MICROBATCH": str(inner.microbatch)}),
     }
 
 
-def server_environment(manifest: Manifest) -> dict[str, str]:
-    """Return the variables of the parameter server's machine, which has the last rank."""
+def server_environment(manifest: Manifest, mesh: Mesh) -> dict[str, str]:
+    """Return the variables of the parameter server's machine, which has the last rank and joins no
+    world of workers.
+    """
     assert manifest.server is not None
     assert manifest.aggregator is not None
-    islands = {"PLACER_ISLAND_OFFSET": str(manifest.workers), "PLACER_ISLAND_MACHINES": "1"}
     return {
-        **(islands if manifest.has_islands else {}),
         "PLACER_ROLE": SERVER,
         "PLACER_GROUP": SERVER,
         "PLACER_GROUP_SIZE": "1",
@@ -125,17 +179,23 @@ def server_environment(manifest: Manifest) -> dict[str, str]:
         "PLACER_INSTANCE_TYPE": manifest.server.instance_type,
         "PLACER_MARKET": manifest.server.market,
         "PLACER_PROCESSES": "1",
+        "PLACER_WORLD_OFFSET": str(len(mesh.worlds)),
+        "PLACER_WORLD_FIRST": str(manifest.world_size),
+        "PLACER_WORLD_STEP": "1",
+        "PLACER_WORLD_MACHINES": "1",
     }
 
 
-def machines(plan: ExportPlan) -> dict[str, dict[str, str]]:
+def machines(plan: ExportPlan, mesh: Mesh | None = None) -> dict[str, dict[str, str]]:
     """Return all variables of each group by its name, and of the server where there is one."""
-    manifest, alike = plan.manifest, run_environment(plan)
+    manifest, mesh = plan.manifest, mesh or mesh_of(plan.manifest)
+    alike = run_environment(plan, mesh)
     built = {
-        group.name: {**alike, **group_environment(group, manifest)} for group in manifest.groups
+        group.name: {**alike, **group_environment(group, manifest, mesh)}
+        for group in manifest.groups
     }
     return (
         built
         if manifest.server is None
-        else {**built, SERVER: {**alike, **server_environment(manifest)}}
+        else {**built, SERVER: {**alike, **server_environment(manifest, mesh)}}
     )

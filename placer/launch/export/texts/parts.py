@@ -1,4 +1,6 @@
-"""The parts of a plan that start together: a group of machines, or each of its islands."""
+"""The parts of a plan that start together: a group of machines, or each of its islands that is a
+world of its own.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,22 @@ class Part:
         """Return the number of machines."""
         return int(self.environment["PLACER_GROUP_SIZE"])
 
+    @property
+    def rank(self) -> int:
+        """Return the rank of its first machine."""
+        return int(self.environment["PLACER_RANK_OFFSET"])
+
+    @property
+    def meets_at(self) -> int | None:
+        """Return the rank of the machine at which its machines meet as a world; None: they are
+        worlds of one machine each.
+        """
+        alone = self.environment["PLACER_WORLD_MACHINES"] == "1"
+        return None if alone else int(self.environment["PLACER_WORLD_FIRST"])
+
 
 def parts(plan: ExportPlan) -> dict[str, Part]:
-    """List the parts by name, in the order of ranks; of a group of islands, each island.
+    """List the parts by name, in the order of ranks; of islands that are worlds, each island.
 
     Raises
     ------
@@ -42,15 +57,26 @@ def parts(plan: ExportPlan) -> dict[str, Part]:
     built: dict[str, Part] = {}
     for name, environment in machines(plan).items():
         group = groups.get(name)
-        if group is None or not group.is_island or group.count == 1:
+        whole = environment["PLACER_WORLD_STEP"] == environment["PLACER_GROUP_SIZE"]
+        if group is None or not group.is_island or whole:
             built[name] = Part(environment=environment, group=group)
             continue
         for number in range(group.count):
             _check_free(f"{name}-{number}", groups, f"island {number} of group {name}")
             built[f"{name}-{number}"] = Part(
-                environment={**environment, **_of_island(group, environment, number)}, group=group
+                environment={**environment, **_moved(environment, number, group.machines)},
+                group=group,
             )
     return built
+
+
+def holder(several: dict[str, Part], rank: int) -> tuple[str, int]:
+    """Return the name of the part that holds a machine, and the machine's number in it."""
+    return next(
+        (name, rank - part.rank)
+        for name, part in several.items()
+        if part.rank <= rank < part.rank + part.machines
+    )
 
 
 def one_by_one(several: dict[str, Part], providers: Collection[str]) -> dict[str, Part]:
@@ -73,9 +99,9 @@ def one_by_one(several: dict[str, Part], providers: Collection[str]) -> dict[str
             )
         for number in range(part.machines):
             _check_free(f"{name}-{number}", several, f"machine {number} of group {name}")
-            offsets = {"PLACER_GROUP_SIZE": "1", **_moved(part.environment, number)}
             built[f"{name}-{number}"] = Part(
-                environment={**part.environment, **offsets}, group=part.group
+                environment={**part.environment, **_moved(part.environment, number)},
+                group=part.group,
             )
     return built
 
@@ -85,15 +111,17 @@ def _check_free(name: str, taken: Collection[str], what: str) -> None:
         raise PlacerError(f"{what} would be called as group {name}", "give that group another name")
 
 
-def _moved(environment: dict[str, str], number: int) -> dict[str, str]:
-    """Return the offsets of a machine, one a rank and one an island."""
-    keys = ("PLACER_RANK_OFFSET", "PLACER_ISLAND_OFFSET")
-    return {key: str(int(environment[key]) + number) for key in keys if key in environment}
-
-
-def _of_island(group: Group, environment: dict[str, str], number: int) -> dict[str, str]:
+def _moved(environment: dict[str, str], number: int, machines: int = 1) -> dict[str, str]:
+    """Return the variables of a part that begins some machines after the first of its group."""
+    before = number * machines
+    moved = {
+        "PLACER_GROUP_SIZE": str(machines),
+        "PLACER_RANK_OFFSET": str(int(environment["PLACER_RANK_OFFSET"]) + before),
+    }
+    if environment["PLACER_WORLD_STEP"] != str(machines):
+        return moved  # all are in one world
     return {
-        "PLACER_GROUP_SIZE": str(group.machines),
-        "PLACER_RANK_OFFSET": str(group.rank_offset + number * group.machines),
-        "PLACER_ISLAND_OFFSET": str(int(environment["PLACER_ISLAND_OFFSET"]) + number),
+        **moved,
+        "PLACER_WORLD_OFFSET": str(int(environment["PLACER_WORLD_OFFSET"]) + number),
+        "PLACER_WORLD_FIRST": str(int(environment["PLACER_WORLD_FIRST"]) + before),
     }

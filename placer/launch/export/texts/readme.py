@@ -7,7 +7,17 @@ from collections.abc import Sequence
 
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.texts.heading import heading, shown
+from placer.launch.mesh import Between, mesh_of, priced_software
 
+BETWEEN: dict[Between, str] = {
+    "": "",
+    "torchft": "torchft exchanges between worlds: the first machine serves its lighthouse at "
+    "`PLACER_RENDEZVOUS_PORT`, and the script uses torchft's Manager (0.2).",
+    "hivemind": "The script uses hivemind between worlds: `--to hivemind` starts its peers.",
+    "placer": "The script exchanges between worlds itself, at `PLACER_RENDEZVOUS_ADDRESS`, where "
+    "its first process must listen; with `--train MODULE:FUNCTION` placer does it.",
+}
+"""Who exchanges between worlds."""
 Section = tuple[str, Sequence[str], Sequence[str]]
 """Title, sentences, and commands of one block of shell."""
 
@@ -132,35 +142,42 @@ def meeting_words(plan: ExportPlan, found: Sequence[str] = ()) -> list[str]:
             f"use a private network (VPN, peering) over all places; port {meeting.port} alone is "
             f"not enough."
         ),
-        *island_words(plan),
+        *world_words(plan),
     ]
 
 
-def island_words(plan: ExportPlan) -> list[str]:
-    """Say what the machines of an island need, and what a script of the user's does itself."""
-    if not plan.manifest.has_islands:
-        return []
-    words = [
-        "",
-        (
+def world_words(plan: ExportPlan) -> list[str]:
+    """Say which machines torchrun joins, and who exchanges between such worlds."""
+    mesh = mesh_of(plan.manifest)
+    words = [""]
+    if plan.manifest.has_islands:
+        words.append(
             "Machines of one island have ranks in a row and must stand in one zone: ask the "
             "provider for a placement group."
-        ),
-    ]
+        )
     if plan.uses_runtime:
-        return words
+        return words if len(words) > 1 else []
+    if len(mesh.worlds) == 1:
+        world = mesh.worlds[0]
+        words.append(
+            f"torchrun joins all machines to one world of {world.size} processes: "
+            f"{world.dp_replicate} copies x {world.dp_shard} shards x {world.tp} tensor ranks "
+            "(`PLACER_DP_REPLICATE`, `PLACER_DP_SHARD`, `PLACER_TENSOR_PARALLEL`)."
+        )
+    else:
+        words += [
+            f"torchrun joins {len(mesh.worlds)} worlds ({mesh.why}). Each meets at the address of "
+            "its first machine, `PLACER_WORLD_ADDRESS`,",
+            "port `PLACER_WORLD_PORT`. A script learns from `PLACER_WORLD` of `PLACER_WORLDS` in "
+            f"which it is. {BETWEEN[mesh.between]}",
+        ]
+    if priced_software(plan.manifest) == "hivemind" and mesh.between != "hivemind":
+        words.append(
+            "The plan was priced with hivemind, and torch.distributed sends the same bytes here: "
+            "expect other speeds, or use `--to hivemind`."
+        )
     return [
         *words,
-        (
-            "torchrun joins the machines of one island alone, at `PLACER_ISLAND_ADDRESS` (its "
-            "first machine) and `PLACER_ISLAND_PORT`;"
-        ),
-        (
-            "the script exchanges between the `PLACER_ISLANDS` islands itself: it is in number "
-            "`PLACER_ISLAND`, on machine `PLACER_ISLAND_RANK` of it."
-        ),
-        (
-            "`PLACER_SHARDING`, `PLACER_TENSOR_PARALLEL`, `PLACER_CHECKPOINTING`, "
-            "`PLACER_PRECISION` and `PLACER_MICROBATCH` are its inner plan."
-        ),
+        "`PLACER_SAMPLES` has, for each world, the samples of each data-parallel rank in a step; "
+        "`PLACER_BACKEND` is the backend of torch.distributed.",
     ]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import Site, runtime_lines
+from placer.launch.export.texts.environment import job_steps
 from placer.launch.export.texts.shell import require, returning
+from placer.launch.mesh import Mesh, mesh_of
 
 ASK_NODE = require("PLACER_NODE", "set it to the number of this machine in its group, from 0")
 ONLY_NODE = 'PLACER_NODE="${PLACER_NODE:-0}"'
@@ -31,58 +35,77 @@ CHECK_NODE = [
 ASK_ADDRESS = require(
     "PLACER_RENDEZVOUS_ADDRESS", "set it to an address of rank 0 that every machine reaches"
 )
-MEET = [
+JOB = [
+    'PLACER_STEPS="${PLACER_STEPS:-$PLACER_JOB_STEPS}"',
+    "export PLACER_STEPS",
+]
+"""Steps of the whole job, unless others are asked for."""
+PORT = 'port="${PLACER_PORT:-$PLACER_RENDEZVOUS_PORT}"'
+MEET_RUN = [
     'if [ -n "${PLACER_MEETING:-}" ] &&',
     '  { [ "$PLACER_RANK" = 0 ] || [ -z "${PLACER_RENDEZVOUS_ADDRESS:-}" ]; }; then',
-    '  PLACER_RENDEZVOUS_ADDRESS="$({meet})" || exit 1',
+    (
+        '  PLACER_RENDEZVOUS_ADDRESS="$({meet} run "$PLACER_RANK" "$port" '
+        '"${PLACER_RENDEZVOUS_ADDRESS:-}")" || exit 1'
+    ),
     "  export PLACER_RENDEZVOUS_ADDRESS",
     "fi",
 ]
 """Rank 0 tells its address to the others, even where it knows the address itself."""
-TOGETHER = [
+MEET_WORLD = [
+    'if [ -n "${PLACER_MEETING:-}" ] &&',
+    '  { [ "$PLACER_WORLD_RANK" = 0 ] || [ -z "${PLACER_WORLD_ADDRESS:-}" ]; }; then',
     (
-        'exec torchrun --nnodes="$PLACER_MACHINES" --node-rank="$PLACER_RANK" '
-        '--nproc-per-node="$PLACER_PROCESSES" \\'
+        '  PLACER_WORLD_ADDRESS="$({meet} "world-$PLACER_WORLD" "$PLACER_WORLD_RANK" '
+        '"$PLACER_WORLD_PORT" "${PLACER_WORLD_ADDRESS:-}")" || exit 1'
     ),
-    (
-        '  --master-addr="$PLACER_RENDEZVOUS_ADDRESS" '
-        '--master-port="${PLACER_PORT:-$PLACER_RENDEZVOUS_PORT}" "$PLACER_TRAIN" "$@"'
-    ),
-]
-ISLAND_MEETS = [
-    "PLACER_ISLAND=$((PLACER_ISLAND_OFFSET + PLACER_NODE / PLACER_ISLAND_MACHINES))",
-    "PLACER_ISLAND_RANK=$((PLACER_NODE % PLACER_ISLAND_MACHINES))",
-    'if [ "$PLACER_ISLAND_MACHINES" = 1 ]; then PLACER_ISLAND_ADDRESS=127.0.0.1; fi',
-    'if [ "${PLACER_ISLANDS:-0}" = 1 ]; then',
-    '  PLACER_ISLAND_ADDRESS="${PLACER_ISLAND_ADDRESS:-${PLACER_RENDEZVOUS_ADDRESS:-}}"',
     "fi",
-    'first="${PLACER_PORT:-$PLACER_RENDEZVOUS_PORT}"',
-    'PLACER_ISLAND_PORT="${PLACER_ISLAND_PORT:-$((first + 1 + PLACER_ISLAND))}"',
-    "export PLACER_ISLAND PLACER_ISLAND_RANK PLACER_ISLAND_ADDRESS PLACER_ISLAND_PORT",
-    require(
-        "PLACER_ISLAND_ADDRESS",
-        "set it to an address of the first machine of this island that its others reach",
-    ),
 ]
-"""Number the machine in its island, and find the island's first machine."""
-ISLAND = [
-    *ISLAND_MEETS,
-    (
-        'exec torchrun --nnodes="$PLACER_ISLAND_MACHINES" --node-rank="$PLACER_ISLAND_RANK" '
-        '--nproc-per-node="$PLACER_PROCESSES" \\'
-    ),
-    (
-        '  --master-addr="$PLACER_ISLAND_ADDRESS" --master-port="$PLACER_ISLAND_PORT" '
-        '"$PLACER_TRAIN" "$@"'
-    ),
+"""The first machine of a world tells its address to those of this world."""
+COUNT_WORLD = [
+    "PLACER_WORLD=$((PLACER_WORLD_OFFSET + PLACER_NODE / PLACER_WORLD_STEP))",
+    "first=$((PLACER_WORLD_FIRST + PLACER_NODE / PLACER_WORLD_STEP * PLACER_WORLD_STEP))",
+    "PLACER_WORLD_RANK=$((PLACER_RANK - first))",
+    "export PLACER_WORLD PLACER_WORLD_RANK",
 ]
-"""torchrun joins the machines of one island; the script exchanges between islands, at the address
-and port of the plan's rendezvous.
-"""
-ALONE = ['exec torchrun --standalone --nproc-per-node="$PLACER_PROCESSES" "$PLACER_TRAIN" "$@"']
-"""Workers of a serverless exchange meet in a bucket; torchrun only starts the processes of one
-machine.
-"""
+"""Number the world of this machine, and the machine in it."""
+ONE_WORLD = [
+    'PLACER_WORLD_ADDRESS="$PLACER_RENDEZVOUS_ADDRESS"',
+    'PLACER_WORLD_PORT="$port"',
+]
+SEVERAL_WORLDS = [
+    'PLACER_WORLD_PORT="${PLACER_WORLD_PORT:-$((port + 1 + PLACER_WORLD))}"',
+    'if [ "$PLACER_WORLD_MACHINES" = 1 ]; then',
+    "  PLACER_WORLD_ADDRESS=127.0.0.1",
+    'elif [ "$first" = 0 ]; then',
+    '  PLACER_WORLD_ADDRESS="${PLACER_WORLD_ADDRESS:-${PLACER_RENDEZVOUS_ADDRESS:-}}"',
+    "fi",
+]
+"""Each world meets at its first machine, beside the port at which the worlds find each other."""
+ASK_WORLD = require(
+    "PLACER_WORLD_ADDRESS",
+    "set it to an address of the first machine of this world that its others reach",
+)
+TELL_WORLD = "export PLACER_WORLD_ADDRESS PLACER_WORLD_PORT"
+LIGHTHOUSE = [
+    'TORCHFT_LIGHTHOUSE="http://$PLACER_RENDEZVOUS_ADDRESS:$port"',
+    "export TORCHFT_LIGHTHOUSE",
+    'if [ "$PLACER_RANK" = 0 ]; then',
+    '  torchft_lighthouse --min_replicas "$PLACER_QUORUM" --bind "[::]:$port" \\',
+    '    --join_timeout_ms "$PLACER_GRACE_MS" &',
+    "  lighthouse=$!",
+    "  trap 'kill \"$lighthouse\"' EXIT",
+    "fi",
+]
+"""The first machine of all serves torchft's lighthouse, by which the worlds find each other."""
+JOINED = [
+    'torchrun --nnodes="$PLACER_WORLD_MACHINES" --node-rank="$PLACER_WORLD_RANK" \\',
+    '  --nproc-per-node="$PLACER_PROCESSES" --master-addr="$PLACER_WORLD_ADDRESS" \\',
+    '  --master-port="$PLACER_WORLD_PORT" "$@"',
+]
+ALONE = ['torchrun --standalone --nproc-per-node="$PLACER_PROCESSES" "$@"']
+"""A world of one machine: torchrun takes a free port."""
+SCRIPT = ['set -- "$PLACER_TRAIN" "$@"']
 
 
 def start_lines(plan: ExportPlan, node: str, site: Site) -> list[str]:
@@ -91,20 +114,58 @@ def start_lines(plan: ExportPlan, node: str, site: Site) -> list[str]:
     Parameters
     ----------
     plan
-        Its rendezvous says whether torchrun joins the machines.
+        Its mesh says which machines torchrun joins.
     node
         A line that sets ``PLACER_NODE``: `ASK_NODE`, or that of a target.
     site
         Where placer's runtime finds what it needs.
     """
-    asks = address_lines(plan, site)
     if plan.uses_runtime:
-        return [node, *CHECK_NODE, *runtime_lines(plan, site, asks or [ASK_ADDRESS])]
-    if plan.manifest.has_islands:
-        return [node, *CHECK_NODE, *asks, *ISLAND]
-    if plan.manifest.rendezvous.method == "address":
-        return [node, *CHECK_NODE, *asks, *TOGETHER]
-    return [node, *CHECK_NODE, *ALONE]
+        asks = run_address_lines(plan, site) or [ASK_ADDRESS]
+        return [*node_lines(plan, node), *runtime_lines(plan, site, asks)]
+    return [*node_lines(plan, node), *world_lines(plan, site), *torchrun_lines(plan, SCRIPT)]
+
+
+def node_lines(plan: ExportPlan, node: str) -> list[str]:
+    """Write the lines that number the machine and say how many steps the job has."""
+    return [node, *CHECK_NODE, *([] if job_steps(plan.manifest) is None else JOB)]
+
+
+def torchrun_lines(plan: ExportPlan, what: Sequence[str]) -> list[str]:
+    """Write the lines that start torchrun in the world of this machine.
+
+    Parameters
+    ----------
+    what
+        Lines that put what it runs before the arguments of the script.
+    """
+    mesh = mesh_of(plan.manifest)
+    first, *more = ALONE if all_alone(mesh) else JOINED
+    if mesh.between != "torchft":
+        return [*what, f"exec {first}", *more]
+    return [*LIGHTHOUSE, *what, first, *more]
+
+
+def all_alone(mesh: Mesh) -> bool:
+    """Return whether every world is one machine."""
+    return all(world.machine_count == 1 for world in mesh.worlds)
+
+
+def world_lines(plan: ExportPlan, site: Site) -> list[str]:
+    """Write the lines that number the world of a machine, and find the address where it meets, or
+    refuse to go on without it.
+    """
+    mesh = mesh_of(plan.manifest)
+    lines = [*run_address_lines(plan, site), *COUNT_WORLD]
+    if all_alone(mesh):
+        return lines
+    if len(mesh.worlds) == 1:
+        return [*lines, *ONE_WORLD, TELL_WORLD]
+    return [*lines, *SEVERAL_WORLDS, *_meeting(MEET_WORLD, site), ASK_WORLD, TELL_WORLD]
+
+
+def _meeting(lines: Sequence[str], site: Site) -> list[str]:
+    return [line.replace("{meet}", site.meet) for line in lines] if site.meet else []
 
 
 def sourced_lines(plan: ExportPlan, node: str) -> list[str]:
@@ -115,42 +176,27 @@ def sourced_lines(plan: ExportPlan, node: str) -> list[str]:
     -----
     torchrun reads an option that it is not given from ``PET_`` and its name in capitals.
     """
-    lines = [node, *CHECK_NODE, *address_lines(plan, Site())]
-    if plan.manifest.has_islands:
-        lines += ISLAND_MEETS
-    if not plan.uses_runtime:
-        lines += _torchrun_variables(plan)
-    return returning(lines)
-
-
-def _torchrun_variables(plan: ExportPlan) -> list[str]:
+    if plan.uses_runtime:
+        return returning([*node_lines(plan, node), *run_address_lines(plan, Site())])
     words = {"NPROC_PER_NODE": "$PLACER_PROCESSES"}
-    if plan.manifest.has_islands:
-        words |= {
-            "NNODES": "$PLACER_ISLAND_MACHINES",
-            "NODE_RANK": "$PLACER_ISLAND_RANK",
-            "MASTER_ADDR": "$PLACER_ISLAND_ADDRESS",
-            "MASTER_PORT": "$PLACER_ISLAND_PORT",
-        }
-    elif plan.manifest.rendezvous.method == "address":
-        words |= {
-            "NNODES": "$PLACER_MACHINES",
-            "NODE_RANK": "$PLACER_RANK",
-            "MASTER_ADDR": "$PLACER_RENDEZVOUS_ADDRESS",
-            "MASTER_PORT": "${PLACER_PORT:-$PLACER_RENDEZVOUS_PORT}",
-        }
-    else:
+    if all_alone(mesh_of(plan.manifest)):
         words |= {"STANDALONE": "1"}
-    return [f'PET_{name}="{value}"' for name, value in words.items()] + [
-        f"export {' '.join(f'PET_{name}' for name in words)}"
-    ]
+    else:
+        words |= {
+            "NNODES": "$PLACER_WORLD_MACHINES",
+            "NODE_RANK": "$PLACER_WORLD_RANK",
+            "MASTER_ADDR": "$PLACER_WORLD_ADDRESS",
+            "MASTER_PORT": "$PLACER_WORLD_PORT",
+        }
+    variables = [f'PET_{name}="{value}"' for name, value in words.items()]
+    names = f"export {' '.join(f'PET_{name}' for name in words)}"
+    return returning([*node_lines(plan, node), *world_lines(plan, Site()), *variables, names])
 
 
-def address_lines(plan: ExportPlan, site: Site) -> list[str]:
+def run_address_lines(plan: ExportPlan, site: Site) -> list[str]:
     """Write the lines that find the address of rank 0, or refuse to go on without it; none where
     the machines do not meet at an address.
     """
     if plan.manifest.rendezvous.method != "address":
         return []
-    meet = [line.replace("{meet}", site.meet) for line in MEET] if site.meet else []
-    return [*meet, ASK_ADDRESS]
+    return [PORT, *_meeting(MEET_RUN, site), ASK_ADDRESS]

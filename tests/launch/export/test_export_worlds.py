@@ -1,0 +1,127 @@
+"""Exports start the worlds of the mesh: ranks, world sizes and sums of an all-reduce, with torch's
+own torchrun on the loopback, and by what every machine of three real plans starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_plans import islands
+
+import placer
+from conftest import PROCESS_TIMEOUT_S, free_port
+from placer.documents.manifest import read_manifest
+from placer.launch.export import export
+from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.folder import write_folder
+from placer.launch.mesh import mesh_of
+
+TRAIN = """\
+import os, torch, torch.distributed as d
+d.init_process_group('gloo')
+x = torch.tensor([float(os.environ['PLACER_RANK'])])
+d.all_reduce(x)
+print(os.environ['PLACER_WORLD'], d.get_rank(), d.get_world_size(), f'{x.item():g}', flush=True)
+d.destroy_process_group()
+"""
+SAYS = '#!/bin/bash\nprintf "%s " "$PLACER_WORLD" "$PLACER_DP_REPLICATE" "$PLACER_DP_SHARD" "$@"\n'
+
+
+def plan_of(told: dict[str, Any]) -> ExportPlan:
+    """The plan of a manifest."""
+    return ExportPlan(manifest=read_manifest(told, "m.json"), text=json.dumps(told))
+
+
+def started(folder: Path, some: ExportPlan, path: str, **given: str) -> list[str]:
+    """What the machines of the first group say, each started by its script."""
+    write_folder(str(folder / "launch"), export(some, "torchrun"))
+    environment = {
+        **os.environ,
+        "PATH": f"{path}:{os.environ['PATH']}",
+        "PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1",
+        "PLACER_WORLD_ADDRESS": "127.0.0.1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+        **given,
+    }
+    machines = [(g.name, n) for g in some.manifest.groups for n in range(g.machine_count)]
+    running = [
+        subprocess.Popen(
+            ["bash", f"launch/{name}.sh"],
+            cwd=folder,
+            env={**environment, "PLACER_NODE": str(node)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name, node in machines
+    ]
+    said = [process.communicate(timeout=PROCESS_TIMEOUT_S)[0].strip() for process in running]
+    assert [process.returncode for process in running] == [0] * len(running)
+    return said
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ("all-reduce", ["0 0 4 6", "0 1 4 6", "0 2 4 6", "0 3 4 6"]),
+        ("parameter-server", ["0 0 2 1", "0 1 2 1", "1 0 2 5", "1 1 2 5"]),
+    ],
+)
+def test_torchrun_makes_the_worlds_of_the_mesh(
+    tmp_path: Path, strategy: str, expected: list[str]
+) -> None:
+    """Two islands of two machines, by torch's torchrun and gloo. Averaging after each step: one
+    world, 0 + 1 + 2 + 3. With a server between them: two, whose machines add up 0 + 1 and 2 + 3.
+    Before there was a mesh, both were two worlds, and the first trained two models.
+    """
+    pytest.importorskip("torch")
+    some = plan_of(islands(strategy, ("aws/us-east-1", 2, 2)))
+    (tmp_path / "train.py").write_text(TRAIN, encoding="utf-8")
+    port = str(free_port())
+    said = started(tmp_path, some, str(Path(sys.executable).parent), PLACER_PORT=port)
+    assert said == expected
+
+
+PLANS: dict[str, tuple[str, dict[str, Any]]] = {
+    "main job": ("roberta-xlm", {"budget": "5/h"}),
+    "llama": ("llama-3.1-8b", {"budget": "100/h"}),
+    "two regions": (
+        "llama-3.1-8b",
+        {"budget": "100/h", "regions": "2..", "exchange": "diloco", "local_steps": 64},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(PLANS))
+def test_every_machine_of_a_plan_joins_its_world(tmp_path: Path, name: str) -> None:
+    """What each machine gives to torchrun: as many machines, processes and the place in its world
+    as the mesh says; all of a world meet at one port, worlds at different ones.
+    """
+    model, words = PLANS[name]
+    some = plan_of(placer.recommend(model, **words).to_manifest())
+    mesh, folder = mesh_of(some.manifest), tmp_path / "bin"
+    folder.mkdir()
+    (folder / "torchrun").write_text(SAYS, encoding="utf-8")
+    (folder / "torchrun").chmod(0o755)
+    found = [said.split() for said in started(tmp_path, some, str(folder))]
+    expected = [
+        (number, world.dp_replicate, world.dp_shard, world.machine_count, row.processes)
+        for number, world in enumerate(mesh.worlds)
+        for row in world.machines
+        for _ in range(row.count)
+    ]
+    ports: dict[int, set[str]] = {}
+    for words_, (number, replicate, shard, count, processes) in zip(found, expected, strict=True):
+        assert [int(word) for word in words_[:3]] == [number, replicate, shard]
+        given = dict(word.lstrip("-").split("=") for word in words_[3:] if "=" in word)
+        assert given.get("nproc-per-node") == str(processes)
+        assert given.get("nnodes", "1") == str(count)
+        ports.setdefault(number, set()).add(given.get("master-port", ""))
+    assert all(len(one) == 1 for one in ports.values())
+    assert len(set.union(*ports.values())) == len(mesh.worlds)
