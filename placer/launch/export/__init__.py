@@ -15,6 +15,7 @@ from placer.launch.export.texts.alternatives import fallback_file, order_words
 TARGETS = {
     "env": "placer.launch.export.targets.variables",
     "torchrun": "placer.launch.export.targets.torchrun",
+    "slurm": "placer.launch.export.targets.slurm",
     "skypilot": "placer.launch.export.targets.skypilot",
     "hivemind": "placer.launch.export.targets.hivemind",
     "jobset": "placer.launch.export.targets.jobset",
@@ -29,6 +30,7 @@ OWN_TRAINERS = ("torchtitan",)
 SHORT = {
     "env": "variables of the run and of each group, to be sourced by a shell",
     "torchrun": "one script a group",
+    "slurm": "one script a group for sbatch, each of its worlds a job",
     "skypilot": "a job group for sky jobs launch (0.14 or newer)",
     "hivemind": "a bootstrap peer and one script a group (1.1)",
     "jobset": "one Kubernetes JobSet a place",

@@ -24,6 +24,7 @@ def script(
     tail: Iterable[str] = (),
     *,
     sourced: bool = False,
+    directives: Iterable[str] = (),
 ) -> str:
     """Write a script of bash.
 
@@ -37,6 +38,8 @@ def script(
         Fixed lines after them; values stand in the variables only.
     sourced
         For ``source``: no options of the shell are changed.
+    directives
+        Options of sbatch, before the first command.
 
     Raises
     ------
@@ -44,7 +47,7 @@ def script(
         If the assignments do not read back as what was meant: a defect, said instead of being
         written.
     """
-    start = "" if sourced else f"{BASH}"
+    start = "" if sourced else BASH + "".join(f"#SBATCH {line}\n" for line in directives)
     options = [] if sourced else ["set -euo pipefail"]
     text = start + comments(heading) + "\n".join([*options, *exports(environment), *tail]) + "\n"
     if assignments(text) != dict(environment):

@@ -1,0 +1,138 @@
+"""Target ``slurm``: one batch script a group, whose worlds are the jobs of an array."""
+
+from __future__ import annotations
+
+import math
+
+from placer.errors import PlacerError
+from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.reference_runtime import Site
+from placer.launch.export.texts.environment import job_steps, machines
+from placer.launch.export.texts.heading import heading
+from placer.launch.export.texts.meeting import MEET_FILE, meeting_files
+from placer.launch.export.texts.readme import Section, meeting_words, readme
+from placer.launch.export.texts.runtime_readme import (
+    copy_words,
+    log_section,
+    needs_words,
+    resume_section,
+    wish_words,
+)
+from placer.launch.export.texts.shell import script
+from placer.launch.export.texts.start import start_lines
+
+NODE = "PLACER_NODE=$((${SLURM_ARRAY_TASK_ID:-0} * PLACER_WORLD_STEP + SLURM_NODEID))"
+HEAD = [
+    'cd -- "$SLURM_SUBMIT_DIR"',
+    'head="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"',
+    'if [ "${SLURM_ARRAY_TASK_ID:-0}" = 0 ] && [ "$PLACER_RANK_OFFSET" = 0 ]; then',
+    '  PLACER_RENDEZVOUS_ADDRESS="$head"',
+    "  export PLACER_RENDEZVOUS_ADDRESS",
+    "fi",
+    'PLACER_WORLD_ADDRESS="$head"',
+    "export PLACER_WORLD_ADDRESS",
+]
+"""The first node of a job has the first machine of its world."""
+MEETING = ['PLACER_MEETING="${PLACER_MEETING:-$PWD/meeting}"', "export PLACER_MEETING"]
+"""The jobs of one cluster share the folder from which they were submitted."""
+START = "read -r -d '' start << 'END' || true"
+ON_EACH = [
+    "END",
+    'exec srun --kill-on-bad-exit=1 bash -euo pipefail -c "$start" bash "$@"',
+]
+SITE = Site(meet=f"python3 {MEET_FILE}")
+SLACK = 1.25
+"""Jobs may take longer than predicted before they are ended: as for an alarm of a slow run."""
+
+
+def files(plan: ExportPlan) -> dict[str, str]:
+    """Return ``GROUP.sbatch`` for each group.
+
+    Raises
+    ------
+    PlacerError
+        If a world has machines of several groups: the nodes of a job are of one kind.
+    """
+    built, lines = {}, heading(plan, "slurm")
+    for name, environment in machines(plan).items():
+        step = int(environment["PLACER_WORLD_STEP"])
+        if str(step) != environment["PLACER_WORLD_MACHINES"]:
+            raise PlacerError(
+                f"the machines of {name} are one world with those of other groups, but the nodes "
+                "of a Slurm job are of one kind, in one cluster",
+                "plan in one region with machines of one kind, or with --exchange diloco; or use "
+                "--to torchrun",
+            )
+        meets = plan.manifest.rendezvous.method == "address"
+        shared = MEETING if meets and len(machines(plan)) * _jobs(environment) > 1 else []
+        body = [*HEAD, *shared, START, *start_lines(plan, NODE, SITE), *ON_EACH]
+        built[f"{name}.sbatch"] = script(
+            lines, environment, body, directives=_directives(plan, name, environment)
+        )
+    return {**built, **meeting_files(plan, "slurm"), "README.md": _readme(plan)}
+
+
+def _jobs(environment: dict[str, str]) -> int:
+    """Return the worlds of a group, each a job of the array."""
+    return int(environment["PLACER_GROUP_SIZE"]) // int(environment["PLACER_WORLD_STEP"])
+
+
+def _directives(plan: ExportPlan, name: str, environment: dict[str, str]) -> list[str]:
+    """List the options of sbatch; nothing of them is a user's text."""
+    jobs, spot = _jobs(environment), environment["PLACER_MARKET"] != "on_demand"
+    group = next((g for g in plan.manifest.groups if g.name == name), None)
+    gpus = 0 if group is None or group.on_cpu else group.offer.gpu_count
+    minutes = job_minutes(plan)
+    return [
+        f"--job-name={plan.manifest.name}",
+        f"--nodes={environment['PLACER_WORLD_STEP']}",
+        "--ntasks-per-node=1",
+        "--exclusive",
+        *([f"--gpus-per-node={gpus}"] if gpus else []),
+        *([f"--array=0-{jobs - 1}"] if jobs > 1 else []),
+        *([] if minutes is None else [f"--time={minutes}"]),
+        *(["--requeue", "--open-mode=append"] if spot else []),
+    ]
+
+
+def job_minutes(plan: ExportPlan) -> int | None:
+    """Return the minutes after which a job may be ended; None: nobody said how much it trains."""
+    steps, exchange = job_steps(plan.manifest), plan.manifest.exchange
+    if steps is None:
+        return None
+    round_s = plan.manifest.expected.step_seconds["total"]
+    return math.ceil(steps / exchange.local_steps * round_s * SLACK / 60)
+
+
+def _readme(plan: ExportPlan) -> str:
+    words = [
+        "Needs Slurm with one node for each machine above, and a folder that the nodes share: copy "
+        "this one there, with the training script, and submit from it.",
+        "Options of sbatch, such as `--partition` or `--account`, go before the script's name; "
+        "those of the training after it.",
+    ]
+    if job_steps(plan.manifest) is None:
+        words.append("`--time` is the cluster's default: nobody said how much the job trains.")
+    if plan.uses_runtime:
+        words = [*needs_words(plan), *copy_words(plan), *words[:-1], *wish_words(arguments=True)]
+    found = [
+        "The first node of a job has the first machine of its world; jobs of one cluster find rank "
+        "0 by the folder `meeting`.",
+        "Jobs of several clusters need `PLACER_RENDEZVOUS_ADDRESS`, or a `PLACER_MEETING` that all "
+        "reach.",
+    ]
+    scripts = [f"{name}.sbatch" for name in machines(plan)]
+    cancel = f"scancel --name={plan.manifest.name}"
+    sections: list[Section] = [
+        (
+            "Launch",
+            [*words, "", *meeting_words(plan, found)],
+            [f"sbatch --test-only {scripts[0]}", *(f"sbatch {name}" for name in scripts)],
+        ),
+        ("Watch", [], [f"squeue --name={plan.manifest.name}", "tail -F slurm-*.out"]),
+        ("Tear down", [], [cancel]),
+    ]
+    if plan.uses_runtime:
+        again = "submit them with `--resume` behind the script's name."
+        sections += [log_section(plan), resume_section(plan, again)]
+    return readme(plan, "slurm", sections)
