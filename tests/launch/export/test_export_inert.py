@@ -84,6 +84,7 @@ RUNS = {
     "hivemind": ["none", "all-reduce"],
     "cloudformation": ["hierarchical"],
     "trainjob": ["none", "all-reduce", "hierarchical"],
+    "slurm": ["none", "parameter-server", "hierarchical"],
     "torchtitan": ["islands"],
 }
 """Kinds of plans that a target takes; the others take all."""
@@ -91,7 +92,11 @@ TITAN = "llama3:llama3_8b"
 """An entry of torchtitan's registry, which is all that it trains."""
 TRAINS = ("train.py", "mymodel:workload")
 """A script of the user's, and a function for placer's own runtime."""
-RUNTIME = {"compose": sorted(PLANS), "trainjob": ["none", "all-reduce"]}
+RUNTIME = {
+    "compose": sorted(PLANS),
+    "trainjob": ["none", "all-reduce"],
+    "slurm": ["none", "parameter-server"],
+}
 """Kinds of plans that the runtime takes in a target; in the others it takes those that need no
 function.
 """
@@ -180,7 +185,9 @@ def scripts_of(files: dict[str, str]) -> list[str]:
     dollars undone.
     """
     found = [
-        body for name, body in files.items() if name.endswith(".sh") and name != "bootstrap.sh"
+        body
+        for name, body in files.items()
+        if name.endswith((".sh", ".sbatch")) and name != "bootstrap.sh"
     ]
     for name, body in files.items():
         if name.endswith(".yaml"):
