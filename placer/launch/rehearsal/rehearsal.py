@@ -217,9 +217,7 @@ class _Run:
     def _once(self, steps: int, kill: tuple[int, int] | None = None, **words: Any) -> None:
         """Run once; what is counted is that of this run."""
         self.before = self.network.sent()
-        self.records = self.start.run(
-            self.network, steps, self.folder, self.watch, kill, **words
-        )
+        self.records = self.start.run(self.network, steps, self.folder, self.watch, kill, **words)
         self.after = self.network.sent()
 
     def sent(self) -> dict[Pair, float]:

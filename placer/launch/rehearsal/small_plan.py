@@ -1,5 +1,5 @@
-"""A plan made small: fewer bytes, next to no calculation, links that this machine can carry, and the
-price of its exchange there.
+"""A plan made small: fewer bytes, next to no calculation, links that this machine can carry, and
+the price of its exchange there.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ SAMPLES_PER_WORKER = 64
 """Samples of a worker in one step, drawn in no time."""
 MOST_MACHINES = 24
 """Workers on one machine."""
-CARRIED_BYTES_PER_S = 60e6
+CARRIED_BYTES_PER_S = 30e6
 """Bytes/s of all transfers of a phase together: two cores of 2026 carry them beside the processes
-at their ends, which take about a second for 300 MB.
+at their ends, which take about a second for 300 MB, also where others use them.
 """
 MOST_INSIDE_BYTES_PER_S = 375e6
 """Of a link inside a place, beside the slower ones between places."""
@@ -89,8 +89,11 @@ class SmallPlan:
 
     @property
     def exchange_s(self) -> float:
-        """Return the priced seconds of one exchange, without calculation."""
-        return self.estimate.step.communication
+        """Return the priced seconds of one exchange, without calculation: all that is waited
+        for.
+        """
+        step = self.estimate.step
+        return step.total - step.calculation
 
     def manifest(self) -> dict[str, Any]:
         """Build the manifest of the small plan."""

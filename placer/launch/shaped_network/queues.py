@@ -77,25 +77,28 @@ class Link:
         self.free_at = self.busy_until = self.busy_s = 0.0
         self.sent_bytes = 0
 
-    def begin(self, size: int, at: float) -> float:
-        """Return when a packet that has passed its stream by a time may begin: pair and cards are
-        free.
+    def begin(self, size: int, passed: float) -> tuple[float, float]:
+        """Return when a packet that passed its stream at a time may pass the pair, and when the
+        cards as well.
         """
         fastest = max(self.stream_bytes_per_s, self.pair_bytes_per_s)
-        return max(at - size / fastest, self.free_at, self.out.free_at, self.into.free_at)
+        pair = max(passed - size / fastest, self.free_at)
+        return pair, max(pair, self.out.free_at, self.into.free_at)
 
-    def carry(self, size: int, came: float, began: float) -> float:
-        """Occupy pair and cards with a packet; return when all of it has left."""
-        end = began
-        for part, rate in (
-            (self, self.pair_bytes_per_s),
-            (self.out, self.out.bytes_per_s),
-            (self.into, self.into.bytes_per_s),
-        ):
-            part.free_at = began + size / rate
-            end = max(end, part.free_at)
-        self.busy_s += end - max(min(came, end), self.busy_until)
-        self.busy_until = end
+    def carry(self, size: int, came: float, pair: float, began: float) -> float:
+        """Occupy pair and cards with a packet; return when all of it has left.
+
+        Notes
+        -----
+        The pair's own time goes on while a packet waits for a card, so that short waits do not make
+        it slower.
+        """
+        self.free_at = pair + size / self.pair_bytes_per_s
+        self.out.free_at = began + size / self.out.bytes_per_s
+        self.into.free_at = began + size / self.into.bytes_per_s
+        end = max(self.free_at, self.out.free_at, self.into.free_at)
+        self.busy_s += end - max(min(came, end), min(self.busy_until, end))
+        self.busy_until = max(self.busy_until, end)
         return end
 
 
@@ -179,13 +182,13 @@ class Queues:
         """
         came, size, packet = stream.waiting[0]
         link = stream.link
-        began = link.begin(size, at)
+        pair, began = link.begin(size, stream.free_at)
         if began > at:
             heappush(self.events, (began, next(self.order), stream, None, None))
             return
         stream.waiting.popleft()
         stream.queued_bytes -= size
-        end = link.carry(size, came, began)
+        end = link.carry(size, came, pair, began)
         heappush(self.events, (end + link.delay_s, next(self.order), None, link, packet))
         if stream.waiting:
             self._arm(stream, max(at, began))
