@@ -1,12 +1,12 @@
-"""A process on one machine of a shaped network, for `test_rehearsal_network.py`: answers others,
-and sends when it is told to.
+"""A process on one machine of a shaped network, for `test_shaped_network.py`: answers others, and
+sends when it is told to.
 
-``python shaped_peer.py ENTRY`` (JSON) reads commands from stdin, each a line of JSON [address,
-port, bytes, streams], and answers with the seconds that the transfer took until the last byte was
+``python shaped_peer.py ADDRESS`` reads commands from stdin, each a line of JSON [address, port,
+bytes, streams], and answers with the seconds that the transfer took until the last byte was
 confirmed. Ends with stdin.
 
-``python shaped_peer.py ENTRY RANK PORT BYTES`` is one of two ranks of gloo that meet at a store on
-the host's PORT, and says how long the fastest of five all-reduces took, seconds.
+``python shaped_peer.py ADDRESS RANK BYTES`` is one of two ranks of gloo that meet at an address,
+and says how long the fastest of five all-reduces took, seconds.
 """
 
 import json
@@ -17,21 +17,16 @@ import threading
 import time
 from contextlib import suppress
 
-from placer.launch.shaped_network.addresses import seen
-from placer.launch.shaped_network.entrance import enter
-from placer.launch.shaped_network.gloo_backend import gloo_backend
-
 BLOCK = 1 << 20
 
 
 def main() -> None:
-    """Join, listen, say where, obey."""
-    entry = json.loads(sys.argv[1])
+    """Listen, say where, obey."""
+    own = sys.argv[1]
     if len(sys.argv) > 2:
-        gloo(entry, *map(int, sys.argv[2:]))
+        gloo(own, *map(int, sys.argv[2:]))
         return
-    enter(entry)
-    listener = socket.create_server((entry["address"], 0))
+    listener = socket.create_server((own, 0))
     threading.Thread(target=serve, args=(listener,), daemon=True).start()
     say(listener.getsockname()[1])
     opened: dict[tuple[str, int, int], socket.socket] = {}
@@ -40,7 +35,7 @@ def main() -> None:
         for number in range(streams):
             if (address, port, number) not in opened:
                 made = opened[address, port, number] = socket.create_connection(
-                    seen(entry, address, port), timeout=60
+                    (address, port), timeout=60
                 )
                 made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         each = size // streams
@@ -82,15 +77,12 @@ def confirm(link: socket.socket) -> None:
             link.sendall(b"\0")
 
 
-def gloo(entry: dict[str, str], rank: int, port: int, size: int) -> None:
-    """Take five all-reduces; the store's connection stays outside of the network."""
+def gloo(meet: str, rank: int, size: int) -> None:
+    """Take five all-reduces with another rank."""
     import torch
     import torch.distributed as dist
 
-    store = dist.TCPStore("127.0.0.1", port, is_master=False)
-    enter(entry)
-    os.environ["GLOO_SOCKET_IFNAME"] = entry["interface"]
-    dist.init_process_group(gloo_backend(entry), store=store, rank=rank, world_size=2)
+    dist.init_process_group("gloo", f"tcp://{meet}:29500", rank=rank, world_size=2)
     vector, taken = torch.ones(size // 4), []
     for _ in range(5):
         dist.barrier()

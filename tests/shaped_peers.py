@@ -36,12 +36,12 @@ class Peers:
         run = [sys.executable, str(PEER)]
         self.processes = [
             subprocess.Popen(
-                [*run, json.dumps(network.entry(i))],
+                network.command(i, [*run, address]),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
             )
-            for i in range(len(network.addresses))
+            for i, address in enumerate(network.addresses)
         ]
         self.ports = [self.answer(i) for i in range(len(self.processes))]
 

@@ -16,11 +16,8 @@ def _why_not() -> str:
             return f"needs {package}"
     way = {"stream_bytes_per_s": 1e8, "pair_bytes_per_s": 1e8, "rtt_s": 0.0}
     try:
-        with open_network(
-            ["A", "B"],
-            [Shape(src="A", dst="B", **way), Shape(src="B", dst="A", **way)],
-            "namespaces",
-        ):
+        ways = [Shape(src="A", dst="B", **way), Shape(src="B", dst="A", **way)]
+        with open_network(["A", "B"], ways):
             return ""
     except PlacerError as error:
         return error.message

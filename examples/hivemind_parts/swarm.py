@@ -20,17 +20,13 @@ from placer.documents.manifest.question import question_of
 from placer.launch.shaped_network import Shape, open_network
 from placer.market.network import graph as network
 
-JOIN = (
-    "import json, os, signal, sys\n"
-    "from placer.launch.shaped_network.packets.kernel import end_with_parent\n"
-    "entry = json.loads(sys.argv[1])\n"
+BECOME = (
+    "import os, signal, sys\n"
+    "from placer.launch.shaped_network.kernel import end_with_parent\n"
     "if sys.platform == 'linux':\n    end_with_parent(signal.SIGTERM)\n"
-    "if entry:\n    from placer.launch.shaped_network.entrance import enter; enter(entry)\n"
-    "os.execvp(sys.argv[2], sys.argv[2:])"
+    "os.execvp(sys.argv[1], sys.argv[1:])"
 )
-"""Program that joins a machine's network, then becomes the machine's own program; it is asked to
-end when this one is killed.
-"""
+"""Program that becomes a machine's own program; it is asked to end when this one is killed."""
 START_S, END_S, POLL_S = 120.0, 20.0, 0.5
 
 
@@ -43,14 +39,12 @@ class Machines:
         self.folder = folder
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(
-        self, name: str, words: list[str], entry: dict[str, Any] | None, environment: dict[str, str]
-    ) -> None:
-        """Start a program in the network of a machine; its output goes to NAME.log."""
+    def start(self, name: str, words: list[str], environment: dict[str, str]) -> None:
+        """Start a program; its output goes to NAME.log."""
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
         with (self.folder / f"{name}.log").open("wb") as log:
             self.running[name] = subprocess.Popen(  # noqa: S603 - scripts of the export
-                [sys.executable, "-c", JOIN, json.dumps(entry), *words],
+                [sys.executable, "-c", BECOME, *words],
                 cwd=self.folder,
                 env={**os.environ, "PATH": path, **environment},
                 stdin=subprocess.DEVNULL,
@@ -105,8 +99,9 @@ class Loopback:
     def __init__(self, count: int) -> None:
         self.addresses = [f"127.{1 + os.getpid() % 250}.{1 + os.getpid() // 250 % 250}.1"] * count
 
-    def entry(self, _machine: int) -> None:
+    def command(self, _machine: int, argv: list[str]) -> list[str]:
         """There is nothing to join."""
+        return argv
 
     def sent_bytes(self) -> dict[tuple[int, int], float]:
         """Nobody counts."""
@@ -170,8 +165,7 @@ def train(
             listen = [{"PLACER_LISTEN_ADDRESS": address} for address in lines.addresses]
             machines.start(
                 "bootstrap",
-                ["bash", "bootstrap.sh"],
-                lines.entry(0),
+                lines.command(0, ["bash", "bootstrap.sh"]),
                 {**listen[0], "PLACER_RENDEZVOUS_ADDRESS": first},
             )
             address = machines.wait_for_words("bootstrap", r"/ip4/\S+/p2p/\w+", START_S)
@@ -192,9 +186,8 @@ def train(
                         "--weights",
                         f"weights-{rank}.pt",
                     ]
-                    machines.start(
-                        f"peer-{rank}", ["bash", f"{group.name}.sh", *words], lines.entry(rank), own
-                    )
+                    script = ["bash", f"{group.name}.sh", *words]
+                    machines.start(f"peer-{rank}", lines.command(rank, script), own)
                     peers.append(f"peer-{rank}")
             sent = watch(machines, peers, limit_s, lines)
             return {"rows": [machines.rows(peer) for peer in peers], "sent": sent}

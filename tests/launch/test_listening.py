@@ -1,4 +1,4 @@
-"""Runs, rehearsals and probes listen on the loopback device, unless another address is asked for:
+"""Runs and probes listen on the loopback device, unless another address is asked for:
 every listening socket of every process is looked up while they work.
 """
 
@@ -23,9 +23,7 @@ from conftest import free_port
 from placer.errors import PlacerError
 from placer.launch.runtime.processes.loopback_store import store_at
 from placer.launch.runtime.processes.run import run_here, run_ranks
-from placer.launch.shaped_network import Shape, open_network
 
-WAY = {"stream_bytes_per_s": 1e7, "pair_bytes_per_s": 1e7, "rtt_s": 0.002}
 SLOW = "run_plans:slow"
 """Six steps of the tiny model take a few milliseconds: processes could end before they are seen."""
 Record = dict[str, Any]
@@ -74,18 +72,6 @@ def test_ranks_that_meet_on_loopback_listen_there(
     with watched() as seen:
         run_ranks(plan, told, settings_of(tmp_path, plan, train=SLOW), tmp_path, nothing, (0, 1))
     assert len(seen - before) >= 2
-    assert open_to_others(seen - before) == set()
-
-
-def test_a_rehearsal_listens_on_loopback(tmp_path: Path, before: set[tuple[str, int, str]]) -> None:
-    """Relays, ranks and the object store of a network of relays have addresses 127.0.x.1."""
-    told = document("central", (A, 1), (B, 1))
-    plan = plan_of(told)
-    shapes = [Shape(src=a, dst=b, **WAY) for a in (A, B) for b in (A, B)]
-    with watched() as seen, open_network(plan.machines, shapes, "relays") as network:
-        settings = settings_of(tmp_path, plan, train=SLOW)
-        run_here(plan, told, settings, tmp_path, nothing, network=network)
-    assert len(seen - before) >= 3
     assert open_to_others(seen - before) == set()
 
 

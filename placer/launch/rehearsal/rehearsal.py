@@ -175,8 +175,10 @@ def exchange_seconds(records: Sequence[Record], plan: RunPlan) -> list[float]:
 
 
 def _waited_s(records: Sequence[Record]) -> float:
-    """Return the seconds of one worker's exchange in a round."""
-    wire_s = float(sum(record["wire_s"] for record in records))
+    """Return the seconds of one worker's exchange in a round; sends that nobody waits for at once
+    are waited for before the next.
+    """
+    wire_s = float(sum(r["wire_s"] + r["exchange_s"].get("send", 0.0) for r in records))
     return wire_s or float(sum(record["step_s"] - record["calculation_s"] for record in records))
 
 
@@ -188,7 +190,7 @@ class _Run:
     ) -> None:
         self.start, self.network, self.folder, self.watch = start, network, folder, watch
         self.records: list[Record] = []
-        self.before = self.after = network.sent()
+        self.before = self.after = network.traffic()
 
     def all(self, steps: int, kill: WorkerDeath | None) -> tuple[bool, list[str]]:
         """Run all steps; return whether the others went on without a worker that died, and what its
@@ -216,9 +218,9 @@ class _Run:
 
     def _once(self, steps: int, kill: tuple[int, int] | None = None, **words: Any) -> None:
         """Run once; what is counted is that of this run."""
-        self.before = self.network.sent()
+        self.before = self.network.traffic()
         self.records = self.start.run(self.network, steps, self.folder, self.watch, kill, **words)
-        self.after = self.network.sent()
+        self.after = self.network.traffic()
 
     def sent(self) -> dict[Pair, float]:
         """Return the bytes on the wire by directed pair of places, of one round."""

@@ -346,11 +346,12 @@ def _this_network(small: Problem, placement: Placement) -> Calibration:
     inside = min(network.machine_bytes_per_s(place) for place in places)
     if chosen.transport in DIRECT:
         inside *= GOODPUT
+    averages = AVERAGES.get(chosen.transport)
     constants = HostConstants(
-        2 * slowest * rounds / AVERAGES[chosen.transport] if chosen.transport in AVERAGES else 0.0,
+        2 * slowest * rounds / averages if averages else 0.0,
         0.0,
         0.0,
-        s_per_gb_sent=0.0 if several and chosen.transport == "butterfly" else GB / inside,
+        s_per_gb_sent=_inside_share(placement, chosen.transport) * GB / inside,
     )
     hosts = {pool_of(g, small, placement.workers).host for g in placement.groups}
     hosts |= {gpu.host for gpu in small.catalog.gpus.values()}
@@ -369,3 +370,17 @@ def _this_network(small: Problem, placement: Placement) -> Calibration:
             server_sum_bytes_per_s=None,
         ),
     )
+
+
+def _inside_share(placement: Placement, transport: str) -> float:
+    """Return the share of averages that passes cards inside places: none of a butterfly between
+    places; the timing of leaders adds up one average inside and one between, which alike look like
+    averages inside a place.
+    """
+    counts = placement.workers_by_place.values()
+    if len(counts) == 1 or transport not in AVERAGES:
+        return 1.0
+    if transport == "butterfly":
+        return 0.0
+    inside, between = (1 - 1 / count for count in (max(counts), len(counts)))
+    return inside / (inside + between)

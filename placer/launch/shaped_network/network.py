@@ -111,11 +111,15 @@ class ShapedNetwork:
         """Kill the processes that run on a machine."""
         self.process.ask(kill=machine)
 
-    def sent(self) -> dict[tuple[int, int], tuple[int, float]]:
+    def traffic(self) -> dict[tuple[int, int], tuple[int, float]]:
         """Return the bytes sent and the seconds busy so far by ordered pair of machines. Bytes are
         those of IP packets as if cut to the MTU.
         """
         return {(src, dst): (sent, busy) for src, dst, sent, busy in self.ask()["links"]}
+
+    def sent_bytes(self) -> dict[tuple[int, int], int]:
+        """Return the bytes sent so far by ordered pair of machines."""
+        return {pair: sent for pair, (sent, _) in self.traffic().items()}
 
     @property
     def processes(self) -> dict[str, subprocess.Popen[str]]:
