@@ -76,7 +76,7 @@ bench: $(TEST)  ## quick benchmarks, about 10 minutes: docs/benchmarks/results.m
 	$(BENCH)/main_job.py --write
 	$(BENCH)/report.py
 
-rehearse: $(TEST)  ## check shaped links, rehearse five plans through them, about 7 minutes: root (or user namespaces) and a quiet machine
+rehearse: $(TEST)  ## check shaped links, rehearse six plans through them, about 4 minutes: root (or user namespaces) and a quiet machine
 	$(BENCH)/shaped_links.py
 	$(BENCH)/rehearsing.py
 

@@ -1,9 +1,9 @@
-"""Measure how near shaped links come to what is asked, by namespaces and by relays.
+"""Measure how near shaped links come to what is asked.
 
     make rehearse
 
 Round trips and streams of links of the four continents, on a machine with nothing else to do. Best
-of several; the worst row of a table is its claim. Exit code 1 if a link is faster than asked (by
+of several; the worst row of the table is its claim. Exit code 1 if a link is faster than asked (by
 more than its clock's grain), or slower by more than 5 % and 2 ms.
 """
 
@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from shaped_peers import Peers
 
-from placer.launch.shaped_network import METHODS, Shape, open_network
+from placer.launch.shaped_network import Shape, open_network
 
 WAYS = {
     "slow and near": (20e6, 0.005),
@@ -51,9 +51,9 @@ def shapes() -> Iterable[Shape]:
                 )
 
 
-def rows(method: str, times: int) -> Iterable[tuple[str, float, float]]:
+def rows(times: int) -> Iterable[tuple[str, float, float]]:
     """What, asked and measured seconds."""
-    with open_network(("US", *WAYS), shapes(), method) as network:
+    with open_network(("US", *WAYS), shapes()) as network:
         peers = Peers(network)
         for dst, (place, (bits, rtt)) in enumerate(WAYS.items(), 1):
             yield (
@@ -73,11 +73,10 @@ def rows(method: str, times: int) -> Iterable[tuple[str, float, float]]:
 
 
 def main() -> None:
-    """Measure, print a table for each method."""
+    """Measure, print a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--method", choices=METHODS, action="append", help="both, if none is named")
     parser.add_argument(
         "--times",
         type=int,
@@ -86,12 +85,11 @@ def main() -> None:
     )
     given = parser.parse_args()
     good = True
-    for method in given.method or METHODS:
-        click.echo(f"| links by {method} | asked, s | measured, s | difference |")
-        click.echo("|---|---|---|---|")
-        for what, asked, measured in rows(method, given.times):
-            click.echo(f"| {what} | {asked:.4f} | {measured:.4f} | {measured / asked - 1:+.1%} |")
-            good = good and asked - 1e-4 <= measured <= 1.05 * asked + 2e-3
+    click.echo("| link | asked, s | measured, s | difference |")
+    click.echo("|---|---|---|---|")
+    for what, asked, measured in rows(given.times):
+        click.echo(f"| {what} | {asked:.4f} | {measured:.4f} | {measured / asked - 1:+.1%} |")
+        good = good and asked - 1e-4 <= measured <= 1.05 * asked + 2e-3
     sys.exit(0 if good else 1)
 
 

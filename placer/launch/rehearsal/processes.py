@@ -162,7 +162,9 @@ class Start:
             "PLACER_STEPS": str(steps),
             "PLACER_RESUME": str(int(resume)),
         }
-        words = ["--device", "cpu", "--threads", "1", "--checkpoint-every", str(checkpoint_every)]
+        # The log is to say that its links and machines are not the plan's.
+        words = ["--one-machine", "--device", "cpu", "--threads", "1"]
+        words += ["--checkpoint-every", str(checkpoint_every)]
         running = []
         try:
             for machine, (name, node) in enumerate(scripts):

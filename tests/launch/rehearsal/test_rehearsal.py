@@ -36,6 +36,7 @@ from placer.launch.rehearsal.options import (
     own_elements,
 )
 from placer.launch.rehearsal.rehearsal import Rehearsal, rehearse
+from placer.launch.rehearsal.small_plan import small_plan
 from placer.launch.shaped_network import Shape, ShapedNetwork, open_network
 from placer.records import replace
 
@@ -74,9 +75,9 @@ def test_a_real_exchange_that_was_priced_wrong_is_named(honest: Rehearsal, times
     links = tuple(
         replace(
             link,
-            gbps_one_stream=link.gbps_one_stream * times,
+            gbps_one_stream=(link.gbps_one_stream or 0.0) * times,
             gbps_many_streams=(link.gbps_many_streams or 0.0) * times,
-            rtt_ms=link.rtt_ms / times,
+            rtt_ms=(link.rtt_ms or 0.0) / times,
         )
         for link in small.problem.catalog.links
     )
@@ -298,7 +299,7 @@ def empty():
 
     def test_a_death_among_functions_and_stores(self) -> None:
         """They start and end as one run."""
-        small = module.small_plan(*by_hand(exchange="central", **STORES), 0.1)
+        small = small_plan(*by_hand(exchange="central", **STORES), 0.1)
         with pytest.raises(PlacerError, match="--kill: functions and stores of central"):
             WorkerDeath(0, 1).check(small.plan, 5)
 
