@@ -170,8 +170,7 @@ class Start:
             for machine, (name, node) in enumerate(scripts):
                 own = machine_folder(folder, machine)
                 own.mkdir(parents=True, exist_ok=True)
-                if not resume:
-                    set_aside([own / "output.txt", log_of(folder, machine)])
+                set_aside([own / "output.txt", log_of(folder, machine)])
                 argv = ["bash", str((folder / LAUNCH / f"{name}.sh").absolute()), *words]
                 with (own / "output.txt").open("ab") as output:
                     running.append(

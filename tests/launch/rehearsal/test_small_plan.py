@@ -88,7 +88,7 @@ def test_inside_one_zone_the_cards_are_priced_not_published_hosts() -> None:
 
 def test_each_fragment_waits_for_its_own_round_trips() -> None:
     """Four fragments in four steps, two round trips each, and one exchange of 2.56 MB each way."""
-    words = {"exchange": "streaming-diloco", "local_steps": "4", "tbs": "2048"}
+    words: dict[str, Any] = {"exchange": "streaming-diloco", "local_steps": "4", "tbs": "2048"}
     plan = small(0.1, compression="int8", **words)
     assert plan.exchange_s == pytest.approx(8 * WAY_S + 2.56e6 / 15e6, rel=0.02)
 
@@ -123,8 +123,8 @@ def test_the_usual_scale_makes_an_exchange_of_a_second_and_a_half() -> None:
     """Round trips apart; a large model is bound by its bytes, a tiny one is taken whole."""
     assert small().exchange_s == pytest.approx(1.5 + 2 * WAY_S, rel=0.01)
     assert small(model="roberta-xlm").exchange_s == pytest.approx(1.5 + 2 * WAY_S, rel=0.01)
-    words = {"exchange": "diloco", "local_steps": "4", "compression": "int4", "tbs": "2048"}
-    assert small(**words).scale == 1.0
+    words: dict[str, Any] = {"exchange": "diloco", "local_steps": "4", "tbs": "2048"}
+    assert small(compression="int4", **words).scale == 1.0
 
 
 def test_machines_are_workers_then_functions_then_stores() -> None:
