@@ -81,7 +81,7 @@ def test_of_several_stores_the_one_that_is_killed_is_named(tmp_path: Path) -> No
     told = document("hierarchical", (A, 1), (B, 1))
     plan = plan_of(told)
     settings = settings_of(tmp_path, plan, steps=100_000, checkpoints="", timeout_s=3600.0)
-    with local_object_stores(tmp_path, plan.buckets, [None] * 3) as stores:
+    with local_object_stores(tmp_path, plan.buckets) as stores:
         settings = replace(
             settings, endpoints={store.bucket.name: store.address for store in stores}
         )

@@ -101,13 +101,9 @@ def run_here(
 
             extra |= ENVIRONMENT
         if plan.buckets and not (settings.endpoint_url or settings.endpoints):
-            seats = [None] * len(plan.buckets)
-            entries = (
-                seats
-                if network is None
-                else [network.entry(plan.ranks + number) for number, _ in enumerate(seats)]
+            stores = stack.enter_context(
+                local_object_stores(folder, plan.buckets, network, plan.ranks)
             )
-            stores = stack.enter_context(local_object_stores(folder, plan.buckets, entries))
             settings = replace(
                 settings, endpoints={store.bucket.name: store.address for store in stores}
             )

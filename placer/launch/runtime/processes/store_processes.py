@@ -5,19 +5,22 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
 from placer.documents.manifest.types import Bucket
 from placer.errors import PlacerError
+from placer.launch.runtime.processes.loopback_store import LOOPBACK
 from placer.version import install_line
+
+if TYPE_CHECKING:
+    from placer.launch.shaped_network import ShapedNetwork
 
 START_S = 30.0
 """A store answers within so many seconds of its start."""
@@ -40,7 +43,10 @@ class LocalStore:
 
 @contextmanager
 def local_object_stores(
-    folder: Path, buckets: Sequence[Bucket], entries: Sequence[Mapping[str, Any] | None]
+    folder: Path,
+    buckets: Sequence[Bucket],
+    network: ShapedNetwork | None = None,
+    first: int = 0,
 ) -> Iterator[tuple[LocalStore, ...]]:
     """Serve an object store for each bucket on this machine with moto.
 
@@ -48,9 +54,8 @@ def local_object_stores(
     ----------
     folder
         Of their log.
-    entries
-        For each the machine of a `placer.launch.shaped_network.ShapedNetwork` that it runs on;
-        None: 127.0.0.1.
+    network, first
+        On which they run, and the machine of the first one there; None: on 127.0.0.1.
 
     Raises
     ------
@@ -73,7 +78,8 @@ def local_object_stores(
     with file, ExitStack() as stack:
         until = time.monotonic() + START_S
         processes = [
-            stack.enter_context(_process(entry, file)) for entry in entries
+            stack.enter_context(_process(network, first + number, file))
+            for number, _ in enumerate(buckets)
         ]  # all start before the first is waited for
         yield tuple(
             LocalStore(bucket=bucket, process=process, address=_address(process, until, log))
@@ -82,14 +88,13 @@ def local_object_stores(
 
 
 @contextmanager
-def _process(entry: Mapping[str, Any] | None, log: IO[bytes]) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(  # noqa: S603 - this interpreter, a document of our own
-        [
-            sys.executable,
-            "-m",
-            "placer.launch.runtime.stores.local_store",
-            *([] if entry is None else [json.dumps(entry)]),
-        ],
+def _process(
+    network: ShapedNetwork | None, machine: int, log: IO[bytes]
+) -> Iterator[subprocess.Popen[str]]:
+    address = LOOPBACK if network is None else network.addresses[machine]
+    argv = [sys.executable, "-m", "placer.launch.runtime.stores.local_store", address]
+    process = subprocess.Popen(  # noqa: S603 - this interpreter
+        argv if network is None else network.command(machine, argv),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,

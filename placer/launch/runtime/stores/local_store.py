@@ -1,14 +1,12 @@
-"""A local object store: ``python -m placer.launch.runtime.stores.local_store`` serves moto's S3 on
-a free port of 127.0.0.1 until stdin ends.
+"""A local object store: ``python -m placer.launch.runtime.stores.local_store ADDRESS`` serves moto's
+S3 on a free port of that address until stdin ends.
 
 The server is waitress, which keeps connections open as the stores of clouds do; moto's own closes
-each, so that every request would open a new one and start slowly. With an entry of
-`placer.launch.shaped_network.ShapedNetwork` as JSON it serves on that machine's address.
+each, so that every request would open a new one and start slowly.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 
@@ -21,19 +19,12 @@ RECEIVED_AT_ONCE = 1 << 18
 
 def main() -> None:
     """Serve, say the address, wait for the end of stdin."""
-    address = "127.0.0.1"
-    if len(sys.argv) > 1:
-        from placer.launch.shaped_network.entrance import enter
-
-        entry = json.loads(sys.argv[1])
-        enter(entry)  # before there is a second thread
-        address = entry["address"]
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from waitress.server import create_server
 
     server = create_server(
         DomainDispatcherApplication(create_backend_app),
-        host=address,
+        host=sys.argv[1],
         port=0,
         threads=THREADS,
         inbuf_overflow=LARGEST,
@@ -43,7 +34,7 @@ def main() -> None:
         recv_bytes=RECEIVED_AT_ONCE,
     )
     threading.Thread(target=server.run, daemon=True).start()
-    sys.stdout.write(f"http://{address}:{server.effective_port}\n")
+    sys.stdout.write(f"http://{sys.argv[1]}:{server.effective_port}\n")
     sys.stdout.flush()
     sys.stdin.read()
 

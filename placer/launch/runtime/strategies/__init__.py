@@ -1,6 +1,4 @@
-"""The exchanges that no engine of PyTorch does, one file each, of the same name as in
-`placer.problem.exchange`.
-"""
+"""The exchanges that no engine of PyTorch does."""
 
 from __future__ import annotations
 
@@ -10,17 +8,15 @@ from typing import Any, Protocol, cast
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.context import Context
 
+ROOM = "placer.launch.runtime.strategies"
 MODULES = {
-    name: f"placer.launch.runtime.strategies.{name.replace('-', '_')}"
-    for name in (
-        "all-reduce",
-        "hierarchical-all-reduce",
-        "central",
-        "hierarchical",
-        "parameter-server",
-        "model-averaging",
-        "asgd-ga",
-    )
+    "all-reduce": f"{ROOM}.all_reduce",
+    "hierarchical-all-reduce": f"{ROOM}.all_reduce",
+    "central": f"{ROOM}.central",
+    "hierarchical": f"{ROOM}.central",
+    "parameter-server": f"{ROOM}.parameter_server",
+    "model-averaging": f"{ROOM}.model_averaging",
+    "asgd-ga": f"{ROOM}.asgd_ga",
 }
 """Name in the manifest and module that executes it."""
 

@@ -1,5 +1,6 @@
-"""All-reduce as PyTorch has none: compressed to 8 bits, over several TCP streams, a step late, or
-between islands of unequal shape. First processes sum the gradients in a flat butterfly.
+"""All-reduce as PyTorch has none: compressed to 8 bits, over several TCP streams, a step late,
+between islands of unequal shape, or hierarchical, where PyTorch averages inside each region. First
+processes of the worlds sum the gradients in a flat butterfly and hand the sum on.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ def open(context: Context) -> Any:  # noqa: A001 - the protocol's word
 
 
 def exchange(context: Context, state: Any) -> Exchange:
-    """Sum the gradients of all."""
-    return lambda mine: butterfly_sum(context.connected, mine, context.leaders)
+    """Sum the gradients of all worlds."""
+    where = " between leaders" if len(context.leaders) < context.plan.workers else ""
+    return lambda mine: butterfly_sum(context.connected, mine, context.leaders, where)
 
 
 def serve(context: Context, state: Any, step: int) -> None:

@@ -1,10 +1,11 @@
-"""Central serverless aggregation: workers upload to an object store, one function averages there,
-workers poll and download (`placer.launch.serverless.protocol`).
+"""Central and hierarchical serverless aggregation: workers upload to an object store, a function
+averages there, workers poll and download (`placer.launch.serverless.protocol`).
 
 The function is the one in the cloud, or a process of this run that executes the same code. The
 store of keys, at which all processes meet, then plays the bucket that calls it: its events are
 those of S3. All else goes through the S3 API, request by request as in Phalak et al. (2024), eq. 5:
-n + 1 writes, 2 n reads, n lists, and polls.
+n + 1 writes, 2 n reads, n lists, and polls. A worker of a hierarchical plan uses its region's store
+as it would use the only one; what differs is which functions the plan has, and where each writes.
 """
 
 from __future__ import annotations
