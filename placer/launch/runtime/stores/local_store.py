@@ -1,5 +1,5 @@
-"""A local object store: ``python -m placer.launch.runtime.stores.local_store ADDRESS`` serves moto's
-S3 on a free port of that address until stdin ends.
+"""A local object store: ``python -m placer.launch.runtime.stores.local_store ADDRESS`` serves S3 by
+moto on a free port of that address until stdin ends.
 
 The server is waitress, which keeps connections open as the stores of clouds do; moto's own closes
 each, so that every request would open a new one and start slowly.
