@@ -70,7 +70,8 @@ def lines_of(rehearsal: Rehearsal) -> list[Line]:
 
 def _exchange(rehearsal: Rehearsal) -> Line:
     """Compare the fastest exchange with its price: whatever else this machine does makes some
-    longer, and nothing makes one shorter.
+    longer, and nothing makes one shorter. What stores of this machine take on their own partly
+    passes while links are waited for, so the links alone are the least.
     """
     small = rehearsal.small
     predicted = small.exchange_s + rehearsal.machine_s
@@ -80,7 +81,9 @@ def _exchange(rehearsal: Rehearsal) -> Line:
         return line
     least = max(LEAST_EXCHANGE_S, LEAST_SHARE * round_seconds(rehearsal))
     if predicted >= least:
-        return _judged(line, SECONDS_TOLERANCE)
+        shortest = (1 - SECONDS_TOLERANCE) * small.exchange_s
+        longest = (1 + SECONDS_TOLERANCE) * predicted
+        return replace(line, within=shortest <= measured <= longest)
     return replace(line, within=False if measured > predicted + least else None)
 
 

@@ -166,7 +166,7 @@ def exchange_seconds(records: Sequence[Record], plan: RunPlan) -> list[float]:
             by_rank.setdefault(record["rank"], []).append(record)
         workers = [_waited_s(own) for rank, own in by_rank.items() if rank < plan.workers]
         works = [
-            sum(sum(r["exchange_s"].values()) - r["wire_s"] for r in own)
+            sum(sum(r["exchange_s"].values()) - r.get("wire_s", 0.0) for r in own)
             for rank, own in by_rank.items()
             if rank >= plan.workers and not plan.buckets
         ]
@@ -178,7 +178,7 @@ def _waited_s(records: Sequence[Record]) -> float:
     """Return the seconds of one worker's exchange in a round; sends that nobody waits for at once
     are waited for before the next.
     """
-    wire_s = float(sum(r["wire_s"] + r["exchange_s"].get("send", 0.0) for r in records))
+    wire_s = float(sum(r.get("wire_s", 0.0) + r["exchange_s"].get("send", 0.0) for r in records))
     return wire_s or float(sum(record["step_s"] - record["calculation_s"] for record in records))
 
 
