@@ -82,7 +82,8 @@ def test_processors_have_any_number_of_vcpus() -> None:
     offer = next(o for o in problem.catalog.offers if o.place == "onprem/here")
     assert (offer.gpu, offer.vcpus, offer.memory_gib) == ("CPU-6", 6, 24)
     gpu = problem.catalog.gpu("CPU-6")
-    assert (gpu.fp16_tflops, gpu.memory_gib, gpu.kind) == (pytest.approx(0.45), 23.5, "cpu")
+    assert gpu.fp16_tflops == pytest.approx(0.45)
+    assert (gpu.memory_gib, gpu.kind) == (23.5, "cpu")
     assert asked("here=2xcpu-2@Berlin").catalog.gpu("CPU-2").fp16_tflops == 0.15
     with pytest.raises(PlacerError, match="cpu is CPU-2 or CPU-4 or CPU-8") as caught:
         asked("here=2xcpu@Berlin")

@@ -17,10 +17,14 @@ from profiled import PARAMETERS, SOURCE
 from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.cli import run
 from placer.documents.schemas import schema_text
+from placer.market.accelerators import processor_name
+from placer.profiler.devices import cpus_here
 from placer.workload.profile import load_profile
 
 torch = pytest.importorskip("torch")
 FAST = ("--device", "cpu", "--steps", "3")
+HERE = processor_name(cpus_here())
+"""This machine as a device."""
 Profile = Callable[..., int]
 
 
@@ -83,7 +87,7 @@ def test_a_function_is_measured_and_written(
     # One sample: products of 32 x 64 and 64 x 10, forward and for weights; for inputs only the
     # second: 2 (2 x 2048 + 3 x 640).
     assert row["flops_per_sample"] == 2 * (2 * 2048 + 3 * 640)
-    cpu = next(rate for rate in document["rates"] if rate["gpu"] == "cpu")
+    cpu = next(rate for rate in document["rates"] if rate["gpu"] == HERE)
     assert cpu["basis"] == "measured"
     assert all(
         word in cpu["source"] for word in (row["device_name"], "torch 2", "fp32", row["date"])
@@ -104,7 +108,7 @@ def test_a_second_run_is_merged(profile: Profile) -> None:
         ("bf16", 4),
         ("fp32", 8),
     }
-    assert [rate["gpu"] for rate in document["rates"]].count("cpu") == 1
+    assert [rate["gpu"] for rate in document["rates"]].count(HERE) == 1
     assert document["target_batch_size"] == 64
 
 
@@ -114,7 +118,7 @@ def test_accumulation_is_measured_up_to_the_target(profile: Profile) -> None:
     document = checked("good.json")
     (row,) = document["measurements"]
     assert [(p["batch_size"], p["accumulation"]) for p in row["points"]] == [(8, 1), (8, 8)]
-    cpu = next(rate for rate in document["rates"] if rate["gpu"] == "cpu")
+    cpu = next(rate for rate in document["rates"] if rate["gpu"] == HERE)
     assert cpu["value"] == row["points"][1]["samples_per_second"]
     assert "batch 8 x 8" in cpu["source"]
 

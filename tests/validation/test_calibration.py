@@ -22,6 +22,8 @@ from conftest import ROOT, Run
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
+from placer.interface.advisor import Advisor
+from placer.market.books.csv_rows import file_columns, optional_columns
 from placer.market.catalog import Catalog
 from placer.records import replace
 from placer.reproduction.comparison import PublishedRun, published_runs
@@ -432,12 +434,33 @@ def test_links_of_the_user_win_over_the_overlay(erben: Catalog, tmp_path: Path) 
 
 
 def test_runs_on_a_book_whose_machines_average_by_nccl(run: Run) -> None:
-    """Rings have constants of their software and none of hosts, so nothing is fitted there; it was
-    a KeyError.
-    """
+    """The averaging time of each ring is fitted as a whole, to the network of its machines."""
     done = run("profile", "runs", str(ROOT / "examples" / "runs.csv"), "--json")
     assert done.returncode == 0, done.stderr
-    assert set(json.loads(done.stdout)["hosts"]) == {"t4", "a10"}
+    hosts = json.loads(done.stdout)["hosts"]
+    assert set(hosts) == {"t4", "a10", "nccl 10 Gb/s", "nccl 16 Gb/s"}
+    assert all(hosts[name]["s_per_gb_sent"] > 0 for name in hosts)
+
+
+def test_the_time_of_a_ring_is_taken_from_runs_that_log_it(tmp_path: Path) -> None:
+    """Two own processors exchange in 2 s where less than 0.1 s is expected: the estimate has the
+    step of the run, and the file is read back as it was written.
+    """
+    own = "here=2xCPU-2@Berlin"
+    words: dict[str, Any] = {"own": own, "exchange": "all-reduce"}
+    problem = Advisor().problem("niser", places="onprem/here", **words)
+    workers = "onprem/here=2xCPU-2"
+    before = placer.estimate("niser", workers, **words)
+    calculation = before.step.calculation
+    rows = [("niser", workers, problem.batch / (calculation + 2), calculation, 2)]
+    report = calibrate(write(tmp_path / "runs.csv", rows), problem.catalog, today=TODAY)
+    overlay = report.overlay
+    name = "gloo 10 Gb/s"
+    assert set(overlay.calibration.hosts) == {*PUBLISHED.hosts, name}
+    assert overlay_from(json.loads(json.dumps(report.to_dict())), "file") == overlay
+    after = placer.estimate("niser", workers, calibration=overlay, **words)
+    assert after.step.total == pytest.approx(calculation + 2, rel=0.03)
+    assert before.step.communication < 0.1
 
 
 def test_speeds_measured_under_nccl_count_under_nccl(tmp_path: Path) -> None:

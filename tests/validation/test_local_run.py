@@ -89,7 +89,7 @@ def test_a_real_run_is_taken(command: Run, tmp_path: Path) -> None:
     words = "out/run.jsonl --catalog erben-2023 -o cal.json"
     taken = command("profile", "runs", *words.split(), cwd=tmp_path, columns=200)
     assert taken.returncode == 0, taken.stderr
-    assert "on cpu alone" in taken.stdout
+    assert "on CPU-2 alone" in taken.stdout
     assert "the processes exchanged over loopback" in taken.stdout
     assert taken.stderr.count("warning: ") == 1
     assert "wrote calibration to cal.json" in taken.stderr

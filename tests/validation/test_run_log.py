@@ -90,6 +90,9 @@ def test_the_row_of_a_log(tmp_path: Path) -> None:
         "target_batch_size": 32768,
         "compression": "fp16",
         "streams": 1,
+        "question": None,
+        "calculation_spread": 0.0,
+        "exchange_spread": 0.0,
     }
 
 
