@@ -249,7 +249,7 @@ def _whole(tensor: Any) -> Any:
 
 def digest_of(vector: Any) -> str:
     """Return the SHA-256 of a vector on the CPU."""
-    return hashlib.sha256(vector.numpy().tobytes()).hexdigest()
+    return hashlib.sha256(vector.numpy().data).hexdigest()
 
 
 def flat(tensors: list[Any]) -> Any:
