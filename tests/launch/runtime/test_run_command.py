@@ -382,7 +382,7 @@ def test_a_killed_worker_ends_the_run_which_goes_on_from_its_checkpoint(
     tmp_path: Path, rank: int
 ) -> None:
     """One line names rank, place and how it ended; the resumed run ends like an undisturbed one."""
-    told, pids = document("all-reduce", (A, 1), (B, 1)), {}
+    told, pids = document("all-reduce", (A, 1), (B, 1)), dict[int, int]()
     plan = plan_of(told)
 
     def watch(record: dict[str, Any]) -> None:
@@ -406,6 +406,23 @@ def test_a_killed_worker_ends_the_run_which_goes_on_from_its_checkpoint(
     assert {r["start"] for r in records if r["kind"] == "ready"} == {last - 2}
     whole = forked(tmp_path / "whole", told, steps=last, checkpoints="")
     assert digests(records, 2) == digests(whole, 2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="stops a process")
+def test_a_silent_worker_is_named_after_the_timeout(tmp_path: Path) -> None:
+    """Stopped, not dead: the others give it up, and the run ends."""
+    told, pids = document("all-reduce", (A, 1), (B, 1)), dict[int, int]()
+    plan = plan_of(told)
+
+    def watch(record: dict[str, Any]) -> None:
+        if record["kind"] == "ready":
+            pids[record["rank"]] = record["pid"]
+        elif record["kind"] == "step" and record["step"] == 2 and 1 in pids:
+            os.kill(pids.pop(1), signal.SIGSTOP)
+
+    settings = settings_of(tmp_path, plan, steps=100_000, timeout_s=3.0, checkpoints="")
+    with pytest.raises(PlacerError, match=r"rank 1 \(gcp/b\) was lost in step \d+: "):
+        run_here(plan, told, settings, tmp_path, watch)
 
 
 def test_unlike_models_at_the_end_are_an_error() -> None:

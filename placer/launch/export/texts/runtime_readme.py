@@ -5,7 +5,6 @@ from __future__ import annotations
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import LOG_MARK, STEPS
 from placer.launch.export.texts.readme import Section
-from placer.problem.exchange import traits
 from placer.version import DISTRIBUTION
 
 WHEEL = f"{DISTRIBUTION.replace('-', '_')}-*.whl"
@@ -132,22 +131,13 @@ def resume_section(plan: ExportPlan, how: str) -> Section:
         What to do on each machine, ends with a full stop.
     """
     words = [
+        f"Checkpoints lie in `{out_folder(plan)}/checkpoints` of each machine, {WHEN}. Machines of",
         (
-            f"Checkpoints lie in `{out_folder(plan)}/checkpoints` of each machine, {WHEN}. Start "
-            f"all ranks"
+            "one world write them together: give those one place that all reach, a folder or a "
+            "bucket, with `--checkpoints s3://bucket/run`."
         ),
-        f"again: {how} The run goes on from the newest step that all ranks have.",
+        f"Start all ranks again: {how} The run goes on from the newest step that all workers have.",
     ]
-    if traits(plan.manifest.exchange.strategy).local_steps:
-        words.append("Each worker has a state of its own: one that lost its files cannot go on.")
-    else:
-        words += [
-            (
-                "All workers have the same state: copy the newest `step-*` of any machine to the "
-                "others first and nothing is done twice;"
-            ),
-            "a new machine needs that copy, for without one there is no such step.",
-        ]
     return "Resume", words, []
 
 

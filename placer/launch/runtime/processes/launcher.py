@@ -29,7 +29,7 @@ EXIT_S = 60.0
 """Time for a machine to exit after the last record of its workers; then it is killed. A destructor
 of gloo or of the user's code can hang.
 """
-NOTICE_S = 10.0
+NOTICE_S = 5.0
 """Time for the process that died to be seen, after another one has lost it."""
 LOOK_S = 0.2
 """Between two looks at the processes beside the run."""
@@ -278,8 +278,6 @@ class Launcher:
         elif kind == "error":
             self.errors.setdefault(rank, record)
         elif kind == "fault":
-            if record["lost"] < 0:
-                record["lost"] = self._silent(site, rank)
             self.handle({**record})
             self.faults[rank] = {**record, "until": time.monotonic() + NOTICE_S}
             return
@@ -345,12 +343,6 @@ class Launcher:
         words += " when the kernel ran out of memory" if short > 0 else ""
         count = seat.members // seat.each
         return f"machine {seat.member // seat.each} of {count}: {words}" if count > 1 else words
-
-    def _silent(self, site: _Site, rank: int) -> int:
-        """Return the worker of a world that PyTorch has lost: one that has not lost another."""
-        world = self.plan.worlds[site.world] if site.world < len(self.plan.worlds) else ()
-        others = [r for r in world if r != rank and r not in self.faults and r not in self.ends]
-        return min(others, key=lambda r: self.steps.get(r, -1), default=rank)
 
     def _lost_peer(self) -> PlacerError:
         """Build the error of a run in which nobody died and somebody does not answer."""

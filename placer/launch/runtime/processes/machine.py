@@ -9,6 +9,7 @@ On Linux everything ends with its launcher, also after SIGKILL.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -28,6 +29,7 @@ def main() -> None:
     """Run the job of stdin; end without any destructor, as one of gloo can hang."""
     if sys.platform == "linux":
         end_with_parent(signal.SIGKILL)
+    logging.disable(logging.CRITICAL)  # of the agent, which logs a lost worker as a traceback
     job = json.loads(sys.stdin.readline())
     os.environ.update(job["environment"])
     report = reporter(job["pipes"][-1])

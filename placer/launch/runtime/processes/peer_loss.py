@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
-LOST_WORDS = ("gloo", "nccl", "connection closed", "reset by peer", "broken pipe", "timed out")
-"""What torch.distributed says where another process is gone."""
+LOST_WORDS = (
+    *("gloo", "nccl", "connection closed", "reset by peer", "broken pipe", "timed out"),
+    "transport error",
+)
+"""What torch.distributed says where another process is gone; the last one is torchft's."""
 
 
 class PeerLostError(Exception):

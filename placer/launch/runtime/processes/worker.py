@@ -5,6 +5,7 @@ it measures.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import signal
@@ -38,6 +39,8 @@ LIGHTHOUSE = "lighthouse"
 """Key of the lighthouse's address in the store."""
 NOTICED_S = 60.0
 """A process that has lost another waits for its launcher to end it: who died is seen first."""
+OTHERS_S = 2.0
+"""Between the first and the last process of a world that miss another."""
 MOST_LOGGED = 100
 """Models with so few parameters are written to the log, for tests and for reading it by eye."""
 Report = Callable[[dict[str, Any]], None]
@@ -60,6 +63,9 @@ def run_worker(job: dict[str, Any]) -> None:
     """Run one process of a machine's job; every failure becomes a record and an exit code."""
     if sys.platform == "linux":
         end_with_parent(signal.SIGKILL)
+    # A forked worker has those of its agent, which would make a failure of its end.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    logging.disable(logging.NOTSET)
     local = int(os.environ["LOCAL_RANK"])
     seat, report = Seat(**job["seats"][local]), reporter(job["pipes"][local])
     os.dup2(2, 1)  # what the user's code prints is not a result
@@ -107,17 +113,33 @@ def _work(job: Mapping[str, Any], seat: Seat, report: Report) -> None:
             raise memory_error(plan, seat.rank, elements) from None
         if not is_peer_loss(error):
             raise
-        _lost(report, seat, step, PeerLostError(None, str(error)))
+        lost = PeerLostError(None, str(error))
+        _report_loss(report, plan, seat, store, step, lost)
+        raise lost from None
     except PeerLostError as lost:
-        _lost(report, seat, step, lost)
+        _report_loss(report, plan, seat, store, step, lost)
+        raise
 
 
-def _lost(report: Report, seat: Seat, step: int, lost: PeerLostError) -> None:
-    """Report that another process is gone; which one, the launcher may know better."""
-    gone = -1 if lost.rank is None else lost.rank
+def _report_loss(
+    report: Report, plan: RunPlan, seat: Seat, store: Any, step: int, lost: PeerLostError
+) -> None:
+    """Report that another process is gone: the one that is named, or the first that does not miss
+    another itself.
+    """
+    ranks = range(plan.workers) if plan.engine == "torchft" else _world(plan, seat)
+    others = [rank for rank in ranks if rank != seat.rank]
+    gone = lost.rank
+    try:
+        store.set(f"missing/{seat.rank}", "1")
+        if gone is None:
+            time.sleep(OTHERS_S)
+            silent = (rank for rank in others if not store.check([f"missing/{rank}"]))
+            gone = next(silent, others[0] if others else seat.rank)
+    except RuntimeError:  # the store is gone, which the first machine serves
+        gone = 0 if gone is None else gone
     words = {"lost": gone, "reason": lost.reason, "checkpoint": None}
     report({"kind": "fault", "rank": seat.rank, "step": step, **words})
-    raise lost
 
 
 def _join_world(settings: Settings, seat: Seat, store: Any) -> None:

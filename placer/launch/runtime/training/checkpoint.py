@@ -118,6 +118,13 @@ class Checkpoints:
         from torch.distributed.checkpoint.api import CheckpointException
 
         folder, number, size = self._folder(step), dist.get_rank(), dist.get_world_size()
+        there: list[Any] = [None] * size
+        dist.all_gather_object(there, self.files.exists(f"{folder}/{IDENTITY}"))
+        if not all(there):
+            raise PlacerError(
+                f"the checkpoint {self._address(step)} is not on every machine of its world",
+                "give all machines one place for it: --checkpoints",
+            )
         content = self.check(step)
         damaged = [
             name

@@ -12,8 +12,11 @@ from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.wire.codec import Codec
 from placer.units import GIB, format_bytes
 
-REFUSED = ("can't allocate memory", "not enough memory", "out of memory", "bad alloc")
-"""What PyTorch and C++ say where the system gives no more memory."""
+REFUSED = (
+    *("can't allocate memory", "not enough memory", "out of memory", "bad alloc"),
+    "resource temporarily unavailable",
+)
+"""What PyTorch and C++ say where the system gives no more memory; the last one of a thread."""
 VMSTAT = Path("/proc/vmstat")
 
 

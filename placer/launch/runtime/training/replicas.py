@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.context import Context
 from placer.launch.runtime.training.replica_group import Sums, process_group
@@ -29,7 +30,7 @@ OWN_SHARE = 0.5
 (2025).
 """
 LONG_S = 86_400.0
-"""Wait for the slowest world: the lighthouse names those that are gone."""
+"""Without a quorum the lighthouse waits for all: each world gives up by itself."""
 BEATS_S = 5.0
 """A world that the lighthouse has not heard of for so long is gone."""
 
@@ -132,7 +133,7 @@ class Replicas:
             min_replica_size=context.plan.quorum or context.plan.workers,
             use_async_quorum=False,
             timeout=timedelta(seconds=context.settings.timeout_s),
-            quorum_timeout=timedelta(seconds=LONG_S),
+            quorum_timeout=timedelta(seconds=context.settings.timeout_s + context.plan.grace_s),
             rank=seat.world_rank,
             world_size=seat.world_size,
             store_addr=host,
@@ -189,7 +190,10 @@ class Replicas:
         context, samples = self.context, self.context.world_samples
         loss = context.calculate(step, max(1, samples))
         began = perf_counter()
-        self.trainer.step()
+        try:
+            self.trainer.step()
+        except TimeoutError as error:  # too few worlds have come
+            raise PeerLostError(None, str(error)) from None
         ended = perf_counter()
         context.meter.seconds["calculation"] += self.mark - began
         waited = ended - self.mark
