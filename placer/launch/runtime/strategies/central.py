@@ -19,6 +19,7 @@ from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.stores.local_function import LocalFunction, call_local, open_store
 from placer.launch.runtime.stores.object_store import ObjectStore
 from placer.launch.runtime.training.context import Context
+from placer.launch.runtime.training.memory import check_fits
 from placer.launch.runtime.wire.codec import Codec
 from placer.launch.serverless.functions import CloudFunction
 from placer.launch.serverless.protocol import (
@@ -62,6 +63,8 @@ def open(context: Context) -> Upload | LocalFunction:  # noqa: A001 - the protoc
     rank = context.plan.hub_over(context.rank)
     function = context.plan.hub_at(rank).function
     assert function is not None
+    if context.plan.deployed:
+        check_fits(context.plan, rank, context.trainer.elements)
     return Upload(open_store(context, rank), function, rank)
 
 
