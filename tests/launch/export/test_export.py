@@ -193,7 +193,8 @@ def test_a_script_starts_torchrun_with_its_rank(three: ExportPlan, tmp_path: Pat
     stand_in.chmod(0o755)
 
     def start(**variables: str) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **variables}
+        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GLOO_SOCKET_IFNAME": "wg0"}
+        environment |= variables
         script = str(tmp_path / "launch" / "workers-1.sh")
         return subprocess.run(
             ["bash", script, "--epochs", "2"],
@@ -226,6 +227,7 @@ def test_a_script_starts_torchrun_with_its_rank(three: ExportPlan, tmp_path: Pat
     for missing, words in (
         (start(), "PLACER_NODE: set it to the number of this machine"),
         (start(PLACER_NODE="0"), "PLACER_RENDEZVOUS_ADDRESS: set it to an address of rank 0"),
+        (start(PLACER_NODE="0", GLOO_SOCKET_IFNAME=""), "GLOO_SOCKET_IFNAME: the machines are in"),
     ):
         assert missing.returncode == 2
         assert missing.stderr.startswith(words)
@@ -277,7 +279,13 @@ def test_skypilot_has_the_sites_counts_and_markets_of_the_plan(three: ExportPlan
         bucket = f"placer-meeting-{three.manifest.digest[:16]}"
         assert task["envs"]["PLACER_MEETING_BUCKET"] == bucket
         mount = {"name": "${PLACER_MEETING_BUCKET}", "mode": "MOUNT", "store": "gcs"}
-        assert task["file_mounts"] == {"/placer-meeting": mount}
+        assert task["file_mounts"]["/placer-meeting"] == mount
+        kept = task["file_mounts"]["/placer-checkpoints"]
+        assert (kept["name"], kept["mode"]) == ("${PLACER_CHECKPOINT_BUCKET}", "MOUNT_CACHED")
+        assert task["envs"]["PLACER_CHECKPOINTS"].startswith("/placer-checkpoints/")
+        assert ("job_recovery" in task["resources"]) == (group.offer.market == "spot")
+        assert task["secrets"] == {"TS_AUTHKEY": None}
+        assert task["envs"]["GLOO_SOCKET_IFNAME"] == "tailscale0"
     assert tasks[0]["resources"]["instance_type"] == "n1-standard-8"
     assert tasks[0]["resources"]["accelerators"] == {"T4": 1}
     assert "accelerators" not in tasks[2]["resources"]
@@ -294,14 +302,14 @@ def test_skypilot_runs_the_server_beside_the_workers(server: ExportPlan) -> None
 def test_skypilot_loads_the_job_group(
     three: ExportPlan, server: ExportPlan, some_islands: ExportPlan, tmp_path: Path
 ) -> None:
-    """By SkyPilot's own loader: parallel, and nothing has to be given at launch: the bucket where
-    the tasks meet has a name.
+    """By SkyPilot's own loader: parallel, and nothing has to be given at launch but the key of the
+    overlay: the buckets where the tasks meet and keep checkpoints have names.
     """
     executable = other_python("sky", "PLACER_SKYPILOT_PYTHON")
     code = (
         "import json, sys\nfrom sky.utils import dag_utils\nfound = []\n"
         "for path in sys.argv[1:]:\n"
-        "    dag = dag_utils.load_dag_from_yaml(path)\n"
+        "    dag = dag_utils.load_dag_from_yaml(path, secrets_overrides=[('TS_AUTHKEY', 'x')])\n"
         "    rows = [(t.name, t.num_nodes, str(r.cloud).lower(), r.region, r.instance_type, "
         "r.use_spot)"
         " for t in dag.tasks for r in t.resources]\n"
@@ -337,7 +345,8 @@ def test_skypilot_loads_the_job_group(
         for g in three.manifest.groups
     ]
     assert first[3] == groups
-    assert first[4] == [f"placer-meeting-{three.manifest.digest[:16]}"]
+    digest = three.manifest.digest[:16]
+    assert first[4] == [f"placer-checkpoints-{digest}", f"placer-meeting-{digest}"]
     assert [row[0] for row in second[3]] == ["workers-0", "workers-1", "server"]
     islands_of = [("workers-0-0", 2), ("workers-0-1", 2), ("workers-1", 3)]
     assert [tuple(row[:2]) for row in last[3]] == islands_of
@@ -373,8 +382,10 @@ def test_runpod_has_the_names_and_limits_of_skypilot(three: ExportPlan) -> None:
     assert tasks[4]["resources"]["infra"] == "runpod/US/US-KS-2"
     assert tasks[4]["resources"]["instance_type"] == "1x_H100_SECURE"
     assert all(task["envs"]["PLACER_MEETING"] is None for task in tasks)
-    assert not any("file_mounts" in task for task in tasks)
-    assert "sky jobs launch --env PLACER_MEETING=s3://BUCKET skypilot.yaml" in files["README.md"]
+    assert not any("file_mounts" in task for task in tasks[:5])
+    assert "/placer-meeting" not in tasks[5]["file_mounts"]
+    asked = "--env PLACER_MEETING=s3://BUCKET --secret TS_AUTHKEY"
+    assert f"sky jobs launch {asked} skypilot.yaml" in files["README.md"]
 
 
 def test_islands_of_machines_at_runpod_are_refused_by_skypilot(some_islands: ExportPlan) -> None:
@@ -448,7 +459,7 @@ def test_nothing_is_escaped_that_stands_in_parentheses(three: ExportPlan, target
     assert not any("\\(" in body for body in files.values())
 
 
-@pytest.mark.parametrize("target", sorted(set(TARGETS) - {"cloudformation", "torchtitan"}))
+@pytest.mark.parametrize("target", sorted({*TARGETS} - {"cloudformation", "torchtitan", "slurm"}))
 def test_no_parenthesis_of_any_export_is_escaped(three: ExportPlan, target: str) -> None:
     """In names, tables or commands of any file."""
     assert not any("\\(" in body or "\\)" in body for body in export(three, target).values())

@@ -107,6 +107,7 @@ def skypilot(told: dict[str, Any], folder: Path) -> list[tuple[str, dict[str, st
     (folder / "meet.py").write_text(files["meet.py"], encoding="utf-8")
     _, *tasks = yaml.safe_load_all(files["skypilot.yaml"])
     given = {"SKYPILOT_NODE_IPS": "127.0.0.1", "PLACER_MEETING": str(folder / "bucket")}
+    given["GLOO_SOCKET_IFNAME"] = "lo"  # in place of Tailscale's
     return [
         (task["run"], {**task["envs"], **given, "SKYPILOT_NODE_RANK": str(node)})
         for task in tasks
@@ -116,7 +117,7 @@ def skypilot(told: dict[str, Any], folder: Path) -> list[tuple[str, dict[str, st
 
 def pods(told: dict[str, Any], target: str, **given: str) -> list[tuple[str, dict[str, str]]]:
     """What Kubernetes starts in each pod, with values for what it looks up."""
-    files = export(plan(told), target)
+    files, given = export(plan(told), target), {"GLOO_SOCKET_IFNAME": "lo", **given}
     made: list[tuple[str, dict[str, str]]] = []
     for name, body in sorted(files.items()):
         if not name.endswith(".yaml"):
@@ -336,7 +337,7 @@ def test_env_numbers_the_machine_and_tells_torchrun(tmp_path: Path) -> None:
             check=False,
         )
 
-    address = {"PLACER_RENDEZVOUS_ADDRESS": "10.0.0.1"}
+    address = {"PLACER_RENDEZVOUS_ADDRESS": "10.0.0.1", "GLOO_SOCKET_IFNAME": "wg0"}
     pytest.importorskip("torch")
     assert sourced(sys.executable, PLACER_NODE="1", **address).stdout.splitlines() == [
         "0 2",
@@ -345,7 +346,7 @@ def test_env_numbers_the_machine_and_tells_torchrun(tmp_path: Path) -> None:
     for variables, words in (
         ({"PLACER_NODE": "2", **address}, "workers-1 has only 2, counted from 0"),
         (address, "PLACER_NODE: set it to the number of this machine"),
-        ({"PLACER_NODE": "0"}, "PLACER_RENDEZVOUS_ADDRESS: set it"),
+        ({**address, "PLACER_NODE": "0", "PLACER_RENDEZVOUS_ADDRESS": ""}, "ADDRESS: set it"),
     ):
         done = sourced("", **variables)
         assert done.stdout.split()[0] == "2"

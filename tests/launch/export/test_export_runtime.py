@@ -230,6 +230,7 @@ def test_a_script_asks_for_its_rank(tmp_path: Path) -> None:
         "PATH": path,
         "PLACER_NODE": "1",
         "PLACER_RENDEZVOUS_ADDRESS": "10.0.0.1",
+        "GLOO_SOCKET_IFNAME": "wg0",
         "WORLD_SIZE": "2",
     }
 
@@ -295,6 +296,7 @@ def test_skypilot_starts_each_rank_and_prints_the_log(tmp_path: Path) -> None:
             else {"PLACER_RENDEZVOUS_ADDRESS": "10.0.0.1"}
         )
         envs = {**task["envs"], **known, "PLACER_MEETING": str(tmp_path / "meeting")}
+        envs |= {"PLACER_OWN_ADDRESS": "10.0.0.1", "PLACER_OUT": "out"}
         said = ran(task["run"], tmp_path, **envs, SKYPILOT_NODE_RANK=node)
         assert (
             f"10.0.0.1:29400  run manifest.json --train mymodel:workload --rank {rank} --steps 20 "
@@ -330,14 +332,16 @@ def test_pods_read_the_manifest_from_a_config_map(tmp_path: Path, target: str) -
             pod = job["template"]["spec"]["template"]["spec"]
             mounts = pod["containers"][0]["volumeMounts"]
         assert pod["volumes"] == [
-            {"name": mounts[0]["name"], "configMap": {"name": "tiny-all-reduce-3-manifest"}}
+            {"name": "shm", "emptyDir": {"medium": "Memory"}},
+            {"name": mounts[1]["name"], "configMap": {"name": "tiny-all-reduce-3-manifest"}},
         ]
+        assert mounts[0] == {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
         given = {entry["name"]: entry.get("value", "10.0.0.1") for entry in env}
         said = ran(
             command[2].replace("$$", "$"), tmp_path, **given, JOB_COMPLETION_INDEX=str(number)
         )
         assert (
-            f"run {mounts[0]['mountPath']}/manifest.json --train mymodel:workload --rank "
+            f"run {mounts[1]['mountPath']}/manifest.json --train mymodel:workload --rank "
             f"{2 * number} --steps 20"
         ) in said
 

@@ -61,8 +61,12 @@ def own_address(known: str) -> str:
         if os.environ.get("GLOO_SOCKET_IFNAME"):
             import fcntl
 
-            name = os.environ["GLOO_SOCKET_IFNAME"].encode()[:15].ljust(256, b"\0")
-            return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), SIOCGIFADDR, name)[20:24])
+            name = os.environ["GLOO_SOCKET_IFNAME"]
+            asked = name.encode()[:15].ljust(256, b"\0")
+            try:
+                return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), SIOCGIFADDR, asked)[20:24])
+            except OSError as error:
+                sys.exit(f"GLOO_SOCKET_IFNAME: the interface {name} has no address: {error}")
         if known:
             return known
         probe.connect((ELSEWHERE, 9))

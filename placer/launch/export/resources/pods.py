@@ -10,6 +10,7 @@ from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import IMAGE, ExportPlan
 from placer.launch.export.reference_runtime import WISHES, Site
+from placer.launch.export.resources.surroundings import EFA_DEVICES, SECRETS, fabric_of
 from placer.launch.export.texts.heading import heading, shown
 from placer.launch.export.texts.meeting import KINDS, meeting_program, meets_words
 from placer.launch.export.texts.parts import holder, parts
@@ -22,6 +23,7 @@ from placer.launch.export.texts.runtime_readme import (
 )
 from placer.launch.export.texts.shell import script
 from placer.launch.export.texts.start import start_lines
+from placer.launch.mesh import mesh_of
 
 NODE = 'PLACER_NODE="${JOB_COMPLETION_INDEX:-0}"'
 SPOT_LABELS = {
@@ -87,7 +89,7 @@ def config_commands(plan: ExportPlan) -> list[str]:
         return []
     return [
         f"kubectl --context CLUSTER{number} create configmap {config_name(plan)} "
-        f"--from-literal=meeting=WHERE"
+        f"--from-literal=meeting=WHERE --from-literal=interface=INTERFACE"
         for number in range(len(places(plan)))
     ]
 
@@ -99,7 +101,8 @@ def clusters_meet_words(plan: ExportPlan) -> list[str]:
     return [
         f"WHERE is {KINDS}:",
         *meets_words(),
-        "Pods of each cluster must reach WHERE, and those of the other clusters by their address.",
+        "Pods of each cluster must reach WHERE, and those of other clusters by their address on "
+        "INTERFACE: eth0 where a mesh of clusters joins pod networks (Cilium, Submariner).",
     ]
 
 
@@ -144,7 +147,7 @@ def container(plan: ExportPlan, name: str, target: str, known: dict[str, str]) -
         "image": plan.image,
         "command": command,
         "env": variables(plan, known),
-        **manifest_mount(plan),
+        "volumeMounts": mounts(plan),
     }
 
 
@@ -159,7 +162,21 @@ def variables(plan: ExportPlan, known: dict[str, str]) -> list[dict[str, Any]]:
     )
     told = [{"name": name, "value": value} for name, value in known.items()]
     meets = _meeting_variables(plan) if several_clusters_meet(plan) else []
-    return [*told, *meets, *wishes]
+    return [*told, *meets, *wishes, *_secrets(plan)]
+
+
+def secret_name(plan: ExportPlan) -> str:
+    """Return the name of the Secret from which pods read keys, tokens and names of buckets."""
+    return f"{object_name(plan.manifest.name, len('secrets'))}-secrets"
+
+
+def _secrets(plan: ExportPlan) -> list[dict[str, Any]]:
+    """List the variables that come from a Secret; one that it does not hold is not set."""
+    name = secret_name(plan)
+    return [
+        {"name": key, "valueFrom": {"secretKeyRef": {"name": name, "key": key, "optional": True}}}
+        for key in SECRETS
+    ]
 
 
 def _meeting_variables(plan: ExportPlan) -> list[dict[str, Any]]:
@@ -167,9 +184,11 @@ def _meeting_variables(plan: ExportPlan) -> list[dict[str, Any]]:
     address of the pod.
     """
     where = {"configMapKeyRef": {"name": config_name(plan), "key": "meeting"}}
+    joined = {"configMapKeyRef": {"name": config_name(plan), "key": "interface"}}
     own = {"fieldRef": {"fieldPath": "status.podIP"}}
     return [
         {"name": "PLACER_MEETING", "valueFrom": where},
+        {"name": "GLOO_SOCKET_IFNAME", "valueFrom": joined},
         {"name": "PLACER_OWN_ADDRESS", "valueFrom": own},
         {"name": "PLACER_MEET_PROGRAM", "value": escaped(meeting_program())},
     ]
@@ -180,39 +199,38 @@ def manifest_map(plan: ExportPlan) -> str:
     return f"{object_name(plan.manifest.name, len('manifest'))}-manifest"
 
 
-def manifest_mount(plan: ExportPlan) -> dict[str, Any]:
-    """Build the part of a container that mounts the manifest, if placer's own runtime reads it."""
-    return (
-        {"volumeMounts": [{"name": "manifest", "mountPath": MANIFEST, "readOnly": True}]}
-        if plan.uses_runtime
-        else {}
-    )
+def mounts(plan: ExportPlan) -> list[dict[str, Any]]:
+    """List what a container mounts: shared memory, as much as the pod has, for NCCL and loaders of
+    data; and the manifest, if placer's own runtime reads it.
+    """
+    manifest = {"name": "manifest", "mountPath": MANIFEST, "readOnly": True}
+    shared = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108 - shared memory of the pod
+    return [shared, *([manifest] if plan.uses_runtime else [])]
 
 
-def manifest_volume(plan: ExportPlan) -> dict[str, Any]:
-    """Build the part of a pod that `manifest_mount` refers to."""
-    return (
-        {"volumes": [{"name": "manifest", "configMap": {"name": manifest_map(plan)}}]}
-        if plan.uses_runtime
-        else {}
-    )
+def volumes(plan: ExportPlan) -> list[dict[str, Any]]:
+    """List the volumes of a pod that `mounts` refers to."""
+    manifest = {"name": "manifest", "configMap": {"name": manifest_map(plan)}}
+    shared = {"name": "shm", "emptyDir": {"medium": "Memory"}}
+    return [shared, *([manifest] if plan.uses_runtime else [])]
 
 
 def manifest_commands(plan: ExportPlan) -> list[str]:
-    """Return the commands that make the ConfigMap with the manifest, for each cluster."""
-    commands = [
-        f"kubectl --context CLUSTER{number} create configmap {manifest_map(plan)} "
-        f"--from-file=manifest.json"
-        for number in range(len(places(plan)))
-    ]
-    return commands if plan.uses_runtime else []
+    """Return the commands that make the Secret and the ConfigMap with the manifest, for each
+    cluster.
+    """
+    clusters = [f"kubectl --context CLUSTER{number} create" for number in range(len(places(plan)))]
+    secrets = [f"{c} secret generic {secret_name(plan)} --from-env-file=FILE" for c in clusters]
+    manifests = [f"{c} configmap {manifest_map(plan)} --from-file=manifest.json" for c in clusters]
+    return [*secrets, *(manifests if plan.uses_runtime else [])]
 
 
 def removals(plan: ExportPlan, cluster: str) -> list[str]:
-    """Return the command that removes the ConfigMaps from a cluster, if there are any."""
+    """Return the commands that remove the Secret and the ConfigMaps from a cluster."""
     maps = [manifest_map(plan)] if plan.uses_runtime else []
     maps += [config_name(plan)] if several_clusters_meet(plan) else []
-    return [f"{cluster} delete configmap {' '.join(maps)}"] if maps else []
+    secret = f"{cluster} delete secret {secret_name(plan)}"
+    return [secret, *([f"{cluster} delete configmap {' '.join(maps)}"] if maps else [])]
 
 
 def image_words(plan: ExportPlan) -> list[str]:
@@ -241,11 +259,16 @@ def image_words(plan: ExportPlan) -> list[str]:
     ]
 
 
-def devices(group: Group | None) -> dict[str, Any]:
-    """Build requests and limits of a container: the GPUs of one machine."""
+def devices(plan: ExportPlan, group: Group | None) -> dict[str, Any]:
+    """Build requests and limits of a container: the GPUs of one machine, and its interfaces of EFA
+    (device plugin of github.com/aws-samples/aws-efa-eks).
+    """
     if group is None or group.on_cpu:
         return {}
-    return {"limits": {"nvidia.com/gpu": str(group.offer.gpu_count)}}
+    limits = {"nvidia.com/gpu": str(group.offer.gpu_count)}
+    if fabric_of(group, plan.manifest, mesh_of(plan.manifest)) == "efa":
+        limits["vpc.amazonaws.com/efa"] = str(EFA_DEVICES[group.offer.instance_type])
+    return {"limits": limits}
 
 
 def node_labels(provider: str, region: str, instance_type: str, market: str) -> dict[str, str]:

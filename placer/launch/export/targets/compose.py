@@ -10,6 +10,7 @@ from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import STEPS, Site
 from placer.launch.export.resources.pods import escaped, image_words
+from placer.launch.export.resources.surroundings import spans_places
 from placer.launch.export.texts.environment import machines
 from placer.launch.export.texts.heading import comments, heading
 from placer.launch.export.texts.readme import Section, plain, readme
@@ -99,6 +100,8 @@ def _service(plan: ExportPlan, environment: dict[str, str], node: int) -> dict[s
     meeting = plan.manifest.rendezvous
     meets = meeting.method == "address" or plan.uses_runtime
     address = {meeting.address_variable: f"{meeting.group}-0"} if meets else {}
+    if spans_places(plan.manifest):
+        address["GLOO_SOCKET_IFNAME"] = "eth0"  # one network of Docker joins all containers
     step = int(environment["PLACER_WORLD_STEP"])
     if environment["PLACER_WORLD_MACHINES"] != "1":
         first = int(environment["PLACER_WORLD_FIRST"]) + node // step * step
@@ -128,6 +131,7 @@ def _service(plan: ExportPlan, environment: dict[str, str], node: int) -> dict[s
         "command": ["bash", "-c", escaped(text)],
         "environment": {"PLACER_NODE": str(node), **address, **store, **wishes},
         "working_dir": "/work",
+        "shm_size": "2gb",
         "volumes": [{"type": "bind", "source": ".", "target": "/work"}],
         "labels": {
             "placer.place": escaped(environment["PLACER_PLACE"]),

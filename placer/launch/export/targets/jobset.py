@@ -16,13 +16,13 @@ from placer.launch.export.resources.pods import (
     devices,
     image_words,
     manifest_commands,
-    manifest_volume,
     node_labels,
     object_name,
     places,
     removals,
     runtime_sections,
     tolerations,
+    volumes,
 )
 from placer.launch.export.texts.heading import comments, heading
 from placer.launch.export.texts.parts import Part, parts
@@ -93,10 +93,10 @@ def _job(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
         "containers": [
             {
                 **container(plan, name, "jobset", known),
-                "resources": devices(group),
+                "resources": devices(plan, group),
             }
         ],
-        **manifest_volume(plan),
+        "volumes": volumes(plan),
     }
     job = {
         "parallelism": part.machines,

@@ -12,6 +12,7 @@ from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import WISHES, Site
+from placer.launch.export.resources.surroundings import fabric_of, spans_places
 from placer.launch.export.texts.alternatives import (
     MANIFEST_FILE,
     PLACES,
@@ -38,6 +39,7 @@ from placer.launch.export.texts.runtime_readme import (
 )
 from placer.launch.export.texts.start import start_lines
 from placer.launch.export.texts.yaml_text import yaml_text
+from placer.launch.mesh import mesh_of
 from placer.market.sources.prices.skypilot.names import (
     PROVIDERS,
     skypilot_device,
@@ -61,6 +63,23 @@ SITE_OF_SEVERAL = replace(SITE, manifest=f'"${MANIFEST_FILE}"')
 """Where SkyPilot chooses among placements."""
 MEETING = "/placer-meeting"
 """Where every machine mounts the bucket in which rank 0 tells its address."""
+CHECKPOINTS = "/placer-checkpoints"
+"""Where every machine mounts the bucket of checkpoints; a reclaimed machine goes on from there."""
+DATA = "/placer-data"
+OVERLAY = "tailscale0"
+JOIN_OVERLAY = """\
+if [ "$GLOO_SOCKET_IFNAME" = tailscale0 ]; then
+  curl -fsSL https://tailscale.com/install.sh | sh
+  sudo tailscale up --auth-key="$TS_AUTHKEY"
+fi
+"""
+"""Private addresses do not reach from place to place: an overlay joins the tasks, with a key that
+is given at launch and stands nowhere in the files.
+"""
+RECOVERY = {"strategy": "FAILOVER", "max_restarts_on_errors": 3}
+"""A reclaimed task starts again in the place of the plan, where its price and links are."""
+BEST_NETWORK = ("aws", "gcp")
+"""Clouds whose fast network SkyPilot sets up by ``network_tier: best`` (0.14: EFA, GPUDirect)."""
 STORES = {"aws": "s3", "azure": "azure", "gcp": "gcs"}
 """SkyPilot's names of the stores of its clouds; others have none of their own."""
 ONE_NODE = ("runpod",)
@@ -195,9 +214,9 @@ def _task(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
     if part.meets_at == part.rank != 0:
         own += [HEAD_OF_WORLD, "export PLACER_WORLD_ADDRESS"]
     together = [plan.fallbacks[number - 1] for number in tried_together(plan)]
-    resources = _server_resources(plan) if group is None else _resources(group)
+    resources = _server_resources(plan) if group is None else _resources(plan, group)
     if together:
-        others = [_resources(other.manifest.groups[0]) for other in together]
+        others = [_resources(other, other.manifest.groups[0]) for other in together]
         resources, site = {"ordered": [resources, *others]}, SITE_OF_SEVERAL
     else:
         site = SITE
@@ -212,9 +231,11 @@ def _task(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
             **_meeting_variables(plan),
             **_alternatives(plan, part),
             **wishes,
+            **_bucket_variables(plan, part),
         },
-        **_mounts(plan),
-        "setup": SETUP_RUNTIME if plan.uses_runtime else SETUP + (BOTO3 if _asks(plan) else ""),
+        **({"secrets": {"TS_AUTHKEY": None}} if spans_places(plan.manifest) else {}),
+        **_mounts(plan, part),
+        "setup": _setup(plan),
         "run": "\n".join([*enter, *own, *start_lines(plan, NODE, site)]) + "\n",
     }
 
@@ -258,16 +279,61 @@ def _meeting_variables(plan: ExportPlan) -> dict[str, str | None]:
     return {"PLACER_MEETING": MEETING, "PLACER_MEETING_BUCKET": meeting_bucket(plan)}
 
 
-def _mounts(plan: ExportPlan) -> dict[str, Any]:
-    """Mount a bucket of this plan, which SkyPilot makes if it is not there, on every machine."""
-    if not _meets(plan) or _asks(plan):
-        return {}
+def _setup(plan: ExportPlan) -> str:
+    packages = SETUP_RUNTIME if plan.uses_runtime else SETUP + (BOTO3 if _asks(plan) else "")
+    return packages + (JOIN_OVERLAY if spans_places(plan.manifest) else "")
+
+
+def checkpoint_bucket(plan: ExportPlan) -> str:
+    """Return the name of a bucket of this plan alone, for its checkpoints."""
+    return meeting_bucket(plan).replace("meeting", "checkpoints")
+
+
+def _mounts_buckets(part: Part) -> bool:
+    """Return whether a worker's machines mount buckets."""
+    provider = part.environment["PLACER_PLACE"].partition("/")[0]
+    return part.group is not None and provider not in ONE_NODE
+
+
+def _bucket_variables(plan: ExportPlan, part: Part) -> dict[str, str | None]:
+    """Return where checkpoints and data are, on machines that mount their buckets; the bucket with
+    the data has to be given at launch, such as s3://NAME.
+    """
+    built: dict[str, str | None] = {}
+    if spans_places(plan.manifest):
+        built["GLOO_SOCKET_IFNAME"] = OVERLAY
+    if not _mounts_buckets(part):
+        return built
+    run = f"{CHECKPOINTS}/{plan.manifest.name}"
+    built |= {"PLACER_CHECKPOINT_BUCKET": checkpoint_bucket(plan), "PLACER_CHECKPOINTS": run}
+    if plan.uses_runtime:
+        built["PLACER_OUT"] = run
+    if plan.manifest.data.store is not None:
+        built |= {"PLACER_DATA_BUCKET": None, "PLACER_DATA": DATA}
+    return built
+
+
+def _mounts(plan: ExportPlan, part: Part) -> dict[str, Any]:
+    """Mount buckets of this plan, which SkyPilot makes if they are not there, on every machine, and
+    the bucket with the data.
+    """
     store = STORES.get(plan.manifest.groups[0].provider)
-    mount = {"name": "${PLACER_MEETING_BUCKET}", "mode": "MOUNT"}
-    return {"file_mounts": {MEETING: {**mount, **({"store": store} if store else {})}}}
+    of_store = {"store": store} if store else {}
+    built: dict[str, Any] = {}
+    if _meets(plan) and not _asks(plan):
+        built[MEETING] = {"name": "${PLACER_MEETING_BUCKET}", "mode": "MOUNT", **of_store}
+    if _mounts_buckets(part):
+        built[CHECKPOINTS] = {
+            "name": "${PLACER_CHECKPOINT_BUCKET}",
+            "mode": "MOUNT_CACHED",
+            **of_store,
+        }
+        if plan.manifest.data.store is not None:
+            built[DATA] = {"source": "${PLACER_DATA_BUCKET}", "mode": "MOUNT"}
+    return {"file_mounts": built} if built else {}
 
 
-def _resources(group: Group) -> dict[str, Any]:
+def _resources(plan: ExportPlan, group: Group) -> dict[str, Any]:
     """Pin place and machine; on Google Cloud devices are asked for beside their host."""
     offer = group.offer
     built: dict[str, Any] = {
@@ -277,7 +343,10 @@ def _resources(group: Group) -> dict[str, Any]:
         built["accelerators"] = {
             skypilot_device("gcp", offer.gpu, offer.instance_type): offer.gpu_count
         }
-    return {**built, "use_spot": offer.market == "spot"}
+    if group.provider in BEST_NETWORK and fabric_of(group, plan.manifest, mesh_of(plan.manifest)):
+        built["network_tier"] = "best"
+    spot = {"job_recovery": RECOVERY} if offer.market != "on_demand" else {}
+    return {**built, "use_spot": offer.market == "spot", **spot}
 
 
 def _place_and_machine(
@@ -316,6 +385,11 @@ def _server_resources(plan: ExportPlan) -> dict[str, Any]:
 def _readme(plan: ExportPlan) -> str:
     name = plan.manifest.name
     asked = " --env PLACER_MEETING=s3://BUCKET" if _asks(plan) else ""
+    mounted = any(_mounts_buckets(part) for part in tasks(plan).values())
+    if plan.manifest.data.store is not None and mounted:
+        asked += " --env PLACER_DATA_BUCKET=s3://DATA"
+    if spans_places(plan.manifest):
+        asked += " --secret TS_AUTHKEY"
     words = [
         (
             "Needs SkyPilot 0.14 or newer. Put the training script into this folder and launch "
@@ -340,6 +414,20 @@ def _readme(plan: ExportPlan) -> str:
         ]
     mounts = _meets(plan) and not _asks(plan)
     remove = [f"sky storage delete {meeting_bucket(plan)}"] if mounts else []
+    keep = [f"sky storage delete {checkpoint_bucket(plan)}    # and the checkpoints with it"]
+    remove += keep if mounted else []
+    if mounted:
+        words += [
+            f"SkyPilot makes the bucket `{checkpoint_bucket(plan)}` for checkpoints and mounts it "
+            f"at `{CHECKPOINTS}`; `--env PLACER_CHECKPOINT_BUCKET=NAME` takes another name.",
+        ]
+    words.append("`--secret HF_TOKEN` passes a secret by its name.")
+    if spans_places(plan.manifest):
+        words += [
+            "Tasks in several places reach each other over Tailscale: `TS_AUTHKEY` is a reusable "
+            "key of your network. `--env GLOO_SOCKET_IFNAME=NAME` takes another overlay, which the "
+            "machines then must have.",
+        ]
     sections = [
         ("Launch", words, ["sky check", f"sky jobs launch{asked} {FILE}"]),
         ("Watch", [], ["sky jobs queue", f"sky jobs logs --name {name}"]),

@@ -129,7 +129,7 @@ def _readme(plan: ExportPlan) -> str:
             [*words, "", *meeting_words(plan, found)],
             [f"sbatch --test-only {scripts[0]}", *(f"sbatch {name}" for name in scripts)],
         ),
-        ("Watch", [], [f"squeue --name={plan.manifest.name}", "tail -F slurm-*.out"]),
+        ("Watch", [], [f"squeue --name={plan.manifest.name}", "tail -F slurm-JOB.out"]),
         ("Tear down", [], [cancel]),
     ]
     if plan.uses_runtime:

@@ -18,8 +18,7 @@ from placer.launch.export.resources.pods import (
     group_script,
     image_words,
     manifest_commands,
-    manifest_mount,
-    manifest_volume,
+    mounts,
     node_labels,
     object_name,
     places,
@@ -27,6 +26,7 @@ from placer.launch.export.resources.pods import (
     runtime_sections,
     tolerations,
     variables,
+    volumes,
 )
 from placer.launch.export.texts.heading import comments, heading
 from placer.launch.export.texts.parts import Part, parts
@@ -106,7 +106,7 @@ def train_job(plan: ExportPlan, part_name: str, part: Part) -> dict[str, Any]:
                 "env": variables(plan, known),
                 "numNodes": part.machines,
                 "numProcPerNode": processes_of(group),
-                "resourcesPerNode": devices(group),
+                "resourcesPerNode": devices(plan, group),
             },
             "runtimePatches": [_pods(plan, group)],
         },
@@ -123,10 +123,9 @@ def _pods(plan: ExportPlan, group: Group) -> dict[str, Any]:
     pod: dict[str, Any] = {
         "nodeSelector": labels,
         "tolerations": tolerations(group.provider, group.offer.market),
-        **manifest_volume(plan),
+        "volumes": volumes(plan),
+        "containers": [{"name": "node", "volumeMounts": mounts(plan)}],
     }
-    if plan.uses_runtime:
-        pod["containers"] = [{"name": "node", **manifest_mount(plan)}]
     jobs = [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]
     return {
         "manager": MANAGER,

@@ -9,6 +9,7 @@ import math
 
 from placer.documents.manifest.types import Aggregator, Group, Manifest
 from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.resources.surroundings import EFA, fabric_of
 from placer.launch.mesh import Mesh, mesh_of
 from placer.workload.inner_plan import InnerPlan
 
@@ -130,6 +131,7 @@ def group_environment(group: Group, manifest: Manifest, mesh: Mesh) -> dict[str,
         **({} if data.store is None else {"PLACER_DATA_STORE": data.store}),
         **({} if data.place_share is None else {"PLACER_DATA_SHARE": f"{data.place_share:.9g}"}),
         **_world(group, mesh),
+        **(EFA if fabric_of(group, manifest, mesh) == "efa" else {}),
         **({} if not group.is_island else _inner(group)),
     }
 

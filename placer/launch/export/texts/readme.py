@@ -6,9 +6,14 @@ import html
 from collections.abc import Sequence
 
 from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.resources.surroundings import copy_commands, surrounding_words
 from placer.launch.export.texts.heading import heading, shown
 from placer.launch.mesh import Between, mesh_of, priced_software
 
+DATA = [
+    "The plan reads its data where it trains. Copy it once, before the start; SOURCE and DATA are "
+    "the buckets."
+]
 BETWEEN: dict[Between, str] = {
     "": "",
     "torchft": "torchft exchanges between worlds: the first machine serves its lighthouse at "
@@ -40,11 +45,21 @@ def readme(plan: ExportPlan, target: str, sections: Sequence[Section]) -> str:
         "",
         _groups(plan),
     ]
-    for title, sentences, commands in sections:
+    for title, sentences, commands in _with_data(plan, sections):
         parts += [f"\n## {title}\n", *sentences]
         if commands:
             parts += ["```bash", *commands, "```"]
     return "\n".join(parts) + "\n"
+
+
+def _with_data(plan: ExportPlan, sections: Sequence[Section]) -> list[Section]:
+    """Add what machines need to the first section, and the copy of the data before it."""
+    manifest = plan.manifest
+    (title, sentences, commands), *others = sections
+    words = surrounding_words(manifest, mesh_of(manifest))
+    copy = copy_commands(manifest)
+    moved = [(f"Data from {plain(manifest.data.copied_from or '')}", DATA, copy)] if copy else []
+    return [*moved, (title, [*sentences, "", *words], commands), *others]
 
 
 def plain(text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import Site, runtime_lines
+from placer.launch.export.resources.surroundings import overlay_lines
 from placer.launch.export.texts.environment import job_steps
 from placer.launch.export.texts.shell import require, returning
 from placer.launch.mesh import Mesh, mesh_of
@@ -127,8 +128,15 @@ def start_lines(plan: ExportPlan, node: str, site: Site) -> list[str]:
 
 
 def node_lines(plan: ExportPlan, node: str) -> list[str]:
-    """Write the lines that number the machine and say how many steps the job has."""
-    return [node, *CHECK_NODE, *([] if job_steps(plan.manifest) is None else JOB)]
+    """Write the lines that number the machine, say how many steps the job has, and refuse to start
+    in several places without a network over them.
+    """
+    return [
+        node,
+        *CHECK_NODE,
+        *([] if job_steps(plan.manifest) is None else JOB),
+        *overlay_lines(plan.manifest, mesh_of(plan.manifest)),
+    ]
 
 
 def torchrun_lines(plan: ExportPlan, what: Sequence[str]) -> list[str]:

@@ -1,0 +1,138 @@
+"""What exports carry beside the start: fast networks, shared memory, data, checkpoints, secrets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from run_plans import islands
+
+from placer.documents.manifest import document_digest, read_manifest
+from placer.launch.export import export
+from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.resources.surroundings import SECRETS
+from placer.launch.export.texts.shell import assignments
+
+US, EU = "aws/us-east-1", "aws/eu-west-2"
+
+
+def plan(*groups: tuple[str, int, int], machine: str = "p5.48xlarge", **parts: Any) -> ExportPlan:
+    """Islands of machines with 8 GPUs whose gradients are averaged after each step; ``parts``
+    replace those of the manifest.
+    """
+    told = islands("all-reduce", *groups, gpu_count=8, inner={"sharding": "zero-3"})
+    for group in told["groups"]:
+        group["offer"]["instance_type"] = machine
+    rest = {key: value for key, value in {**told, **parts}.items() if key != "digest"}
+    told = {**rest, "digest": document_digest(rest)}
+    return ExportPlan(manifest=read_manifest(told, "m.json"), text=json.dumps(told))
+
+
+def pod_of(some: ExportPlan) -> dict[str, Any]:
+    """The pod of the first job of the first JobSet."""
+    files = export(some, "jobset")
+    document = yaml.safe_load(next(body for name, body in files.items() if name.endswith("yaml")))
+    job = document["spec"]["replicatedJobs"][0]
+    return dict(job["template"]["spec"]["template"]["spec"])
+
+
+@pytest.mark.parametrize(
+    ("groups", "machine", "devices"),
+    [
+        (((US, 2, 2),), "p5.48xlarge", "32"),
+        (((US, 1, 1),), "p5.48xlarge", None),
+        (((US, 2, 2),), "g5.48xlarge", None),
+        (((US, 1, 2), (EU, 1, 2)), "p5.48xlarge", None),
+    ],
+)
+def test_efa_is_asked_for_where_a_world_has_it(
+    groups: tuple[tuple[str, int, int], ...], machine: str, devices: str | None
+) -> None:
+    """Four machines of one region use the 32 interfaces of each: pods ask for them, SkyPilot takes
+    the best network, and NCCL's plugin is told. One machine, one without EFA, and a world over two
+    regions do not.
+    """
+    some = plan(*groups, machine=machine)
+    limits = pod_of(some)["containers"][0]["resources"]["limits"]
+    assert limits.get("vpc.amazonaws.com/efa") == devices
+    task = list(yaml.safe_load_all(export(some, "skypilot")["skypilot.yaml"]))[1]
+    assert task["resources"].get("network_tier") == ("best" if devices else None)
+    variables = assignments(export(some, "torchrun")["workers-0.sh"])
+    assert variables.get("FI_PROVIDER") == ("efa" if devices else None)
+
+
+def test_pods_have_shared_memory_and_secrets_by_reference() -> None:
+    """NCCL and loaders of data need more than the 64 MiB of /dev/shm that a container has. Keys come
+    from a Secret that may lack any of them.
+    """
+    pod = pod_of(plan((US, 2, 1)))
+    (container,) = pod["containers"]
+    assert container["volumeMounts"] == [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108
+    assert pod["volumes"] == [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    asked = {
+        entry["name"]: entry["valueFrom"] for entry in container["env"] if "value" not in entry
+    }
+    assert set(asked) == set(SECRETS)
+    assert all(source["secretKeyRef"]["optional"] for source in asked.values())
+
+
+def test_spot_machines_come_back_and_find_their_checkpoints() -> None:
+    """SkyPilot starts a reclaimed task again, and mounts the bucket of checkpoints and that of the
+    data, whose name is given at launch.
+    """
+    data = {"store": US, "assumption": None, "copied_from": "aws/us-west-2"}
+    files = export(plan((US, 2, 1), data=data), "skypilot")
+    task = list(yaml.safe_load_all(files["skypilot.yaml"]))[1]
+    assert task["resources"]["job_recovery"]["strategy"] == "FAILOVER"
+    assert task["file_mounts"]["/placer-data"] == {
+        "source": "${PLACER_DATA_BUCKET}",
+        "mode": "MOUNT",
+    }
+    assert task["envs"]["PLACER_DATA_BUCKET"] is None
+    assert "--env PLACER_DATA_BUCKET=s3://DATA" in files["README.md"]
+    assert "secrets" not in task
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "command"),
+    [
+        (
+            "aws/us-west-2",
+            US,
+            "aws s3 sync s3://SOURCE s3://DATA --source-region us-west-2 --region us-east-1",
+        ),
+        (
+            "gcp/us-west1",
+            US,
+            "rclone sync :gcs,env_auth:SOURCE :s3,provider=AWS,env_auth,region=us-east-1:DATA",
+        ),
+        (
+            "gcp/us-west1",
+            "gcp/europe-west1",
+            "gcloud storage rsync --recursive gs://SOURCE gs://DATA",
+        ),
+    ],
+)
+def test_data_is_copied_by_one_command(source: str, target: str, command: str) -> None:
+    """To where the plan reads it, before the start; by the cloud's own tool inside a cloud."""
+    data = {"store": target, "assumption": None, "copied_from": source}
+    assert f"\n{command}\n" in export(plan((US, 2, 1), data=data), "torchrun")["README.md"]
+
+
+def test_several_places_need_a_network_over_them() -> None:
+    """Private addresses end at a region: the start is refused without the interface of an overlay,
+    which SkyPilot's tasks join themselves. NCCL uses it where one world spans the places.
+    """
+    some = plan((US, 1, 1), (EU, 1, 1))
+    text = export(some, "torchrun")["workers-0.sh"]
+    assert 'if [ -z "${GLOO_SOCKET_IFNAME:-}" ]; then echo "GLOO_SOCKET_IFNAME: ' in text
+    assert 'NCCL_SOCKET_IFNAME="${NCCL_SOCKET_IFNAME:-$GLOO_SOCKET_IFNAME}"' in text
+    task = list(yaml.safe_load_all(export(some, "skypilot")["skypilot.yaml"]))[1]
+    assert (task["envs"]["GLOO_SOCKET_IFNAME"], task["secrets"]) == (
+        "tailscale0",
+        {"TS_AUTHKEY": None},
+    )
+    assert "tailscale up" in task["setup"]
+    assert "GLOO_SOCKET_IFNAME" not in export(plan((US, 2, 1)), "torchrun")["workers-0.sh"]
