@@ -19,8 +19,6 @@ for its own.
 """
 MOST_PROCESSES = 48
 """About 100 MB of memory each."""
-MOST_BYTES = 8e9
-"""Most that a rehearsal sends between its machines."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,7 @@ def check_processes(machines: Sequence[str]) -> None:
 
 
 def check_size(small: SmallPlan, options: RehearsalOptions) -> None:
-    """Refuse what takes too long or sends too much, before anything is started."""
+    """Refuse what takes too long, before anything is started."""
     rounds = options.all_rounds(overlap=small.placement.exchange.overlap)
     seconds = small.exchange_s * rounds
     if seconds > options.limit_s:
@@ -138,12 +136,6 @@ def check_size(small: SmallPlan, options: RehearsalOptions) -> None:
             f"{format_duration(options.limit_s)}",
             "a smaller --scale or a larger --limit",
         )
-    sent = sum(use.bytes_per_step for use in small.estimate.links) * rounds
-    if sent > MOST_BYTES:
-        words = (
-            f"the rehearsal would send {sent / 1e9:.3g} GB, the limit is {MOST_BYTES / 1e9:g} GB"
-        )
-        raise PlacerError(words, "a smaller --scale, or fewer --rounds")
 
 
 def own_elements(train: str) -> int:

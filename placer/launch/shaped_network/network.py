@@ -31,14 +31,11 @@ CARRIES_BYTES_PER_S = 375e6
 processes 5 Gb/s together; the relay takes about a tenth of a core for each Gb/s, the processes at
 its ends take more.
 """
-MOST_PLACES, MOST_MACHINES = 200, 250
-"""Networks are 10.1.0.0/16, 10.2.0.0/16 and so on; a relay carries no more machines anyway."""
 ENVIRONMENT = {"GLOO_SOCKET_IFNAME": INTERFACE, "TP_SOCKET_IFNAME": INTERFACE}
 """Variables with which the collectives of a command use the card of its machine."""
 RIGHTS = (
-    "rehearse as root, or where users may make namespaces: "
-    "sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=1000 and a /dev/net/tun "
-    "that users may open"
+    "rehearse as root, or let users make namespaces ('unshare --user --map-root-user --net true' "
+    "must work) and open /dev/net/tun"
 )
 
 
@@ -130,26 +127,13 @@ class ShapedNetwork:
 
 
 class RelayProcess:
-    """The parent's side of a relay.
-
-    Raises
-    ------
-    PlacerError
-        If it cannot be started.
-    """
+    """The parent's side of a relay."""
 
     def __init__(self) -> None:
         run = [sys.executable, "-m", "placer.launch.shaped_network.relay"]
-        try:
-            self.process = subprocess.Popen(  # noqa: S603 - this interpreter, a module of our own
-                run, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-        except OSError as error:
-            raise PlacerError(
-                f"cannot start the relay of the network: {error}",
-                "see that Python may start itself",
-                exit_code=1,
-            ) from None
+        self.process = subprocess.Popen(  # noqa: S603 - this interpreter, a module of our own
+            run, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         self.lock = threading.Lock()
 
     def ask(self, **call: Any) -> dict[str, Any]:
@@ -286,18 +270,14 @@ def _card(place: str, shapes: Mapping[tuple[str, str], Shape]) -> float:
 
 
 def addresses_of(places: Sequence[str]) -> tuple[str, ...]:
-    """Return an address for each machine in the network of its place.
+    """Return an address for each machine in the network of its place: 10.1.0.0/16, 10.2.0.0/16 and
+    so on, far more than a relay carries.
 
     Examples
     --------
     >>> addresses_of(["US", "EU", "US"])
     ('10.1.0.1', '10.2.0.1', '10.1.0.2')
     """
-    if len(set(places)) > MOST_PLACES or len(places) > MOST_MACHINES:
-        raise PlacerError(
-            f"{len(places)} machines in {len(set(places))} places",
-            f"rehearse with {MOST_MACHINES} and {MOST_PLACES} at most",
-        )
     networks = _networks(places)
     return tuple(
         f"{networks[place].removesuffix('0/16')}{places[: i + 1].count(place)}"
