@@ -120,8 +120,8 @@ def check_runtime(plan: ExportPlan, target: str) -> None:
     Raises
     ------
     PlacerError
-        If the target starts something else, the manifest is edited or not executable, AWS Lambda
-        cannot run the functions of a serverless exchange, or machines have devices that would idle.
+        If the target starts something else, the manifest is edited or not executable, or AWS Lambda
+        cannot run the functions of a serverless exchange.
     """
     manifest = plan.manifest
     if target == "hivemind":
@@ -141,11 +141,3 @@ def check_runtime(plan: ExportPlan, target: str) -> None:
         return
     if traits(manifest.exchange.strategy).hub == "function":
         check_aggregators(plan)  # they run in the cloud
-    for group in manifest.groups:
-        if group.offer.gpu_count > 1 and not group.on_cpu and not group.is_island:
-            raise PlacerError(
-                f"{group.name} has {group.offer.gpu_count} GPUs a machine, placer run uses one of "
-                f"them",
-                f"plan with machines of one GPU (--gpu {group.offer.gpu}:1) or islands, or give "
-                "--train a script of your own",
-            )

@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 from run_plans import A, B, C, document, islands
 
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run, free_port
-from placer.documents.manifest import document_digest, read_manifest
+from placer.documents.manifest import read_manifest
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.launch.export import export
@@ -438,14 +438,6 @@ def test_the_folder_holds_the_manifest_itself(run: Run, tmp_path: Path) -> None:
     assert "+exec torchrun" in script.stdout
 
 
-def four_devices() -> dict[str, Any]:
-    """All-reduce over machines of four GPUs."""
-    told = document("all-reduce", (A, 2))
-    told["groups"][0]["offer"]["gpu_count"] = 4
-    rest = {key: value for key, value in told.items() if key != "digest"}
-    return {**rest, "digest": document_digest(rest)}
-
-
 @pytest.mark.parametrize(
     ("target", "told", "words", "said"),
     [
@@ -460,12 +452,6 @@ def four_devices() -> dict[str, Any]:
             document("hierarchical", (A, 1), (B, 1)),
             {},
             "gcp/a is not a region of AWS",
-        ),
-        (
-            "torchrun",
-            four_devices(),
-            {},
-            "workers-0 has 4 GPUs a machine, placer run uses one of them",
         ),
         (
             "jobset",
