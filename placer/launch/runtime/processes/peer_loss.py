@@ -6,7 +6,7 @@ import re
 
 LOST_WORDS = (
     *("gloo", "nccl", "connection closed", "reset by peer", "broken pipe", "timed out"),
-    "transport error",
+    *("pair closure", "transport error"),
 )
 """What torch.distributed says where another process is gone; the last one is torchft's."""
 

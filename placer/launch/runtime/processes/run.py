@@ -282,10 +282,10 @@ def _logged(
     first = job.machines[0].seats[0].machine
     name = f"run-rank-{first}.jsonl" if first else "run.jsonl"
     refuse_a_taken_log(folder / name)
-    own = settings.checkpoints if "://" not in settings.checkpoints else ""
-    set_aside(
-        [folder / name] if settings.resume else [folder / name, Path(own or folder / "checkpoints")]
-    )
+    kept = Path(settings.checkpoints or folder / "checkpoints")
+    # The first machine alone moves what all of them share.
+    own = "://" not in settings.checkpoints and (not first or kept.parent == folder.absolute())
+    set_aside([folder / name, *([] if settings.resume or not own else [kept])])
     with RunLog(folder / name, plan, settings, links=job.links) as log:
 
         def handle(record: Record) -> None:

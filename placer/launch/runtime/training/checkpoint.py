@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.launch.runtime.processes.peer_loss import PeerLostError, is_peer_loss
 
 SCHEMA = "placer.checkpoint/v1"
 IDENTITY = "identity.json"
@@ -98,7 +99,7 @@ class Checkpoints:
                 self._write(f"{folder}/{IDENTITY}", json.dumps(whole, indent=1).encode())
                 self._tidy(step, keep_from)
         except (Exception, CheckpointException) as error:
-            raise PlacerError(
+            raise _loss(error) or PlacerError(
                 f"cannot write the checkpoint {self._address(step)}: {_cause(error)}",
                 "free some space or choose another --out",
                 exit_code=1,
@@ -138,7 +139,7 @@ class Checkpoints:
         try:
             load(state, storage_reader=FsspecReader(self._address(step)))
         except (Exception, CheckpointException) as error:
-            raise PlacerError(
+            raise _loss(error) or PlacerError(
                 f"the checkpoint {self._address(step)} is not of this model: {_cause(error)}",
                 "choose another --out, or run without --resume",
             ) from None
@@ -211,6 +212,12 @@ class Checkpoints:
     def _write(self, path: str, data: bytes) -> None:
         self.files.pipe_file(f"{path}.new", data)
         self.files.mv(f"{path}.new", path)
+
+
+def _loss(error: BaseException) -> PeerLostError | None:
+    """Return the error of a process that has lost another meanwhile; None: it has not."""
+    words = _cause(error)
+    return PeerLostError(None, words) if is_peer_loss(RuntimeError(words)) else None
 
 
 def _cause(error: BaseException) -> str:
