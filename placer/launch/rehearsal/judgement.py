@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from placer.launch.rehearsal.rehearsal import Rehearsal, exchange_seconds, rounds_of
+from placer.launch.rehearsal.rehearsal import Rehearsal, all_rounds, exchange_seconds, rounds_of
 from placer.launch.runtime.log.comparison import requests_of
 from placer.problem.exchange import traits
-from placer.problem.exchange.phase import bytes_by_link
 from placer.records import replace
-from placer.validation.calibration.run_log import whole_rounds
 
 SCHEMA = "placer.rehearsal/v1"
 SECONDS_TOLERANCE, BYTES_TOLERANCE = 0.10, 0.02
@@ -135,8 +133,7 @@ def _judged(line: Line, tolerance: float) -> Line:
 
 def _bytes(rehearsal: Rehearsal) -> list[Line]:
     """Compare the bytes on the wire, as the relay counted them, with those of the exchange."""
-    small = rehearsal.small
-    predicted = bytes_by_link(rehearsal.plan.phases(small.problem.gradient_bytes))
+    predicted = rehearsal.small.sent_bytes(rehearsal.rounds)
     share = LEAST_LINK_SHARE * max(predicted.values(), default=0.0)
     least = max(share, LEAST_BYTES if not rehearsal.plan.buckets else LEAST_BYTES_OF_A_STORE)
     gossips = traits(rehearsal.plan.exchange.strategy).transport == "region-gossip"
@@ -160,8 +157,6 @@ def _bytes(rehearsal: Rehearsal) -> list[Line]:
 
 def _requests(rehearsal: Rehearsal) -> list[Line]:
     """Compare the requests to each object store, which are exact; polls and deletes are shown."""
-    plan = rehearsal.plan
-    steps = [record for record in rehearsal.records if record["kind"] == "step"]
     return [
         Line(
             kind="requests",
@@ -171,7 +166,7 @@ def _requests(rehearsal: Rehearsal) -> list[Line]:
             measured=row["measured"],
             within=None if row["predicted"] is None else row["predicted"] == row["measured"],
         )
-        for row in requests_of(plan, whole_rounds(steps, plan.workers, plan.steps_per_round))
+        for row in requests_of(rehearsal.plan, all_rounds(rehearsal.records, rehearsal.plan))
     ]
 
 

@@ -73,6 +73,11 @@ class Rehearsal:
     deaths: tuple[str, ...] = ()
     went_on: bool = False
 
+    @property
+    def rounds(self) -> int:
+        """Return the number of rounds that were run."""
+        return max(1, len(all_rounds(self.records, self.plan)))
+
 
 def rehearse(
     manifest: Manifest,
@@ -142,12 +147,18 @@ def _machine_s(start: Start, folder: Path, say: Say) -> float:
     return min(exchange_seconds(records, start.plan), default=0.0)
 
 
+def all_rounds(records: Sequence[Record], plan: RunPlan) -> list[list[Record]]:
+    """Return the whole rounds."""
+    steps = (record for record in records if record["kind"] == "step")
+    return whole_rounds(steps, plan.workers, plan.steps_per_round)
+
+
 def rounds_of(records: Sequence[Record], plan: RunPlan) -> list[list[Record]]:
     """Return the rounds that count: whole ones after the first, in which an exchange ran."""
     steps = [record for record in records if record["kind"] == "step"]
     late = plan.exchange.overlap
     rounds = counted_rounds(steps, plan.workers, plan.steps_per_round, overlap=late)
-    return rounds or whole_rounds(steps, plan.workers, plan.steps_per_round)
+    return rounds or all_rounds(records, plan)
 
 
 def exchange_seconds(records: Sequence[Record], plan: RunPlan) -> list[float]:
@@ -225,8 +236,7 @@ class _Run:
     def sent(self) -> dict[Pair, float]:
         """Return the bytes on the wire by directed pair of places, of one round."""
         plan = self.start.plan
-        steps = [record for record in self.records if record["kind"] == "step"]
-        rounds = max(1, len(whole_rounds(steps, plan.workers, plan.steps_per_round)))
+        rounds = max(1, len(all_rounds(self.records, plan)))
         total: Counter[Pair] = Counter()
         for (src, dst), (sent, _) in self.after.items():
             total[plan.machines[src], plan.machines[dst]] += sent - self.before[src, dst][0]

@@ -13,11 +13,13 @@ from placer.cost_model.timing.averaging import GB
 from placer.cost_model.timing.plain_streams import GOODPUT
 from placer.documents.manifest import build_manifest
 from placer.errors import PlacerError
+from placer.launch.rehearsal.gloo_ring import first_copies, ring_bytes, ring_seconds
 from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.shaped_network import Shape
 from placer.market.catalog import MeasuredLink
 from placer.market.network.link_grid import GBPS
 from placer.problem.exchange import traits
+from placer.problem.exchange.phase import bytes_by_link
 from placer.problem.exchange.streaming_diloco import fragments
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -92,8 +94,35 @@ class SmallPlan:
         """Return the priced seconds of one exchange, without calculation: all that is waited
         for.
         """
+        if self.rings:
+            exchange, network = self.placement.exchange, self.problem.network
+            late = traits(exchange.strategy).always_overlaps
+            times = fragments(exchange.local_steps) if late else 1
+            part = self.problem.gradient_bytes / times
+            return times * ring_seconds(self.plan.places, part, network.link)
         step = self.estimate.step
         return step.total - step.calculation
+
+    @property
+    def rings(self) -> bool:
+        """Return whether gloo itself averages over all workers, for PyTorch or torchft."""
+        plan = self.plan
+        plain = plan.engine == "torchft" and plan.exchange.compression == "none"
+        return plan.engine == "torch" or plain
+
+    def sent_bytes(self, rounds: int) -> dict[tuple[str, str], float]:
+        """Return the bytes of a round by directed pair of places; each of so many has its part of
+        the first copies of the model, which PyTorch makes inside worlds.
+        """
+        plan, size = self.plan, self.problem.gradient_bytes
+        sent = dict(
+            ring_bytes(plan.places, size) if self.rings else bytes_by_link(plan.phases(size))
+        )
+        copy = self.elements * COMPRESSION_BYTES["none"] / rounds
+        for world in plan.worlds:
+            for pair, count in first_copies([plan.places[rank] for rank in world], copy).items():
+                sent[pair] = sent.get(pair, 0.0) + count
+        return sent
 
     def manifest(self) -> dict[str, Any]:
         """Build the manifest of the small plan."""

@@ -21,11 +21,6 @@ def unshare(flags: int) -> None:
     _call("unshare", flags)
 
 
-def set_namespace(fd: int, kind: int) -> None:
-    """Move this thread into a namespace that is open as a file."""
-    _call("setns", fd, kind)
-
-
 def end_with_parent(signal: int) -> None:
     """Receive a signal when the parent ends."""
     _call("prctl", PR_SET_PDEATHSIG, signal, 0, 0, 0)

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from placer.launch.shaped_network.entrance import INTERFACE
 from placer.launch.shaped_network.kernel import CLONE_NEWNET, open_tun, unshare
 
+INTERFACE = "wan0"
+"""Name of the network card in each machine's namespace."""
 MTU = 9000
 """Headers are 0.6 % of the bytes, as inside a cloud; a larger one makes no relay faster, as packets
 come uncut anyway.

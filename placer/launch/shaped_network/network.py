@@ -18,8 +18,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.shaped_network import exit_text
-from placer.launch.shaped_network.entrance import INTERFACE
-from placer.launch.shaped_network.namespace import window_bytes
+from placer.launch.shaped_network.namespace import INTERFACE, window_bytes
 from placer.launch.shaped_network.shape import Shape, shapes_between
 from placer.version import install_line
 
@@ -77,28 +76,10 @@ class ShapedNetwork:
         """
         relay = f"/proc/{self.made['pid']}"
         user = (
-            []
-            if self.made["user_inode"] is None
-            else [f"--user={relay}/ns/user", "--preserve-credentials"]
+            [] if not self.made["user"] else [f"--user={relay}/ns/user", "--preserve-credentials"]
         )
-        return ["nsenter", *user, f"--net={relay}/fd/{self._file(machine)['fd']}", "--", *argv]
-
-    def entry(self, machine: int) -> dict[str, Any]:
-        """Return what `placer.launch.shaped_network.entrance.enter` needs to join a machine; plain
-        JSON.
-        """
-        return {
-            "interface": INTERFACE,
-            "address": self.addresses[machine],
-            "pid": self.made["pid"],
-            "user_inode": self.made["user_inode"],
-            **self._file(machine),
-        }
-
-    def _file(self, machine: int) -> dict[str, int]:
-        """Return the open file of a machine's namespace, and its inode."""
-        file: dict[str, int] = self.made["machines"][machine]
-        return file
+        network = f"--net={relay}/fd/{self.made['files'][machine]}"
+        return ["nsenter", *user, network, "--", *argv]
 
     def ask(self) -> dict[str, Any]:
         """Ask the relay; see `placer.launch.shaped_network.relay`."""

@@ -80,9 +80,8 @@ def _carry(request: dict[str, Any], made: list[Namespace]) -> None:
             _say(_figures(router))
 
     router.watch(sys.stdin.fileno(), take)
-    user = os.stat("/proc/self/ns/user").st_ino if request["user"] else None  # noqa: PTH116 - one call, follows the link
-    places = [{"fd": machine.fd, "inode": machine.inode} for machine in made]
-    _say({"pid": os.getpid(), "user_inode": user, "machines": places})
+    files = [machine.fd for machine in made]
+    _say({"pid": os.getpid(), "user": request["user"], "files": files})
     router.run()
 
 

@@ -13,7 +13,6 @@ from rehearsed import EU, OREGON, STORES, US, by_hand
 from placer.launch.rehearsal.judgement import confirmed, document_of, lines_of, verdict
 from placer.launch.rehearsal.rehearsal import Rehearsal, exchange_seconds
 from placer.launch.rehearsal.small_plan import SmallPlan, small_plan
-from placer.problem.exchange.phase import bytes_by_link
 from placer.records import replace
 
 WAYS = ((EU, US), (US, EU))
@@ -49,7 +48,7 @@ def rehearsed(
             for number, wire_s in enumerate((9.0, *seconds))
             for rank in range(told.ranks)
         ],
-        sent=sent or bytes_by_link(told.phases(plan.problem.gradient_bytes)),
+        sent=sent or plan.sent_bytes(1 + len(seconds)),
         rates=rates or {},
         priced_again=priced_again,
     )
@@ -113,7 +112,7 @@ def test_half_the_bandwidth_of_a_link_is_named() -> None:
 def test_bytes_that_no_plan_sends_are_named() -> None:
     """4 % more than planned on one way; and a megabyte between places that send nothing."""
     plan = small()
-    told = bytes_by_link(plan.plan.phases(plan.problem.gradient_bytes))
+    told = plan.sent_bytes(2)
     more = rehearsed(plan, [plan.exchange_s], sent={**told, WAYS[0]: 1.04 * told[WAYS[0]]})
     assert judged(more) == f"not confirmed: {EU} -> {US} +4.0%"
     astray = rehearsed(plan, [plan.exchange_s], sent={**told, (US, US): 1e6})

@@ -1,0 +1,95 @@
+"""The all-reduce of gloo, with which PyTorch and torchft average on CPUs: a ring in the order of
+the ranks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from math import ceil
+
+from placer.market.network.graph import Link
+
+MOST_SEGMENT_BYTES = 2**20
+IN_FLIGHT = 2
+"""Segments that a rank sends, and receives, at a time (gloo/allreduce.cc, ``ring``)."""
+Links = Callable[[str, str], Link]
+
+
+def ring_seconds(places: Sequence[str], byte_count: float, link: Links) -> float:
+    """Return the seconds of an all-reduce.
+
+    Parameters
+    ----------
+    places
+        Of the ranks.
+    byte_count
+        Of the vector.
+
+    Notes
+    -----
+    Reduce-scatter and all-gather each pass all but one part of the vector on to the next rank, in
+    segments. A segment is sent when its receiver has said that it waits for it, and that one waits
+    for two at a time. So far ranks wait for a round trip for each two segments.
+
+    Examples
+    --------
+    >>> from placer.market.network.graph import Link
+    >>> def even(src, dst):
+    ...     return Link(
+    ...         src=src, dst=dst, bytes_per_second=1e7, low=1e7, high=1e7, cap=1e7, rtt_s=0.1,
+    ...         basis="measured", source="")
+    >>> # twice two segments of half a MB, and a round trip
+    >>> round(ring_seconds(["a", "b"], 2e6, even), 3)
+    0.4
+    """
+    ranks = len(places)
+    parts = max(IN_FLIGHT, ceil(byte_count / MOST_SEGMENT_BYTES / ranks))
+    segment = byte_count / ranks / parts
+    links = [link(places[rank - 1], place) for rank, place in enumerate(places)]
+    delays = [way.rtt_s / 2 for way in links]
+    free, began = [0.0] * ranks, 0.0
+    for _ in range(2):
+        ready = [[began] * ranks for _ in range(IN_FLIGHT)]
+        ended = began
+        for number in range((ranks - 1) * parts):
+            posted = ready[number % IN_FLIGHT]
+            came, sent = [0.0] * ranks, [0.0] * ranks
+            for rank, way in enumerate(links):
+                start = max(posted[rank - 1], posted[rank] + delays[rank], free[rank])
+                free[rank] = sent[rank - 1] = start + segment / way.bytes_per_second
+                came[rank] = free[rank] + delays[rank]
+            ready[number % IN_FLIGHT] = [max(pair) for pair in zip(came, sent, strict=True)]
+            ended = max(ended, *came)
+        began = ended
+    return began
+
+
+def ring_bytes(places: Sequence[str], byte_count: float) -> dict[tuple[str, str], float]:
+    """Return the bytes of an all-reduce by directed pair of places.
+
+    Examples
+    --------
+    >>> dict(ring_bytes(["a", "a", "b", "b"], 100.0))
+    {('b', 'a'): 150.0, ('a', 'a'): 150.0, ('a', 'b'): 150.0, ('b', 'b'): 150.0}
+    """
+    sent: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for rank, place in enumerate(places):
+        sent[places[rank - 1], place] += 2 * (len(places) - 1) / len(places) * byte_count
+    return sent
+
+
+def first_copies(places: Sequence[str], byte_count: float) -> dict[tuple[str, str], float]:
+    """Return the bytes by which rank 0 gives its model to the others before the first step: a
+    binomial tree.
+
+    Examples
+    --------
+    >>> dict(first_copies(["a", "a", "b", "b"], 100.0))
+    {('a', 'a'): 100.0, ('a', 'b'): 200.0}
+    """
+    sent: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for rank in range(1, len(places)):
+        parent = rank - (1 << (rank.bit_length() - 1))
+        sent[places[parent], places[rank]] += byte_count
+    return sent
