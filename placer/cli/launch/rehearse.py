@@ -187,7 +187,7 @@ def _print(rehearsal: Rehearsal, lines: list[Line], folder: Path, workers: int) 
         out.print("note  the predictions are those of all workers: nothing is judged")
     else:
         out.print(escape(verdict(lines)))
-    click.echo(f"wrote the logs of the machines to {folder}", err=True)
+    click.echo(f"wrote the logs of the machines to {folder / 'run'}", err=True)
 
 
 def _figure(value: float, line: Line) -> str:

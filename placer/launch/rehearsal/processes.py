@@ -30,8 +30,10 @@ from placer.launch.shaped_network import ENVIRONMENT, ShapedNetwork
 from placer.launch.shaped_network.exit_text import how_ended
 from placer.validation.calibration.run_log import read_log
 
-LAUNCH = "launch"
-"""Folder of the scripts."""
+LAUNCH, RUN = "launch", "run"
+"""Folders of the scripts, and of what they write: all machines share it, as a world has one
+checkpoint.
+"""
 LOOK_S = 0.05
 """Between two looks at processes and logs."""
 STORE_TIMEOUT_S = 60.0
@@ -161,7 +163,9 @@ class Start:
             "PLACER_RENDEZVOUS_ADDRESS": network.addresses[0],
             "PLACER_STEPS": str(steps),
             "PLACER_RESUME": str(int(resume)),
+            "PLACER_OUT": str((folder / RUN).absolute()),
         }
+        (folder / RUN).mkdir(exist_ok=True)
         # The log is to say that its links and machines are not the plan's.
         words = ["--one-machine", "--device", "cpu", "--threads", "1"]
         words += ["--checkpoint-every", str(checkpoint_every)]
@@ -169,22 +173,17 @@ class Start:
         running = []
         try:
             for machine, (name, node) in enumerate(scripts):
-                own = machine_folder(folder, machine)
-                own.mkdir(parents=True, exist_ok=True)
-                set_aside([own / "output.txt", log_of(folder, machine)])
+                output_file = output_of(folder, machine)
+                set_aside([output_file, log_of(folder, machine)])
                 argv = ["bash", str((folder / LAUNCH / f"{name}.sh").absolute()), *words]
-                with (own / "output.txt").open("ab") as output:
+                with output_file.open("ab") as output:
                     running.append(
                         subprocess.Popen(  # noqa: S603 - a script that was just written
                             network.command(machine, argv),
                             stdin=subprocess.DEVNULL,
                             stdout=output,
                             stderr=output,
-                            env={
-                                **shared,
-                                "PLACER_NODE": node,
-                                "PLACER_OUT": str(own.absolute()),
-                            },
+                            env={**shared, "PLACER_NODE": node},
                         )
                     )
             yield running
@@ -195,15 +194,14 @@ class Start:
                     process.wait()
 
 
-def machine_folder(folder: Path, machine: int) -> Path:
-    """Return the folder of a machine: its log and what its script prints."""
-    return folder / f"machine-{machine}"
+def output_of(folder: Path, machine: int) -> Path:
+    """Return the file of what the script of a machine prints."""
+    return folder / RUN / f"output-{machine}.txt"
 
 
 def log_of(folder: Path, machine: int) -> Path:
     """Return the log of the ranks of a machine; that of the first has all ranks in the end."""
-    name = "run.jsonl" if machine == 0 else f"run-rank-{machine}.jsonl"
-    return machine_folder(folder, machine) / name
+    return folder / RUN / ("run.jsonl" if machine == 0 else f"run-rank-{machine}.jsonl")
 
 
 def _same_placer() -> dict[str, str]:
@@ -248,8 +246,7 @@ def _watched(
 
 def _failure(plan: RunPlan, machine: int, code: int, folder: Path) -> PlacerError:
     """Build the error of the machine that ended first, in the words of its script."""
-    output = machine_folder(folder, machine) / "output.txt"
-    lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = output_of(folder, machine).read_text(encoding="utf-8", errors="replace").splitlines()
     said = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     words = said[-1] if said and code > 0 else how_ended(code)
     ranks = tuple(plan.rank_name(rank) for rank in range(plan.ranks))

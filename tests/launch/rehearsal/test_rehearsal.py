@@ -131,15 +131,16 @@ def test_half_the_bandwidth_of_a_real_link_is_named(
     assert f"rate {EU}" not in words
 
 
-def processes_of(folder: Path) -> list[int]:
-    """Processes whose run writes into a folder."""
+def processes_of(folder: Path, rank: int) -> list[int]:
+    """Processes of a rank whose run writes into a folder."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             environment = (process / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        if f"PLACER_OUT={folder.absolute()}".encode() in environment:
+        told = {f"PLACER_OUT={folder.absolute() / 'run'}", f"PLACER_RANK={rank}"}
+        if {word.encode() for word in told} <= {*environment}:
             found.append(int(process.name))
     return found
 
@@ -150,14 +151,14 @@ def test_a_lost_rank_is_named(tmp_path: Path) -> None:
 
     def say(words: str) -> None:
         if words.startswith("round 2/"):
-            for pid in processes_of(tmp_path / "machine-1"):
+            for pid in processes_of(tmp_path, 1):
                 os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(PlacerError, match=rf"^rank 1 \({EU}\)") as caught:
         ran(tmp_path, say)
     assert caught.value.exit_code == 1
     assert str(tmp_path) in (caught.value.hint or "")
-    assert not processes_of(tmp_path / "machine-0")
+    assert not processes_of(tmp_path, 0)
 
 
 Document = dict[str, Any]
@@ -190,7 +191,7 @@ def test_a_worker_that_is_killed_costs_its_step(
     first, second = document["deaths"]
     assert first.startswith(f"rank 1 ({EU}) killed in step 2; the run ended: ")
     assert second.startswith("resumed before step ")
-    log = (tmp_path / "logs" / "machine-0" / "run.jsonl").read_text(encoding="utf-8")
+    log = (tmp_path / "logs" / "run" / "run.jsonl").read_text(encoding="utf-8")
     records = [json.loads(line) for line in log.splitlines()]
     steps = {record["step"] for record in records if record["kind"] == "step"}
     assert min(steps) <= 2
@@ -223,17 +224,17 @@ def test_sigkill_leaves_nothing(tmp_path: Path) -> None:
     """Scripts, ranks, relay and namespaces end by themselves when the command is killed."""
     words = ["run", "--rehearse", str(written(tmp_path)), "--scale", "1/50", "--rounds", "500"]
     run = [sys.executable, "-m", "placer", *words, "--dir", str(tmp_path / "logs")]
-    machine, until = tmp_path / "logs" / "machine-0", time.monotonic() + 170
+    logs, until = tmp_path / "logs", time.monotonic() + 170
     with subprocess.Popen(
         run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
         next(said for said in process.stderr if "round 1/" in said)
-        assert processes_of(machine)
+        assert processes_of(logs, 0)
         process.send_signal(signal.SIGKILL)
-    while time.monotonic() < until and processes_of(machine):
+    while time.monotonic() < until and processes_of(logs, 0):
         time.sleep(0.05)
-    assert not processes_of(machine)
+    assert not processes_of(logs, 0)
 
 
 @shaped

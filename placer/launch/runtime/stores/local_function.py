@@ -46,13 +46,14 @@ def _open(context: Context, function: int, kind: type[ObjectStore]) -> ObjectSto
     settings, bucket = context.settings, context.plan.hub_at(function).bucket
     assert bucket is not None
     address = settings.endpoints.get(bucket.name, settings.endpoint_url)
+    in_cloud = bucket.place.startswith("aws/") and not address
     store = kind(
         bucket.name,
         address,
         context.meter,
         settings.timeout_s,
         direct=bucket.name in settings.endpoints,
-        region=region_of(bucket.place) if bucket.place.startswith("aws/") else None,
+        region=region_of(bucket.place) if in_cloud else None,
     )
     if address and context.rank == function:
         store.create()
