@@ -107,12 +107,15 @@ SLOW = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of `SLOW`."""
+    """Mark the tests of `SLOW`. Those that need another installation of Python come last: CI makes
+    it beside the tests.
+    """
     slow = [ROOT / "tests" / name for name in SLOW]
     is_slow = cache(lambda path: any(path.is_relative_to(one) for one in slow))
     for item in items:
         if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: item.get_closest_marker("other_python") is not None)
 
 
 INTERRUPTIBLE = (

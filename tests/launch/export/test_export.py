@@ -299,6 +299,7 @@ def test_skypilot_runs_the_server_beside_the_workers(server: ExportPlan) -> None
     assert tasks[-1]["envs"]["PLACER_RANK_OFFSET"] == str(server.manifest.world_size)
 
 
+@pytest.mark.other_python
 def test_skypilot_loads_the_job_group(
     three: ExportPlan, server: ExportPlan, some_islands: ExportPlan, tmp_path: Path
 ) -> None:
@@ -398,6 +399,7 @@ def test_islands_of_machines_at_runpod_are_refused_by_skypilot(some_islands: Exp
         export(plan_of(changed(document, groups=[first, *others])), "skypilot")
 
 
+@pytest.mark.other_python
 def test_every_place_of_runpod_is_one_of_skypilot(three: ExportPlan, tmp_path: Path) -> None:
     """By its own validation, with a catalog of all data centres and devices that its fetcher names
     (which no network is needed for), and its provisioner knows each device.
@@ -496,6 +498,7 @@ def test_hivemind_gets_its_own_arguments(three: ExportPlan) -> None:
         export(plan("central"), "hivemind")
 
 
+@pytest.mark.other_python
 def test_hivemind_knows_every_argument(three: ExportPlan, tmp_path: Path) -> None:
     """By the signature of hivemind.Optimizer and the names of its compressions."""
     executable = other_python("hivemind", "PLACER_HIVEMIND_PYTHON")
@@ -549,6 +552,7 @@ def test_long_names_leave_room_for_pods(three: ExportPlan) -> None:
     assert all(len(job["metadata"]["name"] + "-node-0-9999") <= 63 for job in jobs)
 
 
+@pytest.mark.other_python
 def test_kubeflow_types_hold_the_objects(
     three: ExportPlan, some_islands: ExportPlan, tmp_path: Path
 ) -> None:
@@ -596,6 +600,7 @@ def test_compose_has_a_container_for_each_worker(three: ExportPlan) -> None:
     assert central["workers-0-0"]["environment"]["AWS_ENDPOINT_URL"] == "http://store:5000"
 
 
+@pytest.mark.other_python
 def test_compose_files_follow_the_specification(
     three: ExportPlan, server: ExportPlan, some_islands: ExportPlan, tmp_path: Path
 ) -> None:

@@ -339,6 +339,7 @@ except SystemExit as end:
 """
 
 
+@pytest.mark.other_python
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "module", "variable", "code"),

@@ -64,7 +64,7 @@ def test_efa_is_asked_for_where_a_world_has_it(
 
 
 def test_pods_have_shared_memory_and_secrets_by_reference() -> None:
-    """NCCL and loaders of data need more than the 64 MiB of /dev/shm that a container has. Keys come
+    """NCCL and loaders of data need more than the 64 MiB of /dev/shm of a container. Keys come
     from a Secret that may lack any of them.
     """
     pod = pod_of(plan((US, 2, 1)))

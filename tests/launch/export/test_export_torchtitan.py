@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from other_pythons import other_python
 from run_plans import islands
 
 from conftest import PROCESS_TIMEOUT_S
@@ -159,11 +160,10 @@ def test_what_torchtitan_cannot_do_is_refused(asked: dict[str, Any], words: str)
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.other_python
 def test_torchtitan_takes_the_options(tmp_path: Path) -> None:
     """By torchtitan's own ConfigManager, with and without torchft."""
-    executable = os.environ.get("PLACER_TORCHTITAN_PYTHON")
-    if not executable:
-        pytest.skip("PLACER_TORCHTITAN_PYTHON may name a Python with torchtitan and torchft")
+    executable = other_python("torchtitan", "PLACER_TORCHTITAN_PYTHON")
     code = (
         "import json, sys\n"
         "from torchtitan.config import ConfigManager\n"

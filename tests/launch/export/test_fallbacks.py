@@ -154,6 +154,7 @@ def test_the_runtime_reads_the_manifest_of_the_placement_that_was_taken(
     assert 'placer run "$PLACER_MANIFEST_FILE"' in task["run"]
 
 
+@pytest.mark.other_python
 def test_skypilot_loads_the_ordered_resources(ordered: ExportPlan, tmp_path: Path) -> None:
     """By SkyPilot's own loader: a list of resources, in the order of the plan."""
     executable = other_python("sky", "PLACER_SKYPILOT_PYTHON")
