@@ -30,7 +30,8 @@ def ring_seconds(places: Sequence[str], byte_count: float, link: Links) -> float
     -----
     Reduce-scatter and all-gather each pass all but one part of the vector on to the next rank, in
     segments. A segment is sent when its receiver has said that it waits for it, and that one waits
-    for two at a time. So far ranks wait for a round trip for each two segments.
+    for two at a time. So far ranks wait for a round trip for each two segments. Of two ranks the
+    asking waits behind the segments that go the same way, over the same connection.
 
     Examples
     --------
@@ -54,10 +55,13 @@ def ring_seconds(places: Sequence[str], byte_count: float, link: Links) -> float
         ended = began
         for number in range((ranks - 1) * parts):
             posted = ready[number % IN_FLIGHT]
-            came, sent = [0.0] * ranks, [0.0] * ranks
+            came, sent, before = [0.0] * ranks, [0.0] * ranks, list(free)
             for rank, way in enumerate(links):
-                start = max(posted[rank - 1], posted[rank] + delays[rank], free[rank])
-                free[rank] = sent[rank - 1] = start + segment / way.bytes_per_second
+                asked, takes = posted[rank], segment / way.bytes_per_second
+                if ranks == 2 and before[rank - 1] - takes <= asked:  # a segment is on its way
+                    asked = max(asked, before[rank - 1])
+                start = max(posted[rank - 1], asked + delays[rank], free[rank])
+                free[rank] = sent[rank - 1] = start + takes
                 came[rank] = free[rank] + delays[rank]
             ready[number % IN_FLIGHT] = [max(pair) for pair in zip(came, sent, strict=True)]
             ended = max(ended, *came)
