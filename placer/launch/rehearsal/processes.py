@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import placer
 from placer.documents.manifest import read_manifest
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
@@ -205,7 +204,7 @@ def log_of(folder: Path, machine: int) -> Path:
 
 def _same_placer() -> dict[str, str]:
     """Return the variables with which scripts find this placer and the user's modules."""
-    own = str(Path(placer.__file__).parents[1])
+    own = str(Path(__file__).parents[3])
     paths = [own, str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])]
     tools = [str(Path(sys.executable).parent), *filter(None, [os.environ.get("PATH")])]
     return {"PYTHONPATH": os.pathsep.join(paths), "PATH": os.pathsep.join(tools)}
