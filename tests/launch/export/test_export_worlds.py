@@ -101,7 +101,8 @@ PLANS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", list(PLANS))
 def test_every_machine_of_a_plan_joins_its_world(tmp_path: Path, name: str) -> None:
     """What each machine gives to torchrun: as many machines, processes and the place in its world
-    as the mesh says; all of a world meet at one port, worlds at different ones. A world of one machine meets nobody.
+    as the mesh says; machines of a world meet at one port, worlds at different ones, and a world of
+    one machine meets nobody.
     """
     model, words = PLANS[name]
     some = plan_of(placer.recommend(model, **words).to_manifest())
