@@ -25,6 +25,7 @@ cd "$out/launch"
 PLACER_PORT=$(python3 -c 'import random; print(random.randrange(20000, 32000))') # below the ports that the system gives out to others
 export PLACER_PORT # the plan's own may be taken on a machine that does other things as well
 export PLACER_RENDEZVOUS_ADDRESS=127.0.0.1 OMP_NUM_THREADS=1 # on real machines: an address of the first one
+export GLOO_SOCKET_IFNAME=lo # on real machines: the interface of a network that joins both regions
 printf '\n$ bash workers-1.sh & bash workers-0.sh    (on real machines: one line on each)\n'
 bash workers-1.sh --tbs 64 --microbatch 16 &
 trap 'kill $! 2>/dev/null || true' EXIT

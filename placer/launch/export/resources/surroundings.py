@@ -91,6 +91,11 @@ def surrounding_words(manifest: Manifest, mesh: Mesh) -> list[str]:
         "Checkpoints belong where they outlive a machine: `PLACER_CHECKPOINTS` names a bucket or a "
         "folder, such as `s3://BUCKET/run`. Keys and tokens stay out of these files.",
     ]
+    if spans_places(manifest):
+        words.append(
+            "`GLOO_SOCKET_IFNAME` is the interface of a network that joins all places (a VPN such "
+            "as Tailscale, or peering): nothing starts without it."
+        )
     if manifest.data.store is not None:
         words.append("`PLACER_DATA` names the bucket with the data, in the place that was priced.")
     if "efa" in fabrics:
