@@ -84,6 +84,8 @@ def test_processors_have_any_number_of_vcpus() -> None:
     gpu = problem.catalog.gpu("CPU-6")
     assert gpu.fp16_tflops == pytest.approx(0.45)
     assert (gpu.memory_gib, gpu.kind) == (23.5, "cpu")
+    (said,) = own_sentences(asked("here=2xCPU-1@Berlin").catalog)
+    assert "with one CPU-1, 4 GiB, 1 vCPU; electricity alone: 4.9 W each" in said
     assert asked("here=2xcpu-2@Berlin").catalog.gpu("CPU-2").fp16_tflops == 0.15
     with pytest.raises(PlacerError, match="cpu is CPU-2 or CPU-4 or CPU-8") as caught:
         asked("here=2xcpu@Berlin")

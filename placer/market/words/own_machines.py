@@ -38,6 +38,8 @@ MEMORY_GIB_OF_VCPU, SYSTEM_GIB = 4.0, 0.5
 """Memory beside each vCPU of a machine without a GPU, and what its system keeps; assumed: the
 general machines of clouds, and as catalogs/gpus.csv has it.
 """
+LEAST_KILOWATT_W = 10
+"""Less than that is written in watts."""
 LINE_SPREAD = (0.5, 1.0)
 """Ends of a line's bandwidth over what is said or assumed: others share it, and it carries no more
 than it is sold for.
@@ -270,7 +272,10 @@ def own_sentences(catalog: Catalog) -> Iterator[str]:
 
 def _host_words(own: OwnMachines) -> list[tuple[str, str]]:
     """Say what is in one machine beside its devices; NVLink where somebody says."""
-    words = [("ram", f"{own.memory_gib:,.4g} GiB"), ("cpus", f"{own.vcpus:,g} vCPUs")]
+    words = [
+        ("ram", f"{own.memory_gib:,.4g} GiB"),
+        ("cpus", f"{own.vcpus:,g} vCPU{'s' * (own.vcpus != 1)}"),
+    ]
     if own.nvlink_gb_per_s is not None:
         rate = f"NVLink of {own.nvlink_gb_per_s:g} GB/s"
         words.append(("nvlink", rate if own.nvlink_gb_per_s else "no NVLink"))
@@ -285,8 +290,9 @@ def _site_words(own: OwnMachines, gpu: Gpu) -> list[tuple[str, str]]:
     ]
     if own.usd_per_hour is not None:
         return words
-    kilowatts = f"{machine_watts(own, gpu) / 1000:.2f} kW each"
-    return [("watts", kilowatts), ("power", f"{format_usd(own.usd_per_kwh)}/kWh"), *words]
+    watts = machine_watts(own, gpu)
+    power = f"{watts / 1000:.2f} kW each" if watts >= LEAST_KILOWATT_W else f"{watts:.2g} W each"
+    return [("watts", power), ("power", f"{format_usd(own.usd_per_kwh)}/kWh"), *words]
 
 
 def machine_watts(own: OwnMachines, gpu: Gpu) -> float:
