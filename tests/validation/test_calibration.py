@@ -23,7 +23,6 @@ from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
-from placer.market.books.csv_rows import file_columns, optional_columns
 from placer.market.catalog import Catalog
 from placer.records import replace
 from placer.reproduction.comparison import PublishedRun, published_runs

@@ -170,11 +170,6 @@ def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
         raise PlacerError(
             f"target batch size {batch} is below the {plan.workers} workers", "each needs a sample"
         )
-    if words["elastic"] and not executed(plan).ELASTIC:
-        raise PlacerError(
-            f"{plan.exchange.strategy} cannot go on without a worker",
-            "leave --elastic out: --resume goes on after a loss",
-        )
     local, on_cpu = words["local"], all(group.on_cpu for group in plan.groups)
     if words["endpoint_url"]:
         check_endpoint(words["endpoint_url"])
@@ -200,6 +195,11 @@ def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
     )
 
 
+def _place(words: str) -> str:
+    """Return a URL as it is, and a folder wherever processes are started."""
+    return words if "://" in words else str(Path(words).absolute())
+
+
 def _threads(plan: RunPlan, *, local: bool) -> int:
     """Return the threads of PyTorch in each process: the vCPUs of the plan's processors, if they
     are fewer than this machine has for each; 0: PyTorch's own choice.
@@ -214,9 +214,9 @@ def _threads(plan: RunPlan, *, local: bool) -> int:
     return min(*planned, here)
 
 
-def _processes(plan: RunPlan, words: Options) -> int:
-    """Return the processes of each machine of an island; 0: one for each of its GPUs."""
-    if not plan.has_islands or (words["device"] or ("cpu" if words["local"] else "")) == "cpu":
+def _processes(words: Options) -> int:
+    """Return the processes of each machine; 0: one for each of its GPUs."""
+    if (words["device"] or ("cpu" if words["local"] else "")) == "cpu":
         return 1
     import torch
 

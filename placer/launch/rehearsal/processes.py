@@ -167,7 +167,6 @@ class Start:
         # The log is to say that its links and machines are not the plan's.
         words = ["--one-machine", "--device", "cpu", "--threads", "1"]
         words += ["--checkpoint-every", str(checkpoint_every)]
-        words += ["--checkpoints", str((folder / "checkpoints").absolute())]
         running = []
         try:
             for machine, (name, node) in enumerate(scripts):

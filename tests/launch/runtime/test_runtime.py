@@ -122,10 +122,9 @@ def test_parameter_server(tmp_path: Path) -> None:
     assert sent(told, tmp_path, records) == {(A, A): 264, (A, B): 132, (B, A): 132}
 
 
-def test_central_through_an_object_store(tmp_path: Path, endpoint: str) -> None:
-    """Two workers, a function and moto's S3: n + 1 = 3 writes, 2 n = 4 reads, n = 2 lists a step,
-    and the last mean alone is left in the bucket.
-    """
+@pytest.mark.parametrize("inner", [None, "zero-3"])
+def test_central_through_an_object_store(tmp_path: Path, endpoint: str, inner: str | None) -> None:
+    """Two workers, a function and moto's S3: n + 1 = 3 writes, 2 n = 4 reads; also of islands."""
     told = document("central", (A, 1), (C, 1))
     samples = {0: 12, 1: 12}
     if inner:
@@ -135,10 +134,6 @@ def test_central_through_an_object_store(tmp_path: Path, endpoint: str) -> None:
     asked = {row["what"]: row for row in compared(told, tmp_path, records)["requests"]}
     for kind, count in (("write", 3), ("read", 4)):
         assert asked[kind]["measured"] == asked[kind]["predicted"] == count
-    import boto3
-
-    left = boto3.client("s3", endpoint_url=endpoint).list_objects_v2(Bucket="tiny-central")
-    assert [item["Key"].split("/")[1] for item in left["Contents"]] == ["means"]
 
 
 def test_hierarchical_serverless(tmp_path: Path, endpoint: str) -> None:
@@ -215,180 +210,8 @@ def test_asgd_ga_loses_no_gradient(tmp_path: Path) -> None:
         torch.testing.assert_close(end, alone.vector, **TOLERANCE)
 
 
-def test_hierarchical_serverless(tmp_path: Path, endpoint: str) -> None:
-    """Regions of two and one workers, each with a store: the result is that of all-reduce, bytes
-    those of eight phases.
-
-    Requests are those of central aggregation in each store: of 2, 1 and, in the global one, 2
-    gradients; the last mean is left in them.
-    """
-    told = document("hierarchical", (A, 2), (B, 1))
-    records = ran(tmp_path, told, endpoint_url=endpoint, steps=3)
-    vector, _ = synchronous({0: 8, 1: 8, 2: 8}, steps=3)
-    for model in models(tmp_path, plan_of(told), step=3):
-        torch.testing.assert_close(model, vector, **TOLERANCE)
-    found = check_bytes(told, tmp_path, records)
-    asked = {row["what"]: row for row in found["requests"]}
-    for store, n in ((A, 2), (B, 1), ("the global store", 2)):
-        for kind, count in (("write", n + 1), ("read", 2 * n), ("list", n)):
-            row = asked[f"{kind} in {store}"]
-            assert row["measured"] == row["predicted"] == count
-    import boto3
-
-    client = boto3.client("s3", endpoint_url=endpoint)
-    names = [bucket.name for bucket in plan_of(told).buckets]
-    assert [client.list_objects_v2(Bucket=name)["KeyCount"] for name in names] == [1, 1, 1]
-
-
-def killing(rank: int, at_step: int) -> Callable[[dict[str, Any]], None]:
-    """WorkerDeath a rank with SIGKILL when it has reported a step."""
-    pids: dict[int, int] = {}
-
-    def watch(record: dict[str, Any]) -> None:
-        if record["kind"] == "ready":
-            pids[record["rank"]] = record["pid"]
-        elif record["kind"] == "step" and (record["rank"], record["step"]) == (rank, at_step):
-            os.kill(pids[rank], signal.SIGKILL)
-
-    return watch
-
-
-def losses_of(told: dict[str, Any], folder: Path, records: Records) -> dict[int, float]:
-    """Loss of each step."""
-    plan = plan_of(told)
-    return {
-        row["step"]: row["loss"]
-        for row in summary(plan, settings_of(folder, plan), records)["losses"]
-    }
-
-
-def test_a_killed_worker_stops_all_reduce_and_the_run_goes_on_from_there(tmp_path: Path) -> None:
-    """The error names rank and place, the others keep the state before the step; --resume has the
-    losses of a run that was not disturbed.
-
-    The kill comes when the record of step 20 arrives, by then the others may be a few steps on.
-    """
-    told = document("all-reduce", (A, 2), (B, 1))
-    with pytest.raises(
-        PlacerError, match=r"rank 2 \(gcp/b\) stopped in step \d+: killed by SIGKILL"
-    ) as caught:
-        ran(tmp_path, told, killing(2, 20), steps=5000)
-    assert "--resume: it goes on before step" in caught.value.hint
-    logged = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
-    faults = [record for record in logged if record["kind"] == "fault"]
-    assert {fault["lost"] for fault in faults} == {2}
-    kept = max(fault["checkpoint"] for fault in faults)
-    again = ran(tmp_path, told, steps=kept + 4, resume=True)
-    assert {record["start"] for record in again if record["kind"] == "ready"} == {kept}
-    _, undisturbed = synchronous({0: 8, 1: 8, 2: 8}, steps=kept + 4)
-    found = losses_of(told, tmp_path, again)
-    assert [found[step] for step in range(kept, kept + 4)] == pytest.approx(
-        undisturbed[kept:], rel=1e-4
-    )
-
-
-def test_local_sgd_resumes_with_each_workers_own_state(tmp_path: Path) -> None:
-    """Momentum is each worker's own: three steps, a checkpoint, three more are six in one go, to
-    the last bit.
-    """
-    told = document("local-sgd", (A, 1), (B, 1), local_steps=3)
-    ran(tmp_path, told, steps=3)
-    ran(tmp_path, told, steps=6, resume=True)
-    resumed = models(tmp_path, plan_of(told))
-    ran(tmp_path, told)  # what was there is set aside
-    assert all(
-        torch.equal(a, b) for a, b in zip(resumed, models(tmp_path, plan_of(told)), strict=True)
-    )
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "run.jsonl",
-        "run.jsonl.1",
-        "run.jsonl.2",
-        "checkpoints",
-        "checkpoints.1",
-    }
-
-
-@pytest.mark.parametrize("strategy", ["parameter-server", "asgd-ga"])
-def test_elastic_goes_on_without_a_killed_worker(tmp_path: Path, strategy: str) -> None:
-    """The others reach the last step; with a server they share the whole batch: 12 samples each
-    instead of 8.
-    """
-    told = document(strategy, (A, 1), (B, 1), (C, 1))
-    records = ran(tmp_path, told, killing(2, 2), steps=60, elastic=True, checkpoints="")
-    ended = {record["rank"] for record in records if record["kind"] == "end"}
-    assert ended >= {0, 1}
-    assert 2 not in ended
-    assert any(
-        "rank 2 (aws/c) is gone" in record["message"]
-        for record in records
-        if record["kind"] == "notice"
-    )
-    last = {
-        record["rank"]: record["samples"]
-        for record in records
-        if record["kind"] == "step" and record["step"] == 59
-    }
-    assert last[0] == last[1] == (12 if strategy == "parameter-server" else 8)
-
-
-def test_elastic_central(tmp_path: Path, endpoint: str) -> None:
-    """The function leaves out the dead worker and says in its answer who is left."""
-    told = document("central", (A, 1), (B, 1), (C, 1))
-    records = ran(tmp_path, told, killing(1, 1), steps=8, elastic=True, endpoint_url=endpoint)
-    assert {record["rank"] for record in records if record["kind"] == "end"} == {0, 2, 3}
-    last = {
-        record["rank"]: record["samples"]
-        for record in records
-        if record["kind"] == "step" and record["step"] == 7
-    }
-    assert last == {0: 12, 2: 12, 3: 0}
-
-
-def test_a_dead_server_is_named(tmp_path: Path) -> None:
-    """Nobody goes on without the server, elastic or not."""
-    told = document("parameter-server", (A, 1), (B, 1))
-    with pytest.raises(
-        PlacerError, match=r"server rank 2 \(gcp/a\) stopped in step \d+: killed by SIGKILL"
-    ):
-        ran(tmp_path, told, killing(2, 3), steps=5000, elastic=True)
-
-
-def test_processes_that_begin_differently_are_refused(tmp_path: Path) -> None:
-    """Parameters that depend on the process would make the workers drift apart silently."""
-    with pytest.raises(PlacerError, match="begins with other parameters than rank 0"):
-        ran(tmp_path, document("all-reduce", (A, 2)), train="run_plans:crooked")
-
-
-def test_a_taken_port_is_said(tmp_path: Path) -> None:
-    """Another program listens on the port."""
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        told = document("all-reduce", (A, 2))
-        plan = plan_of(told)
-        with pytest.raises(PlacerError, match=f"port {port} is taken"):
-            run_here(plan, told, settings_of(tmp_path, plan), tmp_path, lambda record: None, port)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="stops a process")
-@pytest.mark.parametrize("strategy", ["all-reduce", "parameter-server"])
-def test_a_silent_worker_is_given_up_after_the_timeout(tmp_path: Path, strategy: str) -> None:
-    """Stopped, not dead: all-reduce ends and names it; a server goes on with the others and the run
-    ends without it.
-    """
-    pids: dict[int, int] = {}
-
-    def watch(record: dict[str, Any]) -> None:
-        if record["kind"] == "ready":
-            pids[record["rank"]] = record["pid"]
-        elif record["kind"] == "step" and (record["rank"], record["step"]) == (1, 2):
-            os.kill(pids[1], signal.SIGSTOP)
-
-    told = document(strategy, (A, 1), (B, 1), (C, 1))
-    if strategy == "all-reduce":
-        with pytest.raises(PlacerError, match=r"rank 1 \(gcp/b\) was lost in step \d+: Timed out"):
-            ran(tmp_path, told, watch, steps=5000, timeout_s=2.0)
-    else:
-        records = ran(tmp_path, told, watch, steps=40, timeout_s=2.0, elastic=True, checkpoints="")
-        assert {record["rank"] for record in records if record["kind"] == "end"} == {0, 2, 3}
+def test_unequal_parameters_are_refused(tmp_path: Path) -> None:
+    """Else workers would train different models."""
+    for told in (document("all-reduce", (A, 2)), document("parameter-server", (A, 1), (B, 1))):
+        with pytest.raises(PlacerError, match=r"begins with other parameters than rank \d"):
+            ran(tmp_path, told, train="run_plans:crooked")

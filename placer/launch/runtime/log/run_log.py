@@ -114,7 +114,7 @@ def header(plan: RunPlan, settings: Settings, *, links: str) -> dict[str, Any]:
         "microbatch": settings.microbatch,
         "device": settings.device,
         "threads": settings.threads,
-        "elastic": settings.elastic,
+        "elastic": plan.quorum is not None,
         "links": links,
         "question": plan.question,
     }
