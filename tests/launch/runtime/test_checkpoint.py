@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -101,6 +103,25 @@ def test_a_flipped_byte_is_refused(tmp_path: Path, kept: Path, suffix: str) -> N
     with pytest.raises(PlacerError, match=r"step-00000006/world-0 is damaged: ") as caught:
         resumed(tmp_path)
     assert "an older one is used then" in caught.value.hint
+
+
+def test_code_in_the_metadata_is_not_run(tmp_path: Path, kept: Path) -> None:
+    """A pickle that would write a file, with a digest that fits it."""
+
+    class Planted:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (Path.touch, (tmp_path / "was-run",))
+
+    shutil.copytree(kept, tmp_path / "checkpoints")
+    newest = tmp_path / "checkpoints" / "step-00000006" / "world-0"
+    planted = pickle.dumps(Planted())
+    (newest / ".metadata").write_bytes(planted)
+    identity = json.loads((newest / "identity.json").read_text())
+    identity["content"][".metadata"] = hashlib.sha256(planted).hexdigest()
+    (newest / "identity.json").write_text(json.dumps(identity))
+    with pytest.raises(PlacerError, match="is not of this model: its metadata names"):
+        resumed(tmp_path)
+    assert not (tmp_path / "was-run").exists()
 
 
 def test_a_foreign_folder_is_refused(tmp_path: Path, kept: Path) -> None:

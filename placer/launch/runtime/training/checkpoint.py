@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from pickle import UnpicklingError
 from typing import Any
 
 from placer.errors import PlacerError
@@ -115,8 +116,9 @@ class Checkpoints:
         """
         import torch.distributed as dist
         from torch.distributed.checkpoint import load
-        from torch.distributed.checkpoint._fsspec_filesystem import FsspecReader
         from torch.distributed.checkpoint.api import CheckpointException
+
+        from placer.launch.runtime.training.plain_reader import PlainPlanner, PlainReader
 
         folder, number, size = self._folder(step), dist.get_rank(), dist.get_world_size()
         there: list[Any] = [None] * size
@@ -137,7 +139,8 @@ class Checkpoints:
         for name in (name for part in found for name in part):
             raise PlacerError(f"the checkpoint {self._address(step)} is damaged: {name}", REMOVE)
         try:
-            load(state, storage_reader=FsspecReader(self._address(step)))
+            reader = PlainReader(self._address(step))
+            load(state, storage_reader=reader, planner=PlainPlanner())
         except (Exception, CheckpointException) as error:
             raise _loss(error) or PlacerError(
                 f"the checkpoint {self._address(step)} is not of this model: {_cause(error)}",
@@ -224,6 +227,8 @@ def _cause(error: BaseException) -> str:
     """Return the system's message: torch puts its own over that of a full disk."""
     inner: BaseException | None = error
     while inner is not None:
+        if isinstance(inner, UnpicklingError):
+            return str(inner)
         if isinstance(inner, OSError) and inner.strerror:
             return inner.strerror
         failures = getattr(inner, "failures", None)  # of a CheckpointException, by rank
