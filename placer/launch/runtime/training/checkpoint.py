@@ -140,6 +140,7 @@ class Checkpoints:
             raise PlacerError(f"the checkpoint {self._address(step)} is damaged: {name}", REMOVE)
         try:
             reader = PlainReader(self._address(step))
+            reader.read_metadata()  # torch would look for other files if it were refused there
             load(state, storage_reader=reader, planner=PlainPlanner())
         except (Exception, CheckpointException) as error:
             raise _loss(error) or PlacerError(
