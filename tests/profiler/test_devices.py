@@ -12,7 +12,7 @@ from placer.workload.measurement import PRECISIONS
 
 TABLE = ROOT / "placer" / "profiler" / "devices.csv"
 ROWS = list(csv.DictReader(TABLE.read_text(encoding="utf-8").splitlines()))
-GENERATIONS = {"volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna3"}
+GENERATIONS = {"volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna3", "cdna4"}
 
 
 def test_every_gpu_of_the_shipped_catalog_has_one_row(default: Catalog) -> None:
@@ -36,9 +36,11 @@ def test_rows_have_a_source_a_date_and_plausible_ratios(
     fp32, fp16 = float(row["fp32_tflops"]), gpu.fp16_tflops
     assert 1.9 <= fp16 / fp32 <= (32 if row["generation"] == "blackwell" else 20)
     tensor = row["generation"] in GENERATIONS - {"volta", "turing"}
-    assert bool(row["bf16_tflops"]) == bool(row["tf32_tflops"]) == tensor
+    assert bool(row["bf16_tflops"]) == tensor
+    assert bool(row["tf32_tflops"]) == (tensor and row["generation"] != "cdna4")
     if tensor:
         assert float(row["bf16_tflops"]) == pytest.approx(fp16)
+    if row["tf32_tflops"]:
         assert float(row["tf32_tflops"]) == pytest.approx(fp16 / 2, rel=0.02)
         assert float(row["tf32_tflops"]) >= fp32
 

@@ -20,9 +20,9 @@ from placer.workload.island import Island, island, least_sequence_seconds
 from placer.workload.island.hardware import Hardware
 from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import memory
+from placer.workload.island.parallel.stages import bubble, slowest_share, stage_layers, stage_shape
 from placer.workload.island.precision import usual_precision
 from placer.workload.island.question import candidates
-from placer.workload.island.stages import bubble, slowest_share, stage_layers, stage_shape
 from placer.workload.island.step import Step, step
 from placer.workload.island.transformer_speed import (
     PRESSED_SLOWDOWN,

@@ -13,7 +13,7 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import MOST_LAUNCHED, Requirements
 from placer.solving.answer import Warn
 from placer.units import counted
-from placer.workload.island.machine_counts import MOST_ISLAND_MACHINES
+from placer.workload.island.hardware import MOST_ISLAND_MACHINES
 
 USUAL_WORKERS = Requirements().max_workers
 """Workers of an answer at most, where nobody asks for a number."""

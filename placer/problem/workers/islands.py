@@ -15,7 +15,7 @@ from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import Island, PlanWishes, Refusal, island, least_sequence_seconds
-from placer.workload.island.machine_counts import MOST_ISLAND_MACHINES, powers_of_two
+from placer.workload.island.hardware import MOST_ISLAND_MACHINES, powers_of_two
 from placer.workload.island.precision import lacks_precision
 from placer.workload.profile import COMPRESSION_BYTES, ModelProfile, Rate
 from placer.workload.software import software

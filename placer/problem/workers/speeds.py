@@ -13,7 +13,7 @@ from placer.problem.workers.reading import WithReading
 from placer.records import replace
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import Island, Refusal
-from placer.workload.island.machine_counts import MOST_ISLAND_MACHINES
+from placer.workload.island.hardware import MOST_ISLAND_MACHINES
 from placer.workload.peer import ASSUMED_GBPS, Peer
 from placer.workload.profile import NODE_EFFICIENCY, ModelProfile, Rate
 

@@ -10,6 +10,8 @@ from placer.market.catalog import Gpu
 from placer.records import replace
 
 BITS = 8
+MOST_ISLAND_MACHINES = 128
+"""Machines of one island where the book names no limit; assumed."""
 PCIE_SHARE = 0.5
 """Share of a device's PCIe that a ring over several devices gets: they share switches and the path
 through host memory; assumed.
@@ -79,3 +81,8 @@ class Hardware(Struct, frozen=True, kw_only=True):
     def title(self) -> str:
         """Return the devices as text: ``16 x A100-40``."""
         return f"{self.gpus} x {self.gpu.gpu}"
+
+
+def powers_of_two(most: int) -> list[int]:
+    """List 1, 2, 4 ... up to ``most``."""
+    return [2**i for i in range(most.bit_length())]

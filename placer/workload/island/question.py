@@ -12,11 +12,11 @@ from placer.market.catalog import Gpu
 from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import CHECKPOINTING, InnerPlan
-from placer.workload.island.experts import LAYER_S, expert_layers
 from placer.workload.island.hardware import DOMAIN_MACHINES, Hardware
 from placer.workload.island.memory import Memory, host_bytes, memory
+from placer.workload.island.parallel.experts import LAYER_S, expert_layers
+from placer.workload.island.parallel.splits import Split, rank_splits, shardings, splits
 from placer.workload.island.precision import usual_precision
-from placer.workload.island.splits import Split, rank_splits, shardings, splits
 from placer.workload.island.transformer_speed import calculation_seconds
 from placer.workload.island.transports import Transport
 from placer.workload.island.wishes import FREE, PlanWishes

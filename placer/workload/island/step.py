@@ -17,10 +17,10 @@ from placer.workload.island.collectives import (
     network_seconds,
     node_seconds,
 )
-from placer.workload.island.experts import expert_divisor, expert_seconds
 from placer.workload.island.hardware import Hardware
 from placer.workload.island.memory import ELEMENT_BYTES, sharding_group, stage_parameters
-from placer.workload.island.stages import (
+from placer.workload.island.parallel.experts import expert_divisor, expert_seconds
+from placer.workload.island.parallel.stages import (
     HOP_LATENCY_S,
     INTERLEAVED_HOPS,
     bubble,

@@ -11,8 +11,8 @@ from placer.market.catalog import Gpu
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.memory import ELEMENT_BYTES, Memory
+from placer.workload.island.parallel.stages import slowest_share
 from placer.workload.island.precision import precision_rate
-from placer.workload.island.stages import slowest_share
 from placer.workload.software import software
 
 A100_FLOPS_PER_BYTE = 271.2e12 / 1800e9

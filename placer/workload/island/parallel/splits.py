@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import SHARDINGS, TENSOR_DEGREES
-from placer.workload.island.stages import stage_shape
+from placer.workload.island.parallel.stages import stage_shape
 from placer.workload.island.wishes import PlanWishes, undivided_width
 
 PIPELINES = (2, 4, 8, 16)
