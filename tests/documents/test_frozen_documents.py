@@ -26,6 +26,8 @@ def test_a_document_is_as_frozen_and_follows_its_schema(name: str) -> None:
     while rest:
         found, end = decoder.raw_decode(rest)
         rest = rest[end:].strip()
+        if name == "sweep-points-file" and "schema" not in found:
+            continue  # a point below its heading
         kind = schema_name(found["schema"]) or ""
         for part in PARTS if name == "result-file" else ():
             assert faults(found[part], part) == []
