@@ -8,13 +8,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-from install import PIP, uv_options
+from install import PIP, ROOT, uv_options
 
 OTHERS = {
     "sky": ["skypilot==0.14.1"],
     "kubeflow": ["kubeflow-trainer-api==2.2.1", "check-jsonschema", "kubernetes-validate"],
     "torchtitan": ["torchtitan==0.3.0", "torchft==0.2.0", "torch==2.13.0", "triton"],
-    "hivemind": ["hivemind==1.1.12", "torch==2.13.0", "setuptools<80"],
+    "hivemind": [
+        "hivemind==1.1.12",
+        "torch==2.13.0",
+        "setuptools<80",
+        *("-r", str(ROOT / "pyproject.toml")),  # its example runs placer too
+    ],
 }
 """Requirements by the name of a folder, the cheapest first."""
 
