@@ -179,8 +179,7 @@ class Launcher:
             with suppress(BrokenPipeError):
                 site.process.stdin.close()
             for pipe in site.pipes:
-                with suppress(KeyError):
-                    self.selector.unregister(pipe)
+                self._forget(pipe)
                 os.close(pipe)
         self.sites, self.running = [], []
         self.selector.close()
@@ -231,7 +230,7 @@ class Launcher:
             if site in self.running:
                 self._read(site, number)
             else:
-                self.selector.unregister(site.pipes[number])
+                self._forget(site.pipes[number])
         now = time.monotonic()
         for site in [site for site in self.running if now > site.exit_by]:
             self._over(site, 0)
@@ -251,8 +250,7 @@ class Launcher:
                 break
             if not data:
                 ended = True
-                with suppress(KeyError):
-                    self.selector.unregister(pipe)
+                self._forget(pipe)
                 break
             *lines, rest = (site.rest.get(number, b"") + data).split(b"\n")
             site.rest[number] = rest
@@ -260,6 +258,13 @@ class Launcher:
                 self._take(site, json.loads(line))
         if agent and ended and site in self.running:
             self._over(site, site.process.wait())
+
+    def _forget(self, pipe: int) -> None:
+        """Look at a pipe no more. It may be forgotten already: the agent's end empties the pipes of
+        its workers, whose own events are still in the same round of events.
+        """
+        with suppress(KeyError):
+            self.selector.unregister(pipe)
 
     def _take(self, site: _Site, record: Record) -> None:
         kind, rank = record["kind"], record.get("rank", -1)
