@@ -22,7 +22,8 @@ from conftest import INTERRUPTIBLE, PROCESS_TIMEOUT_S, ROOT, Run, free_port
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder
-from placer.launch.runtime.processes.launcher import check_models
+from placer.launch.runtime.processes import launcher as launching
+from placer.launch.runtime.processes.launcher import Job, Launcher, Machine, check_models
 from placer.launch.runtime.processes.run import run_here
 from placer.records import replace
 from placer.report.contents import contents
@@ -432,3 +433,25 @@ def test_unlike_models_at_the_end_are_an_error() -> None:
     with pytest.raises(PlacerError, match=r"rank 1 .* ends with another model than rank 0") as one:
         check_models(plan, ends)
     assert one.value.exit_code == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="epoll lists events by when they came")
+def test_a_machine_may_end_before_its_worker_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ends of agent and worker are events of one look, that of the agent first."""
+    agent_first = "import json, os; [os.close(p) for p in json.loads(input())['pipes'][::-1]]"
+    monkeypatch.setattr(launching, "MACHINE", ("-c", agent_first))
+    told = document("all-reduce", (A, 1), (B, 1))
+    plan = plan_of(told)
+    machine = Machine(seats=plan.seats(1)[:1], address="127.0.0.1")
+    job = Job(
+        document=told, machines=(machine,), host="127.0.0.1", port=1, links="loopback", extra={}
+    )
+    launcher = Launcher(plan, settings_of(tmp_path, plan), job, lambda record: None)
+    site = launcher._started(machine)
+    launcher.sites, launcher.running, launcher.ends = [site], [site], {0: {"kind": "end"}}
+    site.process.wait()
+    launcher._look()
+    assert launcher.running == []
+    launcher.close()
