@@ -166,13 +166,9 @@ def test_four_machines_train_from_an_exported_folder(run: Run, tmp_path: Path) -
             .splitlines()
         )
         assert {json.loads(line).get("rank", number) for line in part} == {number}
-        assert (
-            machines[name]
-            / "tiny-all-reduce-4-run"
-            / "checkpoints"
-            / "step-00000006"
-            / f"rank-{number}.pt"
-        ).is_file()
+        checkpoints = machines[name] / "tiny-all-reduce-4-run" / "checkpoints"
+        part_of_world = checkpoints / "step-00000006" / "world-0"
+        assert [file.name for file in part_of_world.iterdir()] == [f"__{number}_0.distcp"]
 
 
 def test_machines_of_islands_train_from_an_exported_folder(run: Run, tmp_path: Path) -> None:
