@@ -57,6 +57,7 @@ def options(some: ExportPlan, folder: Path, group: str, node: str) -> list[str]:
         "PLACER_RENDEZVOUS_ADDRESS": "10.0.0.1",
         "PLACER_WORLD_ADDRESS": "10.0.0.2",
         "TORCHFT_LIGHTHOUSE": "",
+        "GLOO_SOCKET_IFNAME": "wg0",
     }
     done = subprocess.run(
         ["bash", str(folder / "launch" / f"{group}.sh"), "--training.steps", "7"],
