@@ -5,8 +5,9 @@
 # Shows: from a model of one's own to training and back: estimate its speed, write the manifest, run
 # it, calibrate on the run and ask whether to go on with the plan. The plan, chosen by hand, has
 # four workers in two regions of Google Cloud that add up their gradients (all-reduce); here each is
-# a process. What is sent from region to region is counted and agrees with what is predicted for it.
-# Seconds cannot: no GPU, no wide-area links. `run`, `profile runs` and `whatif` say so.
+# a process. What is sent is counted: in all as much as is predicted, but PyTorch sends it in a ring,
+# each worker to the next, and the plan's hivemind from each to all. Seconds cannot agree: no GPU, no
+# wide-area links. `run`, `profile runs` and `whatif` say so.
 # Prints: the plan, predicted beside measured, a loss that falls from about 3.5 (guessing) to below
 # 1, what the log tells of this machine, and whether another plan would be better.
 # Needs: pip install 'placer-advisor[profile,calibrate]' (PyTorch, SciPy). Takes about 20 s.

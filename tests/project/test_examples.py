@@ -146,14 +146,19 @@ def test_own_prices(examples: Path, environment: dict[str, str]) -> None:
 
 @torch
 def test_run_plan(examples: Path, environment: dict[str, str]) -> None:
-    """Bytes are as predicted; the loss falls from that of guessing, ln 32 = 3.47; the log is one
-    that `calibrate` and `replan` take.
+    """All bytes together are as predicted, and PyTorch's ring sends as many on each of its ways; the
+    loss falls from that of guessing, ln 32 = 3.47; the log is one that `calibrate` and `replan`
+    take.
     """
     said = output("sh", "run_plan.sh", examples.parent, cwd=examples, environment=environment)
     assert "4 workers in 2 regions" in said
-    moved = re.findall(r"-> \S+ +([\d,]+) B +([\d,]+) B", said)
+    moved = [
+        [int(size.replace(",", "")) for size in sizes]
+        for sizes in re.findall(r"-> \S+ +([\d,]+) B +([\d,]+) B", said)
+    ]
     assert len(moved) == 4  # two machines in each region talk among themselves and with the others
-    assert all(predicted == measured for predicted, measured in moved)
+    assert sum(predicted for predicted, _ in moved) == sum(measured for _, measured in moved)
+    assert len({measured for _, measured in moved}) == 1
     first, last = re.findall(r"([\d.]+) in step", said)
     assert 3.2 < float(first) < 4.2
     assert float(last) < 1.5
@@ -166,12 +171,13 @@ def test_run_plan(examples: Path, environment: dict[str, str]) -> None:
 
 @shaped
 def test_rehearse_plan(examples: Path, environment: dict[str, str]) -> None:
-    """Bytes on both links are within 2 % of the prediction, and a worker that dies costs its
-    step.
+    """Bytes on both links are within 2 % of the prediction, and a worker that dies costs the step
+    under way, and the one before it where the death came before its checkpoint.
     """
     said = output("sh", "rehearse_plan.sh", examples.parent, cwd=examples, environment=environment)
     assert len(re.findall(r"-> \S+ .* [+-][01]\.\d%  ok", said)) == 4
-    assert "nothing was lost but the step under way" in said
+    lost = r"2: the step under way was|1: 1 whole step and the step under way were"
+    assert re.search(f"resumed before step ({lost}) done again", said)
     assert (
         json.loads((examples.parent / "rehearsal.json").read_text(encoding="utf-8"))["strategy"]
         == "all-reduce"

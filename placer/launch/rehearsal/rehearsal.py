@@ -224,7 +224,8 @@ class _Run:
         first = next(record["start"] for record in self.records if record["kind"] == "ready")
         again = kill.step - first
         lost = f"{counted(again, 'whole step')} and the step" if again > 0 else "the step"
-        deaths.append(f"resumed before step {first}: {lost} under way were done again")
+        were = "were" if again > 0 else "was"
+        deaths.append(f"resumed before step {first}: {lost} under way {were} done again")
         return False, deaths
 
     def _once(self, steps: int, kill: tuple[int, int] | None = None, **words: Any) -> None:
