@@ -22,11 +22,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from hivemind_roberta_tiny import Text, build_model
+from msgspec import to_builtins
 
 from hivemind_parts.swarm import train
 from placer.documents.manifest import Manifest, read_manifest
@@ -165,8 +165,8 @@ def write_profile(folder: Path, pace: float, alone: float) -> None:
         "device_memory_bytes": 500_000_000,
         "host_memory_bytes": 1_000_000_000,
         "memory_source": "assumed",
-        "bytes_per_sample": 0,
-        "bytes_per_sample_source": "made in memory",
+        "bytes_per_sample": None,  # made in memory
+        "bytes_per_sample_source": None,
         "target_batch_size": 1024,
         "microbatch": MICROBATCH,
         "compression": "fp16",
@@ -263,7 +263,7 @@ def summary(launch: Path, manifest: Manifest, run: dict[str, Any], steps: int) -
     return {
         "peers": len(run["rows"]),
         "target_batch_size": exchange.target_batch_size,
-        "timeouts": asdict(exchange.timeouts),
+        "timeouts": to_builtins(exchange.timeouts),
         "predicted": {
             **{
                 name: expected.step_seconds[name]

@@ -61,7 +61,7 @@ def test_machines_end_with_all_that_they_started(parts: Any, tmp_path: Path) -> 
     """One ends when asked, and what it left behind is ended too."""
     machines = parts[0].Machines(tmp_path)
     machines.start(
-        "peer", ["bash", "-c", 'echo "{\\"step\\": 1}"; sleep 300 & echo ready; wait'], None, {}
+        "peer", ["bash", "-c", 'echo "{\\"step\\": 1}"; sleep 300 & echo ready; wait'], {}
     )
     machines.wait_for_words("peer", "ready", 60)
     assert machines.rows("peer") == [{"step": 1}]
