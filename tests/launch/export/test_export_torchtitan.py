@@ -45,11 +45,15 @@ def plan(
 def options(some: ExportPlan, folder: Path, group: str, node: str) -> list[str]:
     """The arguments with which a script of the export starts torchrun."""
     write_folder(str(folder / "launch"), export(some, "torchtitan"))
-    stand_in = folder / "torchrun"
-    stand_in.write_text('#!/bin/bash\nprintf "%s\\n" "$@" "$TORCHFT_LIGHTHOUSE"\n')
+    stand_in, asked = folder / "torchrun", folder / "lighthouse"
+    stand_in.write_text(
+        '#!/bin/bash\nprintf "%s\\n" "$@" "$TORCHFT_LIGHTHOUSE"\n'
+        '[ "$PLACER_RANK$TORCHFT_LIGHTHOUSE" = 0http://10.0.0.1:29400 ] || exit 0\n'
+        f"for _ in {{1..1000}}; do [ -s {asked} ] && exit; sleep 0.01; done\n"
+    )  # the script ends its lighthouse after this, so that must have been reached
     stand_in.chmod(0o755)
     lighthouse = folder / "torchft_lighthouse"
-    lighthouse.write_text(f'#!/bin/bash\necho "$@" > {folder}/lighthouse\nsleep 60\n')
+    lighthouse.write_text(f'#!/bin/bash\necho "$@" > {asked}\nexec sleep 60\n')
     lighthouse.chmod(0o755)
     environment = {
         "PATH": f"{folder}:{os.environ['PATH']}",
