@@ -146,8 +146,9 @@ def test_own_prices(examples: Path, environment: dict[str, str]) -> None:
 
 @torch
 def test_run_plan(examples: Path, environment: dict[str, str]) -> None:
-    """All bytes together are as predicted, and PyTorch's ring sends as many on each of its ways; the
-    loss falls from that of guessing, ln 32 = 3.47; the log is one that `calibrate` and `replan`
+    """All bytes together are as predicted, and PyTorch's ring sends as many on each of its ways.
+
+    The loss falls from that of guessing, ln 32 = 3.47; the log is one that `calibrate` and `replan`
     take.
     """
     said = output("sh", "run_plan.sh", examples.parent, cwd=examples, environment=environment)
@@ -162,7 +163,7 @@ def test_run_plan(examples: Path, environment: dict[str, str]) -> None:
     first, last = re.findall(r"([\d.]+) in step", said)
     assert 3.2 < float(first) < 4.2
     assert float(last) < 1.5
-    assert "speed of tiny-gpt on cpu alone" in said
+    assert re.search(r"speed of tiny-gpt on CPU-\d+ alone", said)
     told = json.loads((examples.parent / "calibration.json").read_text(encoding="utf-8"))
     assert told["schema"].startswith("placer.calibration/")
     assert re.search("a run on one machine", " ".join(said.split()))
