@@ -42,7 +42,7 @@ try:
 except ImportError:  # Lambda has it only with a layer
     np = None  # type: ignore[assignment]
 
-GRADIENTS, MEANS, PROCEED = "gradients", "means", "proceed"
+GRADIENTS, MEANS = "gradients", "means"
 NOTES = "placer"
 """Header, after ``x-amz-meta-``, of what is written with an object; JSON. One header is there or
 not: moto shows an object before its headers, and these one after the other.
@@ -65,11 +65,6 @@ Event = Mapping[str, Any]
 def gradient_key(run: str, round_: str, part: object, parts: int) -> str:
     """Return the key of one of so many parts of a round."""
     return f"{run}/{GRADIENTS}/{round_}/{part}-of-{parts}"
-
-
-def proceed_key(run: str, round_: str, parts: int) -> str:
-    """Return the key of the object that lets a round end with fewer parts."""
-    return gradient_key(run, round_, PROCEED, parts)
 
 
 def part_of(key: str) -> tuple[str, int]:
@@ -315,11 +310,10 @@ class Function:
         return [key for key in written if key]
 
     def _averaged(self, round_: str) -> str:
-        """Average a round if enough parts are there."""
+        """Average a round if all its parts are there."""
         run, settings = self.settings["run"], self.settings
-        there = sorted(self.source.list(f"{run}/{GRADIENTS}/{round_}/"))
-        parts = [key for key in there if part_of(key)[0] != PROCEED]
-        if not parts or len(parts) < min(part_of(key)[1] for key in there):
+        parts = sorted(self.source.list(f"{run}/{GRADIENTS}/{round_}/"))
+        if not parts or len(parts) < part_of(parts[0])[1]:
             return ""
         mean = Mean(settings["compression"])
         for part in parts:
@@ -328,15 +322,14 @@ class Function:
                 return ""
             mean.add(found[0], found[1].get("samples", 1))
             del found  # two parts would not fit the memory
-        some = {} if parts == there else {"members": [part_of(part)[0] for part in parts]}
         key: str = settings["key"].replace("ROUND", round_)
         # A part is put again where a call was lost, so that it calls again. Of means the first
         # stays: workers may have read it.
         once = f"/{MEANS}/" in key
-        self.target.put(key, mean.body(), once=once, samples=mean.samples, **some)
+        self.target.put(key, mean.body(), once=once, samples=mean.samples)
         for other in settings["calls"]:
             self.invoke(other, {"bucket": self.target.bucket, "key": key})
-        self.source.delete([*there, mean_key(run, round_before(round_))])
+        self.source.delete([*parts, mean_key(run, round_before(round_))])
         return key
 
     def _copied(self, key: str) -> str:

@@ -34,7 +34,6 @@ from placer.launch.serverless.protocol import (
     Mean,
     gradient_key,
     mean_key,
-    proceed_key,
     s3_event,
 )
 
@@ -269,25 +268,6 @@ def test_a_round_has_one_mean() -> None:
         cloud.upload(rank, GRADIENTS[0].tobytes())
     cloud.serve()
     assert np.array_equal(cloud.mean(0)[0], first)
-
-
-@pytest.mark.usefixtures("aws")
-def test_a_round_ends_without_the_dead_but_not_without_the_slow() -> None:
-    """Of three workers one is dead: two parts are enough, not one; the note of the mean names who
-    is in it.
-    """
-    cloud = Cloud(functions("central"))
-    cloud.upload(0)
-    store = cloud.connect(cloud.plan[0].source.name, "")
-    store.put(proceed_key(RUN, ROUND, 2), b"")
-    cloud.serve()
-    assert store.get(mean_key(RUN, ROUND)) is None
-    cloud.upload(2)
-    cloud.serve()
-    mean, notes = cloud.mean(0)
-    assert notes["members"] == ["0", "2"]
-    assert np.abs(mean - weighted((0, 2))).max() < 1e-6 * np.abs(GRADIENTS).max()
-    assert store.list("") == [mean_key(RUN, ROUND)]
 
 
 @pytest.mark.parametrize("compression", ["none", "fp16", "int8"])

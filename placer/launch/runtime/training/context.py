@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -62,9 +62,6 @@ class Settings:
         own.
     deployed
         Use the functions in the cloud: see `RunPlan.deployed`.
-    paced
-        Samples/s of each worker: a calculation that is through sooner waits, as in a rehearsal of
-        faster or slower machines; empty: not.
     processes
         Of each machine of a worker; 0: one for each of its GPUs.
     inner_microbatch
@@ -89,7 +86,6 @@ class Settings:
     poll_s: float = POLL_SECONDS
     attempt: str = "run"
     deployed: bool = False
-    paced: Sequence[float] = ()
     processes: int = 1
     inner_microbatch: int = 0
 
@@ -155,16 +151,15 @@ class Context:
         return tuple(workers[0] for workers in self.plan.worlds)
 
     def calculate(self, step: int, of: int) -> float:
-        """Leave the world's gradient at its parameters, no sooner than the pace allows; return the
-        loss of this worker, weighted with its share of ``of`` samples.
+        """Leave the world's gradient at its parameters; return the loss of this worker, weighted
+        with its share of ``of`` samples.
         """
         shares, members = self.shares(), self.seat.members
         samples: list[int] = []
         for rank in self.world:
             samples += apportioned(shares[rank], dict.fromkeys(range(members), 1.0)).values()
-        paced, began = self.settings.paced, perf_counter()
-        pace_s = shares[self.rank] / paced[self.rank] if paced else 0.0
-        loss, waited_s = self.trainer.calculate(step, samples, of, pace_s, self._check)
+        began = perf_counter()
+        loss, waited_s = self.trainer.calculate(step, samples, of, self._check)
         self.meter.seconds["calculation"] += perf_counter() - began - waited_s
         if waited_s:
             self.meter.seconds["all-reduce"] += waited_s

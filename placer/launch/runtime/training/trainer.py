@@ -112,7 +112,6 @@ class Trainer:
         step: int,
         samples: Sequence[int],
         of: int,
-        pace_s: float = 0.0,
         check: Callable[[], None] = lambda: None,
     ) -> tuple[float, float]:
         """Leave the gradient of the world's samples at the parameters, weighted with their share of
@@ -126,8 +125,6 @@ class Trainer:
             Of each process of the world.
         of
             Samples over which the mean is taken: the sum over all worlds is then the mean gradient.
-        pace_s
-            Least seconds of the calculation: a faster one waits before its last microbatch.
         check
             Called before each microbatch.
 
@@ -149,8 +146,6 @@ class Trainer:
             check()
             size = mine // count + (number < mine % count)
             seed_draws(batch_seed(self.seed, step, self.seat.process, number), self.device)
-            if number + 1 == count and pace_s:
-                time.sleep(max(0.0, began + pace_s - time.perf_counter()))
             with self.model.microbatch(last=number + 1 == count):
                 batch = self.workload.batch(max(1, size), self.device)
                 # DDP and FSDP take the mean over the processes; the sum is wanted.
