@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from placer.documents.manifest.types import Group, Manifest, groups_by_worker
+from placer.errors import PlacerError
 from placer.launch.batch_shares import apportioned, weights
 from placer.market.catalog import OLD_TRANSPORT
 from placer.problem.exchange import traits
@@ -145,6 +146,8 @@ def mesh_of(manifest: Manifest, processes: int = 0) -> Mesh:
     one for each worker. Workers that cannot be one device mesh, because their islands differ, are
     worlds of their own: placer averages their gradients.
     """
+    for group in manifest.groups:
+        _check_divided(group)
     if processes:
         manifest = replace(manifest, groups=[_with(group, processes) for group in manifest.groups])
     groups = groups_by_worker(manifest.groups)
@@ -162,6 +165,18 @@ def mesh_of(manifest: Manifest, processes: int = 0) -> Mesh:
         between=_between(manifest) if why else "",
         backend="gloo" if slow else "nccl",
         why=why,
+    )
+
+
+def _check_divided(group: Group) -> None:
+    """Refuse plans whose degrees no target is told: their files would train something else."""
+    inner = group.inner
+    if inner is None or (inner.rank_gpus == inner.tensor_parallel and inner.expert_parallel == 1):
+        return
+    raise PlacerError(
+        f"no target is told of stages, divided experts or divided sequences, and group "
+        f"{group.name} works by {inner.spec[1:]}",
+        "start it with Megatron or torchtitan by hand: the plan stands in the manifest",
     )
 
 

@@ -12,6 +12,7 @@ from run_plans import A, B, document, islands
 import placer
 from conftest import in_fresh_python
 from placer.documents.manifest import document_digest, read_manifest
+from placer.errors import PlacerError
 from placer.launch.mesh import Machines, Mesh, mesh_of
 
 SHARDED = {"sharding": "zero-3"}
@@ -177,3 +178,14 @@ def test_the_mesh_needs_no_torch() -> None:
     """Launchers read it on machines where only placer is installed."""
     code = "import sys, placer.launch.mesh; print({'torch', 'pandas'} & set(sys.modules))"
     assert in_fresh_python(code).stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [("pipeline", "pp=2"), ("expert_parallel", "ep=2"), ("context_parallel", "cp=2")],
+)
+def test_degrees_that_no_target_is_told_of_are_refused(key: str, text: str) -> None:
+    """Scripts without them would train something else than what was priced."""
+    told = islands("all-reduce", (A, 1, 2), inner={"sharding": "zero-1", key: 2})
+    with pytest.raises(PlacerError, match=f"divided sequences, and group .* works by .*{text}"):
+        mesh(told)

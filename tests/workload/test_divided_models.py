@@ -330,3 +330,11 @@ def test_a_step_without_degrees_has_none_of_their_parts() -> None:
     )
     got: Step = step(shape, hardware, plan, 4, 100.0, NCCL, 2.0)
     assert (got.tensor_s, got.bubble) == (0.0, 0.0)
+
+
+def test_more_stages_than_layers_are_refused() -> None:
+    """Llama 3.1 8B has 32 layers: 64 stages, or 16 of four pieces, leave some without one."""
+    for wishes in (PlanWishes(pipeline=64), PlanWishes(pipeline=16, virtual_stages=4)):
+        got = island(model("Llama-3.1-8B"), device("H100"), 8, 3200.0, "efa", 16, wishes, 512)
+        assert not isinstance(got, Island)
+        assert "do not divide into" in got.reason

@@ -95,11 +95,11 @@ def _split_refusal(question: Question) -> Refusal | None:
         ("GPUs for a sequence", wishes.context_parallel),
         ("GPUs for a matrix", wishes.tensor_parallel),
     )
-    words = ", ".join(f"{count} {name}" for name, count in named if count is not None)
+    words = ", ".join(f"{count} {name}" for name, count in named if count not in (None, 1))
     return Refusal(
         code="tensor-parallel",
-        reason=f"{hardware.machines} machines of {hardware.gpu_count} x {hardware.gpu.gpu} do not "
-        f"divide into {words}",
+        reason=f"{question.architecture.layers} layers and {hardware.machines} machines of "
+        f"{hardware.gpu_count} x {hardware.gpu.gpu} do not divide into {words}",
     )
 
 

@@ -196,7 +196,7 @@ def _split_seconds(
     seconds = expert_seconds(architecture, stage, plan, tokens, element, network)
     if plan.pipeline > 1:
         over = attained_bytes_per_s(hardware.network_gbps or 0.0, via)
-        rate = hop_bytes_per_s(hardware, plan.pipeline, over)
+        rate = hop_bytes_per_s(hardware, over)
         hop = tokens * element * architecture.width / rate + HOP_LATENCY_S
         pieces = plan.virtual_stages
         seconds += 2 * hop * (1.0 if pieces == 1 else INTERLEAVED_HOPS * pieces)

@@ -45,6 +45,8 @@ def splits(
             continue
         for experts in _expert_degrees(architecture, split, shape[0] * shape[1], wishes):
             for pieces in _pieces(architecture, split, wishes):
+                if split.pipeline * pieces > architecture.layers:
+                    continue  # a piece has a layer at least
                 yield split._replace(virtual_stages=pieces, expert_parallel=experts)
 
 

@@ -99,14 +99,15 @@ def kept_microbatches(plan: InnerPlan) -> float:
     return 1 + (plan.pipeline - 1) / (plan.pipeline * plan.virtual_stages)
 
 
-def hop_bytes_per_s(hardware: Hardware, stages: int, over_network: float) -> float:
-    """Return the bandwidth from a device to its partner of the next stage.
+def hop_bytes_per_s(hardware: Hardware, over_network: float) -> float:
+    """Return the bandwidth from a device to its partner of the next stage: over the network where
+    the slowest hop leaves the machine.
 
     Parameters
     ----------
     over_network
         Bytes a second that all devices of a machine send together.
     """
-    if stages <= hardware.machines or hardware.machines > 1:
+    if hardware.machines > 1:
         return over_network / hardware.gpu_count
     return hardware.node_bytes_per_s
