@@ -278,6 +278,40 @@ def test_the_plan_is_the_fastest_of_all(name: str, machines: int, sequences: int
         assert tried == 0
 
 
+@given(
+    st.sampled_from(MODELS),
+    st.sampled_from([2, 4, 8]),
+    st.integers(64, 600),
+    st.sampled_from([None, 4, 8]),
+    st.sampled_from([None, 4]),
+)
+def test_a_plan_by_hand_takes_as_long_as_the_same_plan_that_is_chosen(
+    name: str, machines: int, sequences: int, stages: int | None, pieces: int | None
+) -> None:
+    """All its parts fixed, with free ones before."""
+    words = (device("B200"), 8, 400.0, "efa", machines)
+    open_ = PlanWishes(pipeline=stages, virtual_stages=pieces if stages else None)
+    free = island(model(name), *words, open_, sequences)
+    if not isinstance(free, Island):
+        return
+    plan = free.plan
+    fixed = PlanWishes(
+        sharding=plan.sharding,
+        tensor_parallel=plan.tensor_parallel,
+        checkpointing=plan.checkpointing,
+        microbatch=plan.microbatch,
+        precision=plan.precision,
+        pipeline=plan.pipeline,
+        virtual_stages=plan.virtual_stages,
+        expert_parallel=plan.expert_parallel,
+        context_parallel=plan.context_parallel,
+        headroom=0.0,
+    )
+    again = island(model(name), *words, fixed, sequences)
+    assert isinstance(again, Island)
+    assert again.step == free.step
+
+
 def test_a_plan_is_written_as_it_is_read() -> None:
     """With all degrees; those of one are left out, and foolish ones refused in one line."""
     text = "+zero-1+tp=4+pp=8+vp=5+ep=8+cp=2+mb=1+fp8+nvidia-te"

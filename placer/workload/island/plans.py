@@ -267,21 +267,20 @@ def _timings(question: Question, draft: Draft) -> Iterator[Timed]:
 
 def _staged(question: Question, draft: Draft, most: int) -> Iterator[Timed]:
     """Time a plan with stages: larger microbatches are fewer, and stages wait longer for them, so
-    that each power of two is tried. Interleaved schedules take a multiple of the stages.
+    that each power of two is tried.
     """
-    plan = draft.candidate.plan
     for count in powers_of_two(most):
-        microbatches = -(-draft.sequences // count)
-        if plan.virtual_stages > 1:
-            microbatches = -(-microbatches // plan.pipeline) * plan.pipeline
-        if count <= most:
-            yield _with_microbatch(question, draft, count, microbatches)
+        yield _with_microbatch(question, draft, count, -(-draft.sequences // count))
 
 
 def _with_microbatch(question: Question, draft: Draft, count: int, microbatches: int) -> Timed:
-    """Time a plan with some microbatches of ``count`` sequences each."""
+    """Time a plan with some microbatches of ``count`` sequences each; interleaved stages take a
+    multiple of their number.
+    """
     architecture, hardware = question.architecture, question.hardware
     plan, one = _plan_with(draft.candidate.plan, count), draft.candidate.memory
+    if plan.virtual_stages > 1:
+        microbatches = -(-microbatches // plan.pipeline) * plan.pipeline
     pressed = is_pressed(one, capacity_bytes(hardware.gpu), count * architecture.sequence_length)
     calculated = draft.calculation_s * count * microbatches / draft.sequences
     timed = step(
