@@ -116,6 +116,28 @@ def with_scaled_egress(catalog: Catalog, factor: float) -> Catalog:
     return changed
 
 
+def with_scaled_use(catalog: Catalog, factor: float) -> Catalog:
+    """Multiply every price that is paid by use: egress, stores and functions; machines keep theirs.
+
+    Parameters
+    ----------
+    factor
+        From 0.
+    """
+    changed = replace(
+        with_scaled_egress(catalog, factor),
+        stores=tuple(replace(store, **_fees(store, factor)) for store in catalog.stores),
+        functions=tuple(replace(each, **_fees(each, factor)) for each in catalog.functions),
+    )
+    _remember(changed, catalog, Network(changed, network_of(catalog)))
+    return changed
+
+
+def _fees(row: msgspec.Struct, factor: float) -> dict[str, float]:
+    prices = [name for name in row.__struct_fields__ if name.startswith("usd_per_")]
+    return {name: getattr(row, name) * factor for name in prices}
+
+
 def with_scaled_links(catalog: Catalog, factor: float) -> Catalog:
     """Multiply the bandwidth of every link between two places; round-trip times and what one
     machine carries stay.

@@ -4,7 +4,8 @@ for a share of a step, and its rate.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -16,6 +17,7 @@ from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import Island, PlanWishes, Refusal, island, least_sequence_seconds
 from placer.workload.island.hardware import MOST_ISLAND_MACHINES, powers_of_two
+from placer.workload.island.plans import plans_within, question_of
 from placer.workload.island.precision import lacks_precision
 from placer.workload.profile import COMPRESSION_BYTES, ModelProfile, Rate
 from placer.workload.software import software
@@ -109,9 +111,23 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
     def _built(
         self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, wishes: PlanWishes
     ) -> Island | Refusal:
+        return island(*self._words(offer, gpu, machines, part, wishes))
+
+    def plans_within(
+        self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, longest_s: float
+    ) -> Collection[InnerPlan]:
+        """Return plans by which some machines of an offer do their part of a step within some
+        seconds: one for each time that a plan takes.
+        """
+        words = self._words(offer, gpu, machines, part, self.plan_wishes())
+        return plans_within(question_of(*words), longest_s).values()
+
+    def _words(
+        self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, wishes: PlanWishes
+    ) -> tuple[Any, ...]:
         if offer.nvlink_gb_per_s is not None:
             gpu = replace(gpu, nvlink_gb_per_s=offer.nvlink_gb_per_s)
-        return island(
+        return (
             self.architecture,
             gpu,
             offer.gpu_count,

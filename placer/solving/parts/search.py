@@ -188,21 +188,28 @@ class PartSearch:
 
     def work(self, part: Part, asked: Problem) -> None:
         """Ask about a part, and keep what is open after the answer."""
+        answer, rank = self.answer(part, asked)
+        if answer.status is Status.INFEASIBLE:
+            return
+        if answer.placement is not None:
+            self.offer(answer.placement, answer)
+        again = answer.status.stopped
+        if again or self.is_open(answer, rank):
+            self.left.append(replace(part, rank=rank, again=again))
+
+    def answer(self, part: Part, asked: Problem) -> tuple[Result, float]:
+        """Return what a solver says of a part, and the bound on it; infeasible says that it has
+        nothing better than the best.
+        """
         seconds = self.share * max(0.0, self.allowed.seconds_left)
         best = self.objective.best([v for v in (self.known, self.options.beat) if v is not None])
         own = replace(self.options.deaf, time_limit_s=seconds, start=None, hint=None, beat=best)
         answer = self.ask(asked, own)
         self.count(answer)
-        if answer.status is Status.INFEASIBLE:
-            return
         if answer.interrupted or answer.status is Status.MEMORY_LIMIT:
             self.stopped = answer.status
-        if answer.placement is not None:
-            self.offer(answer.placement, answer)
         rank = part.rank if answer.bound is None else -self.objective.sign * answer.bound
-        again = answer.status.stopped
-        if again or self.is_open(answer, rank):
-            self.left.append(replace(part, rank=max(part.rank, rank), again=again))
+        return answer, max(part.rank, rank)
 
     def offer(self, placement: Placement, answer: Result | None = None) -> None:
         """Keep a placement, or a variant of it, that keeps every limit and is better than the

@@ -13,16 +13,18 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from placer.cost_model.dollars.components import usd_per_million_samples
-from placer.cost_model.estimate import estimate
+from placer.cost_model.estimate import estimate, offer_of
 from placer.cost_model.limits import evaluated
+from placer.market.scaled_market import with_scaled_use
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Narrowed
+from placer.problem.workers.islands import StepPart
 from placer.problem.workers.pool import Pool
 from placer.problem.workers.worker_sizes import ROUNDING, Ladder
 from placer.records import replace
 from placer.solving import allowance
-from placer.solving.answer import SolveOptions
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.parts.drafts import divisions, first_placements, numbers
 from placer.solving.parts.search import SAME, Ask, Part, PartSearch
 from placer.solving.result import Result
@@ -30,6 +32,8 @@ from placer.units import SECONDS_PER_HOUR
 
 FEW = 2
 """Numbers of workers, each twice the one before, of a search whose answer is only compared with."""
+SHARES = 16
+"""Steps in which the prices of use become smaller: each is a market of its own."""
 CLOSED = 0.9
 """Share of the gap in which nothing better is looked for; in the rest a machine less may be."""
 
@@ -157,7 +161,66 @@ class _CountSearch(PartSearch):
         elif part.part_s is None:
             self._divide(part, part.asked)
         else:
-            self.work(part, part.asked)
+            self._ask(part, part.asked)
+
+    def _ask(self, part: _Count, asked: Problem) -> None:
+        """Ask about some workers; where an hour has a price that a slower plan may keep, first as
+        if they paid for no more steps than the goal needs.
+
+        Notes
+        -----
+        What is sent is paid by the step, so that a slower plan pays less in an hour. The fastest
+        plan that pays for the steps of a slower one alone is no worse than that. A step takes at
+        least what these workers calculate, so that the share of the prices is too small, never too
+        large: where nothing is found there is nothing, by any plan.
+        """
+        limited = self.problem.requirements.budget_usd_per_hour is not None
+        if not self.proves or self.skips or not (limited or self.objective.name == "cost"):
+            self.work(part, asked)
+            return
+        assert part.part_s is not None
+        share = math.floor(SHARES * part.part_s / self._longest_s * (1 - SAME)) / SHARES
+        market = with_scaled_use(asked.catalog, share)
+        waiting = replace(asked, catalog=market).with_pools(asked.requirements, asked.pools)
+        answer, rank = self.answer(part, waiting)
+        if answer.status is Status.INFEASIBLE:
+            return
+        if answer.placement is not None:
+            self.offer(answer.placement, answer)
+        if answer.status.stopped:
+            self.left.append(replace(part, rank=rank))
+        elif self._beats(answer):
+            self.work(part, asked)
+            if answer.placement is not None:
+                self._offer_slower(answer.placement)
+            if self._beats(answer):
+                self.left.append(replace(part, rank=rank, again=False))
+
+    def _beats(self, answer: Result) -> bool:
+        """Tell whether an answer to an easier question is better than the best."""
+        if answer.value is None or self.known is None:
+            return True
+        return self.objective.better(answer.value, self.known, SAME)
+
+    def _offer_slower(self, placement: Placement) -> None:
+        """Keep the best plan of some equal workers that an hour pays for."""
+        first, question = placement.groups[0], self.problem.island_question
+        if question is None or self.problem.mixes_workers:
+            return
+        offer, part = offer_of(first, self.problem), StepPart(self.problem.batch, placement.workers)
+        plans = question.plans_within(
+            offer, self.problem.catalog.gpu(offer.gpu), first.machines, part, self._longest_s
+        )
+        able = [
+            (self.objective.score(outcome), number, slower)
+            for number, inner in enumerate(plans)
+            for groups in (tuple(replace(group, inner=inner) for group in placement.groups),)
+            for slower in (replace(placement, groups=groups),)
+            for outcome, broken in (evaluated(slower, self.problem),)
+            if outcome is not None and not broken
+        ]
+        if able:
+            self.offer(min(able)[2])
 
     def _bound(self, workers: int) -> None:
         """Open the question about a number of workers with its bound as of now, if it may hold
@@ -239,19 +302,14 @@ class _CountSearch(PartSearch):
         keeps.
         """
         wish, goal = self.problem.requirements, self.goal
-        floors = [wish.floor_samples_per_second or 0.0]
         budget = wish.budget_usd_per_hour
-        if goal is not None and self.objective.by_speed:
-            floors.append(self.objective.to_searched(goal))
         if goal is not None and self.objective.name == "cost":
             budget = min(goal * (1 + ROUNDING), math.inf if budget is None else budget)
         usd_s = min(
             (z for z in (wish.max_usd_per_million_samples, self._cheapest) if z is not None),
             default=math.inf,
         )
-        floor = self.multiplier * max(floors) * (1 - ROUNDING)
         batch = self.problem.batch
-        longest = batch / floor if floor > 0 else math.inf
         return replace(
             self.problem,
             requirements=replace(
@@ -259,13 +317,22 @@ class _CountSearch(PartSearch):
                 min_workers=workers,
                 max_workers=workers,
                 narrowed=Narrowed(
-                    most_s=longest,
+                    most_s=self._longest_s,
                     most_usd_s=usd_s * batch * SECONDS_PER_HOUR / 1e6 / self.multiplier,
                     few_sizes=self.skips,
                 ),
                 budget_usd_per_hour=budget if budget is None or budget > 0 else None,
             ),
         )
+
+    @property
+    def _longest_s(self) -> float:
+        """Seconds of a step above which nothing is worth finding."""
+        goal, floors = self.goal, [self.problem.requirements.floor_samples_per_second or 0.0]
+        if goal is not None and self.objective.by_speed:
+            floors.append(self.objective.to_searched(goal))
+        floor = self.multiplier * max(floors) * (1 - ROUNDING)
+        return self.problem.batch / floor if floor > 0 else math.inf
 
     @property
     def _cheapest(self) -> float | None:

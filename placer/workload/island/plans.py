@@ -151,7 +151,43 @@ def island(
     PlacerError
         If there is no such transport.
     """
-    question = Question(
+    question = question_of(
+        architecture,
+        gpu,
+        gpu_count,
+        network_gbps,
+        fabric,
+        machines,
+        wishes,
+        sequences,
+        transport_name,
+        host_gib,
+        fewest,
+        joined,
+    )
+    refusal = network_refusal(question) or precision_refusal(question) or degree_refusal(question)
+    if refusal is not None:
+        return refusal
+    best = _best(question)
+    return _island(question, best[0], best[1:]) if best else no_plan_refusal(question)
+
+
+def question_of(
+    architecture: Architecture,
+    gpu: Gpu,
+    gpu_count: int,
+    network_gbps: float | None,
+    fabric: str,
+    machines: int,
+    wishes: PlanWishes = FREE,
+    sequences: int = 1,
+    transport_name: str = "nccl",
+    host_gib: float = math.inf,
+    fewest: int | None = None,
+    joined: bool = False,
+) -> Question:
+    """Return what `island` is asked with these words."""
+    return Question(
         architecture=architecture,
         hardware=Hardware(
             gpu=gpu,
@@ -167,11 +203,23 @@ def island(
         joined=joined,
         via=inner_transport(gpu, transport(transport_name)),
     )
-    refusal = network_refusal(question) or precision_refusal(question) or degree_refusal(question)
-    if refusal is not None:
-        return refusal
-    best = _best(question)
-    return _island(question, best[0], best[1:]) if best else no_plan_refusal(question)
+
+
+def plans_within(question: Question, longest_s: float) -> dict[float, InnerPlan]:
+    """Map the seconds of a step, up to some, to a plan that takes so long: all plans that fit, not
+    the fastest alone.
+    """
+    found: dict[float, InnerPlan] = {}
+    for draft in _by_calculation(question):
+        if draft.calculation_s * (1 - HIDDEN_SHARE * BACKWARD_TAIL) > longest_s:
+            break
+        wished = question.wishes.microbatch
+        most = _most_sequences(question, draft)
+        for count in range(1, most + 1) if wished is None else (most,) if most else ():
+            timed = _with_microbatch(question, draft, count, -(-draft.sequences // count))
+            if timed.seconds <= longest_s:
+                found.setdefault(float(f"{timed.seconds:.9g}"), timed.plan)
+    return found
 
 
 def inner_transport(gpu: Gpu, wanted: Transport) -> Transport:
