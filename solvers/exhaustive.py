@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from placer.cost_model.estimate import offer_of
+from placer.cost_model.estimate import Outcome, by_each_plan, offer_of
 from placer.cost_model.limits import priced, violations_without_price
 from placer.cost_model.objective import objective_of
 from placer.errors import PlacerError
@@ -38,16 +38,28 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
         if violations_without_price(placement, problem):
             continue
         outcome, broken = priced(placement, problem)
-        if broken:
-            continue
-        key = objective.score(outcome)
-        if best is None or key < best[0]:
-            best = key, placement, objective.value(outcome)
+        able = [] if broken else [(outcome, placement)]
+        # A slower plan sends less in an hour: it may keep a budget, or cost less.
+        if objective.name == "cost" or {violation.code for violation in broken} == {"budget"}:
+            able += _slower(placement, problem)
+        for outcome, found in able:
+            key = objective.score(outcome)
+            if best is None or key < best[0]:
+                best = key, found, objective.value(outcome)
     if best is None:
         return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=tried)
     return Answer(
         status=Status.OPTIMAL, placement=best[1].canonical(), bound=best[2], candidates=tried
     )
+
+
+def _slower(placement: Placement, problem: Problem) -> Iterator[tuple[Outcome, Placement]]:
+    if placement.exchange is not None and placement.workers > 1:
+        for slower in by_each_plan(placement, problem):
+            if not violations_without_price(slower, problem):
+                outcome, broken = priced(slower, problem)
+                if not broken:
+                    yield outcome, slower
 
 
 def placements(problem: Problem) -> Iterator[Placement]:

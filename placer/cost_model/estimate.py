@@ -4,7 +4,8 @@ manifests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from math import fsum
 from typing import Annotated
 
@@ -35,6 +36,7 @@ from placer.problem.exchange import strategy, traits
 from placer.problem.exchange.phase import Phase, bytes_by_link
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
+from placer.problem.workers.islands import StepPart
 from placer.problem.workers.pool import Pool
 from placer.records import Amount, replace
 from placer.units import SECONDS_PER_HOUR, Interval, format_speed, format_usd
@@ -394,6 +396,22 @@ def replanned(placement: Placement, problem: Problem) -> Placement:
     """
     groups = tuple(replace(group, inner=None) for group in placement.groups)
     return with_plans(replace(placement, groups=groups), problem)
+
+
+def by_each_plan(
+    placement: Placement, problem: Problem, longest_s: float = math.inf
+) -> Iterator[Placement]:
+    """Yield equal workers with a plan by every plan of theirs that takes up to some seconds; none
+    where workers may be unlike.
+    """
+    question, first = problem.island_question, placement.groups[0]
+    if question is None or problem.mixes_workers:
+        return
+    offer, part = offer_of(first, problem), StepPart(problem.batch, placement.workers)
+    gpu = problem.catalog.gpu(offer.gpu)
+    for inner in question.plans_within(offer, gpu, first.machines, part, longest_s):
+        groups = tuple(replace(group, inner=inner) for group in placement.groups)
+        yield replace(placement, groups=groups)
 
 
 def pool_of(group: WorkerGroup, problem: Problem, workers: int | None = None) -> Pool:

@@ -13,13 +13,12 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from placer.cost_model.dollars.components import usd_per_million_samples
-from placer.cost_model.estimate import estimate, offer_of
+from placer.cost_model.estimate import by_each_plan, estimate
 from placer.cost_model.limits import evaluated
 from placer.market.scaled_market import with_scaled_use
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Narrowed
-from placer.problem.workers.islands import StepPart
 from placer.problem.workers.pool import Pool
 from placer.problem.workers.worker_sizes import ROUNDING, Ladder
 from placer.records import replace
@@ -203,19 +202,10 @@ class _CountSearch(PartSearch):
         return self.objective.better(answer.value, self.known, SAME)
 
     def _offer_slower(self, placement: Placement) -> None:
-        """Keep the best plan of some equal workers that an hour pays for."""
-        first, question = placement.groups[0], self.problem.island_question
-        if question is None or self.problem.mixes_workers:
-            return
-        offer, part = offer_of(first, self.problem), StepPart(self.problem.batch, placement.workers)
-        plans = question.plans_within(
-            offer, self.problem.catalog.gpu(offer.gpu), first.machines, part, self._longest_s
-        )
+        """Offer some workers by the best of their plans."""
         able = [
             (self.objective.score(outcome), number, slower)
-            for number, inner in enumerate(plans)
-            for groups in (tuple(replace(group, inner=inner) for group in placement.groups),)
-            for slower in (replace(placement, groups=groups),)
+            for number, slower in enumerate(by_each_plan(placement, self.problem, self._longest_s))
             for outcome, broken in (evaluated(slower, self.problem),)
             if outcome is not None and not broken
         ]
