@@ -18,9 +18,11 @@ from placer.problem.requirements import Quota
 from placer.units import GIB
 
 KEPT_SERVERS = 8
-"""Markets and quotas whose servers a catalog keeps for further questions."""
+"""Quotas whose servers a catalog keeps for further questions."""
 KEPT_COMPARED = 64
 """Pairs of these whose servers were compared."""
+SERVER_MARKET = "on_demand"
+"""Market of a server that placer chooses."""
 SERVER_VCPUS = 8
 """As many as the usual workers with one GPU have: a provider's network share grows with them."""
 
@@ -135,21 +137,21 @@ def servers_at(place: str, problem: Problem) -> tuple[VmOffer, ...]:
 
     Notes
     -----
-    On demand unless only another market is wanted: without its server nothing goes on. Machines of
-    limited number are left to the workers. A server with GPUs counts against their quota. Small
+    On demand, whatever the market of the workers: without its server nothing goes on, and a wish
+    for spot workers must not admit what no wider one does. Machines of limited number are left to
+    the workers. A server with GPUs counts against their quota. Small
     machines get a small share of the network, so one with `SERVER_VCPUS` is taken where there is
     one.
     """
     kept: Recent[dict[str, tuple[VmOffer, ...]]] = problem.catalog.memo.setdefault(
         "servers", Recent(KEPT_SERVERS)
     )
-    key = servers_key(problem)
-    market, places = key[0], kept.get(key, dict)
+    places = kept.get(servers_key(problem), dict)
     if place not in places:
         able = [
             o
             for o in problem.catalog.offers_at(place)
-            if o.available is None and o.market == market and _within_quota(o, problem)
+            if o.available is None and o.market == SERVER_MARKET and _within_quota(o, problem)
         ]
         order = sorted(
             able, key=lambda o: (o.vcpus < SERVER_VCPUS, o.usd_per_hour, o.instance_type, o.market)
@@ -158,12 +160,9 @@ def servers_at(place: str, problem: Problem) -> tuple[VmOffer, ...]:
     return places[place]
 
 
-def servers_key(problem: Problem) -> tuple[str, tuple[Quota, ...], int | None]:
-    """Return all of the wishes that decide which machines may be a parameter server: market and
-    quotas.
-    """
-    wish = problem.requirements
-    return "on_demand" if wish.market == "any" else wish.market, wish.quotas, wish.quota_gpus
+def servers_key(problem: Problem) -> tuple[tuple[Quota, ...], int | None]:
+    """Return all of the wishes that decide which machines may be a parameter server: quotas."""
+    return problem.requirements.quotas, problem.requirements.quota_gpus
 
 
 def same_servers(problem: Problem, other: Problem) -> bool:

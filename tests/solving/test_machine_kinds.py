@@ -26,12 +26,18 @@ def test_workers_alike_are_proved_best(draw: Callable[[int], Problem]) -> None:
     """As plain enumeration finds them, and no better than where any machines may be mixed: that
     limit narrows. Of the first kind of question about one in ten has another answer.
     """
-    compared = differ = 0
+    compared = differ = left_open = 0
     for seed in range(40):
         problem = uniform(draw(seed))
         if not problem.uniform:
             continue
         best, tried = solve(problem, "exact", PROOF), solve(problem, "exhaustive")
+        if best.status.stopped:  # an hour has a price that slower plans may keep
+            left_open += 1
+            assert best.bound is not None
+            assert tried.value is not None
+            assert not best.objective.better(tried.value, best.bound, 1e-8), seed
+            continue
         assert best.status is tried.status, seed
         if tried.value is None:
             continue
@@ -44,6 +50,7 @@ def test_workers_alike_are_proved_best(draw: Callable[[int], Problem]) -> None:
         differ += mixed.value != pytest.approx(tried.value, rel=1e-8)
         compared += 1
     assert compared >= 20
+    assert left_open <= 4
     assert differ or draw is island_problem
 
 

@@ -31,8 +31,6 @@ from placer.units import SECONDS_PER_HOUR
 
 FEW = 2
 """Numbers of workers, each twice the one before, of a search whose answer is only compared with."""
-SHARES = 16
-"""Steps in which the prices of use become smaller: each is a market of its own."""
 CLOSED = 0.9
 """Share of the gap in which nothing better is looked for; in the rest a machine less may be."""
 
@@ -178,7 +176,7 @@ class _CountSearch(PartSearch):
             self.work(part, asked)
             return
         assert part.part_s is not None
-        share = math.floor(SHARES * part.part_s / self._longest_s * (1 - SAME)) / SHARES
+        share = min(1.0, part.part_s / self._longest_s) * (1 - SAME)
         market = with_scaled_use(asked.catalog, share)
         waiting = replace(asked, catalog=market).with_pools(asked.requirements, asked.pools)
         answer, rank = self.answer(part, waiting)
