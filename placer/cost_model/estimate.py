@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from math import fsum
 from typing import Annotated
 
@@ -33,14 +34,16 @@ from placer.market.price_interval import PriceInterval, price_interval
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.data.data_shares import Move
 from placer.problem.exchange import strategy, traits
-from placer.problem.exchange.phase import Phase, bytes_by_link
+from placer.problem.exchange.phase import Phase, Transfer, bytes_by_link
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.problem.workers.islands import StepPart
-from placer.problem.workers.pool import Pool
+from placer.problem.workers.pool import ChainPart, Pool
 from placer.records import Amount, replace
 from placer.units import SECONDS_PER_HOUR, Interval, format_speed, format_usd
-from placer.workload.island import Refusal
+from placer.workload.island import Island, Refusal
+from placer.workload.island.memory import ELEMENT_BYTES
+from placer.workload.island.parallel.chain import Chain
 
 
 class LinkUse(Struct, frozen=True, kw_only=True):
@@ -209,6 +212,7 @@ def estimate(
     """
     machines = workers_of(placement, problem)
     phases = exchange_phases(placement, problem)
+    sent = (*phases, *activations(placement, problem))
     outcome = _outcome(machines, placement, phases, problem, EXPECTED)
     slow, fast = (_outcome(machines, placement, phases, problem, case) for case in (SLOW, FAST))
     multiplier = multiplier_of(placement.exchange, problem)
@@ -238,10 +242,10 @@ def estimate(
         ),
         usd_per_million_samples=outcome.usd_per_million_samples,
         carbon_g_per_hour=carbon_of(offers_of(machines, placement, problem), problem.catalog),
-        links=_links(phases, SECONDS_PER_HOUR / outcome.step.total, placement.exchange, problem),
+        links=_links(sent, SECONDS_PER_HOUR / outcome.step.total, placement.exchange, problem),
         shares=tuple(part.items()),
         moves=moves_of(part, problem),
-        provenance=_provenance(machines, placement, phases, multiplier, problem),
+        provenance=_provenance(machines, placement, sent, multiplier, problem),
         tokens_per_sample=None if architecture is None else architecture.sequence_length,
         data_passes=_data_passes(machines, placement, phases, problem),
     )
@@ -316,7 +320,11 @@ def _outcome(
     exchange, samples = placement.exchange, samples_per_round(placement.exchange, problem)
     usd = cost.UsdPerHour(
         compute=cost.compute_usd_per_hour(offers_of(machines, placement, problem)),
-        egress=cost.egress_usd(phases, problem.network, same_zone=problem.requirements.same_zone)
+        egress=cost.egress_usd(
+            (*phases, *activations(placement, problem)),
+            problem.network,
+            same_zone=problem.requirements.same_zone,
+        )
         * rounds_per_hour,
         storage=_storage_usd(step, problem) * rounds_per_hour,
         functions=_functions_usd(exchange, step, problem) * rounds_per_hour,
@@ -349,7 +357,7 @@ def offers_of(
     """Return all machines that are paid by the hour: the workers, and any server."""
     server = placement.exchange.server
     return [
-        *((pool.offer, n * pool.machines) for pool, n in machines),
+        *((part.offer, n * part.machines) for pool, n in machines for part in pool.parts),
         *([] if server is None else [(server_offer(server, problem), 1)]),
     ]
 
@@ -385,8 +393,9 @@ def with_plans(placement: Placement, problem: Problem) -> Placement:
     groups = []
     for group in placement.groups:
         offer = offer_of(group, problem)
-        pool = problem.pool(offer, group.machines, group.inner, placement.workers)
-        groups.append(group if pool is None else replace(group, inner=pool.inner))
+        behind = parts_of_chain(group, problem)[1:]
+        pool = problem.pool(offer, group.machines, group.inner, placement.workers, behind)
+        groups.append(group if pool is None else pool.group(group.count))
     return replace(placement, groups=tuple(groups))
 
 
@@ -394,7 +403,10 @@ def replanned(placement: Placement, problem: Problem) -> Placement:
     """Return a placement with the plan that is best for its number of workers, where there is one:
     of workers that were more or fewer before.
     """
-    groups = tuple(replace(group, inner=None) for group in placement.groups)
+    groups = tuple(
+        replace(g, inner=None, behind=tuple(replace(part, inner=None) for part in g.behind))
+        for g in placement.groups
+    )
     return with_plans(replace(placement, groups=groups), problem)
 
 
@@ -430,16 +442,17 @@ def pool_of(group: WorkerGroup, problem: Problem, workers: int | None = None) ->
         train the model by the plan of the group.
     """
     workers = problem.sharing(workers)
-    kind = (*group.offer_kind, group.machines, group.inner, workers)
+    kind = (*group.offer_kind, group.machines, group.inner, group.behind, workers)
     known = problem.pools_of_groups.get(kind)
     if known is not None:
         return known
     offer = offer_of(group, problem)
-    pool = problem.pool(offer, group.machines, group.inner, workers)
+    behind = parts_of_chain(group, problem)[1:]
+    pool = problem.pool(offer, group.machines, group.inner, workers, behind)
     if pool is not None:
         problem.pools_of_groups[kind] = pool
         return pool
-    refused = problem.island(offer, group.machines, group.inner, workers)
+    refused = plan_of(group, problem, workers)
     if isinstance(refused, Refusal):
         raise PlacerError(
             f"{group.worker_name} in {group.place}: {refused.reason}",
@@ -450,6 +463,22 @@ def pool_of(group: WorkerGroup, problem: Problem, workers: int | None = None) ->
         "measure it, or choose another device",
         exit_code=5,
     )
+
+
+def parts_of_chain(group: WorkerGroup, problem: Problem) -> tuple[ChainPart, ...]:
+    """Find the offers behind the machines of a worker, in the order of their layers."""
+    return tuple(ChainPart(offer_of(p, problem), p.machines, p.inner) for p in group.parts)
+
+
+def plan_of(
+    group: WorkerGroup, problem: Problem, workers: int | None = None
+) -> Island | Chain | Refusal | None:
+    """Return how the machines of a worker share its model, or why they cannot; None for a model
+    without an architecture.
+    """
+    if group.behind:
+        return problem.chain(parts_of_chain(group, problem))
+    return problem.island(offer_of(group, problem), group.machines, group.inner, workers)
 
 
 def offer_of(group: WorkerGroup, problem: Problem) -> VmOffer:
@@ -478,6 +507,25 @@ def exchange_phases(placement: Placement, problem: Problem) -> tuple[Phase, ...]
     return strategy(placement.exchange.strategy).phases(
         workers, problem.gradient_bytes, placement.exchange
     )
+
+
+def activations(placement: Placement, problem: Problem) -> Iterator[Phase]:
+    """Yield what stages in several places pass on from one exchange to the next.
+
+    Notes
+    -----
+    A sample passes ``sequence length x width`` activations on, and as many gradients come back.
+    What it costs is thus a price of each sample, however long a step takes.
+    """
+    shape = problem.profile.architecture
+    for group in placement.groups:
+        ways = [(a.place, b.place) for a, b in pairwise(group.parts) if a.place != b.place]
+        if ways and shape is not None and group.inner is not None:
+            each = ELEMENT_BYTES[group.inner.precision] * shape.width * shape.sequence_length
+            size = each * samples_per_round(placement.exchange, problem)
+            both = [way for a, b in ways for way in ((a, b), (b, a))]
+            passed = tuple(Transfer(*way, bytes=size, zonal=True) for way in both)
+            yield Phase(name="activations", transfers=passed)
 
 
 def _functions_usd(exchange: Exchange, step: StepSeconds, problem: Problem) -> float:

@@ -8,10 +8,12 @@ from msgspec import Struct
 
 from placer.cost_model.estimate import (
     Outcome,
+    activations,
     evaluate,
     exchange_phases,
     moves_before,
     offer_of,
+    plan_of,
     pool_of,
 )
 from placer.problem.admitted_exchanges import needs_quota, server_bytes, server_offer
@@ -228,7 +230,7 @@ def _unused(placement: Placement, problem: Problem) -> list[Violation]:
 
 def _group_violations(placement: Placement, problem: Problem) -> list[Violation]:
     broken = []
-    for group in placement.groups:
+    for group in placement.parts:
         offer = offer_of(group, problem)
         broken += [
             Violation(code=code, message=message) for code, message in problem.offer_problems(offer)
@@ -237,9 +239,7 @@ def _group_violations(placement: Placement, problem: Problem) -> list[Violation]
         if where:
             broken.append(Violation(code="place", message=where))
         # Islands of several sizes may be of one offer.
-        machines = sum(
-            g.machine_count for g in placement.groups if g.offer_kind == group.offer_kind
-        )
+        machines = sum(g.machine_count for g in placement.parts if g.offer_kind == group.offer_kind)
         if offer.available is not None and machines > offer.available:
             broken.append(
                 Violation(
@@ -268,7 +268,7 @@ def _kind_violations(placement: Placement, problem: Problem) -> Iterator[Violati
 def _island_violations(placement: Placement, problem: Problem) -> Iterator[Violation]:
     """Yield the workers that are islands of a size, or work by a plan, that was not asked for."""
     wish = problem.requirements
-    for group in placement.groups:
+    for group in placement.parts:
         least = wish.min_island_machines or 1
         most = wish.max_island_machines or group.machines
         if not least <= group.machines <= most:
@@ -291,8 +291,7 @@ def _island_violations(placement: Placement, problem: Problem) -> Iterator[Viola
 def _plan_refusals(placement: Placement, problem: Problem) -> Iterator[Violation]:
     """Yield the workers that no plan lets do an equal part of a step."""
     for group in placement.groups if problem.island_question is not None else ():
-        offer = offer_of(group, problem)
-        refused = problem.island(offer, group.machines, group.inner, placement.workers)
+        refused = plan_of(group, problem, placement.workers)
         if isinstance(refused, Refusal):
             yield Violation(code="batch", message=f"{group.spec}: {refused.reason}")
 
@@ -332,7 +331,7 @@ def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]
 
 
 def _joint_violations(placement: Placement, problem: Problem) -> Iterator[Violation]:
-    offers = [offer_of(group, problem) for group in placement.groups]
+    offers = [offer_of(group, problem) for group in placement.parts]
     for row in problem.requirements.joint_quotas:
         taken = joint_use(row, placement, problem)
         if taken > row.most:
@@ -348,7 +347,7 @@ def quota_use(placement: Placement, problem: Problem) -> dict[tuple[str, str, st
     with GPUs among them.
     """
     used: dict[tuple[str, str, str], int] = {}
-    for group in placement.groups:
+    for group in placement.parts:
         key = (group.place, group.gpu, group.market)
         used[key] = used.get(key, 0) + group.gpus
     server = placement.exchange.server
@@ -362,7 +361,7 @@ def joint_use(row: Quota, placement: Placement, problem: Problem) -> int:
     """Return what a placement takes of a joint quota: GPUs, or vCPUs of all machines and the
     server.
     """
-    machines = [(offer_of(group, problem), group.machine_count) for group in placement.groups]
+    machines = [(offer_of(group, problem), group.machine_count) for group in placement.parts]
     server = placement.exchange.server
     if server is not None:
         offer = server_offer(server, problem)
@@ -557,7 +556,7 @@ def _data_violations(
     placement: Placement, moves: tuple[Move, ...], problem: Problem
 ) -> list[Violation]:
     """Return what residency forbids."""
-    phases = exchange_phases(placement, problem)
+    phases = (*exchange_phases(placement, problem), *activations(placement, problem))
     return [
         Violation(code="residency", message=text)
         for text in leaks(placement, phases, moves, problem)

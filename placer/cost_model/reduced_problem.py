@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from placer.cost_model.estimate import pool_of
+from placer.cost_model.estimate import offer_of
 from placer.market.capacity_table import rows_about
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.network.graph import largest_cards
@@ -44,7 +44,7 @@ def used_by_all(problem: Problem, placements: Iterable[Placement]) -> Problem:
     for placement in placements:
         exchange = placement.exchange
         places |= {*placement.places, *filter(None, (exchange.aggregator, exchange.storage))}
-        offers += [pool_of(group, problem).offer for group in placement.groups]
+        offers += [offer_of(part, problem) for part in placement.parts]
         if exchange.server is not None:
             offers.append(server_offer(exchange.server, problem))
     return cut_down(problem, places, [*offers, *largest_cards(problem.catalog, sorted(places))])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import to_builtins
 
-from placer.cost_model.estimate import Estimate, pool_of
+from placer.cost_model.estimate import Estimate, offer_of
 from placer.cost_model.outlook.outlook import SpotOutlook, month_outlook, spot_outlook
 from placer.cost_model.outlook.totals import totals_of
 from placer.cost_model.timing.step import StepSeconds
@@ -47,7 +48,12 @@ def placement_document(placement: Placement, problem: Problem) -> dict[str, Any]
     exchange = placement.exchange
     return {
         "workers": [
-            _group(group, pool_of(group, problem).offer.usd_per_hour) for group in placement.groups
+            _group(
+                group,
+                offer_of(group, problem).usd_per_hour,
+                [_group(part, offer_of(part, problem).usd_per_hour) for part in group.behind],
+            )
+            for group in placement.groups
         ],
         "worker_count": placement.workers,
         "exchange": exchange.strategy,
@@ -66,7 +72,9 @@ def placement_document(placement: Placement, problem: Problem) -> dict[str, Any]
     }
 
 
-def _group(group: WorkerGroup, usd_per_hour: float) -> dict[str, Any]:
+def _group(
+    group: WorkerGroup, usd_per_hour: float, behind: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
     return {
         "offer": group.instance_type,
         "place": group.place,
@@ -76,6 +84,7 @@ def _group(group: WorkerGroup, usd_per_hour: float) -> dict[str, Any]:
         "count": group.count,
         "usd_per_hour": usd_per_hour,
         **island_document(group.machines, group.inner),
+        **({"behind": list(behind)} if behind else {}),
     }
 
 

@@ -116,6 +116,7 @@ def _group_from(row: Mapping[str, Any]) -> WorkerGroup:
         instance_type=row["offer"],
         machines=row.get("machines", 1),
         inner=msgspec.convert(row["inner"], InnerPlan) if row.get("inner") else None,
+        behind=tuple(map(_group_from, row.get("behind", ()))),
         **{name: row[name] for name in fields},
     )
 

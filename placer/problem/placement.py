@@ -26,7 +26,8 @@ class WorkerGroup(Struct, frozen=True, kw_only=True):
     Notes
     -----
     A worker is one machine, whatever GPUs it has, or an island: ``machines`` of one offer in one
-    zone that hold one copy of the model by the plan ``inner``.
+    zone that hold one copy of the model by the plan ``inner``; machines ``behind`` them, one group
+    for each offer, may hold the later layers of the copy.
     """
 
     place: str
@@ -37,6 +38,7 @@ class WorkerGroup(Struct, frozen=True, kw_only=True):
     count: int
     machines: int = 1
     inner: InnerPlan | None = None
+    behind: tuple[WorkerGroup, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse groups without workers and absurd ones."""
@@ -73,6 +75,15 @@ class WorkerGroup(Struct, frozen=True, kw_only=True):
         return device_name(self.gpu, self.gpu_count)
 
     @property
+    def parts(self) -> tuple[WorkerGroup, ...]:
+        """Machines of each offer of the workers by themselves: the group, unless it has others
+        behind.
+        """
+        if not self.behind:
+            return (self,)
+        return replace(self, behind=()), *(replace(part, count=self.count) for part in self.behind)
+
+    @property
     def kind(self) -> tuple[str, int, int, InnerPlan | None]:
         """What workers have in common that do equal parts of a step in equal times."""
         return self.gpu, self.gpu_count, self.machines, self.inner
@@ -85,24 +96,33 @@ class WorkerGroup(Struct, frozen=True, kw_only=True):
     @property
     def machine_count(self) -> int:
         """Machines of all workers."""
-        return self.count * self.machines
+        return self.count * sum(part.machines for part in (self, *self.behind))
 
     @property
     def gpus(self) -> int:
         """GPUs of all workers."""
-        return self.count * self.machines * self.gpu_count
+        return self.count * sum(part.machines * part.gpu_count for part in (self, *self.behind))
 
     @property
     def worker_name(self) -> str:
-        """One worker as users write it: ``T4``, ``V100:8`` or ``4xH100:8``."""
-        return worker_name(self.gpu, self.gpu_count, self.machines)
+        """One worker as users write it: ``T4``, ``V100:8``, ``4xH100:8``, ``4xH100:8~8xA10:4``."""
+        each = (worker_name(p.gpu, p.gpu_count, p.machines) for p in (self, *self.behind))
+        return "~".join(each)
 
     @property
     def spec(self) -> str:
         """The group as it is written on the command line."""
+        behind = "".join(
+            f"~{'' if part.place == self.place else f'{part.place}='}{part._machines_spec}"
+            for part in self.behind
+        )
+        return f"{self.place}={self.count}x{self._machines_spec}{behind}"
+
+    @property
+    def _machines_spec(self) -> str:
         inner = "" if self.inner is None else self.inner.spec
-        market = self.market.replace("_", "-")
-        return f"{self.place}={self.count}x{self.worker_name}:{market}{inner}"
+        name = worker_name(self.gpu, self.gpu_count, self.machines)
+        return f"{name}:{self.market.replace('_', '-')}{inner}"
 
 
 class Exchange(Struct, frozen=True, kw_only=True):
@@ -159,9 +179,14 @@ class Placement(Struct, frozen=True, kw_only=True):
         return sum(group.machine_count for group in self.groups)
 
     @property
+    def parts(self) -> tuple[WorkerGroup, ...]:
+        """Machines of each offer by themselves: the groups, but for workers of several offers."""
+        return tuple(part for group in self.groups for part in group.parts)
+
+    @property
     def places(self) -> tuple[str, ...]:
-        """Places with workers, sorted."""
-        return tuple(sorted({group.place for group in self.groups}))
+        """Places with machines of workers, sorted."""
+        return tuple(sorted({part.place for part in self.parts}))
 
     @property
     def in_words(self) -> str:
@@ -204,6 +229,7 @@ class Placement(Struct, frozen=True, kw_only=True):
                         g.instance_type,
                         g.machines,
                         "" if g.inner is None else g.inner.spec,
+                        g.spec if g.behind else "",
                     ),
                 )
             ),
@@ -220,17 +246,16 @@ class WorkerSpec(Struct, frozen=True, kw_only=True):
     market: str | None
     machines: int = 1
     inner: InnerPlan | None = None
+    behind: tuple[WorkerSpec, ...] = ()
 
 
 _DEVICE = (
     r"(?:(?P<machines>[0-9]{1,6})x)?"
     r"(?P<gpu>[A-Za-z0-9-]*[A-Za-z-][A-Za-z0-9-]*)(?::(?P<gpus>[0-9]{1,6}))?"
 )
-_SPEC = re.compile(
-    r"(?P<place>[^=\s]+)=(?P<count>-?[0-9]{1,9})x"
-    + _DEVICE
-    + r"(?::(?P<market>spot|on-demand|community))?(?P<inner>(?:\+[a-z0-9=-]+)*)"
-)
+_PLAN = r"(?::(?P<market>spot|on-demand|community))?(?P<inner>(?:\+[a-z0-9=-]+)*)"
+_SPEC = re.compile(r"(?P<place>[^=\s]+)=(?P<count>-?[0-9]{1,9})x" + _DEVICE + _PLAN)
+_BEHIND = re.compile(r"(?:(?P<place>[^=\s+]+)=)?" + _DEVICE + _PLAN)
 _BRACKETS = re.compile(r"x\(([^()]*)\)")
 """``2x(4xH100:8)`` is the same as ``2x4xH100:8``, which a shell takes without quotes."""
 
@@ -241,12 +266,15 @@ def parse_workers(text: str) -> tuple[WorkerSpec, ...]:
     Notes
     -----
     COUNT is workers; with MACHINES each worker is an island of so many machines, and INNER its
-    plan: ``+zero-3+tp=2+ckpt=full+mb=4``.
+    plan: ``+zero-3+tp=2+ckpt=full+mb=4``. After a ``~`` follow the machines of later stages, with
+    their place where it is another one.
 
     Examples
     --------
     >>> parse_workers("gcp/us-central1=1xV100:8:spot")[0].gpu_count
     8
+    >>> parse_workers("aws/us-east-1=1x8xH100:8~4xA100-80:8")[0].behind[0].machines
+    4
 
     Raises
     ------
@@ -258,35 +286,53 @@ def parse_workers(text: str) -> tuple[WorkerSpec, ...]:
             f"workers {text!r} is not text",
             "write place=COUNTxGPU, such as gcp/us-central1=4xT4:spot",
         )
-    specs = []
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        match = _SPEC.fullmatch(_BRACKETS.sub(r"x\1", part))
-        if match is None:
-            raise PlacerError(
-                f"workers '{part}' is not a group",
-                "write place=COUNTxGPU[:GPUS][:MARKET], such as gcp/us-central1=4xT4:spot",
-            )
-        count, gpus = int(match["count"]), int(match["gpus"] or 1)
-        machines = int(match["machines"] or 1)
-        if count < 1 or gpus < 1 or machines < 1:
-            raise PlacerError(
-                f"workers '{part}': at least 1 is needed",
-                "a group has at least one worker with one GPU",
-            )
-        specs.append(
-            WorkerSpec(
-                place=match["place"],
-                count=count,
-                gpu=match["gpu"],
-                gpu_count=gpus,
-                market=match["market"].replace("-", "_") if match["market"] else None,
-                machines=machines,
-                inner=parse_inner_plan(match["inner"]) if match["inner"] else None,
-            )
-        )
+    specs = tuple(_spec(part) for part in filter(None, (p.strip() for p in text.split(","))))
     if not specs:
         raise PlacerError(
             f"workers '{text}' has no group",
             "write place=COUNTxGPU, such as gcp/us-central1=4xT4:spot",
         )
-    return tuple(specs)
+    return specs
+
+
+def _spec(text: str) -> WorkerSpec:
+    """Read one group: its machines, and those behind them after each ``~``."""
+    head, *others = _BRACKETS.sub(r"x\1", text).split("~")
+    match = _SPEC.fullmatch(head)
+    if match is None:
+        raise PlacerError(
+            f"workers '{text}' is not a group",
+            "write place=COUNTxGPU[:GPUS][:MARKET], such as gcp/us-central1=4xT4:spot",
+        )
+    behind = [_BEHIND.fullmatch(other) for other in others]
+    if None in behind:
+        raise PlacerError(
+            f"workers '{text}': what follows a ~ is not machines",
+            "write ~[place=][MACHINESx]GPU[:GPUS][:MARKET], such as ~4xA100-80:8:spot",
+        )
+    first = _of_match(match, text, match["place"], int(match["count"]))
+    if not behind and first.inner is not None and first.inner.layers:
+        raise PlacerError(
+            f"workers '{text}': layers= without other machines",
+            "write a ~ and the machines that have the other layers, or leave it out",
+        )
+    parts = (_of_match(m, text, m["place"] or first.place, 1) for m in behind if m is not None)
+    return replace(first, behind=tuple(parts))
+
+
+def _of_match(match: re.Match[str], text: str, place: str, count: int) -> WorkerSpec:
+    gpus, machines = int(match["gpus"] or 1), int(match["machines"] or 1)
+    if count < 1 or gpus < 1 or machines < 1:
+        raise PlacerError(
+            f"workers '{text}': at least 1 is needed",
+            "a group has at least one worker with one GPU",
+        )
+    return WorkerSpec(
+        place=place,
+        count=count,
+        gpu=match["gpu"],
+        gpu_count=gpus,
+        market=match["market"].replace("-", "_") if match["market"] else None,
+        machines=machines,
+        inner=parse_inner_plan(match["inner"]) if match["inner"] else None,
+    )

@@ -116,7 +116,7 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         if row is not None:  # a price decides nothing of what is admitted, nor how fast it is
             return _with_one_row(replace(self, catalog=row.plain).pools, row)
         pools: list[Pool] = []
-        for offer in self._admitted_offers():
+        for offer in self.admitted_offers():
             pools += [pool for pool in self.pools_of(offer) if pool.max_count >= 1]
         return tuple(pools)
 
@@ -129,7 +129,7 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         question = self.island_question
         assert question is not None
         by_kind: dict[tuple[object, ...], list[VmOffer]] = {}
-        for offer in self._admitted_offers():
+        for offer in self.admitted_offers():
             by_kind.setdefault(island_kind(offer), []).append(offer)
         prices: dict[tuple[str, int], list[tuple[float, int]]] = {}
         for offer in (offer for offers in by_kind.values() for offer in offers):

@@ -7,6 +7,7 @@ from datetime import date
 from typing import Any
 
 from placer.cost_model.outlook.shown_speed import speed_number
+from placer.market.catalog import worker_name
 from placer.units import format_number, format_usd, parse_date
 from placer.workload.inner_plan import InnerPlan
 
@@ -36,16 +37,25 @@ def group_words(group: Document) -> str:
     >>> group_words(dict(count=8, gpu="L4", gpu_count=4, market="spot", place="aws/ap-south-1"))
     '8 x (4 x L4) spot in aws/ap-south-1'
     """
-    return f"{devices_words(group)} {market_words(group)} in {group['place']}"
+    one = f"{devices_words(group)} {market_words(group)} in {group['place']}"
+    behind = (
+        f"{_machines_words(part)} {market_words(part)} in {part['place']}"
+        for part in group.get("behind", ())
+    )
+    return ", then ".join([one, *behind])
 
 
 def devices_words(group: Document) -> str:
     """Write how many of which device, as in ``8 x (4 x L4)``; islands name their machines."""
+    return f"{group['count']} x {_machines_words(group)}"
+
+
+def _machines_words(group: Document) -> str:
     gpus, machines = group["gpu_count"], group.get("machines", 1)
     one = group["gpu"] if gpus == 1 else f"{gpus} x {group['gpu']}"
     if machines > 1:
         one = f"{machines} machines of {one}"
-    return f"{group['count']} x {one if one == group['gpu'] else f'({one})'}"
+    return one if one == group["gpu"] else f"({one})"
 
 
 def market_words(group: Document) -> str:
@@ -70,13 +80,15 @@ def exchange_words(placement: Document) -> str:
 
 def spec(group: Document) -> str:
     """Write a group as it is given on a command line, an island with its machines and plan."""
-    size = "" if group["gpu_count"] == 1 else f":{group['gpu_count']}"
-    machines = group.get("machines", 1)
-    island = "" if machines == 1 else f"{machines}x"
+    behind = "".join(f"~{row['place']}={_machines_spec(row)}" for row in group.get("behind", ()))
+    return f"{group['place']}={group['count']}x{_machines_spec(group)}{behind}"
+
+
+def _machines_spec(group: Document) -> str:
     plan = group.get("inner")
     inner = "" if plan is None else InnerPlan(**plan).spec
-    worker = f"{island}{group['gpu']}{size}"
-    return f"{group['place']}={group['count']}x{worker}:{market_words(group)}{inner}"
+    name = worker_name(group["gpu"], group["gpu_count"], group.get("machines", 1))
+    return f"{name}:{market_words(group)}{inner}"
 
 
 def speed_of(estimate: Document) -> tuple[Document, str]:

@@ -10,6 +10,7 @@ from placer.problem.exchange import traits
 from placer.problem.placement import Exchange, Placement, WorkerGroup, WorkerSpec, parse_workers
 from placer.problem.problem import Problem
 from placer.problem.requirements import LOCAL, SYNCHRONOUS
+from placer.problem.workers.pool import ChainPart
 from placer.records import replace
 from placer.workload.island import Refusal
 
@@ -38,6 +39,11 @@ def place_by_hand(workers: str, problem: Problem) -> Placement:
         )
     specs = parse_workers(workers)
     total = sum(spec.count for spec in specs)
+    if total > 1 and any(spec.behind for spec in specs):
+        raise PlacerError(
+            f"{total} workers, of which one has machines behind a ~",
+            "give one: its parts hold as many replicas as their GPUs make",
+        )
     groups = tuple(_find_group(spec, problem, total) for spec in specs)
     counts = Placement(
         groups=groups, exchange=Exchange(strategy=PLAIN, compression=problem.compression)
@@ -120,6 +126,14 @@ def impossible(problem: Problem, counts: dict[str, int]) -> ImpossibleError:
 
 
 def _find_group(spec: WorkerSpec, problem: Problem, workers: int) -> WorkerGroup:
+    behind = tuple(
+        ChainPart(_find_offer(part, problem), part.machines, part.inner) for part in spec.behind
+    )
+    return _planned(_find_offer(spec, problem), spec, problem, workers, behind)
+
+
+def _find_offer(spec: WorkerSpec, problem: Problem) -> VmOffer:
+    """Find the cheapest offer behind the machines of a spec."""
     problem.catalog.region(spec.place)
     gpu = next(
         (name for name in problem.catalog.gpus if name.upper() == spec.gpu.upper()), spec.gpu
@@ -147,17 +161,24 @@ def _find_group(spec: WorkerSpec, problem: Problem, workers: int) -> WorkerGroup
     fitting = [
         o for o in matches if not any("memory" in code for code, _ in problem.offer_problems(o))
     ] or matches
-    offer = min(fitting, key=lambda o: (o.usd_per_hour, o.instance_type))
-    return _planned(offer, spec, problem, workers)
+    return min(fitting, key=lambda o: (o.usd_per_hour, o.instance_type))
 
 
-def _planned(offer: VmOffer, spec: WorkerSpec, problem: Problem, workers: int) -> WorkerGroup:
+def _planned(
+    offer: VmOffer,
+    spec: WorkerSpec,
+    problem: Problem,
+    workers: int,
+    behind: tuple[ChainPart, ...],
+) -> WorkerGroup:
     """Build the group of a spec with the plan inside each worker: the one written, else the fastest
     that fits.
     """
-    pool = problem.pool(offer, spec.machines, spec.inner, workers)
+    pool = problem.pool(offer, spec.machines, spec.inner, workers, behind)
     if pool is None:
-        refused = problem.island(offer, spec.machines, spec.inner, workers)
+        refused: object = problem.island(offer, spec.machines, spec.inner, workers)
+        if behind:
+            refused = problem.chain((ChainPart(offer, spec.machines, spec.inner), *behind))
         why = f"no speed of {problem.profile.name} is known"
         if refused is None and (spec.machines > 1 or spec.inner):
             why = f"{problem.profile.name} has no architecture from which a plan would follow"

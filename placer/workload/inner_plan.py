@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Struct, field
 
 from placer.errors import PlacerError, unknown
-from placer.records import Natural, one_of
+from placer.records import Count, Natural, one_of
 from placer.workload.software import SOFTWARE, UNNAMED
 
 SHARDINGS = ("none", "zero-1", "zero-2", "zero-3", "hybrid")
@@ -29,7 +29,9 @@ DEGREES = (
     ("context_parallel", "cp", 64),
 )
 """Further degrees: field, key of a plan's text, largest."""
-COUNTS = {"tp": "tensor_parallel", "mb": "microbatch"} | {key: name for name, key, _ in DEGREES}
+COUNTS = {"tp": "tensor_parallel", "mb": "microbatch", "layers": "layers"} | {
+    key: name for name, key, _ in DEGREES
+}
 
 
 class InnerPlan(
@@ -58,6 +60,8 @@ class InnerPlan(
         GPUs of a stage that divide the experts among each other.
     context_parallel
         GPUs of one machine that divide each sequence.
+    layers
+        Layers of the model that these GPUs have, where others have the rest; 0: all.
     """
 
     # The first five are written even where they are the default, as in all documents before.
@@ -71,6 +75,7 @@ class InnerPlan(
     virtual_stages: Natural = 1
     expert_parallel: Natural = 1
     context_parallel: Natural = 1
+    layers: Count = 0
 
     def __post_init__(self) -> None:
         """Refuse unknown words and counts below one."""
@@ -122,6 +127,7 @@ class InnerPlan(
                 for name, key, _ in DEGREES
                 if getattr(self, name) > 1
             ),
+            *([f"layers={self.layers}"] if self.layers else []),
             *([f"ckpt={self.checkpointing}"] if self.checkpointing != "none" else []),
             f"mb={self.microbatch}",
             *([self.precision] if self.precision != "bf16" else []),

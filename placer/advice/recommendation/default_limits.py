@@ -27,9 +27,9 @@ LARGE_MACHINE_GPUS = 8
 
 def default_limits(problem: Problem, placement: Placement) -> Iterator[Warn]:
     """Yield the limits by default that a placement reaches."""
-    offers = {group.offer_kind: offer_of(group, problem) for group in placement.groups}
+    offers = {part.offer_kind: offer_of(part, problem) for part in placement.parts}
     machines = dict.fromkeys(offers, 0)
-    for group in placement.groups:
+    for group in placement.parts:
         machines[group.offer_kind] += group.machine_count
     scarce = [
         f"{machines[kind]} of {counted(supply, 'spot machine')} {offer.instance_type} in "
@@ -61,7 +61,7 @@ def needs_reservation(offer: VmOffer, machines: int) -> bool:
 
 
 def _least_worker(placement: Placement, kind: tuple[object, ...]) -> int:
-    return min(group.machines for group in placement.groups if group.offer_kind == kind)
+    return min(part.machines for part in placement.parts if part.offer_kind == kind)
 
 
 def _workers(problem: Problem, placement: Placement) -> Iterator[Warn]:
@@ -99,7 +99,7 @@ def is_usual(wish: Requirements) -> bool:
 def _has_all(problem: Problem, placement: Placement) -> bool:
     """Tell whether every rank has one sequence of a step, or every worker one sample."""
     ranks = sum(
-        group.count if group.inner is None else group.gpus // group.inner.rank_gpus
-        for group in placement.groups
+        part.count if part.inner is None else part.gpus // part.inner.rank_gpus
+        for part in placement.parts
     )
     return ranks >= problem.batch

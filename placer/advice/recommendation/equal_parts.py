@@ -60,6 +60,8 @@ def uneven_batch(problem: Problem, placement: Placement, got: Estimate) -> Itera
     """Yield that ranks wait because the batch does not divide among them, with the nearest batches
     that do and what they would reach.
     """
+    if any(group.behind for group in placement.groups):
+        return  # parts with other ranks share each microbatch
     plans = {(group.machines * group.gpu_count, group.inner) for group in placement.groups}
     (gpus, inner), *others = plans
     if inner is None or others:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import date
 
+from placer.advice.recommendation.beside.stages_between import stages_between
 from placer.advice.recommendation.default_limits import default_limits
 from placer.advice.recommendation.equal_parts import uneven_batch, unlike_workers
 from placer.advice.recommendation.loading_warnings import loading_warnings
@@ -19,6 +20,7 @@ from placer.cost_model.estimate import (
     evaluate,
     offer_of,
     offers_of,
+    plan_of,
     replanned,
 )
 from placer.cost_model.estimate import pool_of as find_pool
@@ -48,6 +50,7 @@ from placer.units import (
 )
 from placer.workload.constants import PUBLISHED
 from placer.workload.island import Island
+from placer.workload.island.parallel.chain import Chain
 from placer.workload.peer import peer_of
 
 SHORTEST_STEP_S = 5.5
@@ -226,6 +229,7 @@ def notes_of(problem: Problem, placement: Placement, got: Estimate) -> tuple[War
         *_continents(problem, placement, got),
         *_memory(problem, placement),
         *_quota(problem, placement),
+        *stages_between(problem, placement, got),
         *_calibrated(problem),
     )
 
@@ -245,7 +249,7 @@ def needed_quotas(problem: Problem, placement: Placement) -> dict[tuple[str, str
     nobody said what it is and new ones often are not.
     """
     rows = [row for row in problem.requirements.quotas if row.of_machines]
-    offers = (offer_of(group, problem) for group in placement.groups)
+    offers = (offer_of(part, problem) for part in placement.parts)
     counted = {(o.place, o.gpu, o.market) for o in offers if any(row.counts(o) for row in rows)}
     return {
         (place, gpu, market): gpus
@@ -375,10 +379,13 @@ def _memory(problem: Problem, placement: Placement) -> tuple[Warn, ...]:
     for group in placement.groups:
         offer = find_pool(group, problem).offer
         if group.inner is not None:
-            built = problem.island(offer, group.machines, group.inner, placement.workers)
+            built = plan_of(group, problem, placement.workers)
+            memories = built.memory if isinstance(built, Chain) else ()
             if isinstance(built, Island):
-                taken = built.memory.of_room(problem.catalog.gpu(offer.gpu).memory_gib)
-                machines[f"{group.worker_name}: {problem.profile.name} takes {taken}"] = None
+                memories = (built.memory,)
+            for part, memory in zip(group.parts, memories, strict=False):
+                taken = memory.of_room(problem.catalog.gpu(part.gpu).memory_gib)
+                machines[f"{part.worker_name}: {problem.profile.name} takes {taken}"] = None
             continue
         for what, needed, there in (
             (

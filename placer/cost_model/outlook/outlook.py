@@ -10,7 +10,7 @@ from msgspec import Struct
 from placer.cost_model.capacity.supply import MOST_ZONES, chance_of
 from placer.cost_model.dollars.components import egress_usd_by_link
 from placer.cost_model.dollars.month import monthly_egress_usd
-from placer.cost_model.estimate import Estimate, evaluate, exchange_phases
+from placer.cost_model.estimate import Estimate, activations, evaluate, exchange_phases
 from placer.cost_model.outlook.interruptions import (
     ASSUMED_INTERRUPTION,
     Interruption,
@@ -80,21 +80,20 @@ class MonthOutlook(Struct, frozen=True, kw_only=True):
 def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotOutlook | None:
     """Say what a placement has to expect of its spot machines; None without any."""
     machines = machine_groups(placement)
-    spot = [group for group in machines if group.market != "on_demand"]
+    spot = [group for group in machines if _spot_parts(group)]
     if not spot:
         return None
+    parts = [part for group in spot for part in _spot_parts(group)]
     wish, speed = problem.requirements, got.samples_per_second
-    interruption = together(
-        [(of_island(_interruption(group, problem), group.machines), group.count) for group in spot]
-    )
+    interruption = together([(_of_worker(group, problem), group.count) for group in spot])
     step_s, workers = got.step.total / got.local_steps, sum(group.count for group in machines)
     gang = gang_of(placement, problem) if problem.catalog.capacity else None
-    losses = () if gang is None else _losses(spot, workers, gang, problem)
+    losses = () if gang is None else _losses(parts, workers, gang, problem)
     basis, count = interruption.basis, sum(group.count for group in spot)
     share = expected_share(count, workers, step_s, interruption)
     chance = interruption.chance_per_month
     losses_per_h = math.fsum(
-        group.machine_count * _interruption(group, problem).per_hour.value for group in spot
+        part.machine_count * _interruption(part, problem).per_hour.value for part in parts
     )
     if gang is not None and losses:
         basis, chance = _basis(gang, interruption), chance_per_month(losses)
@@ -102,8 +101,8 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
         losses_per_h = math.fsum(each.times * each.per_hour.value for each in losses)
     unavailable = FORMER_UNAVAILABLE if wish.unavailable is None else wish.unavailable
     lost = {
-        place: sum(g.count for g in spot if g.place == place)
-        for place in sorted({g.place for g in spot})
+        place: sum(part.count for part in parts if part.place == place)
+        for place in sorted({part.place for part in parts})
     }
     zones = [1 if wish.same_zone else min(MOST_ZONES, each) for each in lost.values()]
     outlook = SpotOutlook(
@@ -173,6 +172,16 @@ def _basis(gang: Gang, interruption: Interruption) -> str:
     return bases.pop() if len(bases) == 1 else "mixed"
 
 
+def _spot_parts(group: WorkerGroup) -> list[WorkerGroup]:
+    return [part for part in group.parts if part.market != "on_demand"]
+
+
+def _of_worker(group: WorkerGroup, problem: Problem) -> Interruption:
+    """Return how often a worker stops, of whose spot machines one goes."""
+    parts = [(_interruption(part, problem), part.machines) for part in _spot_parts(group)]
+    return of_island(together(parts), sum(machines for _, machines in parts))
+
+
 def _interruption(group: WorkerGroup, problem: Problem) -> Interruption:
     """Return how often a spot machine goes: as the user says, else as its provider publishes, else
     as assumed.
@@ -196,7 +205,7 @@ def _floor(placement: Placement, problem: Problem) -> float:
     can run, else the best synchronous one.
     """
     server = placement.exchange.server
-    groups = tuple(group for group in placement.groups if group.market == "on_demand")
+    groups = tuple(group for group in placement.groups if not _spot_parts(group))
     if server is not None and server.market != "on_demand":
         return 0.0
     rest = replace(placement, groups=groups)
@@ -226,7 +235,7 @@ def month_outlook(placement: Placement, got: Estimate, problem: Problem) -> Mont
     """Price the egress of a month at this rate, with the tiers of the price list."""
     same_zone = problem.requirements.same_zone
     phases, rounds = (
-        exchange_phases(placement, problem),
+        (*exchange_phases(placement, problem), *activations(placement, problem)),
         HOURS_PER_MONTH * SECONDS_PER_HOUR / got.step.total,
     )
     paid = egress_usd_by_link(phases, problem.network, same_zone=same_zone)

@@ -155,9 +155,9 @@ class Gang(Struct, frozen=True, kw_only=True):
 def gang_of(placement: Placement, problem: Problem) -> Gang:
     """Return the spot machines of a placement, its server's too."""
     groups: dict[tuple[str, str], list[WorkerGroup]] = {}
-    for group in machine_groups(placement):
-        if group.market != "on_demand":
-            groups.setdefault((group.place, group.gpu), []).append(group)
+    for part in (part for group in machine_groups(placement) for part in group.parts):
+        if part.market != "on_demand":
+            groups.setdefault((part.place, part.gpu), []).append(part)
     wish = problem.requirements
     each = [{group.gpu_count for group in several} for several in groups.values()]
     markets = [{group.market for group in several} for several in groups.values()]
@@ -303,12 +303,12 @@ def speed_shares(placement: Placement, problem: Problem, gang: Gang, machines: A
     alive = np.ones(len(left), dtype=bool)
     server = placement.exchange.server
     for group in (*(() if server is None else (server,)), *placement.groups):
-        at = gang.index(group)
-        if at is None:
-            there = np.full(len(left), group.count)
-        else:
-            there = np.minimum(group.count, left[:, at] // group.machines)
-            left[:, at] -= there * group.machines
+        stocks = [(at, p) for p in group.parts if (at := gang.index(p)) is not None]
+        there = np.full(len(left), group.count)
+        for at, part in stocks:
+            there = np.minimum(there, left[:, at] // part.machines)
+        for at, part in stocks:
+            left[:, at] -= there * part.machines
         if server is not None and group is server:
             alive &= there >= server.count
             continue
@@ -358,9 +358,9 @@ def _held(placement: Placement, problem: Problem, gang: Gang) -> tuple[tuple[flo
     """Return the chances that one zone launches the machines of enough workers and keeps them."""
     if gang.alone is None or placement.exchange.server is not None:
         return ()
-    spot = [group for group in placement.groups if group.market == "spot"]
-    sure = sum(group.count for group in placement.groups if group.market != "spot")
-    needed = max(0, enough_workers(problem) - sure) * max(group.machines for group in spot)
+    spot = [part for part in placement.parts if part.market == "spot"]
+    sure = placement.workers - sum(part.count for part in spot)
+    needed = max(0, enough_workers(problem) - sure) * max(part.machines for part in spot)
     if not needed:
         return tuple((hours, 1.0) for hours in HOURS)
     known = gang.stocks[0].known[0]

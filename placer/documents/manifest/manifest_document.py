@@ -70,6 +70,11 @@ def build_manifest(
     -----
     ``digest`` is the SHA-256 of the document without it, keys sorted, no spaces.
     """
+    if any(group.behind for group in placement.groups):
+        raise PlacerError(
+            "stages of several devices have no manifest: nothing that placer writes starts them",
+            "leave the manifest out, or give workers of one device",
+        )
     words = (
         problem.profile.name,
         "one" if placement.workers == 1 else placement.exchange.strategy,

@@ -132,10 +132,14 @@ class Workers(Machines, frozen=True):
         Machines of one worker, an island; missing: 1.
     inner
         Missing: none is known.
+    behind
+        Machines of other offers with the later layers of the same copies of the model, for one
+        worker; missing: none.
     """
 
     machines: Maybe[Natural] = UNSET
     inner: Maybe[InnerPlan] = UNSET
+    behind: Maybe[list[Workers]] = UNSET
 
 
 class AggregatorPlace(Part, frozen=True):

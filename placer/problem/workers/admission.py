@@ -22,7 +22,7 @@ MEMORY_CODES = {"memory": "device-memory"}
 class WithAdmission(WithSpeeds, frozen=True, kw_only=True, dict=True):
     """A question, with what it admits of a book."""
 
-    def _admitted_offers(self) -> Iterator[VmOffer]:
+    def admitted_offers(self) -> Iterator[VmOffer]:
         """Yield the offers that the request admits, in the order of the book; whether some plan
         fits their machines is not looked at.
         """

@@ -4,7 +4,7 @@ for a share of a step, and its rate.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -12,11 +12,13 @@ from msgspec import Struct
 from placer.market.catalog import Gpu, VmOffer
 from placer.problem.placement import LARGEST_ISLAND
 from placer.problem.requirements import Requirements
+from placer.problem.workers.pool import ChainPart
 from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import Island, PlanWishes, Refusal, island, least_sequence_seconds
-from placer.workload.island.hardware import MOST_ISLAND_MACHINES, powers_of_two
+from placer.workload.island.hardware import MOST_ISLAND_MACHINES, Hardware, powers_of_two
+from placer.workload.island.parallel.chain import Chain, Line, Way, chain
 from placer.workload.island.plans import plans_within, question_of
 from placer.workload.island.precision import lacks_precision
 from placer.workload.profile import COMPRESSION_BYTES, ModelProfile, Rate
@@ -38,6 +40,25 @@ class StepPart(NamedTuple):
     def emptiest(self) -> int:
         """Sequences of the worker that has the fewest."""
         return self.batch // self.workers
+
+
+def _joined(gpu: Gpu, offer: VmOffer) -> Gpu:
+    """Return a device as the machines of an offer join it."""
+    if offer.nvlink_gb_per_s is None:
+        return gpu
+    return replace(gpu, nvlink_gb_per_s=offer.nvlink_gb_per_s)
+
+
+def _hardware(part: ChainPart, gpu: Gpu) -> Hardware:
+    offer = part.offer
+    return Hardware(
+        gpu=_joined(gpu, offer),
+        gpu_count=offer.gpu_count,
+        network_gbps=offer.network_gbps,
+        fabric=offer.fabric,
+        machines=part.machines,
+        host_gib=offer.memory_gib,
+    ).joined
 
 
 class IslandQuestion(Struct, frozen=True, kw_only=True):
@@ -125,11 +146,9 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
     def _words(
         self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, wishes: PlanWishes
     ) -> tuple[Any, ...]:
-        if offer.nvlink_gb_per_s is not None:
-            gpu = replace(gpu, nvlink_gb_per_s=offer.nvlink_gb_per_s)
         return (
             self.architecture,
-            gpu,
+            _joined(gpu, offer),
             offer.gpu_count,
             offer.network_gbps,
             offer.fabric,
@@ -140,6 +159,38 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
             offer.memory_gib,
             part.emptiest,
             part.workers > 1,
+        )
+
+    def chain(
+        self, parts: Sequence[ChainPart], gpus: Sequence[Gpu], ways: tuple[Way, ...], sequences: int
+    ) -> Chain | Refusal:
+        """Return how machines of several offers, each with some layers, do a step of some
+        sequences: by the plans of the parts, where each has one, else by the fastest.
+        """
+        unknown = next((p.offer for p in parts if not p.offer.network_gbps), None)
+        if unknown is not None or any(gpu.kind != "gpu" for gpu in gpus):
+            reason = "stages of several devices need GPUs and a network that the book knows"
+            return Refusal(code="network", reason=reason)
+        plans = [part.inner for part in parts]
+        layers = tuple(plan.layers for plan in plans if plan is not None)
+        if layers and (len(layers) < len(parts) or sum(layers) != self.architecture.layers):
+            reason = f"layers= of all parts has to be {self.architecture.layers} together"
+            return Refusal(code="layers", reason=reason)
+        if any(plan is not None and plan.virtual_stages > 1 for plan in plans):
+            reason = "stages of several devices are not cut into pieces: leave vp= out"
+            return Refusal(code="layers", reason=reason)
+        free = self.plan_wishes()
+        free = replace(free, sharding=free.sharding or "zero-1")
+        return chain(
+            Line(
+                architecture=self.architecture,
+                hardware=tuple(map(_hardware, parts, gpus)),
+                machines=tuple(part.machines for part in parts),
+                wishes=tuple(free if p is None else self.plan_wishes(p) for p in plans),
+                layers=layers or None,
+                ways=ways,
+                sequences=sequences,
+            )
         )
 
     def sequence_seconds(
@@ -203,7 +254,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
                 low = middle
         return fits
 
-    def rates(self, built: Island, offer: VmOffer, sequences: float) -> tuple[Rate, Rate]:
+    def rates(self, built: Island | Chain, offer: VmOffer, sequences: float) -> tuple[Rate, Rate]:
         """Return the speed of an island alone, and of one that exchanges with others, while each of
         its steps has some sequences: the share of a step, whole or not, whose fullest rank was
         timed.

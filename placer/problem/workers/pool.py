@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,6 +14,14 @@ from placer.records import replace
 from placer.workload.data_loading import Loader
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.profile import Rate
+
+
+class ChainPart(NamedTuple):
+    """Machines of an offer that hold some layers of a worker's model; a plan of None is chosen."""
+
+    offer: VmOffer
+    machines: int
+    inner: InnerPlan | None
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +36,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     workers). ``speed_cap`` limits the speed of all workers of this kind. ``free_share`` of the
     time behind which an exchange may hide is left to an exchange between workers.
     ``machines_there`` of the offer are what every quota, stock and supply leave, each by itself.
-    Where the machines are ``supplied``, ``gpu_quota`` is that of their type alone.
+    Where the machines are ``supplied``, ``gpu_quota`` is that of their type alone. Machines
+    ``behind`` those of the offer hold the later layers of the same copy of the model.
     """
 
     offer: VmOffer
@@ -38,6 +48,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     machines: int = 1
     inner: InnerPlan | None = None
+    behind: tuple[ChainPart, ...] = ()
     loader: Loader | None = None
     speed_cap: int | None = None
     free_share: float = 1.0
@@ -80,6 +91,11 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return self.offer.place
 
     @property
+    def parts(self) -> tuple[ChainPart, ...]:
+        """Machines of one worker by offer, in the order of their layers."""
+        return ChainPart(self.offer, self.machines, self.inner), *self.behind
+
+    @property
     def gpus(self) -> int:
         """GPUs of one worker."""
         return self.machines * self.offer.gpu_count
@@ -101,7 +117,11 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
     def group(self, count: int) -> WorkerGroup:
         """Build the group of some workers."""
-        return WorkerGroup.of(self.offer, count, self.machines, self.inner)
+        group = WorkerGroup.of(self.offer, count, self.machines, self.inner)
+        if not self.behind:
+            return group
+        behind = (WorkerGroup.of(part.offer, 1, part.machines, part.inner) for part in self.behind)
+        return replace(group, behind=tuple(behind))
 
     @property
     def bucket(self) -> tuple[str, ...]:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
+from itertools import pairwise
 
 from placer.market.catalog import OLD_TRANSPORT, VmOffer
+from placer.market.words.own_places import SITES
 from placer.problem.kept_answers import Recent
 from placer.problem.question import KEPT_POOLS
 from placer.problem.workers.islands import IslandQuestion, StepPart
-from placer.problem.workers.pool import Pool
+from placer.problem.workers.pool import ChainPart, Pool
 from placer.problem.workers.reading import WithReading
 from placer.records import replace
+from placer.workload.data_loading import LOADER_STREAMS
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island import Island, Refusal
+from placer.workload.island import TRANSPORTS, Island, Refusal
+from placer.workload.island.collectives import attained_bytes_per_s
 from placer.workload.island.hardware import MOST_ISLAND_MACHINES
+from placer.workload.island.parallel.chain import MOST_PARTS, Chain, Way
+from placer.workload.island.parallel.stages import HOP_LATENCY_S
 from placer.workload.peer import ASSUMED_GBPS, Peer
 from placer.workload.profile import NODE_EFFICIENCY, ModelProfile, Rate
 
@@ -99,6 +106,41 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
             known[kind] = question.island(offer, gpu, machines, part, inner)
         return known[kind]
 
+    def chain(self, parts: tuple[ChainPart, ...]) -> Chain | Refusal:
+        """Return how machines of several offers do all of a step as stages of one worker, or why
+        they cannot.
+        """
+        question = self.island_question
+        if question is None or len(parts) > MOST_PARTS:
+            reason = f"{self.profile.name} has no architecture that gives its layers"
+            if question is not None:
+                reason = f"{len(parts)} parts, and up to {MOST_PARTS} are timed"
+            return Refusal(code="layers", reason=reason)
+        known = self._known_chains
+        if parts not in known:
+            gpus = [self.catalog.gpu(part.offer.gpu) for part in parts]
+            ways = tuple(self._way(a.offer, b.offer) for a, b in pairwise(parts))
+            known[parts] = question.chain(parts, gpus, ways, self.batch)
+        return known[parts]
+
+    @cached_property
+    def _known_chains(self) -> dict[tuple[ChainPart, ...], Chain | Refusal]:
+        return {}
+
+    def _way(self, one: VmOffer, other: VmOffer) -> Way:
+        """Return the way between a machine of each of two parts: over the slower network of both,
+        and between places over the slower direction of the link.
+        """
+        gbps = min(one.network_gbps or 0.0, other.network_gbps or 0.0)
+        inside = attained_bytes_per_s(gbps, TRANSPORTS["nccl"])
+        if one.place == other.place:
+            return Way(inside, HOP_LATENCY_S)
+        ends = (one.place, other.place), (other.place, one.place)
+        links = [self.network.link(*pair) for pair in ends]
+        pair = min(inside, *(link.speed(LOADER_STREAMS) for link in links))
+        shares_line = any(end.startswith(SITES) for end in ends[0])
+        return Way(pair, max(link.rtt_s for link in links) / 2, pair if shares_line else math.inf)
+
     def nearest_island(
         self, offer: VmOffer, machines: int = MOST_ISLAND_MACHINES
     ) -> tuple[int, Island | Refusal] | None:
@@ -132,6 +174,7 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         machines: int = 1,
         inner: InnerPlan | None = None,
         workers: int | None = None,
+        behind: tuple[ChainPart, ...] = (),
     ) -> Pool | None:
         """Return the rates and quota of an offer as workers of some machines; None if nobody can
         say how fast it is, or the model fits no plan.
@@ -143,11 +186,17 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         workers
             How many workers share a step in equal parts; None: as many as the request asks for.
             Where it leaves that open a worker has no plan, and a speed that none exceeds.
+        behind
+            Machines with the later layers; such a worker does all of a step.
         """
         if self.island_question is None and (machines > 1 or inner is not None):
             return None
-        workers = self.sharing(workers)
-        built = self.island(offer, machines, inner, workers)
+        workers = 1 if behind else self.sharing(workers)
+        built: Island | Chain | Refusal | None
+        if behind:
+            built = self.chain((ChainPart(offer, machines, inner), *behind))
+        else:
+            built = self.island(offer, machines, inner, workers)
         if isinstance(built, Refusal):
             return None
         rates = (
@@ -168,6 +217,7 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         supply = self.supply(offer)
         gpus = self._gpus_together(offer, supply)
         planned = built is not None and (workers is not None or inner is not None)
+        plans = built.plans if isinstance(built, Chain) else () if built is None else (built.plan,)
         return Pool(
             offer=offer,
             alone=alone,
@@ -176,7 +226,8 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
             machines_there=self._machines_of(offer, gpus),
             host=self.averaging_class(offer, machines),
             machines=machines,
-            inner=built.plan if built is not None and planned else None,
+            inner=plans[0] if planned else None,
+            behind=tuple(p._replace(inner=plan) for p, plan in zip(behind, plans[1:], strict=True)),
             loader=loader,
             speed_cap=self._speed_cap(offer),
             supplied=supply is not None,
@@ -196,7 +247,7 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         return rates
 
     def _rates_of(
-        self, built: Island, offer: VmOffer, machines: int, workers: int | None
+        self, built: Island | Chain, offer: VmOffer, machines: int, workers: int | None
     ) -> tuple[Rate | None, ...]:
         kind = id(built), offer.gpu, offer.gpu_count, workers
         rates = self._rates.get(kind)

@@ -60,7 +60,7 @@ def facts_of(placement: Document, estimate: Document, outlook: Document | None) 
     count, offers = placement["worker_count"], _offers(placement)
     rows = [("workers", placement_words(placement), f"{count} in all; {offers}")]
     rows += _hub(placement)
-    for group in placement["workers"]:
+    for group in _machines(placement):
         inner = group.get("inner")
         if inner:
             plan = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in inner.items())
@@ -88,7 +88,12 @@ def facts_of(placement: Document, estimate: Document, outlook: Document | None) 
 
 def _offers(placement: Document) -> str:
     """Name the machines as their providers do."""
-    return ", ".join(dict.fromkeys(group["offer"] for group in placement["workers"]))
+    return ", ".join(dict.fromkeys(group["offer"] for group in _machines(placement)))
+
+
+def _machines(placement: Document) -> list[Document]:
+    """List the machines of each offer, those of later stages too."""
+    return [row for group in placement["workers"] for row in (group, *group.get("behind", ()))]
 
 
 def _hub(placement: Document) -> Iterator[Pair]:
