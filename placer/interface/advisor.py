@@ -247,7 +247,7 @@ def explain(
     time_limit : TIME
         Stop after this long and say what is missing.
     why_not : X
-        PLACE, GPU, EXCHANGE, PLACE=GPU:market, spot, on-demand, community or 2-regions;
+        PLACE, GPU, EXCHANGE, PLACE=GPU:market, spot, on-demand, community, 2-regions or stages;
         default: the most tempting ones.
     start : Python
         An answer that is known, with which the search begins where it keeps the limits.

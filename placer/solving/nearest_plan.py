@@ -13,6 +13,7 @@ from placer.market.catalog import VmOffer, worker_name
 from placer.problem.problem import Problem
 from placer.problem.workers.admission import STALE
 from placer.records import replace
+from placer.solving.parts.chains import best_chain
 from placer.units import format_usd
 from placer.workload.island import Island, Refusal
 
@@ -106,6 +107,10 @@ def _remedy(problem: Problem) -> str:
         fitting = _cheapest(replace(problem, requirements=replace(wish, **freed)))
         if fitting is not None:
             ways.append(_way(fitting, words))
+    if chain := best_chain(problem):
+        ways.append(
+            f"stages of several machines fit: placer estimate --workers {chain.groups[0].spec}"
+        )
     if ways:
         return "; or ".join(ways)
     everything = {name: value for _, freed in RELAXATIONS for name, value in freed.items()}

@@ -47,7 +47,7 @@ def explain(
         The question; it may contradict itself.
     subjects
         What is asked about with "why not": places, GPUs, exchanges, ``place=GPU:market``, ``spot``,
-        ``on-demand``, ``2-regions``; empty: the most tempting ones.
+        ``on-demand``, ``2-regions``, ``stages``; empty: the most tempting ones.
     solver, options
         As in `placer.solving.solve.solve`; ``options`` bound the main search and each side
         question.

@@ -23,6 +23,8 @@ from placer.records import replace
 from placer.solving.result import Result
 
 MARKETS = {"spot": "spot", "on-demand": "on_demand", "community": "community"}
+STAGES = "stages"
+"""Workers of several devices, each with some of the layers."""
 MOST_RULES = 12
 """Places or devices that one X may stand for, each searched for itself."""
 
@@ -33,10 +35,10 @@ class Subject:
 
     Notes
     -----
-    ``kind`` is place, gpu, offer, exchange, market or regions; ``rules`` are alternatives, one of
-    which is to hold; ``changes`` are wishes that force it; ``narrow`` wishes that admit nothing
-    else, for a first answer; ``whole`` is False where there are too many alternatives to look at
-    all.
+    ``kind`` is place, gpu, offer, exchange, market, regions or stages; ``rules`` are alternatives,
+    one of which is to hold; ``changes`` are wishes that force it; ``narrow`` wishes that admit
+    nothing else, for a first answer; ``whole`` is False where there are too many alternatives to
+    look at all.
     """
 
     kind: str
@@ -81,7 +83,7 @@ class Subject:
 
 
 def read_subject(text: str, problem: Problem) -> Subject:
-    """Read PLACE, GPU, EXCHANGE, PLACE=GPU:market, spot, on-demand or 2-regions.
+    """Read PLACE, GPU, EXCHANGE, PLACE=GPU:market, spot, on-demand, 2-regions or stages.
 
     Raises
     ------
@@ -94,6 +96,8 @@ def read_subject(text: str, problem: Problem) -> Subject:
         return regions_subject(int(counted[1]))
     if word in MARKETS:
         return Subject(kind="market", name=word, changes=(("market", MARKETS[word]),))
+    if word == STAGES:
+        return Subject(kind=STAGES, name="stages of several devices", whole=False)
     if word in EXCHANGES[1:]:
         return exchange_subject(word, problem)
     if "=" in word:
@@ -107,7 +111,7 @@ def read_subject(text: str, problem: Problem) -> Subject:
                 raise
             continue
         return make(word, subject, problem)
-    known = [*catalog.regions, *catalog.rented_gpus, *EXCHANGES[1:], *MARKETS, "2-regions"]
+    known = [*catalog.regions, *catalog.rented_gpus, *EXCHANGES[1:], *MARKETS, "2-regions", STAGES]
     raise unknown("place, GPU, exchange or market", word, known)
 
 

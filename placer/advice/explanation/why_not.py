@@ -18,12 +18,14 @@ from placer.advice.explanation.conflict import Remedy, remedy
 from placer.advice.explanation.side_questions import IMPOSSIBLE, NOTHING, Asker, Trial
 from placer.advice.explanation.subject import Subject, admitting
 from placer.advice.explanation.wishes import wishes_of
+from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import LIMIT_CODES
 from placer.cost_model.objective import objective_of
 from placer.market.catalog import VmOffer
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.batches.search import limited
+from placer.solving.parts.chains import best_chain
 from placer.solving.result import Option, Result
 
 
@@ -73,6 +75,8 @@ def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot:
     assert placement is not None
     if subject.chosen(placement):
         return WhyNot(subject=subject.name, kind=subject.kind, status="chosen", proved=True)
+    if subject.kind == "stages":
+        return _stages(subject, result)
     opened, excluded = admitting(subject, problem)
     questions = tuple(subject.forced(opened))
     # The best answer with nothing but the subject: quick, and often the best with it.
@@ -99,6 +103,27 @@ def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot:
         found,
         status="found",
         option=trial.option("why-not"),
+        difference=value - result.value,
+        regret=regret if math.isfinite(regret) else None,
+    )
+
+
+def _stages(subject: Subject, result: Result) -> WhyNot:
+    """Compare with the fastest stages of several devices that were found."""
+    problem = result.problem
+    chain = best_chain(problem)
+    found = WhyNot(subject=subject.name, kind=subject.kind, status="unknown", about=subject)
+    if chain is None or result.value is None:
+        return found
+    option = Option(
+        placement=chain, estimate=estimate(chain, problem), label="why-not", proved=False
+    )
+    value = result.objective.value(option.estimate)
+    regret = result.objective.loss(value, result.value)
+    return replace(
+        found,
+        status="found",
+        option=option,
         difference=value - result.value,
         regret=regret if math.isfinite(regret) else None,
     )

@@ -131,7 +131,7 @@ class WhyNot(Part, frozen=True):
     """
 
     subject: str
-    kind: Literal["place", "gpu", "offer", "exchange", "market", "regions"]
+    kind: Literal["place", "gpu", "offer", "exchange", "market", "regions", "stages"]
     status: Literal["chosen", "found", "impossible", "unknown"]
     best_with_it: Candidate | None
     difference: float | None

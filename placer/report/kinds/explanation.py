@@ -300,7 +300,10 @@ def _why_not_lines(row: Document, document: Document) -> Iterator[str]:
         else:
             loss = "" if regret is None else f", {_gain(-regret, document)} against the best"
             yield f"{words}{loss} ({sure})."
-            yield from _reasons(option, best)
+            if regret is None or regret > 0:
+                yield from _reasons(option, best)
+        if row["kind"] == "stages":
+            yield "Nothing that placer writes starts such workers; it is for software of your own."
     for found in row["break_evens"]:
         yield _break_even(found)
     if row["never_by_network"]:

@@ -31,7 +31,8 @@ def stages_between(problem: Problem, placement: Placement, got: Estimate) -> Ite
         yield Warn(
             code="several-devices",
             message="stages of several devices: every stage counts as the slowest, and no hop "
-            "between them is hidden; placer searches no such workers, and starts none",
+            "between them is hidden; placer looks for such workers in explain --why-not stages "
+            "alone, and starts none",
         )
     shape = problem.profile.architecture
     if shape is None or len(placement.places) < 2:

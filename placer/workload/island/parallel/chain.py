@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.hardware import Hardware, powers_of_two
 from placer.workload.island.interval import rate_interval
-from placer.workload.island.memory import ELEMENT_BYTES, MANY_GROUPS_BYTES, Memory, host_bytes
+from placer.workload.island.memory import ELEMENT_BYTES, MANY_GROUPS_BYTES, Memory
 from placer.workload.island.parallel.splits import PIPELINES
 from placer.workload.island.parallel.stages import stage_shape
 from placer.workload.island.precision import usual_precision
@@ -56,7 +56,7 @@ class Way(NamedTuple):
         )
 
 
-class Line(Struct, frozen=True, kw_only=True):
+class Line(Struct, frozen=True, kw_only=True, dict=True):
     """What is asked of a chain: machines in the order of their stages and how many send side by
     side, what is fixed of the plan of each and of the layers, the ways between them, and a step of
     some sequences.
@@ -70,7 +70,7 @@ class Line(Struct, frozen=True, kw_only=True):
     ways: tuple[Way, ...]
     sequences: int
 
-    @property
+    @cached_property
     def precision(self) -> str:
         """The format that all devices have, unless one is asked for."""
         usual = {usual_precision(hardware.gpu) for hardware in self.hardware}
@@ -125,7 +125,17 @@ def chain(line: Line) -> Chain | Refusal:
     powers of two as sequences of a microbatch, and whole layers; for these the division is the
     best, as more layers never take less time.
     """
-    best = min(_trials(line), key=lambda pieces: _slowest(pieces).seconds, default=None)
+    best: tuple[Piece, ...] | None = None
+    for stages, once in sorted(_trials(line), key=lambda trial: _waits(line, *trial)):
+        waits = _waits(line, stages, once)
+        if best is not None and _slowest(best).seconds <= (1 + waits) * _fastest_s(line):
+            break
+        if line.layers is None:
+            pieces = _divided(line, stages, once)
+        else:
+            pieces = _pieces(line, stages, once, line.layers)
+        if pieces and (best is None or _slowest(pieces).seconds < _slowest(best).seconds):
+            best = pieces
     if best is None:
         names = " and ".join(hardware.title for hardware in line.hardware)
         return Refusal(
@@ -158,20 +168,28 @@ def _slowest(pieces: tuple[Piece, ...]) -> Piece:
     return max(pieces, key=lambda piece: piece.seconds)
 
 
-def _trials(line: Line) -> Iterator[tuple[Piece, ...]]:
-    """Yield the best division for each number of stages and sequences that pass together, or the
-    one that is asked for.
-    """
+def _trials(line: Line) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Yield the numbers of stages, and the sequences that pass together."""
     for stages in product(*map(_stage_counts, line.hardware, line.wishes)):
-        if sum(stages) > min(MOST_STAGES, line.architecture.layers):
-            continue
-        for once in _together(line, stages):
-            if line.layers is None:
-                pieces = _divided(line, stages, once)
-            else:
-                pieces = _pieces(line, stages, once, line.layers)
-            if pieces is not None:
-                yield pieces
+        if sum(stages) <= min(MOST_STAGES, line.architecture.layers):
+            yield from ((stages, once) for once in _together(line, stages))
+
+
+def _waits(line: Line, stages: tuple[int, ...], once: int) -> float:
+    """Return the time in which stages wait for the first and last microbatch, over their work."""
+    return (sum(stages) - 1) / -(-line.sequences // once)
+
+
+def _fastest_s(line: Line) -> float:
+    """Return the seconds in which all devices calculate a step without a hop or a wait: a bound
+    from below, as no plan repeats less, and none divides the layers better than by speed.
+    """
+    plan = InnerPlan(precision=line.precision, software=line.wishes[0].software or "")
+    speeds = (
+        hardware.gpus / calculation_seconds(line.architecture, hardware.gpu, plan, 1)
+        for hardware in line.hardware
+    )
+    return line.sequences / sum(speeds)
 
 
 def _together(line: Line, stages: tuple[int, ...]) -> list[int]:
@@ -284,23 +302,22 @@ def _planned(
         Sequences that pass together, and how often in a step.
     """
     (before, stages), (once, microbatches) = place, batch
-    room, best = hardware.gpu.memory_gib * GIB, None
+    room, host, best = hardware.gpu.memory_gib * GIB, hardware.host_gib * GIB, None
     own = wishes.pipeline or 1
     for found in candidates(part, hardware.gpu_count, hardware.machines, wishes, precision):
         ranks = hardware.gpus // found.plan.rank_gpus
         count = -(-once // ranks)
-        need = replace(
-            found.memory,
-            activations=found.memory.activations * min(microbatches, stages - before) / own,
-            fixed=MANY_GROUPS_BYTES,
-        ).of_microbatch(count)
-        free = wishes.headroom if count > 1 else 0.0
-        host = host_bytes(part, found.plan, hardware.gpu_count, hardware.machines)
-        if need.total > (1 - free) * room or host > hardware.host_gib * GIB:
+        one, free = found.memory, wishes.headroom if count > 1 else 0.0
+        kept = one.activations * min(microbatches, stages - before) / own
+        total = one.states + one.gathered + one.embedding + count * (kept + one.logits)
+        if total + MANY_GROUPS_BYTES > (1 - free) * room or found.host_bytes > host:
             continue
+        calculated = calculation_seconds(part, hardware.gpu, found.plan, microbatches * count)
+        if best is not None and best.seconds <= calculated * (1 + (stages - 1) / microbatches):
+            continue
+        need = replace(one, activations=kept, fixed=MANY_GROUPS_BYTES).of_microbatch(count)
         plan = replace(found.plan, microbatch=count, layers=part.layers)
         pressed = is_pressed(need, room, count * part.sequence_length)
-        calculated = calculation_seconds(part, hardware.gpu, plan, microbatches * count)
         alone = step(
             part,
             hardware,
