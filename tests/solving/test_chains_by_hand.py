@@ -6,6 +6,7 @@ import pytest
 
 import placer
 from placer.documents.manifest.manifest_document import build_manifest
+from placer.documents.saved_result import placement_from
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.interface.by_hand import PlacementEstimate
@@ -110,6 +111,7 @@ def test_the_document_is_valid_and_names_the_parts() -> None:
     (row,) = document["placement"]["workers"]
     assert [part["place"] for part in (row, *row["behind"])] == ["aws/us-east-2", "aws/us-east-1"]
     assert check_document(document, "estimate.json")
+    assert placement_from(document["placement"]) == estimated(AWAY).placement
 
 
 def test_deepseek_fits_where_neither_device_holds_it() -> None:

@@ -150,11 +150,14 @@ def test_no_more_states_with_more_parts() -> None:
 
 
 def test_a_slow_way_takes_longer() -> None:
-    """One Gbit/s and 35 ms between the parts instead of the network of a zone."""
+    """One Gbit/s and 35 ms between the parts instead of the network of a zone; the interval
+    reaches to hops that a schedule hides.
+    """
     model, part = plain_gpt(40, 5120, 2048), machines("A100-80", 2)
     near = made(line(model, part, part))
     far = made(line(model, part, part, way=Way(1e9 / 8, 0.035)))
     assert far.samples_per_second < near.samples_per_second / 2
+    assert far.high / far.samples_per_second > near.high / near.samples_per_second
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -98,12 +98,14 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def gpus(self) -> int:
         """GPUs of one worker."""
-        return self.machines * self.offer.gpu_count
+        behind = sum(part.machines * part.offer.gpu_count for part in self.behind)
+        return self.machines * self.offer.gpu_count + behind
 
     @property
     def usd_per_hour(self) -> float:
         """Price of one worker."""
-        return self.machines * self.offer.usd_per_hour
+        behind = sum(part.machines * part.offer.usd_per_hour for part in self.behind)
+        return self.machines * self.offer.usd_per_hour + behind
 
     @property
     def kind(self) -> tuple[str, int, int, InnerPlan | None]:

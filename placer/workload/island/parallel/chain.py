@@ -78,9 +78,12 @@ class Line(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Piece(NamedTuple):
-    """A part with its plan: the seconds of a step in which all stages were like its own."""
+    """A part with its plan: the seconds of a step in which all stages were like its own, and of one
+    with all hops to other parts hidden.
+    """
 
     seconds: float
+    hidden_s: float
     plan: InnerPlan
     memory: Memory
     step: Step
@@ -93,7 +96,7 @@ class Chain(Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     samples_per_second, low, high
-        Sequences a second.
+        Sequences a second; ``high`` with all hops between parts hidden.
     basis, source
         How sure the rate is, and where it comes from.
     plans
@@ -155,7 +158,7 @@ def chain(line: Line) -> Chain | Refusal:
     return Chain(
         samples_per_second=rate,
         low=rate * doubt.low,
-        high=rate * doubt.high,
+        high=line.sequences / max(piece.hidden_s for piece in best) * doubt.high,
         basis=basis,
         source=f"the slowest of {len(best)} parts, of {line.hardware[at].title}; {doubt.reason}",
         plans=tuple(piece.plan for piece in best),
@@ -327,13 +330,10 @@ def _planned(
             VIA,
             wishes.gradient_bytes_per_parameter,
         )
-        whole = replace(
-            alone,
-            bubble=(stages - 1) / microbatches,
-            tensor_s=alone.tensor_s + microbatches * hops_s,
-        )
+        hidden = replace(alone, bubble=(stages - 1) / microbatches)
+        whole = replace(hidden, tensor_s=alone.tensor_s + microbatches * hops_s)
         if best is None or whole.seconds < best.seconds:
-            best = Piece(whole.seconds, plan, need, whole, pressed)
+            best = Piece(whole.seconds, hidden.seconds, plan, need, whole, pressed)
     return best
 
 
