@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from placer.errors import PlacerError
+from placer.workload.models.adapters import FOUR_BIT_BYTES
 from placer.workload.models.configuration import MOST_BYTES, read_configuration
 from placer.workload.models.configured_decoder import READERS, configured_decoder
 from placer.workload.models.ladder import decoder_of
@@ -209,8 +210,8 @@ def test_other_files_that_people_have_are_named(
 @pytest.mark.parametrize(
     ("quantization", "stored"),
     [
-        ({"quant_method": "awq", "bits": 4}, 0.5),
-        ({"load_in_4bit": True}, 0.5),
+        ({"quant_method": "awq", "bits": 4}, FOUR_BIT_BYTES),
+        ({"load_in_4bit": True}, FOUR_BIT_BYTES),
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 2.0),
         ({"quant_method": "mxfp4"}, 2.0),
     ],

@@ -71,7 +71,7 @@ def configured_model(asked: Configuration, architecture: Architecture) -> ModelP
         If its weights are quantized to more than 4 bits, over which no adapters are counted.
     """
     stored = asked.weight_bytes
-    if stored is not None and stored > FOUR_BIT_BYTES:
+    if stored is not None and stored > 0.5:
         raise PlacerError(
             f"'{asked.file}' has weights of {8 * stored:g} bits, which no optimizer changes",
             "give the config.json of the model before it was quantized",
