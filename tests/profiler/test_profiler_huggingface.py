@@ -250,6 +250,17 @@ def test_what_transformers_refuses_is_said_in_one_line(
 
 
 @needs_transformers
+def test_encoders_with_decoders_are_counted_on_the_meta_device(tmp_path: Path) -> None:
+    """BART makes a mask of its own and looks at its values."""
+    layers: dict[str, Any] = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1}
+    heads: dict[str, Any] = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    file = write(tmp_path, architectures=["BartModel"], model_type="bart", **layers, **heads)
+    with META:
+        workload = from_config(file, 16)
+    assert count(workload).of(1).flops > 0
+
+
+@needs_transformers
 @pytest.mark.parametrize("kind", ["GPT2LMHeadModel", "LlamaForCausalLM"])
 def test_decoders_are_counted_on_the_meta_device(tmp_path: Path, kind: str) -> None:
     """Releases since 4.53 look for several texts in one sequence, at values that are not there;

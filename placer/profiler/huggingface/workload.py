@@ -26,10 +26,16 @@ from placer.workload.models.configured_decoder import USUAL_TOKENS, configured_d
 if TYPE_CHECKING:
     import torch
 
+TIED = "tie_word_embeddings"
 TOKENS = 128
 """Tokens of a text of models that do not write the next token, as BERT's first 90 % of steps."""
-PACKED = "find_packed_sequence_indices"
-"""Function of transformers.masking_utils, since 4.53."""
+UNSEEN: Mapping[str, Any] = {
+    "find_packed_sequence_indices": lambda positions: None,
+    "fast_all": lambda mask: True,
+}
+"""Functions of transformers.masking_utils that look at values, since 4.53, and what they would find
+in batches with one whole text in each sequence.
+"""
 RESERVED_POSITIONS = 2
 OFFSET_POSITIONS = frozenset(
     {"camembert", "longformer", "roberta", "xlm-roberta", "xlm-roberta-xl"}
@@ -74,7 +80,7 @@ def from_config(path: str | Path, tokens: int | None = None) -> Workload:
         config = _config(transformers, asked.values)
         _prepare_for_training(config)
         task, module = _make(transformers, asked, config)
-        _untie(asked, module)
+        _untie(asked, config, module)
     return _workload(asked, config, task, module, tokens)
 
 
@@ -212,26 +218,22 @@ def _loss(module: Any, batch: dict[str, Any]) -> Any:
 
 @contextmanager
 def _unpacked(device: torch.device) -> Iterator[None]:
-    """Keep transformers from looking for several texts in one sequence on the meta device.
-
-    Notes
-    -----
-    Decoders look at the values of positions where they are given no mask, and the meta device has
-    none. The batches of this module have one text in each sequence.
+    """Keep transformers from looking for several texts in a sequence, and for padding, on the meta
+    device, which has no values.
     """
     try:
         masking = import_module("transformers.masking_utils")
     except ImportError:  # a release that does not look
         masking = None
-    looked_up = getattr(masking, PACKED, None)
-    if device.type != "meta" or looked_up is None:
-        yield
-        return
-    setattr(masking, PACKED, lambda positions: None)
+    found = {name: getattr(masking, name) for name in UNSEEN if hasattr(masking, name)}
+    if device.type == "meta":
+        for name in found:
+            setattr(masking, name, UNSEEN[name])
     try:
         yield
     finally:
-        setattr(masking, PACKED, looked_up)
+        for name, function in found.items():
+            setattr(masking, name, function)
 
 
 def _load_transformers() -> ModuleType:
@@ -312,11 +314,13 @@ def _make(transformers: ModuleType, asked: Configuration, config: Any) -> tuple[
     )
 
 
-def _untie(asked: Configuration, module: Any) -> None:
-    """Give the output layer weights of its own where the file says so and a release of transformers
-    shares them all the same, as 5 does for T5.
+def _untie(asked: Configuration, config: Any, module: Any) -> None:
+    """Give the output layer weights of its own where the file or the default of its text part says
+    so, and a release of transformers shares them all the same, as 5 does for T5 and Mistral 3.
     """
-    if asked.values.get("tie_word_embeddings") is not False:
+    parts = (asked.values, asked.text_part.values, config.get_text_config().to_dict())
+    said = [part[TIED] for part in parts if part.get(TIED) is not None]
+    if not said or said[0]:
         return
     head: Any = module.get_output_embeddings()
     table: Any = module.get_input_embeddings()
