@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placer.errors import PlacerError
 from placer.profiler.builtin.batches import generator, images, masked_text
@@ -14,8 +14,19 @@ from placer.profiler.torch_import import load_torch
 if TYPE_CHECKING:
     import torch
 
-Batch = Callable[[Any, Any, int, int, "torch.device"], dict[str, Any]]
-"""From module, configuration, samples, tokens and device to what the model takes."""
+
+class Asked(NamedTuple):
+    """Which batch is wanted: of a module with its configuration, in samples of so many tokens."""
+
+    module: Any
+    config: Any
+    samples: int
+    tokens: int
+    device: torch.device
+
+
+Batch = Callable[[Asked], dict[str, Any]]
+"""Makes what the model takes."""
 
 
 @dataclass(frozen=True)
@@ -46,79 +57,57 @@ def image_size(config: Any) -> int:
     return int(size if isinstance(size, int) else size[0])
 
 
-def _vocabulary(config: Any) -> int:
-    return int(config.get_text_config().vocab_size)
+def _text(asked: Asked) -> Any:
+    """Draw tokens: ``[samples, tokens]``."""
+    vocabulary = int(asked.config.get_text_config().vocab_size)
+    shape, numbers = (asked.samples, asked.tokens), generator(asked.device)
+    return load_torch().randint(1, vocabulary, shape, device=asked.device, generator=numbers)
 
 
-def _text(config: Any, samples: int, tokens: int, device: torch.device) -> Any:
-    return load_torch().randint(
-        1, _vocabulary(config), (samples, tokens), device=device, generator=generator(device)
-    )
-
-
-def _labels(config: Any, samples: int, device: torch.device) -> Any:
-    return load_torch().randint(
-        config.num_labels, (samples,), device=device, generator=generator(device)
-    )
-
-
-def _hidden(
-    module: Any, config: Any, samples: int, tokens: int, device: torch.device
-) -> dict[str, Any]:
-    text, labels = masked_text(samples, tokens, _vocabulary(config), device)
-    order = {"next_sentence_label", "sentence_order_label"} & set(_keywords(module))
+def _hidden(asked: Asked) -> dict[str, Any]:
+    vocabulary = int(asked.config.get_text_config().vocab_size)
+    text, labels = masked_text(asked.samples, asked.tokens, vocabulary, asked.device)
+    order = {"next_sentence_label", "sentence_order_label"} & set(_keywords(asked.module))
     follows = dict.fromkeys(order, labels[:, 0] % 2)  # of BERT's and ALBERT's pre-training
     return {"input_ids": text, "labels": labels, **follows}
 
 
-def _next(
-    module: Any, config: Any, samples: int, tokens: int, device: torch.device
-) -> dict[str, Any]:
-    text = _text(config, samples, tokens, device)
+def _next(asked: Asked) -> dict[str, Any]:
+    text = _text(asked)
     return {"input_ids": text, "labels": text}
 
 
-def _classes(
-    module: Any, config: Any, samples: int, tokens: int, device: torch.device
-) -> dict[str, Any]:
-    text = _text(config, samples, tokens, device)
-    return {"input_ids": text, "labels": _labels(config, samples, device)}
+def _classes(asked: Asked) -> dict[str, Any]:
+    text = _text(asked)
+    return {"input_ids": text, "labels": text[:, 0] % asked.config.num_labels}
 
 
-def _tags(
-    module: Any, config: Any, samples: int, tokens: int, device: torch.device
-) -> dict[str, Any]:
-    text = _text(config, samples, tokens, device)
-    return {"input_ids": text, "labels": text % config.num_labels}
+def _tags(asked: Asked) -> dict[str, Any]:
+    text = _text(asked)
+    return {"input_ids": text, "labels": text % asked.config.num_labels}
 
 
-def _answers(
-    module: Any, config: Any, samples: int, tokens: int, device: torch.device
-) -> dict[str, Any]:
-    text = _text(config, samples, tokens, device)
-    ends = dict.fromkeys(("start_positions", "end_positions"), text[:, 0] % tokens)
-    return {"input_ids": text, **ends}
+def _answers(asked: Asked) -> dict[str, Any]:
+    text = _text(asked)
+    ends = ("start_positions", "end_positions")
+    return {"input_ids": text, **dict.fromkeys(ends, text[:, 0] % asked.tokens)}
 
 
-def _pictures(
-    module: Any, config: Any, samples: int, tokens: int, device: torch.device
-) -> dict[str, Any]:
-    pictures, labels = images(samples, image_size(config), config.num_labels, device)
+def _pictures(asked: Asked) -> dict[str, Any]:
+    size, classes = image_size(asked.config), asked.config.num_labels
+    pictures, labels = images(asked.samples, size, classes, asked.device)
     return {"pixel_values": pictures, "labels": labels}
 
 
-def _speech(
-    module: Any, config: Any, samples: int, tokens: int, device: torch.device
-) -> dict[str, Any]:
+def _speech(asked: Asked) -> dict[str, Any]:
     """Draw mel spectra, two frames for each position of the encoder (Whisper), and their text."""
-    shape = (samples, config.num_mel_bins, 2 * config.max_source_positions)
-    spectra = load_torch().randn(shape, device=device, generator=generator(device))
-    return {"input_features": spectra, "labels": _text(config, samples, tokens, device)}
+    shape = (asked.samples, asked.config.num_mel_bins, 2 * asked.config.max_source_positions)
+    numbers = generator(asked.device)
+    spectra = load_torch().randn(shape, device=asked.device, generator=numbers)
+    return {"input_features": spectra, "labels": _text(asked)}
 
 
-def _any(
-    module: Any, config: Any, samples: int, tokens: int, device: torch.device
-) -> dict[str, Any]:
+def _any(asked: Asked) -> dict[str, Any]:
     """Draw texts, pictures or both for a model without a task, such as CLIP or an encoder alone.
 
     Raises
@@ -126,18 +115,19 @@ def _any(
     PlacerError
         If it takes neither.
     """
-    known, batch = _keywords(module), {}
+    known, batch = _keywords(asked.module), {}
     if "input_ids" in known:
-        batch["input_ids"] = _text(config, samples, tokens, device)
+        batch["input_ids"] = _text(asked)
     if "pixel_values" in known:
-        batch["pixel_values"] = images(samples, image_size(config), 2, device)[0]
+        size = image_size(asked.config)
+        batch["pixel_values"] = images(asked.samples, size, 2, asked.device)[0]
     if "return_loss" in known:
         batch["return_loss"] = True
     if "decoder_input_ids" in known and "input_ids" in batch:
         batch["decoder_input_ids"] = batch["input_ids"]
     if not batch:
         raise PlacerError(
-            f"{type(module).__name__} takes neither texts nor pictures",
+            f"{type(asked.module).__name__} takes neither texts nor pictures",
             "profile package.module:function instead",
         )
     return batch

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
-from placer.profiler.huggingface.batches import ANY, CAUSAL, TASKS, Task, image_size, task_of
+from placer.profiler.huggingface.batches import ANY, CAUSAL, TASKS, Asked, Task, image_size, task_of
 from placer.profiler.huggingface.diffusion import diffusion_model
 from placer.profiler.torch_import import load_torch
 from placer.profiler.workload import Workload
@@ -130,7 +130,7 @@ def _workload(
         family="cnn" if config.model_type in CONVOLUTIONAL else "transformer",
         # A configuration may name FP16; training keeps weights in FP32 and uses autocast.
         module=module.float(),
-        batch=lambda samples, device: task.batch(module, config, samples, length, device),
+        batch=lambda samples, device: task.batch(Asked(module, config, samples, length, device)),
         loss=_loss,
         optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=1e-4),
         source=f"hf {asked.file.name}",
