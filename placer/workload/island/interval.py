@@ -95,7 +95,7 @@ def rate_interval(
 
 def _may_be_compiled(architecture: Architecture, gpu: Gpu, plan: InnerPlan) -> bool:
     named = plan.software.removesuffix(EIGHT_BIT)
-    is_free = named in ("", "torch-compiled") and not architecture.has_adapters
+    is_free = named in ("", "torch-compiled", "torchtune") and not architecture.has_adapters
     return is_free and gpu.kind == "gpu"
 
 
