@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from placer.market.books.book_reader import load_catalog
 from placer.workload.models.configuration import Configuration
 from placer.workload.models.model_words import read_model
 from placer.workload.profile import ModelProfile
@@ -21,6 +20,6 @@ def model_of(words: str) -> ModelProfile:
 
 
 def _counted(asked: Configuration) -> ModelProfile:
-    from placer.profiler.huggingface import counted_profile
+    from placer.profiler.huggingface.counted import counted_profile
 
-    return counted_profile(asked, load_catalog(None))
+    return counted_profile(asked)

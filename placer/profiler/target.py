@@ -81,7 +81,7 @@ def load_target(
         assert target is not None
         kind, _, rest = target.partition(":")
         if kind == "hf":
-            from placer.profiler.huggingface import from_config
+            from placer.profiler.huggingface.workload import from_config
 
             subject = from_config(rest, seq_len)
         else:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from placer.records import replace
+
 FLASH_2, HOPPER_KERNELS = 335.0, 550.0
 """Rates of fused attention on H100; TFLOP/s: FlashAttention-2 (Dao, 2023), and kernels of cuDNN or
 FlashAttention-3, forward and backward together. The latter fits NVIDIA's runs of 4,096 to 65,536
@@ -62,6 +64,8 @@ class Software(Struct, frozen=True, kw_only=True):
         GB300, between 0.3 and 0.7 alike.
     sends_once
         Whether a token goes to each machine with some of its experts once, not to each expert.
+    optimizer_bytes, gradient_bytes, master_bytes
+        Bytes of each trained parameter: AdamW has two moments of 4, and changes weights of 4.
     """
 
     title: str
@@ -74,6 +78,9 @@ class Software(Struct, frozen=True, kw_only=True):
     shards_masters: bool = False
     expert_overlap: float = 0.0
     sends_once: bool = False
+    optimizer_bytes: float = 8.0
+    gradient_bytes: float = 4.0
+    master_bytes: float = 4.0
 
 
 EAGER = Adapters(times=1.1, dequantized=1.2, launch_s=7e-3, low=0.64, high=1.5)
@@ -85,9 +92,13 @@ TUNED = Adapters(times=1.2, dequantized=1.2, launch_s=2.5e-3, low=0.75, high=1.3
 """Fitted to 24 runs of Surogate on the same devices and on B300; left out 1.11, 1.26 and 1.36. No
 run has quantized weights: that multiple is the one of `EAGER`.
 """
+EIGHT_BIT, EIGHT_BIT_BYTES = "-8bit", 2 * (1 + 4 / 256)
+"""Ends the name of software whose AdamW keeps moments of 8 bits, and their bytes: a scale of 4 for
+each 256 (bitsandbytes since 0.45 and torchao; Dettmers et al., arXiv 2110.02861).
+"""
 LAUNCH_S = 0.5e-3
 """About 50 kernels of a layer, 10 us each under PyTorch."""
-SOFTWARE = {
+NAMED = {
     "torch-2023": Software(
         title="PyTorch with FlashAttention-2, as in llm-foundry",
         attention_tflops=FLASH_2,
@@ -113,6 +124,7 @@ SOFTWARE = {
         shards_masters=True,
         expert_overlap=0.5,
         sends_once=True,
+        gradient_bytes=2.0,  # NVIDIA's recipes for speed reduce gradients in BF16
     ),
     "hf-eager": Software(
         title="Hugging Face Transformers without compilation",
@@ -121,6 +133,23 @@ SOFTWARE = {
         launch_s=4 * LAUNCH_S,
         adapters=EAGER,
     ),
+    "torchtune": Software(
+        title="torchtune, whose recipes train in BF16 alone",
+        attention_tflops=FLASH_2,
+        loss="fused",
+        launch_s=LAUNCH_S,
+        adapters=EAGER,
+        optimizer_bytes=4.0,
+        gradient_bytes=2.0,
+        master_bytes=2.0,
+    ),
+}
+SOFTWARE = NAMED | {
+    f"{name}{EIGHT_BIT}": replace(
+        row, title=f"{row.title}; AdamW of 8 bits", optimizer_bytes=EIGHT_BIT_BYTES
+    )
+    for name, row in NAMED.items()
+    if name != "nvidia-te"  # Transformer Engine has an optimizer of its own
 }
 """By the word of ``--software``."""
 UNNAMED, UNNAMED_ADAPTERS = "torch-2023", "hf-eager"

@@ -82,6 +82,7 @@ def plan_of(row: dict[str, str]) -> InnerPlan:
         kept = "full"
     software = "torch-compiled" if "compile" in words + row["note"] else "hf-eager"
     software = "torch-compiled" if "Surogate" in words else software
+    software = "torchtune" if "torchtune" in source else software
     return InnerPlan(
         sharding="hybrid" if "HSDP" in words else sharding,
         tensor_parallel=degree(words, "TP"),

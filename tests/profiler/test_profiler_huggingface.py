@@ -21,9 +21,11 @@ torch = pytest.importorskip("torch")
 from conftest import ROOT  # noqa: E402
 from placer.errors import PlacerError  # noqa: E402
 from placer.interface.models import model_of  # noqa: E402
+from placer.market.books.book_reader import load_catalog  # noqa: E402
 from placer.profiler.estimate.counting import count  # noqa: E402
 from placer.profiler.gradients import gradient_sizes  # noqa: E402
-from placer.profiler.huggingface import from_config  # noqa: E402
+from placer.profiler.huggingface import counted  # noqa: E402
+from placer.profiler.huggingface.workload import from_config  # noqa: E402
 from placer.workload.profile import load_profile  # noqa: E402
 
 torch.set_num_threads(1)
@@ -248,6 +250,17 @@ def test_what_transformers_refuses_is_said_in_one_line(
 
 
 @needs_transformers
+def test_encoders_with_decoders_are_counted_on_the_meta_device(tmp_path: Path) -> None:
+    """BART makes a mask of its own and looks at its values."""
+    layers: dict[str, Any] = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1}
+    heads: dict[str, Any] = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    file = write(tmp_path, architectures=["BartModel"], model_type="bart", **layers, **heads)
+    with META:
+        workload = from_config(file, 16)
+    assert count(workload).of(1).flops > 0
+
+
+@needs_transformers
 @pytest.mark.parametrize("kind", ["GPT2LMHeadModel", "LlamaForCausalLM"])
 def test_decoders_are_counted_on_the_meta_device(tmp_path: Path, kind: str) -> None:
     """Releases since 4.53 look for several texts in one sequence, at values that are not there;
@@ -295,6 +308,196 @@ def test_decoders_without_a_reader_are_counted(tmp_path: Path, model_type: str) 
     assert shape.active_parameters == shape.parameters - experts * 3 // 4
     assert (shape.layers, shape.width) == (2, 32)
     assert shape.computed_parameters < shape.active_parameters or shape.tied
+
+
+SIGLIP = {
+    "model_type": "siglip_vision_model",
+    "hidden_size": 1152,
+    "image_size": 896,
+    "intermediate_size": 4304,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 27,
+    "patch_size": 14,
+    "vision_use_head": False,
+}
+PUBLISHED: dict[str, tuple[int, dict[str, Any]]] = {
+    "google/gemma-3-4b-pt, defaults left out": (
+        4_300_079_472,
+        {
+            "architectures": ["Gemma3ForConditionalGeneration"],
+            "model_type": "gemma3",
+            "text_config": {
+                "model_type": "gemma3_text",
+                "hidden_size": 2560,
+                "intermediate_size": 10240,
+                "num_hidden_layers": 34,
+                "sliding_window": 1024,
+            },
+            "vision_config": SIGLIP,
+        },
+    ),
+    "Llama 4, a number for a flag": (
+        108_641_793_536,
+        {
+            "architectures": ["Llama4ForConditionalGeneration"],
+            "model_type": "llama4",
+            "text_config": {"model_type": "llama4_text", "attn_temperature_tuning": 4},
+            "vision_config": {
+                "model_type": "llama4_vision_model",
+                "hidden_size": 1408,
+                "image_size": 336,
+                "intermediate_size": 5632,
+                "projector_input_dim": 4096,
+                "projector_output_dim": 4096,
+                "vision_output_dim": 4096,
+            },
+        },
+    ),
+    "openai/clip-vit-large-patch14": (
+        427_616_513,
+        {
+            "architectures": ["CLIPModel"],
+            "model_type": "clip",
+            "projection_dim": 768,
+            "text_config": {
+                "model_type": "clip_text_model",
+                "hidden_size": 768,
+                "intermediate_size": 3072,
+                "num_attention_heads": 12,
+            },
+            "vision_config": {
+                "model_type": "clip_vision_model",
+                "hidden_size": 1024,
+                "intermediate_size": 4096,
+                "num_attention_heads": 16,
+                "num_hidden_layers": 24,
+                "patch_size": 14,
+            },
+        },
+    ),
+    "google/flan-t5-xxl, whose output layer is its own": (
+        11_135_332_352,
+        {
+            "architectures": ["T5ForConditionalGeneration"],
+            "model_type": "t5",
+            "d_ff": 10240,
+            "d_model": 4096,
+            "feed_forward_proj": "gated-gelu",
+            "num_heads": 64,
+            "num_layers": 24,
+            "tie_word_embeddings": False,
+            "vocab_size": 32128,
+        },
+    ),
+    "sentence-transformers/all-MiniLM-L6-v2": (
+        22_713_216,
+        {
+            "architectures": ["BertModel"],
+            "model_type": "bert",
+            "hidden_size": 384,
+            "intermediate_size": 1536,
+            "num_hidden_layers": 6,
+        },
+    ),
+    "UNet of Stable Diffusion 1.5": (
+        859_520_964,
+        {
+            "_class_name": "UNet2DConditionModel",
+            "cross_attention_dim": 768,
+            "sample_size": 64,
+        },
+    ),
+}
+
+
+@needs_transformers
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_models_count_to_the_last_parameter(tmp_path: Path, name: str) -> None:
+    """The class that ``architectures`` names, with the defaults of its type, in a process within
+    limits. GPUs on which it does not fit get no rate.
+    """
+    parameters, config = PUBLISHED[name]
+    if "_class_name" in config:
+        pytest.importorskip("diffusers")
+    profile = model_of(f"hf:{write(tmp_path, **config)}")
+    assert profile.parameters == parameters
+    gpus = load_catalog(None).gpus
+    assert all(
+        gpus[rate.gpu].memory_gib * 2**30 >= profile.device_memory_bytes for rate in profile.rates
+    )
+
+
+DIFFUSERS: dict[str, dict[str, Any]] = {
+    "UNet2DConditionModel": {
+        "addition_embed_type": "text_time",
+        "addition_time_embed_dim": 8,
+        "projection_class_embeddings_input_dim": 80,
+        "block_out_channels": [32, 64],
+        "cross_attention_dim": 16,
+        "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D"],
+        "up_block_types": ["CrossAttnUpBlock2D", "UpBlock2D"],
+        "sample_size": 8,
+    },
+    "SD3Transformer2DModel": {
+        "attention_head_dim": 8,
+        "num_attention_heads": 2,
+        "num_layers": 2,
+        "caption_projection_dim": 16,
+        "joint_attention_dim": 16,
+        "pooled_projection_dim": 16,
+        "sample_size": 8,
+    },
+    "FluxTransformer2DModel": {
+        "attention_head_dim": 8,
+        "axes_dims_rope": [2, 2, 4],
+        "num_attention_heads": 2,
+        "num_layers": 1,
+        "num_single_layers": 1,
+        "joint_attention_dim": 16,
+        "pooled_projection_dim": 16,
+        "guidance_embeds": True,
+        "sample_size": 8,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", DIFFUSERS)
+def test_diffusion_models_take_their_batch(tmp_path: Path, kind: str) -> None:
+    """One step on the CPU: a finite loss with gradients."""
+    pytest.importorskip("diffusers")
+    workload = from_config(write(tmp_path, _class_name=kind, **DIFFUSERS[kind]))
+    loss: Any = workload.loss(workload.module, workload.batch(2, CPU))
+    loss.backward()
+    assert math.isfinite(loss.item())
+    assert workload.sample(CPU) is not None
+
+
+@needs_transformers
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"model_type": "bert", "architectures": ["BertForNothing"]}, "does not have"),
+        ({"_class_name": "NoSuchModel"}, "has no model NoSuchModel"),
+        ({"_class_name": "AutoencoderKL"}, "of diffusers has"),
+    ],
+)
+def test_classes_without_an_answer_are_named(
+    tmp_path: Path, config: dict[str, Any], said: str
+) -> None:
+    """No other class is counted in its place."""
+    if "_class_name" in config:
+        pytest.importorskip("diffusers")
+    with pytest.raises(PlacerError) as found:
+        from_config(write(tmp_path, **config))
+    assert said in found.value.message
+
+
+def test_a_count_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million layers take all the time that there is: one line, and the process is gone."""
+    monkeypatch.setattr(counted, "MOST_SECONDS", 3)
+    file = write(tmp_path, model_type="bert", num_hidden_layers=10**6)
+    with pytest.raises(PlacerError, match="cannot be counted"):
+        model_of(f"hf:{file}")
 
 
 PROFILED = """

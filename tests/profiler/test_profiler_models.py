@@ -123,7 +123,7 @@ import sys
 sys.modules["torch"] = None
 from placer.errors import PlacerError
 from placer.profiler import builtin, gradients
-from placer.profiler import huggingface
+from placer.profiler.huggingface import workload
 print(len(builtin.BUILTINS))
 try:
     builtin.builtin("gnn")

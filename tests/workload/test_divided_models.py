@@ -348,6 +348,22 @@ def test_every_software_is_a_part_of_a_plan(name: str) -> None:
     )
 
 
+def test_moments_of_8_bits_change_memory_and_little_else() -> None:
+    """The interval is that of the same software; a step moves 12 bytes less for each parameter."""
+    hardware = Hardware(gpu=device("H100"), gpu_count=8, network_gbps=None, fabric="", machines=1)
+    shape, seen = model("Llama-3.1-8B"), []
+    for name in ("torch-compiled", "torch-compiled-8bit"):
+        plan = InnerPlan(sharding="zero-3", software=name)
+        got = step(shape, hardware, plan, 4, 10.0, NCCL, 2.0)
+        doubt, _ = rate_interval(shape, hardware, plan, got, NCCL, is_pressed=False)
+        seen.append((got.seconds, doubt.low, doubt.high))
+    plain, small = seen
+    assert small[1:] == pytest.approx(plain[1:], rel=1e-3)
+    saved = 2 * (8 - 2 * (1 + 4 / 256)) * shape.parameters / 8
+    moved = hardware.gpu.memory_gb_per_s * 1e9
+    assert plain[0] - small[0] == pytest.approx(saved / moved, rel=1e-6)
+
+
 def test_windows_and_wide_heads_count() -> None:
     """Half of the layers of gpt-oss see 128 tokens: at 131,072 attention reads half as many."""
     shape = model("gpt-oss-120b", 131_072)

@@ -3,11 +3,20 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from island_models import MPT, mpt
+from island_models import MPT, device, mpt
+from msgspec import to_builtins
 
+from placer.documents.checker.islands import least_device_bytes
 from placer.records import replace
 from placer.workload.inner_plan import InnerPlan
+from placer.workload.island import Island, PlanWishes, Refusal, island
 from placer.workload.island.memory import activation_bytes, host_bytes, memory
+from placer.workload.models.adapters import (
+    FOUR_BIT_BYTES,
+    with_adapters,
+    with_sequence_length,
+)
+from placer.workload.models.model_words import read_model
 
 LADDER = ("none", "zero-1", "zero-2", "zero-3")
 
@@ -18,6 +27,45 @@ def test_16_bytes_a_parameter() -> None:
     need = memory(model, InnerPlan(), 1, 1)
     assert need.states == 16 * model.parameters
     assert need.gathered == 2 * model.parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "bytes_"),
+    [
+        ("torch-compiled", 16),
+        ("torch-compiled-8bit", 8 + 2 * (1 + 4 / 256)),  # a scale of 4 bytes for 256 moments
+        ("torchtune", 8),  # weights, gradients and two moments in BF16
+        ("torchtune-8bit", 4 + 2 * (1 + 4 / 256)),
+        ("nvidia-te", 14),  # gradients in BF16
+    ],
+)
+def test_software_says_what_the_optimizer_keeps(name: str, bytes_: float) -> None:
+    """Bytes of states for each parameter; the independent checker asks for no more."""
+    shape = mpt("mpt-7b")
+    plan = InnerPlan(sharding="zero-2", software=name)
+    for gpus in (1, 8):
+        need = memory(shape, plan, gpus, 1)
+        row = {"inner": to_builtins(plan), "gpu_count": gpus}
+        least = least_device_bytes(row, {"architecture": to_builtins(shape)})
+        assert least == pytest.approx(need.states, rel=0.01)
+    assert memory(shape, plan, 1, 1).states == pytest.approx(bytes_ * shape.parameters)
+
+
+def test_qlora_of_70b_does_not_fit_two_cards_of_24_gb() -> None:
+    """It ran out of memory (axolotl, issue 1522): 36 GB of weights, and no software divides weights
+    of 4 bits by columns; one card of 80 GB holds it.
+    """
+    profile = with_adapters(read_model("meta-llama/Llama-2-70b-hf"), 32, FOUR_BIT_BYTES)
+    shape = with_sequence_length(profile, 512).architecture
+    assert shape is not None
+    small = island(shape, device("RTX3090"), 2, None, None, 1, PlanWishes(), 16)
+    assert isinstance(small, Refusal)
+    assert "zero-3" in small.reason
+    large = island(shape, device("A100-80"), 1, None, None, 1, PlanWishes(), 16)
+    assert isinstance(large, Island)
+    split = island(shape, device("A100-80"), 2, None, None, 1, PlanWishes(tensor_parallel=2), 16)
+    assert isinstance(split, Refusal)
+    assert "does not divide weights of 4 bits" in split.reason
 
 
 def test_34_bytes_of_activations_a_token_and_unit_of_width() -> None:

@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from placer.errors import PlacerError
+from placer.workload.models.adapters import FOUR_BIT_BYTES
 from placer.workload.models.configuration import MOST_BYTES, read_configuration
 from placer.workload.models.configured_decoder import READERS, configured_decoder
 from placer.workload.models.ladder import decoder_of
@@ -26,7 +27,7 @@ LLAMA: dict[str, Any] = {
     "vocab_size": 128256,
     "max_position_embeddings": 131072,
 }
-SMALL: dict[str, int] = {
+SMALL: dict[str, Any] = {
     "num_hidden_layers": 2,
     "hidden_size": 64,
     "num_attention_heads": 4,
@@ -48,6 +49,8 @@ SMALL: dict[str, int] = {
     "n_routed_experts": 4,
     "first_k_dense_replace": 1,
     "num_experts": 4,
+    "interleave_moe_layer_step": 2,
+    "intermediate_size_mlp": 80,
     "head_dim": 24,
     "pad_token_id": 0,
     "bos_token_id": 1,
@@ -89,7 +92,11 @@ def test_counts_are_those_of_transformers(model_type: str, tmp_path: Path) -> No
         values = {k: v for k, v in {**SMALL, **variant}.items() if k in known}
         config = transformers.AutoConfig.for_model(model_type, **values)
         with torch.device("meta"):
-            module = transformers.AutoModelForCausalLM.from_config(config)
+            module = (
+                transformers.MllamaForCausalLM(config)  # has no automatic class
+                if model_type == "mllama_text_model"
+                else transformers.AutoModelForCausalLM.from_config(config)
+            )
         for text in (
             json.dumps({"model_type": model_type, **values}),
             config.to_json_string(use_diff=False),
@@ -99,6 +106,123 @@ def test_counts_are_those_of_transformers(model_type: str, tmp_path: Path) -> No
             decoder = configured_decoder(read_configuration(file))
             assert decoder is not None
             assert decoder.parameters == sum(p.numel() for p in module.parameters())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("LlamaModel", "LlamaForSequenceClassification", "LlamaForTokenClassification"),
+        *("LlamaForQuestionAnswering", "GPT2Model", "GPT2ForTokenClassification"),
+        *("PhiForSequenceClassification", "Qwen3ForTokenClassification", "PhiModel"),
+    ],
+)
+def test_the_head_is_that_of_the_class(name: str, tmp_path: Path) -> None:
+    """``architectures`` says what is behind the last layer; a reward model has no language head."""
+    torch: Any = pytest.importorskip("torch")
+    transformers: Any = pytest.importorskip("transformers")
+    kind = getattr(transformers, name).config_class
+    known = kind().to_dict()
+    values = {k: v for k, v in SMALL.items() if k in known} | {"num_labels": 3}
+    with torch.device("meta"):
+        module = getattr(transformers, name)(kind(**values))
+    asked = {"model_type": kind.model_type, "architectures": [name], **values}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(asked), encoding="utf-8")
+    decoder = configured_decoder(read_configuration(file))
+    assert decoder is not None
+    assert decoder.parameters == sum(p.numel() for p in module.parameters())
+
+
+META_8B: dict[str, Any] = {
+    "dim": 4096,
+    "n_layers": 32,
+    "n_heads": 32,
+    "n_kv_heads": 8,
+    "vocab_size": 128256,
+    "ffn_dim_multiplier": 1.3,
+    "multiple_of": 1024,
+    "norm_eps": 1e-05,
+}
+"""``params.json`` of Llama 3.1 8B as Meta publishes it."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "parameters"),
+    [
+        ({}, 8_030_261_248),
+        (
+            # Llama 2 7B leaves its vocabulary to the tokenizer.
+            {"vocab_size": -1, "n_kv_heads": None, "ffn_dim_multiplier": None, "multiple_of": 256},
+            6_738_415_616,
+        ),
+        (
+            # Mixtral 8x7B as Mistral publishes it.
+            {
+                "hidden_dim": 14336,
+                "head_dim": 128,
+                "vocab_size": 32000,
+                "moe": {"num_experts": 8, "num_experts_per_tok": 2},
+            },
+            46_702_792_704,
+        ),
+    ],
+)
+def test_params_json_of_meta_and_mistral(
+    tmp_path: Path, changes: dict[str, Any], parameters: int
+) -> None:
+    """Other words for the same dimensions; the published counts."""
+    file = tmp_path / "params.json"
+    file.write_text(json.dumps({**META_8B, **changes}), encoding="utf-8")
+    assert read_model(f"hf:{file}").parameters == parameters
+
+
+@pytest.mark.parametrize(
+    ("values", "says", "hint"),
+    [
+        (
+            {"peft_type": "LORA", "r": 16, "base_model_name_or_path": "meta-llama/Llama-3.1-8B"},
+            "is an adapter (LoRA of rank 16) of meta-llama/Llama-3.1-8B",
+            "--model meta-llama/Llama-3.1-8B --lora 16",
+        ),
+        ({"peft_type": "IA3"}, "is an adapter (IA3)", "--lora RANK"),
+        ({"_class_name": "FluxPipeline"}, "the parts of a FluxPipeline", "folder unet"),
+        ({**META_8B, "moe_args": {}}, "parts beside a plain decoder", "Hugging Face"),
+        ({**META_8B, "ffn_dim_multiplier": "x"}, "ffn_dim_multiplier is x", "factor"),
+        (
+            {**LLAMA, "quantization_config": {"quant_method": "gptq", "bits": 8}},
+            "weights of 8 bits",
+            "before it was quantized",
+        ),
+    ],
+)
+def test_other_files_that_people_have_are_named(
+    tmp_path: Path, values: dict[str, Any], says: str, hint: str
+) -> None:
+    """What the file is, and what to give instead."""
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(PlacerError) as caught:
+        read_model(f"hf:{file}")
+    assert says in caught.value.message
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("quantization", "stored"),
+    [
+        ({"quant_method": "awq", "bits": 4}, FOUR_BIT_BYTES),
+        ({"load_in_4bit": True}, FOUR_BIT_BYTES),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 2.0),
+        ({"quant_method": "mxfp4"}, 2.0),
+    ],
+)
+def test_four_bits_are_trained_through_adapters_alone(
+    written: Callable[..., Path], quantization: dict[str, Any], stored: float
+) -> None:
+    """Integers take --qlora; FP8 of DeepSeek-V3 and MXFP4 of gpt-oss are trained in BF16."""
+    profile = read_model(f"hf:{written(quantization_config=quantization)}")
+    assert profile.architecture is not None
+    assert profile.architecture.frozen_bytes_per_parameter == stored
 
 
 def test_a_configuration_is_the_shipped_model(written: Callable[..., Path]) -> None:
@@ -151,6 +275,7 @@ def test_gpt2_takes_no_longer_sequences_than_its_table(written: Callable[..., Pa
         ({"model_type": None}, "names no model_type"),
         ({"model_type": ["llama"]}, "names no model_type"),
         ({"model_type": "unheard-of"}, "model type 'unheard-of' are not known"),
+        ({"architectures": ["LlamaForRanking"]}, "model type 'llama' are not known"),
         ({"hidden_size": float("nan")}, "NaN is not a number"),
         (
             {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 9},

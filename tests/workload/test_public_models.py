@@ -7,9 +7,8 @@ import pytest
 from placer.errors import PlacerError
 from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import shipped_catalogs
-from placer.workload.models.configured_decoder import configured_decoder
 from placer.workload.models.model_words import read_model
-from placer.workload.models.public_models import configuration_of
+from placer.workload.models.public_models import public_model
 
 ROWS = list(read_rows(shipped_catalogs() / "public_models.csv", "public_models.csv"))
 
@@ -17,9 +16,9 @@ ROWS = list(read_rows(shipped_catalogs() / "public_models.csv", "public_models.c
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["model"])
 def test_dimensions_count_to_the_published_parameters(row: dict[str, Any]) -> None:
     """To the last one: two published figures that would not agree by chance."""
-    decoder = configured_decoder(configuration_of(row))
-    assert decoder is not None
-    assert decoder.parameters == row["parameters"]
+    profile = public_model(row["model"])
+    assert profile is not None
+    assert profile.parameters == row["parameters"]
     if "not read from the file" in row["source"]:
         assert "its dimensions count to the published parameters" in row["source"]
 
@@ -36,6 +35,11 @@ def test_dimensions_count_to_the_published_parameters(row: dict[str, Any]) -> No
         ("google/gemma-2-9b-it", "gemma-2-9b"),
         ("llama-2-7b", "llama-2-7b-hf"),
         ("QWEN3-8b", "qwen3-8b"),
+        ("google/gemma-3-27b-it", "gemma-3-27b-pt"),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "llama-4-scout-17b-16e"),
+        ("meta-llama/Llama-3.2-11B-Vision-Instruct", "llama-3.2-11b-vision"),
+        ("moonshotai/Kimi-K2-Instruct-0905", "kimi-k2-instruct"),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507", "qwen3-235b-a22b"),
     ],
 )
 def test_names_as_people_write_them(words: str, name: str) -> None:
@@ -47,6 +51,7 @@ def test_names_as_people_write_them(words: str, name: str) -> None:
     ("words", "hint"),
     [
         ("Qwen2.5-8B", "'Qwen2.5-7B'"),
+        ("deepseek-ai/DeepSeek-V2", "deepseek-v3"),
         ("google/Qwen3-8B", "'Qwen/Qwen3-8B'"),
         ("llama-5-900b", "llama"),
         ("nobody/nothing-at-all", "placer models --public"),

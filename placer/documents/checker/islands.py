@@ -9,10 +9,12 @@ from placer.documents.checker.case import Case, kind_of
 
 FIXED = ("sharding", "tensor_parallel", "checkpointing", "precision", "software")
 """Parts of a plan that are as asked for, or free."""
-STATES = {"none": (0, 16), "zero-1": (8, 8), "zero-2": (12, 4), "zero-3": (16, 0)}
-"""Bytes of each trainable parameter that are divided among the ranks, and that each rank holds:
-AdamW in mixed precision has 8 of optimizer, 4 of gradients, 4 of weights.
+STATES, LEANER = (8, 4, 4), {"nvidia-te": (8, 2, 4), "torchtune": (4, 2, 2)}
+"""Bytes of each trainable parameter: optimizer, gradients and weights of AdamW in mixed precision,
+and of software that keeps less. Moments of 8 bits have 2, of any software.
 """
+DIVIDED = {"none": 0, "zero-1": 1, "zero-2": 2, "zero-3": 3, "hybrid": 3}
+"""How many of them, in that order, the ranks divide among each other."""
 
 
 def machine_count(row: Mapping[str, Any]) -> int:
@@ -36,8 +38,11 @@ def least_device_bytes(row: Mapping[str, Any], profile: Mapping[str, Any]) -> fl
     degree, machines = inner["tensor_parallel"], row.get("machines", 1)
     stages = inner.get("pipeline", 1)
     ranks = row["gpu_count"] // degree * (1 if inner["sharding"] == "hybrid" else machines)
-    divided, whole = STATES["zero-3" if inner["sharding"] == "hybrid" else inner["sharding"]]
-    if inner.get("software") == "nvidia-te" and inner["sharding"] in ("zero-1", "zero-2"):
+    name, cut = inner.get("software") or "", DIVIDED[inner["sharding"]]
+    optimizer, *others = LEANER.get(name.removesuffix("-8bit"), STATES)
+    sizes = (2 if name.endswith("-8bit") else optimizer, *others)
+    divided, whole = sum(sizes[:cut]), sum(sizes[cut:])
+    if name == "nvidia-te" and 0 < cut < 3:
         divided, whole = divided + 4, whole - 4  # weights in FP32 too
     # Stages and groups of experts hold parts: at least the equal part of each device.
     parts = degree * stages * max(1, inner.get("expert_parallel", 1) // degree)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.records import replace
@@ -42,6 +43,13 @@ def in_sequences(problem: Problem) -> Problem:
 
 
 def _profile(profile: ModelProfile, wish: Requirements) -> ModelProfile:
+    shape = profile.architecture
+    stored = BF16_BYTES if shape is None or shape.has_adapters else shape.frozen_bytes_per_parameter
+    if stored < BF16_BYTES and wish.qlora is None:
+        raise PlacerError(
+            f"{profile.name} has weights of 4 bits, which no optimizer changes",
+            "add --qlora 16, or give the config.json of the model before it was quantized",
+        )
     if wish.sequence_length is not None:
         profile = with_sequence_length(profile, wish.sequence_length)
     for rank, frozen_bytes in ((wish.lora, BF16_BYTES), (wish.qlora, FOUR_BIT_BYTES)):

@@ -422,8 +422,8 @@ class TrainingWishes(TypedDict, total=False):
             metavar="NAME",
             example="nvidia-te",
             help="What trains: torch-2023 (PyTorch), torch-compiled (torchtitan, tuned LoRA), "
-            "nvidia-te (Megatron, NeMo) or hf-eager; default: the slower, with an interval up to "
-            "the fastest.",
+            "hf-eager or torchtune, each also with -8bit behind it (states of AdamW in 8 bits), or "
+            "nvidia-te (Megatron, NeMo); default: the slower, with an interval up to the fastest.",
             removable=True,
         ),
     ]

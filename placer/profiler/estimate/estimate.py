@@ -24,6 +24,7 @@ from placer.profiler.workload import (
     USUAL_TARGET_BATCH_SIZE,
     Workload,
 )
+from placer.units import GIB
 from placer.version import __version__
 from placer.workload.architecture import Architecture
 from placer.workload.measurement import PRECISIONS
@@ -132,8 +133,13 @@ class Estimate:
         }
 
     def to_profile(self) -> ModelProfile:
-        """Build a profile that ``placer recommend --model`` reads, with estimated rates alone; a
-        language model has its dimensions instead.
+        """Build a profile that ``placer recommend --model`` reads, with estimated rates alone, of
+        GPUs that it fits on; a language model has its dimensions instead.
+
+        Raises
+        ------
+        PlacerError
+            If it fits on none.
         """
         if self.architecture is not None:
             return language_model(
@@ -143,6 +149,14 @@ class Estimate:
                 source=self.source or self.name,
                 batch_tokens=nearest_rung(self.parameters).batch_tokens,
                 batch_source="assumed: the batch of the nearest published decoder",
+            )
+        roomy = {fit.gpu for fit in self.fits if fit.largest_microbatch}
+        if not roomy and self.fits:
+            size = min(fit.needed_bytes for fit in self.fits) / GIB
+            raise PlacerError(
+                f"{self.name} of {self.parameters:,} parameters needs {size:,.0f} GiB on a device, "
+                f"more than any GPU of the book has",
+                "only language models are divided: freeze a part of it in a profile of your own",
             )
         smaller = self.microbatch - self.least_microbatch
         return ModelProfile(
@@ -165,7 +179,7 @@ class Estimate:
             microbatch=self.least_microbatch,
             compression=USUAL_COMPRESSION,
             efficiency=(),
-            rates=self.rates,
+            rates=tuple(rate for rate in self.rates if rate.gpu in roomy),
         )
 
 

@@ -19,7 +19,7 @@ from placer.workload.island.transformer_speed import (
     is_late,
 )
 from placer.workload.island.transports import Transport
-from placer.workload.software import FASTEST_ATTENTION, TUNED, software
+from placer.workload.software import EIGHT_BIT, FASTEST_ATTENTION, TUNED, software
 
 WITHOUT_REMOTE_MEMORY = 1.5
 """Multiple of the slow end of a collective over Ethernet without remote memory access; assumed."""
@@ -94,7 +94,8 @@ def rate_interval(
 
 
 def _may_be_compiled(architecture: Architecture, gpu: Gpu, plan: InnerPlan) -> bool:
-    is_free = plan.software in ("", "torch-compiled") and not architecture.has_adapters
+    named = plan.software.removesuffix(EIGHT_BIT)
+    is_free = named in ("", "torch-compiled", "torchtune") and not architecture.has_adapters
     return is_free and gpu.kind == "gpu"
 
 
@@ -109,7 +110,8 @@ def _exchange(step: Step, hardware: Hardware, via: Transport) -> Doubt:
 def _attention(architecture: Architecture, hardware: Hardware, plan: InnerPlan) -> Doubt:
     """Return what the fastest kernel would gain on its share, where nobody names another."""
     slowest = software(plan.software).attention_tflops
-    fastest = slowest if plan.software in ("torch-2023", "torch-compiled") else FASTEST_ATTENTION
+    named = plan.software.removesuffix(EIGHT_BIT)
+    fastest = slowest if named in ("torch-2023", "torch-compiled") else FASTEST_ATTENTION
     share = attention_share(architecture, hardware.gpu, plan)
     return Doubt(low=1.0, high=1 / (1 - share * (1 - slowest / fastest)))
 

@@ -14,11 +14,6 @@ from placer.workload.island.parallel.experts import expert_divisor
 from placer.workload.island.parallel.stages import kept_microbatches, stage_layers, stage_shape
 from placer.workload.software import software
 
-OPTIMIZER_BYTES = 8.0
-"""AdamW: two moments of 4 bytes for each trainable parameter."""
-MASTER_BYTES = 4.0
-"""Weights in FP32 that the optimizer changes."""
-GRADIENT_BYTES = 4.0
 GATHERED_LAYERS = 2
 """Layers whose weights are whole at once under zero-3: the one at work and the next."""
 LOGIT_BYTES = {"plain": 14.0, "fused": 4.0}
@@ -124,9 +119,9 @@ def memory(
 
     Notes
     -----
-    16 bytes a trainable parameter: Rajbhandari et al. (2020). Activations of a layer with fused
-    attention: 34 bytes a token and unit of width in a plain GPT, Korthikanti et al. (2022), here
-    counted for its widths.
+    16 bytes a trainable parameter, Rajbhandari et al. (2020), or what the software keeps.
+    Activations of a layer with fused attention: 34 bytes a token and unit of width in a plain GPT,
+    Korthikanti et al. (2022), here counted for its widths.
     """
     degree = plan.tensor_parallel
     gpu_count, machines = stage_shape(gpu_count, machines, plan.pipeline) or (gpu_count, machines)
@@ -146,7 +141,7 @@ def memory(
     elif architecture.has_adapters:
         gathered = layers if architecture.frozen_bytes_per_parameter < element else 0.0
     else:
-        gathered = whole if element < MASTER_BYTES else 0.0
+        gathered = whole if element < software(plan.software).master_bytes else 0.0
     tokens = plan.microbatch * architecture.sequence_length / plan.context_parallel
     kept = tokens * activation_bytes(architecture, plan)
     logits = LOGIT_BYTES[loss] * tokens * architecture.vocabulary / degree
@@ -196,7 +191,7 @@ def state_bytes(architecture: Architecture, plan: InnerPlan, group: int, part: s
     parts: tuple[str, ...] = SHARDED_PARTS[plan.sharding]
     if parts and software(plan.software).shards_masters:
         parts = (*parts, *(() if "weights" in parts else ("weights",)))
-    shared, whole = _bytes_per_parameter(architecture, parts, part)
+    shared, whole = _bytes_per_parameter(architecture, parts, part, plan.software)
     dense, experts = stage_parameters(architecture, plan)
     degree = plan.tensor_parallel
     total = dense / degree * (shared / group + whole)
@@ -209,14 +204,15 @@ def state_bytes(architecture: Architecture, plan: InnerPlan, group: int, part: s
 
 @lru_cache(maxsize=1024)
 def _bytes_per_parameter(
-    architecture: Architecture, sharded: tuple[str, ...], part: str
+    architecture: Architecture, sharded: tuple[str, ...], part: str, software_name: str
 ) -> tuple[float, float]:
     """Return the bytes of each parameter that GPUs divide, and that each GPU has."""
     trained, frozen = trained_and_frozen(architecture)
+    runs = software(software_name)
     each = {
-        "optimizer": OPTIMIZER_BYTES * trained,
-        "gradients": GRADIENT_BYTES * trained,
-        "weights": MASTER_BYTES * trained + frozen,
+        "optimizer": runs.optimizer_bytes * trained,
+        "gradients": runs.gradient_bytes * trained,
+        "weights": runs.master_bytes * trained + frozen,
     }
     shared = whole = 0.0
     for name, size in each.items():

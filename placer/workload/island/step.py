@@ -37,10 +37,8 @@ UNHIDDEN = 0.2
 """Part of the shorter of calculation and gathers that is not hidden behind the longer."""
 LAYER_LATENCY_S = 50e-6
 """Seconds by which one gather or scatter of a layer delays a step, for each doubling of devices."""
-OPTIMIZER_TRAFFIC_BYTES = 30.0
-"""Bytes that AdamW reads and writes for each trainable parameter: gradient, weights in FP32 and in
-BF16, two moments.
-"""
+COPY_BYTES = 2.0
+"""Of each trained parameter in BF16, which the optimizer writes beside weights in FP32."""
 
 
 class Step(Struct, frozen=True, kw_only=True, dict=True):
@@ -249,12 +247,15 @@ def _trained(architecture: Architecture, plan: InnerPlan) -> float:
 
 
 def _optimizer_seconds(architecture: Architecture, hardware: Hardware, plan: InnerPlan) -> float:
-    """Return the seconds in which a device updates its share of the weights: what it reads and
-    writes over its memory bandwidth.
+    """Return the seconds in which a device updates its share of the weights over its memory
+    bandwidth: it reads gradients, and reads and writes moments and weights.
     """
+    runs = software(plan.software)
+    moved = runs.gradient_bytes + 2 * (runs.optimizer_bytes + runs.master_bytes)
+    moved += COPY_BYTES if runs.master_bytes > COPY_BYTES else 0.0
     group = sharding_group(plan, hardware.gpu_count, hardware.machines)
     share = _trained(architecture, plan) / plan.tensor_parallel / group
-    return share * OPTIMIZER_TRAFFIC_BYTES / (hardware.gpu.memory_gb_per_s * 1e9)
+    return share * moved / (hardware.gpu.memory_gb_per_s * 1e9)
 
 
 def _gather_seconds(

@@ -101,9 +101,11 @@ def degrees(architecture: Architecture) -> tuple[int, ...]:
 
 
 def undivided_width(architecture: Architecture, degree: int) -> str:
-    """Name the first width that a tensor parallel degree does not divide; empty if it divides
-    all.
+    """Name the first width that a tensor parallel degree does not divide, or quantized weights, of
+    which no software gives each GPU a part of the columns; empty if it divides all.
     """
+    if degree > 1 and architecture.has_adapters and architecture.frozen_bytes_per_parameter < 2:
+        return "weights of 4 bits"
     widths = (
         ("the width", architecture.width),
         ("the width of keys", architecture.kv_width),

@@ -8,8 +8,11 @@ from placer.workload.architecture import Architecture
 from placer.workload.models.decoder import FIXED_DEVICE_BYTES, STATE_BYTES_PER_PARAMETER
 from placer.workload.profile import ModelProfile
 
-BF16_BYTES, FOUR_BIT_BYTES = 2.0, 0.5
-"""Bytes of a frozen parameter under LoRA, and under QLoRA (Dettmers et al., arXiv 2305.14314)."""
+BF16_BYTES, FOUR_BIT_BYTES = 2.0, 0.516
+"""Bytes of a frozen parameter of a matrix under LoRA, and under QLoRA: 4 bits, and 0.127 bits for
+scales of 64 weights that are quantized again (Dettmers et al., arXiv 2305.14314, section 3). QLoRA
+leaves the embedding and the output layer in BF16.
+"""
 ADAPTER_BATCH = 128
 """Sequences of a step where adapters are trained and nobody says otherwise, assumed: the batch of
 Hu et al. (arXiv 2106.09685, table 12) and of Alpaca. Batches of pretraining are far larger.
@@ -59,7 +62,7 @@ def with_adapters(profile: ModelProfile, rank: int, frozen_bytes: float) -> Mode
     rank
         Of the adapters of every matrix of attention and feed-forward part.
     frozen_bytes
-        Of each parameter of the model itself: `BF16_BYTES` or `FOUR_BIT_BYTES`.
+        Of each parameter in the matrices of the layers: `BF16_BYTES` or `FOUR_BIT_BYTES`.
 
     Raises
     ------
@@ -75,6 +78,9 @@ def with_adapters(profile: ModelProfile, rank: int, frozen_bytes: float) -> Mode
     before = architecture.trainable_parameters if architecture.has_adapters else 0
     frozen = architecture.parameters - before
     trained = adapter_parameters(architecture, rank)
+    tables = architecture.vocabulary * architecture.width * (1 if architecture.tied else 2)
+    whole = min(1.0, tables / frozen)
+    frozen_bytes += whole * (BF16_BYTES - frozen_bytes)
     adapted = replace(
         architecture,
         parameters=frozen + trained,
@@ -94,8 +100,8 @@ def with_adapters(profile: ModelProfile, rank: int, frozen_bytes: float) -> Mode
         gradient_source=f"4 x parameters of adapters of rank {rank} at every matrix",
         device_memory_bytes=states + FIXED_DEVICE_BYTES,
         target_batch_size=ADAPTER_BATCH,
-        memory_source=f"estimated: frozen weights of {frozen_bytes:g} bytes, adapters of 16 bytes "
-        "per parameter and 1.5 GB on one device without sharding",
+        memory_source=f"estimated: frozen weights of {frozen_bytes:.3g} bytes, adapters of 16 "
+        "bytes per parameter and 1.5 GB on one device without sharding",
         rates=(),
     )
 

@@ -1,4 +1,6 @@
-"""Configurations of Hugging Face transformers as files: read and checked, nothing executed."""
+"""Configurations of Hugging Face transformers and diffusers as files: read and checked, nothing
+executed.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,17 @@ from placer.files.json_text import parse_json
 
 MOST_BYTES = 2**22
 """Configurations are a few kB; those with many label names reach some MB."""
+DIFFUSION = "_class_name"
+"""Key under which diffusers writes the class of a model."""
+QUANTIZED_BYTES = {"awq": 0.5, "bitsandbytes": 1.0, "eetq": 1.0, "gptq": 0.5, "hqq": 0.5}
+"""Bytes of a weight by ``quant_method``, where ``bits`` does not say: formats of integers, which no
+optimizer changes. Those in which models are published and trained further (FP8 of DeepSeek-V3,
+MXFP4 of gpt-oss) are not among them: training software takes them apart into BF16.
+"""
+
+
+class MissingKeyError(PlacerError):
+    """A key that the file leaves to the defaults of its model type, or lacks."""
 
 
 class Configuration(Struct, frozen=True, kw_only=True):
@@ -24,13 +37,44 @@ class Configuration(Struct, frozen=True, kw_only=True):
 
     @property
     def model_type(self) -> str:
-        """Return the kind of model, as transformers names it."""
-        return str(self.values["model_type"])
+        """Return the kind of model as transformers names it, or the class of a diffusion model."""
+        return str(self.values.get("model_type") or self.values[DIFFUSION])
+
+    @property
+    def named_class(self) -> str:
+        """Return the class that ``architectures`` names; empty where it names none."""
+        named = self.values.get("architectures")
+        return str(named[0]) if isinstance(named, list) and named else ""
+
+    @property
+    def text_part(self) -> Configuration:
+        """Return the part that is about text where there are several, else all."""
+        text = self.values.get("text_config")
+        if not isinstance(text, Mapping) or not isinstance(text.get("model_type"), str):
+            return self
+        return Configuration(file=self.file, values=text)
+
+    @property
+    def weight_bytes(self) -> float | None:
+        """Return the bytes of a weight that is quantized to integers; None where none is."""
+        asked = self.values.get("quantization_config")
+        if not isinstance(asked, Mapping):
+            return None
+        method = str(asked.get("quant_method") or "bitsandbytes").lower()
+        if method not in QUANTIZED_BYTES:
+            return None
+        inner = Configuration(file=self.file, values=asked)
+        if method == "bitsandbytes":
+            return 0.5 if inner.flag("load_in_4bit", False) else QUANTIZED_BYTES[method]
+        return (
+            inner.whole("bits", "w_bit", "nbits", default=0, least=0, most=8) / 8
+            or (QUANTIZED_BYTES[method])
+        )
 
     @property
     def name(self) -> str:
         """Return the name of the model: the folder's, or the file's if it has one of its own."""
-        if self.file.name == "config.json":
+        if self.file.name in ("config.json", "params.json"):
             return self.file.resolve().parent.name or "config"
         return self.file.stem
 
@@ -55,7 +99,7 @@ class Configuration(Struct, frozen=True, kw_only=True):
                     )
                 return value
         if default is None:
-            raise PlacerError(
+            raise MissingKeyError(
                 f"'{self.file}': {names[0]} is missing", "give the whole config.json of the model"
             )
         return default
@@ -82,7 +126,8 @@ def read_configuration(path: str | Path) -> Configuration:
     Raises
     ------
     PlacerError
-        If there is no such file, it is no configuration, or it asks for code of its own.
+        If there is no such file, it is no configuration of a model (an adapter's, a pipeline's), or
+        it asks for code of its own.
     """
     file = configuration_file(path)
     if file is None:
@@ -91,11 +136,72 @@ def read_configuration(path: str | Path) -> Configuration:
             "give a local config.json or its folder; nothing is downloaded",
         )
     values = _object(file)
-    if not isinstance(values.get("model_type"), str):
-        raise PlacerError(
-            f"'{file}' names no model_type", "give the config.json of a transformers model"
+    if isinstance(values.get("model_type"), str):
+        return Configuration(file=file, values=values)
+    if "n_layers" in values and "dim" in values:
+        return Configuration(file=file, values=_of_params(Configuration(file=file, values=values)))
+    named = values.get(DIFFUSION)
+    if isinstance(named, str) and not named.endswith("Pipeline"):
+        return Configuration(file=file, values=values)
+    raise _no_model(file, values)
+
+
+def _no_model(file: Path, values: Mapping[str, Any]) -> PlacerError:
+    """Say what a file is that is no configuration of a model, and which to give."""
+    if "peft_type" in values:
+        base = str(values.get("base_model_name_or_path") or "a model that it does not name")[:80]
+        rank, kind = values.get("r"), str(values["peft_type"])[:20]
+        if kind == "LORA" and type(rank) is int:
+            return PlacerError(
+                f"'{file}' is an adapter (LoRA of rank {rank}) of {base}",
+                f"give --model {base} --lora {rank}, or --qlora {rank} over 4-bit weights",
+            )
+        return PlacerError(
+            f"'{file}' is an adapter ({kind}) of {base}", f"give --model {base} and --lora RANK"
         )
-    return Configuration(file=file, values=values)
+    if DIFFUSION in values:
+        return PlacerError(
+            f"'{file}' lists the parts of a {str(values[DIFFUSION])[:60]}",
+            "give the config.json in its folder unet or transformer",
+        )
+    return PlacerError(
+        f"'{file}' names no model_type", "give the config.json of a transformers model"
+    )
+
+
+def _of_params(asked: Configuration) -> dict[str, Any]:
+    """Write what Meta and Mistral publish as ``params.json`` in the words of transformers.
+
+    Notes
+    -----
+    The hidden width of Llama is two thirds of four widths, times a factor, rounded up to a multiple
+    (meta-llama/llama-models, ``FeedForward``). Llama 1 and 2 leave the vocabulary to the tokenizer.
+    """
+    values = asked.values
+    if others := [key for key in values if key.startswith(("moe_args", "vision"))]:
+        raise PlacerError(
+            f"'{asked.file}' has parts beside a plain decoder ({others[0]})",
+            "give the config.json of the same model on Hugging Face",
+        )
+    width, multiple = asked.whole("dim", most=2**20), asked.whole("multiple_of", default=256)
+    factor = values.get("ffn_dim_multiplier") or 1.0
+    if not isinstance(factor, int | float) or not 0 < factor < 100:
+        raise PlacerError(
+            f"'{asked.file}': ffn_dim_multiplier is {str(factor)[:40]}", "give a factor above 0"
+        )
+    hidden = int(factor * int(8 * width / 3))
+    experts = values.get("moe")
+    return {
+        "model_type": "mixtral" if isinstance(experts, Mapping) else "llama",
+        "hidden_size": width,
+        "num_hidden_layers": values["n_layers"],
+        "num_attention_heads": values.get("n_heads"),
+        "num_key_value_heads": values.get("n_kv_heads"),
+        "head_dim": values.get("head_dim"),
+        "intermediate_size": values.get("hidden_dim") or -(-hidden // multiple) * multiple,
+        "vocab_size": 32_000 if values.get("vocab_size", -1) == -1 else values["vocab_size"],
+        **(experts if isinstance(experts, Mapping) else {}),
+    }
 
 
 def configuration_file(path: str | Path) -> Path | None:

@@ -8,6 +8,7 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.records import replace
 from placer.workload.architecture import Architecture
+from placer.workload.models.adapters import FOUR_BIT_BYTES
 from placer.workload.models.configuration import Configuration
 from placer.workload.models.decoder import Decoder, language_model
 from placer.workload.models.ladder import nearest_rung
@@ -16,70 +17,72 @@ from placer.workload.profile import ModelProfile
 MOST_LAYERS = 10_000
 MOST_WIDTH = 2**20
 MOST_EXPERTS = 10_000
-VOCABULARIES = {"gemma3_text": 262_208}
-"""Rows of the embedding where the configuration does not say."""
 USUAL_TOKENS = 8192
 """Tokens of a sequence in pre-training where nobody says: as in that of Llama 3."""
 
 
 def configured_decoder(asked: Configuration) -> Decoder | None:
-    """Read the dimensions of a standard decoder; None if the kind of model is not one of them.
+    """Read the dimensions of a standard decoder and of the head that ``architectures`` names; None
+    if it is none, or has parts beside it.
 
     Raises
     ------
     PlacerError
         Names the key that is missing or out of range.
     """
-    text = _text_part(asked)
-    reader = READERS.get(text.model_type)
-    decoder = None if reader is None else reader(text)
-    if decoder is None:
+    reader = READERS.get(asked.model_type)
+    decoder = None if reader is None else reader(asked)
+    if decoder is None or not (changes := _head(asked, decoder)):
         return None
-    seen = _vision_parameters(asked)
-    changes = {"rest": decoder.rest + seen} if seen else {}
-    return replace(decoder, outputs=_outputs(asked), **_windows(text), **changes)
+    return replace(decoder, **changes, **_windows(asked))
 
 
-def _text_part(asked: Configuration) -> Configuration:
-    """Return the part of a configuration that is about text, where it has several."""
-    text = asked.values.get("text_config")
-    if not isinstance(text, Mapping) or not isinstance(text.get("model_type"), str):
-        return asked
-    return Configuration(file=asked.file, values=text)
+def _head(asked: Configuration, decoder: Decoder) -> dict[str, Any]:
+    """Return the head of a decoder as changes of it; empty where it is an unknown one.
 
-
-def _vision_parameters(asked: Configuration) -> int:
-    """Count the layers and patches of a vision transformer beside the text; 0 where there is
-    none.
+    Notes
+    -----
+    transformers classifies texts without a bias, tokens and answers with one.
     """
-    vision = asked.values.get("vision_config")
-    if not isinstance(vision, Mapping):
-        return 0
-    part = Configuration(file=asked.file, values=vision)
-    width = part.whole("hidden_size", most=MOST_WIDTH)
-    mlp = part.whole("intermediate_size", default=4 * width, most=MOST_WIDTH)
-    layers = part.whole("num_hidden_layers", most=MOST_LAYERS)
-    patch = part.whole("patch_size", default=14, most=1024)
-    return layers * (4 * width**2 + 2 * width * mlp + 9 * width + mlp) + 3 * patch**2 * width
-
-
-def _outputs(asked: Configuration) -> int | None:
-    """Return the outputs of a head that is none of a language model; None where it is one."""
-    named = asked.values.get("architectures")
-    name = str(named[0]) if isinstance(named, list) and named else ""
-    if not name.endswith(("ForSequenceClassification", "ForTokenClassification")):
-        return None
-    labels = asked.values.get("id2label")
-    usual = len(labels) if isinstance(labels, Mapping) and labels else 2
-    return asked.whole("num_labels", default=usual)
+    name = asked.named_class
+    if not name or name.endswith(("ForCausalLM", "LMHeadModel")):
+        return {"outputs": None}
+    biases = name.endswith(("ForTokenClassification", "ForQuestionAnswering"))
+    if name.endswith("Model"):
+        outputs = 0
+    elif name.endswith("ForQuestionAnswering"):
+        outputs = 2
+    elif name.endswith(("ForSequenceClassification", "ForTokenClassification")):
+        labels = asked.values.get("id2label")
+        usual = len(labels) if isinstance(labels, Mapping) and labels else 2
+        outputs = asked.whole("num_labels", default=usual)
+    else:
+        return {}
+    rest = decoder.rest - decoder.head_biases + (outputs if biases else 0)
+    return {"outputs": outputs, "rest": rest}
 
 
 def configured_model(asked: Configuration, architecture: Architecture) -> ModelProfile:
-    """Build the profile of a language model from its configuration."""
+    """Build the profile of a language model from its configuration.
+
+    Raises
+    ------
+    PlacerError
+        If its weights are quantized to more than 4 bits, over which no adapters are counted.
+    """
+    stored = asked.weight_bytes
+    if stored is not None and stored > 0.5:
+        raise PlacerError(
+            f"'{asked.file}' has weights of {8 * stored:g} bits, which no optimizer changes",
+            "give the config.json of the model before it was quantized",
+        )
+    if stored is not None:
+        architecture = replace(architecture, frozen_bytes_per_parameter=FOUR_BIT_BYTES)
     rung = nearest_rung(architecture.parameters)
     return language_model(
         asked.name,
-        f"{asked.model_type} language model, {architecture.sequence_length:,} tokens",
+        f"{asked.model_type} language model, {architecture.sequence_length:,} tokens"
+        + (", weights of 4 bits" if stored else ""),
         architecture,
         source=f"hf {asked.file.name}",
         batch_tokens=rung.batch_tokens,
@@ -92,7 +95,7 @@ def sequence_length(asked: Configuration) -> int:
     `USUAL_TOKENS`.
     """
     names = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
-    return min(USUAL_TOKENS, _text_part(asked).whole(*names, default=USUAL_TOKENS))
+    return min(USUAL_TOKENS, asked.text_part.whole(*names, default=USUAL_TOKENS))
 
 
 def _rotary(
@@ -143,7 +146,7 @@ def _rotary(
             kv_width=kv,
             mlp_width=mlp,
             mlp_matrices=matrices,
-            vocabulary=asked.whole("vocab_size", default=VOCABULARIES.get(asked.model_type)),
+            vocabulary=asked.whole("vocab_size"),
             tied=asked.flag("tie_word_embeddings", tied),
             layer_rest=rest,
             rest=norm_width * width,
@@ -191,7 +194,8 @@ def _experts(
 
     def read(asked: Configuration) -> Decoder | None:
         plain = dense(asked)
-        every = asked.whole("decoder_sparse_step", default=1, most=MOST_LAYERS)
+        names = ("decoder_sparse_step", "interleave_moe_layer_step")
+        every = asked.whole(*names, default=1, most=MOST_LAYERS)
         alone = asked.values.get("mlp_only_layers") or []
         if not isinstance(alone, list):
             raise PlacerError(f"'{asked.file}': mlp_only_layers is no list", "correct the file")
@@ -269,6 +273,7 @@ def _phi(asked: Configuration) -> Decoder:
         tied=asked.flag("tie_word_embeddings", False),
         layer_rest=2 * width + query + 2 * kv + width + mlp + width,
         rest=2 * width + vocabulary,
+        head_biases=vocabulary,
     )
 
 
@@ -347,7 +352,7 @@ def _deepseek(asked: Configuration) -> Decoder:
         tied=asked.flag("tie_word_embeddings", False),
         layer_rest=rest,
         rest=width,
-        experts=asked.whole("n_routed_experts", default=256, most=MOST_EXPERTS),
+        experts=asked.whole("n_routed_experts", "num_experts", default=256, most=MOST_EXPERTS),
         experts_per_token=asked.whole("num_experts_per_tok", default=8, most=MOST_EXPERTS),
         router=1,
         shared_width=each * asked.whole("n_shared_experts", default=1, most=MOST_EXPERTS),
@@ -367,6 +372,29 @@ def _gpt_oss(asked: Configuration) -> Decoder:
     heads = asked.whole("num_attention_heads", most=MOST_WIDTH)
     biases = mixed.experts * (2 * mixed.mlp_width + mixed.width + 1)
     return replace(mixed, layer_rest=plain.layer_rest + heads + biases)
+
+
+def _llama4(asked: Configuration) -> Decoder:
+    """Read the text part of Llama 4: one expert for all tokens beside the routed ones, wider layers
+    where there are none.
+    """
+    mixed = _experts(_rotary(own_heads=True), "intermediate_size")(asked)
+    assert mixed is not None
+    dense = asked.whole("intermediate_size_mlp", most=MOST_WIDTH)
+    return replace(mixed, shared_width=mixed.mlp_width, dense_width=dense)
+
+
+def _mllama(asked: Configuration) -> Decoder:
+    """Read the text part of Llama 3.2 Vision: every fifth layer looks at pictures, with normed
+    heads and two gates; eight more rows of the embedding mark them. The output layer is its own.
+    """
+    plain = _rotary()(asked)
+    listed = asked.values.get("cross_attention_layers")
+    every = range(plain.layers)
+    crossed = len([i for i in every if (i in listed if isinstance(listed, list) else i % 5 == 3)])
+    *_, head = _attention(asked)
+    rest = plain.rest + 8 * plain.width + crossed * (2 * head + 2)
+    return replace(plain, rest=rest, tied=False)
 
 
 WINDOWED = {
@@ -411,7 +439,9 @@ READERS: Mapping[str, Callable[[Configuration], Decoder | None]] = {
     "gpt_oss": _gpt_oss,
     "granite": _rotary(),
     "llama": _rotary(),
+    "llama4_text": _llama4,
     "mistral": _rotary(),
+    "mllama_text_model": _mllama,
     "mixtral": _experts(_rotary(), "intermediate_size"),
     "mpt": _mpt,
     "olmo": _olmo,

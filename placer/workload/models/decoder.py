@@ -32,8 +32,9 @@ class Decoder(Struct, frozen=True, kw_only=True):
         Parameters of one layer beside its matrices: norms, biases.
     outputs
         Outputs of a head that classifies; None: it writes the next token.
-    rest
-        Parameters outside layers and embeddings: the last norm, the bias of the output layer.
+    rest, head_biases
+        Parameters outside layers and embeddings: the last norm and, counted in it, the biases of
+        the output layer.
     experts, experts_per_token
         Feed-forward parts of a layer, and how many a token passes through.
     router
@@ -60,6 +61,7 @@ class Decoder(Struct, frozen=True, kw_only=True):
     outputs: int | None = None
     layer_rest: int = 0
     rest: int = 0
+    head_biases: int = 0
     experts: int = 1
     experts_per_token: int = 1
     router: int = 0

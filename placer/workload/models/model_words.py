@@ -8,6 +8,7 @@ from pathlib import Path
 from placer.errors import PlacerError, unknown
 from placer.workload.models.configuration import (
     Configuration,
+    MissingKeyError,
     configuration_file,
     read_configuration,
 )
@@ -92,7 +93,12 @@ def _hugging_face(
         if found is not None:
             return found
     asked = read_configuration(path)
-    decoder = configured_decoder(asked)
+    try:
+        decoder = configured_decoder(asked)
+    except MissingKeyError:  # transformers knows the defaults of its model types
+        if counted is None:
+            raise
+        decoder = None
     if decoder is not None:
         return configured_model(asked, decoder.architecture(sequence_length(asked)))
     if counted is None:

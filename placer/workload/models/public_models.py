@@ -9,6 +9,7 @@ from typing import Any
 
 from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import shipped_catalogs
+from placer.records import replace
 from placer.workload.models.configuration import Configuration
 from placer.workload.models.configured_decoder import configured_decoder, sequence_length
 from placer.workload.models.decoder import language_model
@@ -16,11 +17,14 @@ from placer.workload.models.ladder import nearest_rung
 from placer.workload.profile import ModelProfile
 
 FILE = "public_models.csv"
-_TUNED = re.compile(r"-(instruct|chat|it|base|pt|hf|text|v[0-9.]+)$")
+_TUNED = re.compile(r"-(instruct|chat|it|base|pt|hf|text|original|v0\.[0-9]+|[0-9]{4})$")
 """What stands behind the name of a model of the same dimensions; the first version of a table is
 that of a name without one.
 """
-_OWN_KEYS = ("model", "experts", "experts_per_token", "parameters", "source", "as_of")
+_OWN_KEYS = (
+    *("model", "experts", "experts_per_token"),
+    *("other_parameters", "parameters", "source", "as_of"),
+)
 """Columns that are no keys of a configuration."""
 
 
@@ -76,6 +80,7 @@ def _profile(row: dict[str, Any]) -> ModelProfile:
     asked = configuration_of(row)
     decoder = configured_decoder(asked)
     assert decoder is not None
+    decoder = replace(decoder, rest=decoder.rest + (row["other_parameters"] or 0))
     name = row["model"].rpartition("/")[2]
     architecture = decoder.architecture(sequence_length(asked))
     experts = f", {row['experts_per_token']} of {row['experts']} experts" if row["experts"] else ""

@@ -47,9 +47,11 @@ def check_own_pools(problem: Problem) -> None:
         own = own_places(problem.catalog.changes)
         alone = own and {*problem.requirements.places_in} == {*own}
         if alone and "the quota " not in error.hint:
+            wish = problem.requirements
+            adapters = ", or train adapters with --lora 16 or --qlora 16"
             error.hint = (
-                "your own machines alone cannot train it: add --budget 5/h to rent others too, or "
-                "train adapters with --lora 16 or --qlora 16"
+                "your own machines alone cannot train it: add --budget 5/h to rent others too"
+                + (adapters if wish.lora is wish.qlora is None else "")
             )
             if "host memory" in error.message and host_assumed(problem.catalog.changes):
                 error.hint = (

@@ -1,40 +1,41 @@
-"""Models of Hugging Face transformers from a configuration file: random weights, synthetic batches,
+"""Models from a configuration of Hugging Face transformers: random weights, synthetic batches,
 nothing downloaded.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
-from placer.market.catalog import Catalog
-from placer.profiler.builtin.batches import generator, images, masked_text
+from placer.profiler.huggingface.batches import ANY, CAUSAL, TASKS, Asked, Task, image_size, task_of
+from placer.profiler.huggingface.diffusion import diffusion_model
 from placer.profiler.torch_import import load_torch
 from placer.profiler.workload import Workload
+from placer.records import replace
 from placer.version import install_line
 from placer.workload.architecture import LONGEST_SEQUENCE, Architecture
-from placer.workload.models.configuration import Configuration, read_configuration
-from placer.workload.models.configured_decoder import (
-    USUAL_TOKENS,
-    configured_decoder,
-    configured_model,
-)
-from placer.workload.profile import ModelProfile
+from placer.workload.models.configuration import DIFFUSION, Configuration, read_configuration
+from placer.workload.models.configured_decoder import USUAL_TOKENS, configured_decoder
 
 if TYPE_CHECKING:
     import torch
 
+TIED = "tie_word_embeddings"
 TOKENS = 128
 """Tokens of a text of models that do not write the next token, as BERT's first 90 % of steps."""
-PACKED = "find_packed_sequence_indices"
-"""Function of transformers.masking_utils, since 4.53."""
+UNSEEN: Mapping[str, Any] = {
+    "find_packed_sequence_indices": lambda positions: None,
+    "fast_all": lambda mask: True,
+}
+"""Functions of transformers.masking_utils that look at values, since 4.53, and what they would find
+in batches with one whole text in each sequence.
+"""
 RESERVED_POSITIONS = 2
 OFFSET_POSITIONS = frozenset(
     {"camembert", "longformer", "roberta", "xlm-roberta", "xlm-roberta-xl"}
@@ -45,20 +46,6 @@ CONVOLUTIONAL = frozenset(
     | {"mobilenet_v1", "mobilenet_v2"}
 )
 """Model types whose family is ``cnn``; the others are transformers."""
-Batch = Callable[[Any, int, int, "torch.device"], dict[str, Any]]
-"""From configuration, samples, tokens and device to what the model takes."""
-
-
-@dataclass(frozen=True)
-class _Task:
-    """How models of one kind are made and what they take; ``endings`` are those of their class
-    names.
-    """
-
-    endings: tuple[str, ...]
-    auto: str
-    words: str
-    batch: Batch
 
 
 def from_config(path: str | Path, tokens: int | None = None) -> Workload:
@@ -86,61 +73,72 @@ def from_config(path: str | Path, tokens: int | None = None) -> Workload:
     """
     asked = read_configuration(path)
     load_torch()
+    if DIFFUSION in asked.values:
+        return diffusion_model(asked)
     transformers = _load_transformers()
     with _one_line(asked.file, transformers):
-        config = transformers.AutoConfig.from_pretrained(
-            str(asked.file), local_files_only=True, trust_remote_code=False
-        )
+        config = _config(transformers, asked.values)
         _prepare_for_training(config)
-        task, module = _make(transformers, config)
+        task, module = _make(transformers, asked, config)
+        _untie(asked, config, module)
     return _workload(asked, config, task, module, tokens)
 
 
-def counted_profile(asked: Configuration, catalog: Catalog) -> ModelProfile:
-    """Count a model whose dimensions the configuration does not give in a known way.
-
-    Parameters
-    ----------
-    asked
-        Of any model that transformers can make without code of others.
-    catalog
-        Whose GPUs get estimated rates; language models need none.
+def _config(transformers: ModuleType, values: Mapping[str, Any]) -> Any:
+    """Build the configuration of a model type, with the type's defaults.
 
     Raises
     ------
     PlacerError
-        If PyTorch or transformers is missing, or cannot make the model.
+        If transformers does not know the type.
     """
-    from placer.profiler.estimate.estimate import estimate
+    kind = str(values["model_type"])
+    if kind not in transformers.CONFIG_MAPPING:
+        raise PlacerError(
+            f"transformers {transformers.__version__} knows no model type '{kind[:40]}'",
+            "install a newer release, or correct the configuration",
+        )
+    return transformers.CONFIG_MAPPING[kind].from_dict(_with_flags(transformers, values))
 
-    with load_torch().device("meta"):  # no memory for weights
-        workload = from_config(asked.file)
-    if workload.architecture is not None:
-        return configured_model(asked, workload.architecture)
-    return estimate(workload, catalog).to_profile()
+
+def _with_flags(transformers: ModuleType, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Write numbers as truth values where the model type has such: releases since 5 refuse the 4
+    that published files of Llama 4 give for a flag.
+    """
+    kind = values.get("model_type")
+    known = isinstance(kind, str) and kind in transformers.CONFIG_MAPPING
+    fields = getattr(transformers.CONFIG_MAPPING[kind], "__dataclass_fields__", {}) if known else {}
+    flags = {name for name, field in fields.items() if isinstance(field.default, bool)}
+
+    def read(name: str, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return _with_flags(transformers, value)
+        return bool(value) if name in flags and type(value) is int else value
+
+    return {name: read(name, value) for name, value in values.items()}
 
 
 def _workload(
-    asked: Configuration, config: Any, task: _Task, module: Any, tokens: int | None
+    asked: Configuration, config: Any, task: Task, module: Any, tokens: int | None
 ) -> Workload:
     torch = load_torch()
     length = _length(asked, config, task, tokens)
     return Workload(
         name=asked.name,
         title=f"{type(module).__name__}, "
-        f"{task.words.format(tokens=length, size=_image_size(config))}",
+        f"{task.words.format(tokens=length, size=image_size(config))}",
         family="cnn" if config.model_type in CONVOLUTIONAL else "transformer",
         # A configuration may name FP16; training keeps weights in FP32 and uses autocast.
         module=module.float(),
-        batch=lambda samples, device: task.batch(config, samples, length, device),
+        batch=lambda samples, device: task.batch(Asked(module, config, samples, length, device)),
         loss=_loss,
         optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=1e-4),
         source=f"hf {asked.file.name}",
-        architecture=_architecture(asked, config, module, length) if task.auto == CAUSAL else None,
+        architecture=_architecture(asked, config, module, length) if task is CAUSAL else None,
     )
 
 
-def _length(asked: Configuration, config: Any, task: _Task, tokens: int | None) -> int:
+def _length(asked: Configuration, config: Any, task: Task, tokens: int | None) -> int:
     """Return the tokens of a text: those asked for, else the usual number.
 
     Raises
@@ -149,11 +147,12 @@ def _length(asked: Configuration, config: Any, task: _Task, tokens: int | None) 
         If the model takes fewer than are asked for.
     """
     names = ("max_position_embeddings", "max_target_positions")
-    positions = [getattr(config, name, None) for name in names]
+    parts = (config, config.get_text_config())
+    positions = [getattr(part, name, None) for part in parts for name in names]
     reserved = RESERVED_POSITIONS if config.model_type in OFFSET_POSITIONS else 0
     most = next((count - reserved for count in positions if count), LONGEST_SEQUENCE)
     if tokens is None:
-        return min(USUAL_TOKENS if task.auto == CAUSAL else TOKENS, most)
+        return min(USUAL_TOKENS if task is CAUSAL else TOKENS, most)
     if not 1 <= tokens <= most:
         raise PlacerError(
             f"'{asked.file}': sequences of {tokens:,} tokens", f"the model takes 1 to {most:,}"
@@ -167,10 +166,15 @@ def _architecture(
     """Return the dimensions of a decoder: read from the file, else counted in the module; None if
     the configuration does not give them.
     """
-    decoder = configured_decoder(asked)
-    if decoder is not None:
-        return decoder.architecture(length)
     text = config.get_text_config()
+    total = sum(p.numel() for p in module.parameters())
+    try:  # with the defaults of the model type, and with what is beside the text
+        decoder = configured_decoder(Configuration(file=asked.file, values=text.to_dict()))
+    except PlacerError:
+        decoder = None
+    if decoder is not None:
+        beside = total - decoder.parameters
+        return replace(decoder, rest=decoder.rest + beside).architecture(length)
     layers, width = (getattr(text, key, None) for key in ("num_hidden_layers", "hidden_size"))
     heads = getattr(text, "num_attention_heads", None)
     if not (layers and width and heads):
@@ -178,7 +182,6 @@ def _architecture(
     kv_heads = getattr(text, "num_key_value_heads", None) or heads
     head = getattr(text, "head_dim", None) or width // heads
     sizes = {name: p.numel() for name, p in module.named_parameters()}
-    total = sum(sizes.values())
     experts = getattr(text, "num_experts", None) or getattr(text, "n_routed_experts", None) or 1
     idle = 1 - (getattr(text, "num_experts_per_tok", None) or 1) / experts
     active = total - round(idle * sum(n for name, n in sizes.items() if ".experts." in name))
@@ -208,31 +211,29 @@ def _architecture(
 
 def _loss(module: Any, batch: dict[str, Any]) -> Any:
     with _unpacked(next(iter(batch.values())).device):
-        return module(**batch).loss
+        result = module(**batch)
+    loss = getattr(result, "loss", None)
+    return result[0].float().mean() if loss is None else loss
 
 
 @contextmanager
 def _unpacked(device: torch.device) -> Iterator[None]:
-    """Keep transformers from looking for several texts in one sequence on the meta device.
-
-    Notes
-    -----
-    Decoders look at the values of positions where they are given no mask, and the meta device has
-    none. The batches of this module have one text in each sequence.
+    """Keep transformers from looking for several texts in a sequence, and for padding, on the meta
+    device, which has no values.
     """
     try:
         masking = import_module("transformers.masking_utils")
     except ImportError:  # a release that does not look
         masking = None
-    looked_up = getattr(masking, PACKED, None)
-    if device.type != "meta" or looked_up is None:
-        yield
-        return
-    setattr(masking, PACKED, lambda positions: None)
+    found = {name: getattr(masking, name) for name in UNSEEN if hasattr(masking, name)}
+    if device.type == "meta":
+        for name in found:
+            setattr(masking, name, UNSEEN[name])
     try:
         yield
     finally:
-        setattr(masking, PACKED, looked_up)
+        for name, function in found.items():
+            setattr(masking, name, function)
 
 
 def _load_transformers() -> ModuleType:
@@ -276,97 +277,53 @@ def _prepare_for_training(config: Any) -> None:
             setattr(config, token, 0)  # labels are shifted by these; any token does
 
 
-def _make(transformers: ModuleType, config: Any) -> tuple[_Task, Any]:
-    """Make the model for the task that the configuration names (``architectures``), else for
-    the first that its type can do.
+def _make(transformers: ModuleType, asked: Configuration, config: Any) -> tuple[Task, Any]:
+    """Make the class that the configuration names (``architectures``), else the first task that its
+    type can do.
+
+    Raises
+    ------
+    PlacerError
+        If transformers has no such class, or the type can do none.
     """
-    named = (getattr(config, "architectures", None) or [""])[0]
-    speech = hasattr(config, "num_mel_bins")
-    fitting = [
-        task for task in TASKS if named.endswith(task.endings) and (task.auto != SPEECH or speech)
-    ]
-    for task in fitting or TASKS:
+    named = asked.named_class
+    made = getattr(transformers, named, None) if named else None
+    if isinstance(made, type) and issubclass(made, transformers.PreTrainedModel):
+        return task_of(named, config), made(config)
+    ending = task_of(named, config)
+    for task in (ending,) if named and ending is not ANY else () if named else TASKS:
         try:
-            return task, getattr(transformers, task.auto).from_config(
-                config, trust_remote_code=False
-            )
+            module = getattr(transformers, task.auto).from_config(config, trust_remote_code=False)
         except ValueError as error:
             if "Unrecognized configuration class" not in str(error):
                 raise
+        else:
+            # LLaMAForCausalLM is the old spelling of a class; any other name is another model.
+            if not named or type(module).__name__.lower() == named.lower():
+                return task, module
+    if named:
+        raise PlacerError(
+            f"'{asked.file}' names the class {named[:60]}, which transformers "
+            f"{transformers.__version__} does not have",
+            "correct architectures, or profile package.module:function",
+        )
     known = ", ".join(task.auto.removeprefix("AutoModelFor") for task in TASKS)
     raise PlacerError(
         f"model type '{config.model_type}' has none of the tasks {known}",
-        "profile package.module:function instead",
+        "name its class in architectures, or profile package.module:function",
     )
 
 
-def _vocabulary(config: Any) -> int:
-    return int(config.get_text_config().vocab_size)
-
-
-def _image_size(config: Any) -> int:
-    size = getattr(config, "image_size", None) or 224
-    return int(size if isinstance(size, int) else size[0])
-
-
-def _text(config: Any, samples: int, tokens: int, device: torch.device) -> Any:
-    return load_torch().randint(
-        1, _vocabulary(config), (samples, tokens), device=device, generator=generator(device)
-    )
-
-
-def _labels(config: Any, samples: int, device: torch.device) -> Any:
-    return load_torch().randint(
-        config.num_labels, (samples,), device=device, generator=generator(device)
-    )
-
-
-def _hidden(config: Any, samples: int, tokens: int, device: torch.device) -> dict[str, Any]:
-    text, labels = masked_text(samples, tokens, _vocabulary(config), device)
-    return {"input_ids": text, "labels": labels}
-
-
-def _next(config: Any, samples: int, tokens: int, device: torch.device) -> dict[str, Any]:
-    text = _text(config, samples, tokens, device)
-    return {"input_ids": text, "labels": text}
-
-
-def _classes(config: Any, samples: int, tokens: int, device: torch.device) -> dict[str, Any]:
-    text = _text(config, samples, tokens, device)
-    return {"input_ids": text, "labels": _labels(config, samples, device)}
-
-
-def _tags(config: Any, samples: int, tokens: int, device: torch.device) -> dict[str, Any]:
-    text = _text(config, samples, tokens, device)
-    return {"input_ids": text, "labels": text % config.num_labels}
-
-
-def _pictures(config: Any, samples: int, tokens: int, device: torch.device) -> dict[str, Any]:
-    pictures, labels = images(samples, _image_size(config), config.num_labels, device)
-    return {"pixel_values": pictures, "labels": labels}
-
-
-def _speech(config: Any, samples: int, tokens: int, device: torch.device) -> dict[str, Any]:
-    """Draw mel spectra, two frames for each position of the encoder (Whisper), and their text."""
-    shape = (samples, config.num_mel_bins, 2 * config.max_source_positions)
-    spectra = load_torch().randn(shape, device=device, generator=generator(device))
-    return {"input_features": spectra, "labels": _text(config, samples, tokens, device)}
-
-
-CAUSAL, SPEECH = "AutoModelForCausalLM", "AutoModelForSpeechSeq2Seq"
-_GENERATING, _MASKED = ("ForConditionalGeneration",), ("ForMaskedLM", "ForPreTraining")
-TASKS = (
-    _Task(_MASKED, "AutoModelForMaskedLM", "masked language model, {tokens} tokens", _hidden),
-    _Task(_GENERATING, SPEECH, "speech to {tokens} tokens", _speech),
-    _Task(_GENERATING, "AutoModelForSeq2SeqLM", "{tokens} tokens to {tokens} tokens", _next),
-    _Task(("ForCausalLM", "LMHeadModel"), CAUSAL, "language model, {tokens} tokens", _next),
-    *(
-        _Task((f"For{kind}",), f"AutoModelFor{kind}", words, batch)
-        for kind, words, batch in (
-            ("ImageClassification", "pictures of {size} x {size}", _pictures),
-            ("SequenceClassification", "classes of texts of {tokens} tokens", _classes),
-            ("TokenClassification", "classes of {tokens} tokens", _tags),
-        )
-    ),
-)
-"""In the order in which they are tried for a configuration that names none."""
+def _untie(asked: Configuration, config: Any, module: Any) -> None:
+    """Give the output layer weights of its own where the file or the default of its text part says
+    so, and a release of transformers shares them all the same, as 5 does for T5 and Mistral 3.
+    """
+    parts = (asked.values, asked.text_part.values, config.get_text_config().to_dict())
+    said = [part[TIED] for part in parts if part.get(TIED) is not None]
+    if not said or said[0]:
+        return
+    head: Any = module.get_output_embeddings()
+    table: Any = module.get_input_embeddings()
+    is_shared = head is not None and head.weight is getattr(table, "weight", None)
+    if is_shared:
+        head.weight = type(head.weight)(head.weight.detach().clone())

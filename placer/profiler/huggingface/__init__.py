@@ -1,0 +1,1 @@
+"""Models of Hugging Face transformers and diffusers from a configuration file."""

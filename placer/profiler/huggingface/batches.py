@@ -1,0 +1,166 @@
+"""What models of Hugging Face take: tasks, and synthetic batches for each."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from placer.errors import PlacerError
+from placer.profiler.builtin.batches import generator, images, masked_text
+from placer.profiler.torch_import import load_torch
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Asked(NamedTuple):
+    """Which batch is wanted: of a module with its configuration, in samples of so many tokens."""
+
+    module: Any
+    config: Any
+    samples: int
+    tokens: int
+    device: torch.device
+
+
+Batch = Callable[[Asked], dict[str, Any]]
+"""Makes what the model takes."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """How models of one kind are made and what they take; ``endings`` are those of their class
+    names.
+    """
+
+    endings: tuple[str, ...]
+    auto: str
+    words: str
+    batch: Batch
+
+
+def task_of(named: str, config: Any) -> Task:
+    """Find what a class that ``architectures`` names does."""
+    speech, both = hasattr(config, "num_mel_bins"), getattr(config, "is_encoder_decoder", False)
+    for task in TASKS:
+        if named.endswith(task.endings) and (task.auto != SPEECH or speech):
+            return CAUSAL if task.auto == SEQUENCES and not both else task
+    return ANY
+
+
+def image_size(config: Any) -> int:
+    """Return the width of the pictures that a model takes; 224 where nobody says."""
+    seen = getattr(config, "vision_config", None) or config
+    size = getattr(seen, "image_size", None) or 224
+    return int(size if isinstance(size, int) else size[0])
+
+
+def _text(asked: Asked) -> Any:
+    """Draw tokens: ``[samples, tokens]``."""
+    vocabulary = int(asked.config.get_text_config().vocab_size)
+    shape, numbers = (asked.samples, asked.tokens), generator(asked.device)
+    return load_torch().randint(1, vocabulary, shape, device=asked.device, generator=numbers)
+
+
+def _hidden(asked: Asked) -> dict[str, Any]:
+    vocabulary = int(asked.config.get_text_config().vocab_size)
+    text, labels = masked_text(asked.samples, asked.tokens, vocabulary, asked.device)
+    order = {"next_sentence_label", "sentence_order_label"} & set(_keywords(asked.module))
+    follows = dict.fromkeys(order, labels[:, 0] % 2)  # of BERT's and ALBERT's pre-training
+    return {"input_ids": text, "labels": labels, **follows}
+
+
+def _next(asked: Asked) -> dict[str, Any]:
+    text = _text(asked)
+    return {"input_ids": text, "labels": text}
+
+
+def _classes(asked: Asked) -> dict[str, Any]:
+    text = _text(asked)
+    return {"input_ids": text, "labels": text[:, 0] % asked.config.num_labels}
+
+
+def _tags(asked: Asked) -> dict[str, Any]:
+    text = _text(asked)
+    return {"input_ids": text, "labels": text % asked.config.num_labels}
+
+
+def _answers(asked: Asked) -> dict[str, Any]:
+    text = _text(asked)
+    ends = ("start_positions", "end_positions")
+    return {"input_ids": text, **dict.fromkeys(ends, text[:, 0] % asked.tokens)}
+
+
+def _pictures(asked: Asked) -> dict[str, Any]:
+    size, classes = image_size(asked.config), asked.config.num_labels
+    pictures, labels = images(asked.samples, size, classes, asked.device)
+    return {"pixel_values": pictures, "labels": labels}
+
+
+def _speech(asked: Asked) -> dict[str, Any]:
+    """Draw mel spectra, two frames for each position of the encoder (Whisper), and their text."""
+    shape = (asked.samples, asked.config.num_mel_bins, 2 * asked.config.max_source_positions)
+    numbers = generator(asked.device)
+    spectra = load_torch().randn(shape, device=asked.device, generator=numbers)
+    return {"input_features": spectra, "labels": _text(asked)}
+
+
+def _any(asked: Asked) -> dict[str, Any]:
+    """Draw texts, pictures or both for a model without a task, such as CLIP or an encoder alone.
+
+    Raises
+    ------
+    PlacerError
+        If it takes neither.
+    """
+    known, batch = _keywords(asked.module), {}
+    if "input_ids" in known:
+        batch["input_ids"] = _text(asked)
+    if "pixel_values" in known:
+        size = image_size(asked.config)
+        batch["pixel_values"] = images(asked.samples, size, 2, asked.device)[0]
+    if "return_loss" in known:
+        batch["return_loss"] = True
+    if "decoder_input_ids" in known and "input_ids" in batch:
+        batch["decoder_input_ids"] = batch["input_ids"]
+    if not batch:
+        raise PlacerError(
+            f"{type(asked.module).__name__} takes neither texts nor pictures",
+            "profile package.module:function instead",
+        )
+    return batch
+
+
+def _keywords(module: Any) -> tuple[str, ...]:
+    return tuple(inspect.signature(module.forward).parameters)
+
+
+SPEECH, SEQUENCES = "AutoModelForSpeechSeq2Seq", "AutoModelForSeq2SeqLM"
+_GENERATING = ("ForConditionalGeneration",)
+CAUSAL = Task(
+    ("ForCausalLM", "LMHeadModel"), "AutoModelForCausalLM", "language model, {tokens} tokens", _next
+)
+ANY = Task((), "AutoModel", "without a task", _any)
+TASKS = (
+    Task(
+        ("ForMaskedLM", "ForPreTraining"),
+        "AutoModelForMaskedLM",
+        "masked language model, {tokens} tokens",
+        _hidden,
+    ),
+    Task(_GENERATING, SPEECH, "speech to {tokens} tokens", _speech),
+    Task(_GENERATING, SEQUENCES, "{tokens} tokens to {tokens} tokens", _next),
+    CAUSAL,
+    *(
+        Task((f"For{kind}",), f"AutoModelFor{kind}", words, batch)
+        for kind, words, batch in (
+            ("ImageClassification", "pictures of {size} x {size}", _pictures),
+            ("SequenceClassification", "classes of texts of {tokens} tokens", _classes),
+            ("TokenClassification", "classes of {tokens} tokens", _tags),
+            ("QuestionAnswering", "answers in texts of {tokens} tokens", _answers),
+        )
+    ),
+)
+"""In the order in which they are tried for a configuration that names none."""
