@@ -16,10 +16,10 @@ from placer.problem.problem import Problem
 from placer.problem.workers.pool import ChainPart
 from placer.units import GIB
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island.memory import MASTER_BYTES, OPTIMIZER_BYTES
 from placer.workload.island.parallel.chain import MOST_PARTS
 from placer.workload.island.precision import usual_precision
 from placer.workload.island.transformer_speed import calculation_seconds
+from placer.workload.software import software
 
 MOST_TIMED = 12
 """Chains that are timed: two parts of a dense model take 0.2 CPU seconds."""
@@ -130,8 +130,10 @@ def _may_hold(parts: Sequence[ChainPart], problem: Problem) -> bool:
     question = problem.island_question
     assert question is not None
     gpu = problem.catalog.gpu
+    states = software(problem.requirements.software)
+    each = states.master_bytes + states.optimizer_bytes
     room = sum(n * o.gpu_count * gpu(o.gpu).memory_gib * GIB for o, n, _ in parts)
-    return room >= (MASTER_BYTES + OPTIMIZER_BYTES) * question.architecture.trainable_parameters
+    return room >= each * question.architecture.trainable_parameters
 
 
 def _counts(machines: Sequence[Machines], problem: Problem) -> Iterator[tuple[int, ...]]:
