@@ -11,6 +11,7 @@ from msgspec import Struct
 from placer.errors import PlacerError
 from placer.market.catalog import VmOffer, device_name, worker_name
 from placer.records import replace
+from placer.workload.engines import engines_of
 from placer.workload.inner_plan import InnerPlan, parse_inner_plan
 
 NO_EXCHANGE = "none"
@@ -147,6 +148,18 @@ class Placement(Struct, frozen=True, kw_only=True):
         """Workers and exchange in words, such as "gcp/us-central1=4xT4:spot, all-reduce"."""
         specs = " + ".join(group.spec for group in self.groups)
         return f"{specs}, {self.exchange.strategy}" if self.workers > 1 else specs
+
+    @property
+    def unexecuted(self) -> str:
+        """What each engine of the exchange lacks to run the plan; empty if one lacks nothing."""
+        lacks = [
+            (engine.title, engine.lack(self.exchange, self.groups))
+            for engine in engines_of(self.exchange.transport)
+            if self.exchange.strategy in engine.exchanges
+        ]
+        if not all(lack for _, lack in lacks):
+            return ""
+        return ", ".join(f"{title} does not do {lack.part}" for title, lack in lacks if lack)
 
     @property
     def workers(self) -> int:

@@ -95,6 +95,7 @@ LATER_FIELDS = (
     "data_source",
     "copy_s",
     "software",
+    "engine",
 )
 """Fields that documents leave out where nothing is asked: older versions wrote none of them."""
 MOST_LAUNCHED = 16
@@ -306,11 +307,12 @@ class Requirements(Struct, frozen=True, kw_only=True):
     mean over
     them;
     ``speed_caps`` and ``least_speed`` are what a search over them asks of one range of speeds, and
-    ``narrowed`` what a search over numbers of workers asks of one number. They are no words of a
-    user. With ``uniform`` all workers are machines of one kind where the software divides a step
-    equally. ``supply`` is how many spot machines of one type launch together in a place, where
-    neither a quota nor the capacity table says it. ``budget_rate`` names the rate at which a budget
-    in another currency was read.
+    ``narrowed`` what a search over numbers of workers asks of one number; ``engine`` names the one
+    of `placer.workload.engines` that is to run the plan. They are no words of a user. With
+    ``uniform`` all workers are machines of one kind where the software divides a step equally.
+    ``supply`` is how many spot machines of one type launch together in a place, where neither a
+    quota nor the capacity table says it. ``budget_rate`` names the rate at which a budget in
+    another currency was read.
     """
 
     objective: str = "throughput"
@@ -385,6 +387,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
     speed_caps: tuple[SpeedCap, ...] = ()
     least_speed: int | None = None
     narrowed: Narrowed | None = None
+    engine: str = ""
     budget_rate: str | None = None
 
     @property

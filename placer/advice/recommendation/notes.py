@@ -502,6 +502,9 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
     yield from loading_warnings(problem, placement, got)
     yield from unlike_workers(problem, placement, got)
     yield from uneven_batch(problem, placement, got)
+    lacks = placement.unexecuted
+    if lacks:
+        yield Warn(code="engine", message=f"no packaged engine runs this plan: {lacks}")
     yield from _exchange_warnings(problem, placement, got)
 
 
