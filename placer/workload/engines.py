@@ -77,8 +77,8 @@ class Engine(Struct, frozen=True, kw_only=True):
         Of messages; the first is what it does by default.
     late
         Exchanges that it runs beside the next step.
-    buckets
-        Whether gradients travel in buckets beside the backward pass that makes them.
+    rings
+        Whether it averages in a ring, not in a butterfly.
     many_streams
         Whether a pair may have several TCP streams.
     islands
@@ -91,7 +91,7 @@ class Engine(Struct, frozen=True, kw_only=True):
     exchanges: tuple[str, ...]
     compressions: tuple[str, ...]
     late: tuple[str, ...] = ()
-    buckets: bool = False
+    rings: bool = False
     many_streams: bool = False
     islands: bool = True
     shardings: tuple[str, ...] = SHARDINGS
@@ -157,17 +157,21 @@ ENGINES = {
         title="PyTorch",
         exchanges=(ALONE, "all-reduce"),
         compressions=("none", "fp16"),
-        buckets=True,
+        rings=True,
     ),
     "torchft": Engine(
-        title="torchft", exchanges=(ALONE, *MODELS), compressions=("none",), late=MODELS[2:]
+        title="torchft",
+        exchanges=(ALONE, *MODELS),
+        compressions=("none",),
+        late=MODELS[2:],
+        rings=True,
     ),
     "torchtitan": Engine(
         title="torchtitan",
         exchanges=(ALONE, "all-reduce", *MODELS),
         compressions=("none",),
         late=MODELS[2:],
-        buckets=True,
+        rings=True,
         shardings=("none", "zero-2", "zero-3", "hybrid"),
         precisions=UNSCALED,
     ),
@@ -213,4 +217,5 @@ def engines_of(software: str) -> list[Engine]:
     """Return the engines that execute what was priced with some software: hivemind only what was
     priced with it.
     """
-    return [each for name, each in ENGINES.items() if name in (software, *_BASIC)]
+    names = (software, *_BASIC) if software in ENGINES else _BASIC
+    return [ENGINES[name] for name in names]

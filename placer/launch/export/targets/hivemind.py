@@ -106,8 +106,7 @@ def files(plan: ExportPlan) -> dict[str, str]:
     lack = ENGINES["hivemind"].lack(plan.manifest.exchange, plan.manifest.groups)
     if lack is not None:
         raise PlacerError(
-            f"hivemind does not do {lack.part}: a peer is one machine with the whole model",
-            f"{lack.remedy}, or use --to torchrun",
+            f"hivemind does not do {lack.part}", f"{lack.remedy}, or use --to torchrun"
         )
     mesh = mesh_of(plan.manifest)
     lines, alike = heading(plan, "hivemind"), {**run_environment(plan, mesh), **KEYS}
