@@ -182,51 +182,31 @@ def _readme(plan: ExportPlan) -> str:
     manifest = plan.manifest
     last = manifest.rendezvous.port + manifest.workers
     words = [
-        (
-            "Needs hivemind 1.1 and a training script, which gets `--run_id`, "
-            "`--initial_peers`, `--identity_path`, `--host_maddrs`,"
-        ),
-        (
-            "`--target_batch_size`, `--batch_size_per_step`, `--matchmaking_time` and "
-            "`--averaging_timeout`; all arguments of"
-        ),
-        (
-            f"hivemind.Optimizer, with compression and everything else in the plan, are in "
-            f"`{FILE}`, whose path is in `PLACER_OPTIMIZER`."
-        ),
-        (
-            "`examples/hivemind_roberta_tiny.py` of placer is such a script. Let all peers start "
-            "from the same weights, and start"
-        ),
-        (
-            "hivemind.DHT with `use_relay=False`: the plan does not "
-            "count gradients that another peer relays. Keys are made at the first"
-        ),
-        (
-            "start, in `keys/`, and stay there: a peer that comes back has its old identity. Keep "
-            "them private."
-        ),
-        (
-            f"Ports {manifest.rendezvous.port} to {last} must be reachable between the machines; "
-            f"where a machine's public address is not on an"
-        ),
-        (
-            "interface of its own, as in clouds, set `PLACER_PEER_ADDRESS` to it. "
-            "`PLACER_LISTEN_ADDRESS` limits a peer to one interface."
-        ),
+        "Needs hivemind 1.1 and a training script, which gets `--run_id`, "
+        "`--initial_peers`, `--identity_path`, `--host_maddrs`,",
+        "`--target_batch_size`, `--batch_size_per_step`, `--matchmaking_time` and "
+        "`--averaging_timeout`; all arguments of",
+        f"hivemind.Optimizer, with compression and everything else in the plan, are in "
+        f"`{FILE}`, whose path is in `PLACER_OPTIMIZER`.",
+        "`examples/hivemind_roberta_tiny.py` of placer is such a script. Let all peers start "
+        "from the same weights, and start",
+        "hivemind.DHT with `use_relay=False`: the plan does not "
+        "count gradients that another peer relays. Keys are made at the first",
+        "start, in `keys/`, and stay there: a peer that comes back has its old identity. Keep "
+        "them private.",
+        f"Ports {manifest.rendezvous.port} to {last} must be reachable between the machines; "
+        f"where a machine's public address is not on an",
+        "interface of its own, as in clouds, set `PLACER_PEER_ADDRESS` to it. "
+        "`PLACER_LISTEN_ADDRESS` limits a peer to one interface.",
     ]
     address = manifest.rendezvous.address_variable
     start = [
-        (
-            f"{address}=ADDRESS bash bootstrap.sh    # on one machine; prints "
-            f"/ip4/ADDRESS/tcp/.../p2p/ID"
-        )
+        f"{address}=ADDRESS bash bootstrap.sh    # on one machine; prints "
+        f"/ip4/ADDRESS/tcp/.../p2p/ID"
     ]
     start += [
-        (
-            "export PLACER_INITIAL_PEERS=/ip4/ADDRESS/tcp/PORT/p2p/ID    # as bootstrap.sh "
-            "printed it; on every machine"
-        )
+        "export PLACER_INITIAL_PEERS=/ip4/ADDRESS/tcp/PORT/p2p/ID    # as bootstrap.sh "
+        "printed it; on every machine"
     ]
     start += start_commands(plan, [group.name for group in manifest.groups])
     sections = [
