@@ -19,6 +19,7 @@ from placer.problem.shares import ShareLimit, SpeedCap
 from placer.records import Amount, Count, one_of, replace
 from placer.units import format_duration, format_usd
 from placer.workload.data_loading import CACHES
+from placer.workload.engines import ENGINES
 from placer.workload.inner_plan import CHECKPOINTING, PRECISIONS, SHARDINGS, TENSOR_DEGREES
 from placer.workload.peer import RINGS
 from placer.workload.profile import COMPRESSION_BYTES
@@ -491,6 +492,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
             ("exchange", self.exchange, EXCHANGES),
             ("market", self.market, ("any", *MARKETS)),
             ("compression", self.compression or "none", COMPRESSION_BYTES),
+            ("engine", self.engine or "placer", ENGINES),
             ("transport", self.transport or OLD_TRANSPORT, TRANSPORTS),
             ("sharding", self.sharding or SHARDINGS[0], SHARDINGS),
             ("checkpointing", self.checkpointing or CHECKPOINTING[0], CHECKPOINTING),
