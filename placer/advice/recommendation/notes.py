@@ -124,10 +124,8 @@ def leave_verdict(result: Result, staying: Option | None) -> tuple[str, ...]:
         return ()
     text = " + ".join(group.spec for group in staying.placement.groups)
     return (
-        (
-            f"Better still, leave the data where it is (:stay): {text} reaches "
-            f"{format_speed(speed, estimate.tokens_per_sample)} for {format_usd(usd)}/h."
-        ),
+        f"Better still, leave the data where it is (:stay): {text} reaches "
+        f"{format_speed(speed, estimate.tokens_per_sample)} for {format_usd(usd)}/h.",
     )
 
 
@@ -150,10 +148,8 @@ def stay_verdict(result: Result, spread: Option | None) -> tuple[str, ...]:
             format_usd(estimate.usd_per_hour.total),
         )
         return (
-            (
-                f"Spread over {len(placement.places)} regions; egress is {egress}/h of {total}/h; "
-                f"{_proof(result)}"
-            ),
+            f"Spread over {len(placement.places)} regions; egress is {egress}/h of {total}/h; "
+            f"{_proof(result)}",
         )
     one = "one machine, nothing to exchange" if placement.workers == 1 else "one region"
     sentences = [f"Stay in {placement.places[0]}: {one}; {_proof(result)}"]
@@ -392,10 +388,8 @@ def _memory(problem: Problem, placement: Placement) -> tuple[Warn, ...]:
         ):
             if needed > TIGHT * there * GIB:
                 machines[
-                    (
-                        f"{group.device} in {group.place}: {problem.profile.name} takes "
-                        f"{needed / GIB:.1f} of the {there:g} GiB of {what}"
-                    )
+                    f"{group.device} in {group.place}: {problem.profile.name} takes "
+                    f"{needed / GIB:.1f} of the {there:g} GiB of {what}"
                 ] = None
     return tuple(Warn(code="memory", message=text) for text in machines)
 

@@ -89,11 +89,12 @@ def _check(plan: ExportPlan) -> None:
             "torchtitan trains an entry of its registry, not a script",
             "give --train MODULE:CONFIG, such as --train llama3:llama3_8b",
         )
-    if not manifest.has_islands:
-        raise PlacerError(
-            "the plan has no inner plan, which torchtitan needs",
-            "plan a model with an architecture, or use --to torchrun",
-        )
+    for group in manifest.groups:
+        if group.inner is None or group.on_cpu:
+            raise PlacerError(
+                f"torchtitan needs an inner plan on GPUs, {group.name} has none",
+                "plan a model with an architecture, or use --to torchrun",
+            )
     lack = ENGINES["torchtitan"].lack(manifest.exchange, manifest.groups)
     if lack is not None:
         raise PlacerError(
@@ -104,17 +105,7 @@ def _check(plan: ExportPlan) -> None:
             f"torchtitan has one device mesh, or torchft between several: {mesh.why}",
             "plan with --exchange all-reduce, local-sgd or diloco, or use --to torchrun",
         )
-    for group in manifest.groups:
-        _check_group(group)
     _check_batch(plan)
-
-
-def _check_group(group: Group) -> None:
-    inner = group.inner
-    if inner is None or group.on_cpu:
-        raise PlacerError(
-            f"torchtitan needs an inner plan on GPUs, {group.name} has none", "use --to torchrun"
-        )
 
 
 def _check_batch(plan: ExportPlan) -> None:
