@@ -95,6 +95,8 @@ def test_only_rings_of_gradients_hide_without_staleness(
         assert 0 < slow < expected < fast < 1
     else:
         assert window == [0.0, 0.0, 0.0]
+    for late in ({"compression": "int8"}, {"streams": 4}):  # placer averages, not PyTorch
+        assert overlap_window(replace(exchange, **late)) == 0.0
 
 
 def drawn(seed: int, pick: int) -> tuple[Problem, Placement]:

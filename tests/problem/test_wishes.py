@@ -91,13 +91,13 @@ def typed(words: dict[str, Any]) -> Problem:
 
 
 def test_every_field_belongs_to_one_wish() -> None:
-    """All but the limits that only searches set: for a break-even, over ranges of speeds and over
-    numbers of workers; and but the seconds of a copy, which the problem works out.
+    """All but the limits that only searches set: for a break-even, over ranges of speeds, over
+    numbers of workers and engines; and but the seconds of a copy, which the problem works out.
     """
     owners = [field for wish in WISHES.values() for field in wish.fields]
     known = {*Requirements.__struct_fields__}
     assert len(owners) == len(set(owners))
-    searched = {"most_usd_per_million_samples", "speed_caps", "least_speed", "narrowed"}
+    searched = {"most_usd_per_million_samples", "speed_caps", "least_speed", "narrowed", "engine"}
     assert known - set(owners) == {*searched, "copy_s"}
 
 

@@ -148,14 +148,14 @@ def test_torchft_waits_for_the_quorum_and_its_grace(tmp_path: Path) -> None:
     ("asked", "words"),
     [
         ({"train": "train.py"}, "torchtitan trains an entry of its registry"),
-        ({"inner": {"sharding": "zero-1"}}, "torchtitan's options have no zero-1"),
-        ({"inner": {"precision": "fp8"}}, "torchtitan's options have no fp8"),
+        ({"inner": {"sharding": "zero-1"}}, "torchtitan does not do the sharding zero-1"),
+        ({"inner": {"precision": "fp8"}}, "torchtitan does not do the precision fp8"),
         (
             {"target_batch_size": 100},
             "which do not divide the batch of 100",
         ),
         ({"compression": "fp16"}, "compression fp16"),
-        ({"strategy": "model-averaging"}, "the exchange is model-averaging"),
+        ({"strategy": "model-averaging"}, "does not do the exchange model-averaging"),
     ],
 )
 def test_what_torchtitan_cannot_do_is_refused(asked: dict[str, Any], words: str) -> None:

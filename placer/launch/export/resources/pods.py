@@ -237,24 +237,16 @@ def image_words(plan: ExportPlan) -> list[str]:
     """Say what the image must hold, and what it is now."""
     if not plan.uses_runtime:
         return [
-            (
-                f"PyTorch and the training script (`--image`, `--train`); the image here is "
-                f"`{plan.image}`."
-            )
+            f"PyTorch and the training script (`--image`, `--train`); the image here is "
+            f"`{plan.image}`."
         ]
     return [
-        (
-            f"PyTorch, placer and, in its working folder, the module `{plan.module}` (`--image`, "
-            f"`--train`); the image here is `{plan.image}`."
-        ),
-        (
-            f"Such an image: `FROM {IMAGE}`, `WORKDIR /work`, `COPY . .`, `RUN pip install "
-            f"./{WHEEL}`, built in a"
-        ),
-        (
-            "folder with the module and a wheel of placer, made from its source: `pip wheel "
-            "--no-deps --wheel-dir FOLDER .` (the project that"
-        ),
+        f"PyTorch, placer and, in its working folder, the module `{plan.module}` (`--image`, "
+        f"`--train`); the image here is `{plan.image}`.",
+        f"Such an image: `FROM {IMAGE}`, `WORKDIR /work`, `COPY . .`, `RUN pip install "
+        f"./{WHEEL}`, built in a",
+        "folder with the module and a wheel of placer, made from its source: `pip wheel "
+        "--no-deps --wheel-dir FOLDER .` (the project that",
         "is called placer on PyPI is another one).",
     ]
 
@@ -308,11 +300,8 @@ def runtime_sections(plan: ExportPlan) -> list[Section]:
             "Options",
             [
                 *wish_words(arguments=False),
-                (
-                    "Change or add these in the files before the start, `PLACER_RESUME` (`0`, `1` "
-                    "or "
-                    "`auto`) and `PLACER_OUT` too."
-                ),
+                "Change or add these in the files before the start, `PLACER_RESUME` (`0`, `1` or "
+                "`auto`) and `PLACER_OUT` too.",
             ],
             [],
         ),

@@ -16,11 +16,8 @@ from placer.launch.export.texts.readme import meeting_words, readme, start_comma
 from placer.launch.export.texts.shell import require, script
 from placer.launch.export.texts.start import ASK_NODE, CHECK_NODE, ONLY_NODE
 from placer.launch.mesh import mesh_of
+from placer.workload.engines import ENGINES
 
-STRATEGIES = ("none", "all-reduce", "local-sgd")
-"""What hivemind.Optimizer does by itself; one worker of strategy ``none`` trains alone until others
-join.
-"""
 COMPRESSIONS = {
     "none": "NoCompression",
     "fp16": "Float16Compression",
@@ -104,24 +101,12 @@ def files(plan: ExportPlan) -> dict[str, str]:
     Raises
     ------
     PlacerError
-        If hivemind has no such exchange or compression.
+        If hivemind has no such exchange or compression, or a worker is an island.
     """
-    exchange = plan.manifest.exchange
-    if exchange.strategy not in STRATEGIES:
+    lack = ENGINES["hivemind"].lack(plan.manifest.exchange, plan.manifest.groups)
+    if lack is not None:
         raise PlacerError(
-            f"hivemind does not do the exchange {exchange.strategy}",
-            "it does all-reduce and local-sgd; try --to torchrun",
-        )
-    for group in plan.manifest.groups:
-        if group.machines > 1 or (group.inner is not None and group.inner.sharding != "none"):
-            raise PlacerError(
-                f"a peer of hivemind is one machine with the whole model, {group.name} has islands",
-                "use --to torchrun, skypilot, jobset, trainjob or compose",
-            )
-    if exchange.compression not in COMPRESSIONS:
-        raise PlacerError(
-            f"hivemind has no compression '{exchange.compression}'",
-            f"it has {', '.join(COMPRESSIONS)}",
+            f"hivemind does not do {lack.part}", f"{lack.remedy}, or use --to torchrun"
         )
     mesh = mesh_of(plan.manifest)
     lines, alike = heading(plan, "hivemind"), {**run_environment(plan, mesh), **KEYS}
@@ -197,51 +182,31 @@ def _readme(plan: ExportPlan) -> str:
     manifest = plan.manifest
     last = manifest.rendezvous.port + manifest.workers
     words = [
-        (
-            "Needs hivemind 1.1 and a training script, which gets `--run_id`, "
-            "`--initial_peers`, `--identity_path`, `--host_maddrs`,"
-        ),
-        (
-            "`--target_batch_size`, `--batch_size_per_step`, `--matchmaking_time` and "
-            "`--averaging_timeout`; all arguments of"
-        ),
-        (
-            f"hivemind.Optimizer, with compression and everything else in the plan, are in "
-            f"`{FILE}`, whose path is in `PLACER_OPTIMIZER`."
-        ),
-        (
-            "`examples/hivemind_roberta_tiny.py` of placer is such a script. Let all peers start "
-            "from the same weights, and start"
-        ),
-        (
-            "hivemind.DHT with `use_relay=False`: the plan does not "
-            "count gradients that another peer relays. Keys are made at the first"
-        ),
-        (
-            "start, in `keys/`, and stay there: a peer that comes back has its old identity. Keep "
-            "them private."
-        ),
-        (
-            f"Ports {manifest.rendezvous.port} to {last} must be reachable between the machines; "
-            f"where a machine's public address is not on an"
-        ),
-        (
-            "interface of its own, as in clouds, set `PLACER_PEER_ADDRESS` to it. "
-            "`PLACER_LISTEN_ADDRESS` limits a peer to one interface."
-        ),
+        "Needs hivemind 1.1 and a training script, which gets `--run_id`, "
+        "`--initial_peers`, `--identity_path`, `--host_maddrs`,",
+        "`--target_batch_size`, `--batch_size_per_step`, `--matchmaking_time` and "
+        "`--averaging_timeout`; all arguments of",
+        f"hivemind.Optimizer, with compression and everything else in the plan, are in "
+        f"`{FILE}`, whose path is in `PLACER_OPTIMIZER`.",
+        "`examples/hivemind_roberta_tiny.py` of placer is such a script. Let all peers start "
+        "from the same weights, and start",
+        "hivemind.DHT with `use_relay=False`: the plan does not "
+        "count gradients that another peer relays. Keys are made at the first",
+        "start, in `keys/`, and stay there: a peer that comes back has its old identity. Keep "
+        "them private.",
+        f"Ports {manifest.rendezvous.port} to {last} must be reachable between the machines; "
+        f"where a machine's public address is not on an",
+        "interface of its own, as in clouds, set `PLACER_PEER_ADDRESS` to it. "
+        "`PLACER_LISTEN_ADDRESS` limits a peer to one interface.",
     ]
     address = manifest.rendezvous.address_variable
     start = [
-        (
-            f"{address}=ADDRESS bash bootstrap.sh    # on one machine; prints "
-            f"/ip4/ADDRESS/tcp/.../p2p/ID"
-        )
+        f"{address}=ADDRESS bash bootstrap.sh    # on one machine; prints "
+        f"/ip4/ADDRESS/tcp/.../p2p/ID"
     ]
     start += [
-        (
-            "export PLACER_INITIAL_PEERS=/ip4/ADDRESS/tcp/PORT/p2p/ID    # as bootstrap.sh "
-            "printed it; on every machine"
-        )
+        "export PLACER_INITIAL_PEERS=/ip4/ADDRESS/tcp/PORT/p2p/ID    # as bootstrap.sh "
+        "printed it; on every machine"
     ]
     start += start_commands(plan, [group.name for group in manifest.groups])
     sections = [

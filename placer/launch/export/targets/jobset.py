@@ -117,10 +117,8 @@ def _readme(plan: ExportPlan) -> str:
         for number, place in enumerate(places(plan))
     ]
     words = [
-        (
-            "Needs JobSet (jobset.x-k8s.io/v1alpha2) in every cluster, node groups with the "
-            "machines above, and an image that holds"
-        ),
+        "Needs JobSet (jobset.x-k8s.io/v1alpha2) in every cluster, node groups with the "
+        "machines above, and an image that holds",
         *image_words(plan),
         "Clusters:",
         *[f"* CLUSTER{number}: {plain(place)}" for number, place in enumerate(places(plan))],

@@ -22,6 +22,7 @@ from placer.launch.export.texts.start import (
 )
 from placer.launch.mesh import mesh_of
 from placer.problem.exchange.streaming_diloco import fragments
+from placer.workload.engines import ENGINES
 
 METHODS = {"local-sgd": "local_sgd", "diloco": "diloco", "streaming-diloco": "diloco"}
 """What torchft calls an exchange between worlds."""
@@ -82,48 +83,29 @@ def files(plan: ExportPlan) -> dict[str, str]:
 
 
 def _check(plan: ExportPlan) -> None:
-    manifest, exchange, mesh = plan.manifest, plan.manifest.exchange, mesh_of(plan.manifest)
+    manifest, mesh = plan.manifest, mesh_of(plan.manifest)
     if not plan.uses_runtime:
         raise PlacerError(
             "torchtitan trains an entry of its registry, not a script",
             "give --train MODULE:CONFIG, such as --train llama3:llama3_8b",
         )
-    if not manifest.has_islands:
-        raise PlacerError(
-            "the plan has no inner plan, which torchtitan needs",
-            "plan a model with an architecture, or use --to torchrun",
-        )
-    if manifest.workers > 1 and (exchange.compression != "none" or exchange.overlap):
-        late = exchange.overlap and exchange.strategy != "streaming-diloco"
-        what = "--overlap" if late else f"compression {exchange.compression}"
-        if late or exchange.compression != "none":
+    for group in manifest.groups:
+        if group.inner is None or group.on_cpu:
             raise PlacerError(
-                f"torchtitan has nothing that is {what}: it averages in FP32",
-                "plan with placer recommend ... --compression none, without --overlap, or use "
-                "--to torchrun",
+                f"torchtitan needs an inner plan on GPUs, {group.name} has none",
+                "plan a model with an architecture, or use --to torchrun",
             )
+    lack = ENGINES["torchtitan"].lack(manifest.exchange, manifest.groups)
+    if lack is not None:
+        raise PlacerError(
+            f"torchtitan does not do {lack.part}", f"{lack.remedy}, or use --to torchrun"
+        )
     if mesh.between not in ("", "torchft"):
         raise PlacerError(
             f"torchtitan has one device mesh, or torchft between several: {mesh.why}",
             "plan with --exchange all-reduce, local-sgd or diloco, or use --to torchrun",
         )
-    for group in manifest.groups:
-        _check_group(group)
     _check_batch(plan)
-
-
-def _check_group(group: Group) -> None:
-    inner = group.inner
-    if inner is None or group.on_cpu:
-        raise PlacerError(
-            f"torchtitan needs an inner plan on GPUs, {group.name} has none", "use --to torchrun"
-        )
-    if inner.sharding == "zero-1" or inner.precision not in PRECISIONS:
-        what = inner.sharding if inner.sharding == "zero-1" else inner.precision
-        raise PlacerError(
-            f"torchtitan's options have no {what}",
-            "plan with --sharding zero-2, zero-3, hybrid or none, and bf16, tf32 or fp32",
-        )
 
 
 def _check_batch(plan: ExportPlan) -> None:

@@ -139,10 +139,8 @@ def _readme(plan: ExportPlan) -> str:
         for name, part in parts(plan).items()
     }
     words = [
-        (
-            f"Needs Kubeflow Trainer 2.2 or newer with the runtime `{RUNTIME}` in every cluster, "
-            f"and an image that holds"
-        ),
+        f"Needs Kubeflow Trainer 2.2 or newer with the runtime `{RUNTIME}` in every cluster, "
+        f"and an image that holds",
         *image_words(plan),
         "Clusters:",
         *[f"* CLUSTER{number}: {plain(place)}" for number, place in enumerate(places(plan))],
