@@ -18,7 +18,7 @@ def check_executable(manifest: Manifest, where: str) -> None:
     Raises
     ------
     PlacerError
-        If the compression is unknown, an inner plan has tensor parallelism or a precision that is
+        If the compression is unknown, an inner plan divides the model or has a precision that is
         not executed, or the strategy has no overlap or no local steps and the plan
         has.
     """
@@ -55,11 +55,11 @@ def check_executable(manifest: Manifest, where: str) -> None:
 
 def _check_inner(group: Group, where: str) -> None:
     inner = group.inner
-    if inner is not None and inner.tensor_parallel > 1:
+    if inner is not None and (inner.rank_gpus > 1 or inner.expert_parallel > 1):
         raise PlacerError(
-            f"{where}: placer run does not execute tensor parallelism, and group {group.name} has "
-            f"tp={inner.tensor_parallel}",
-            "start it with torchtitan or Megatron, or plan it with --tp 1",
+            f"{where}: placer run divides no matrices, stages, experts or sequences, and group "
+            f"{group.name} works by {inner.spec[1:]}",
+            "export it to torchtitan or megatron, or plan it with --tp 1 --pp 1 --ep 1 --cp 1",
         )
     if inner is not None and inner.precision in UNEXECUTED:
         raise PlacerError(

@@ -23,9 +23,10 @@ TARGETS = {
     "compose": "placer.launch.export.targets.compose",
     "cloudformation": "placer.launch.export.targets.cloudformation",
     "torchtitan": "placer.launch.export.targets.torchtitan",
+    "megatron": "placer.launch.export.targets.megatron",
 }
 """Name on the command line and module; a new target is one file and one line here."""
-OWN_TRAINERS = ("torchtitan",)
+OWN_TRAINERS = ("torchtitan", "megatron")
 """Targets whose trainer takes ``MODULE:NAME`` itself, in place of placer's runtime."""
 SHORT = {
     "env": "variables of the run and of each group, to be sourced by a shell",
@@ -38,6 +39,7 @@ SHORT = {
     "compose": "all workers as containers on this machine",
     "cloudformation": "Lambda aggregators and buckets, one stack a region of AWS",
     "torchtitan": "one script a group of islands (0.3), torchft (0.2) between them",
+    "megatron": "settings of Megatron-Bridge (0.3) and one script a group of islands",
 }
 """What each target writes, for --help."""
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.surroundings import copy_commands, surrounding_words
 from placer.launch.export.texts.heading import heading, shown
-from placer.launch.mesh import Between, mesh_of, priced_software
+from placer.launch.mesh import Between, World, mesh_of, priced_software
 
 DATA = [
     "The plan reads its data where it trains. Copy it once, before the start; SOURCE and DATA are "
@@ -161,6 +161,17 @@ def meeting_words(plan: ExportPlan, found: Sequence[str] = ()) -> list[str]:
     ]
 
 
+def _divided_words(world: World) -> str:
+    """Say in which order ranks divide stages and sequences."""
+    if world.pp == world.cp == 1:
+        return ""
+    return (
+        f" Outside of them are {world.pp} stages (`PLACER_PIPELINE_PARALLEL`, with the layers of "
+        f"`PLACER_PIECE_LAYERS`), and before the tensor ranks {world.cp} parts of each sequence "
+        "(`PLACER_CONTEXT_PARALLEL`)."
+    )
+
+
 def world_words(plan: ExportPlan) -> list[str]:
     """Say which machines torchrun joins, and who exchanges between such worlds."""
     mesh = mesh_of(plan.manifest)
@@ -178,6 +189,7 @@ def world_words(plan: ExportPlan) -> list[str]:
             f"torchrun joins all machines to one world of {world.size} processes: "
             f"{world.dp_replicate} copies x {world.dp_shard} shards x {world.tp} tensor ranks "
             "(`PLACER_DP_REPLICATE`, `PLACER_DP_SHARD`, `PLACER_TENSOR_PARALLEL`)."
+            + _divided_words(world)
         )
     else:
         words += [

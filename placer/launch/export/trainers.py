@@ -1,0 +1,181 @@
+"""What the targets share that start a trainer of their own, which takes ``MODULE:FUNCTION``: checks
+of plans that it does not train as priced, a script for each group, and the README.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from placer.documents.manifest.types import Group, Manifest
+from placer.errors import PlacerError
+from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.reference_runtime import Site
+from placer.launch.export.texts.environment import machines
+from placer.launch.export.texts.heading import heading
+from placer.launch.export.texts.meeting import BESIDE, meeting_files
+from placer.launch.export.texts.readme import Section, meeting_words, readme, start_commands
+from placer.launch.export.texts.shell import script
+from placer.launch.export.texts.start import (
+    ASK_NODE,
+    ONLY_NODE,
+    node_lines,
+    torchrun_lines,
+    world_lines,
+)
+from placer.launch.mesh import mesh_of
+from placer.workload.inner_plan import InnerPlan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trainer:
+    """A trainer with what it takes.
+
+    Parameters
+    ----------
+    target
+        Name of the target.
+    example
+        An entry that it trains, as ``--train`` takes it.
+    between
+        Who may exchange between worlds.
+    shardings, staged
+        Of plans without stages, and with them.
+    precisions
+        What it calls them.
+    fewest_microbatches
+        Whether plain stages take one microbatch each at least.
+    """
+
+    target: str
+    example: str
+    between: tuple[str, ...]
+    shardings: tuple[str, ...]
+    staged: tuple[str, ...]
+    precisions: Mapping[str, str]
+    fewest_microbatches: bool = False
+
+
+def check_trainable(plan: ExportPlan, trainer: Trainer) -> None:
+    """Refuse plans of which a trainer would train something else.
+
+    Raises
+    ------
+    PlacerError
+        If it has no such exchange, sharding, precision or division of the batch.
+    """
+    manifest, exchange, mesh = plan.manifest, plan.manifest.exchange, mesh_of(plan.manifest)
+    name = trainer.target
+    if not plan.uses_runtime:
+        raise PlacerError(
+            f"{name} trains an entry of its registry, not a script",
+            f"give --train MODULE:FUNCTION, such as --train {trainer.example}",
+        )
+    for group in manifest.groups:
+        _check_group(group, trainer)
+    if manifest.workers > 1 and exchange.compression != "none":
+        raise PlacerError(
+            f"{name} has nothing that is compression {exchange.compression}: it averages in FP32",
+            "plan with placer recommend ... --compression none, or use --to torchrun",
+        )
+    if manifest.workers > 1 and exchange.overlap and exchange.strategy != "streaming-diloco":
+        raise PlacerError(
+            f"{name} has nothing that is --overlap", "plan without it, or use --to torchrun"
+        )
+    if mesh.between not in trainer.between:
+        several = ", or torchft between several" if "torchft" in trainer.between else ""
+        raise PlacerError(
+            f"{name} has one device mesh{several}: {mesh.why}",
+            "plan with --exchange all-reduce, or use --to torchrun",
+        )
+    _check_batch(manifest, trainer)
+
+
+def _check_group(group: Group, trainer: Trainer) -> None:
+    inner = inner_of(group)
+    if group.inner is None or group.on_cpu:
+        raise PlacerError(
+            f"{trainer.target} needs an inner plan on GPUs, {group.name} has none",
+            "plan a model with an architecture, or use --to torchrun",
+        )
+    has = trainer.shardings if inner.pipeline == 1 else trainer.staged
+    if inner.sharding not in has or inner.precision not in trainer.precisions:
+        what = inner.precision if inner.sharding in has else inner.sharding
+        stages = " with stages" if inner.pipeline > 1 else ""
+        raise PlacerError(
+            f"{trainer.target}'s options have no {what}{stages}",
+            f"plan with --sharding {' or '.join(has)}, and {', '.join(trainer.precisions)}",
+        )
+
+
+def _check_batch(manifest: Manifest, trainer: Trainer) -> None:
+    """Refuse a batch of which a trainer would train another part: all ranks get equally many whole
+    micro-batches, and interleaved stages a multiple of their number.
+    """
+    worlds, batch = mesh_of(manifest).worlds, manifest.exchange.target_batch_size
+    ranks = sum(len(world.samples) for world in worlds)
+    plans = [inner_of(group) for group in manifest.groups]
+    each = max(inner.microbatch for inner in plans) * ranks
+    stages = plans[0].pipeline
+    once = each * (stages if plans[0].virtual_stages > 1 else 1)
+    if batch % once:
+        near = sorted({max(1, batch // once) * once, (batch // once + 1) * once})
+        raise PlacerError(
+            f"{trainer.target}'s {ranks} ranks take {once} sequences at once, which do not divide "
+            f"the batch of {batch}",
+            f"plan with --tbs {' or '.join(map(str, near))}",
+        )
+    if trainer.fewest_microbatches and batch < each * stages:
+        raise PlacerError(
+            f"{trainer.target} gives {stages} stages as many microbatches at least, and the batch "
+            f"of {batch} has {batch // each}",
+            f"plan with --tbs {each * stages}",
+        )
+    if len({samples for world in worlds for samples in world.samples}) > 1:
+        raise PlacerError(
+            f"{trainer.target} gives all ranks equal parts of the batch, the plan gives fast ones "
+            "more",
+            "plan with machines of one kind, or use --to torchrun",
+        )
+
+
+def inner_of(group: Group) -> InnerPlan:
+    """Return the inner plan of a group that was checked."""
+    return group.inner or InnerPlan()
+
+
+def trainer_files(
+    plan: ExportPlan,
+    target: str,
+    start: Sequence[str],
+    variables: Callable[[Group], dict[str, str]],
+    words: Sequence[str],
+) -> dict[str, str]:
+    """Write ``GROUP.sh`` for each group, what machines need to meet, and the README.
+
+    Parameters
+    ----------
+    start
+        Lines that put the trainer and its options before the arguments of the script.
+    variables
+        Those of a group that the options name, beside the plan's own.
+    words
+        What the README says before the start.
+    """
+    lines, built = heading(plan, target), {}
+    run = [*world_lines(plan, Site(meet=BESIDE)), *torchrun_lines(plan, start)]
+    for group in plan.manifest.groups:
+        environment = {**machines(plan)[group.name], **variables(group)}
+        node = ONLY_NODE if group.machine_count == 1 else ASK_NODE
+        built[f"{group.name}.sh"] = script(lines, environment, [*node_lines(plan, node), *run])
+    meeting = plan.manifest.rendezvous
+    asks = [f"export {meeting.address_variable}=ADDRESS"] if meeting.method == "address" else []
+    starts = [*asks, *start_commands(plan, [group.name for group in plan.manifest.groups])]
+    end = "End torchrun with Ctrl-C on one machine of each world. Then give the machines back."
+    sections: list[Section] = [
+        ("Launch", [*words, "", *meeting_words(plan)], starts),
+        ("Watch", [f"{target} prints loss and speed of each step."], []),
+        ("Tear down", [end], []),
+    ]
+    text = readme(plan, target, sections)
+    return {**built, **meeting_files(plan, target), "README.md": text}
