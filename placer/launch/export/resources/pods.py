@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from placer.documents.manifest.types import Group
@@ -14,7 +14,7 @@ from placer.launch.export.resources.surroundings import EFA_DEVICES, SECRETS, fa
 from placer.launch.export.texts.heading import heading, shown
 from placer.launch.export.texts.meeting import KINDS, meeting_program, meets_words
 from placer.launch.export.texts.parts import holder, parts
-from placer.launch.export.texts.readme import Section
+from placer.launch.export.texts.readme import Section, meeting_words, plain, readme
 from placer.launch.export.texts.runtime_readme import (
     WHEEL,
     log_section,
@@ -83,18 +83,12 @@ def config_name(plan: ExportPlan) -> str:
     return f"{object_name(plan.manifest.name, len('rendezvous'))}-rendezvous"
 
 
-def config_commands(plan: ExportPlan) -> list[str]:
-    """Return the commands that make that ConfigMap, for each cluster."""
-    if not several_clusters_meet(plan):
-        return []
-    return [
-        f"kubectl --context CLUSTER{number} create configmap {config_name(plan)} "
-        f"--from-literal=meeting=WHERE --from-literal=interface=INTERFACE"
-        for number in range(len(places(plan)))
-    ]
+def kubectl(plan: ExportPlan, place: str) -> str:
+    """Return the command that reaches the cluster of a place."""
+    return f"kubectl --context CLUSTER{places(plan).index(place)}"
 
 
-def clusters_meet_words(plan: ExportPlan) -> list[str]:
+def _clusters_meet_words(plan: ExportPlan) -> list[str]:
     """Say how pods of several clusters find rank 0, whose pod does not exist before the start."""
     if not several_clusters_meet(plan):
         return []
@@ -215,46 +209,76 @@ def volumes(plan: ExportPlan) -> list[dict[str, Any]]:
     return [shared, *([manifest] if plan.uses_runtime else [])]
 
 
-def manifest_commands(plan: ExportPlan) -> list[str]:
-    """Return the commands that make the Secret and the ConfigMap with the manifest, for each
-    cluster.
+def _made(plan: ExportPlan) -> dict[str, str]:
+    """Return what is made in each cluster beside the jobs, and from what."""
+    meets, runs = several_clusters_meet(plan), plan.uses_runtime
+    where = "--from-literal=meeting=WHERE --from-literal=interface=INTERFACE"
+    return {
+        f"secret generic {secret_name(plan)}": "--from-env-file=FILE",
+        **({f"configmap {manifest_map(plan)}": "--from-file=manifest.json"} if runs else {}),
+        **({f"configmap {config_name(plan)}": where} if meets else {}),
+    }
+
+
+def cluster_readme(
+    plan: ExportPlan,
+    target: str,
+    needs: str,
+    files: Mapping[str, str],
+    jobs: Sequence[tuple[str, str]],
+) -> str:
+    """Write the README of a target.
+
+    Parameters
+    ----------
+    needs
+        What every cluster and the image must have, up to where the image is described.
+    files
+        By name: the `kubectl` of the cluster that they are for.
+    jobs
+        `kubectl` and name of each job in them.
     """
-    clusters = [f"kubectl --context CLUSTER{number} create" for number in range(len(places(plan)))]
-    secrets = [f"{c} secret generic {secret_name(plan)} --from-env-file=FILE" for c in clusters]
-    manifests = [f"{c} configmap {manifest_map(plan)} --from-file=manifest.json" for c in clusters]
-    return [*secrets, *(manifests if plan.uses_runtime else [])]
-
-
-def removals(plan: ExportPlan, cluster: str) -> list[str]:
-    """Return the commands that remove the Secret and the ConfigMaps from a cluster."""
-    maps = [manifest_map(plan)] if plan.uses_runtime else []
-    maps += [config_name(plan)] if several_clusters_meet(plan) else []
-    secret = f"{cluster} delete secret {secret_name(plan)}"
-    return [secret, *([f"{cluster} delete configmap {' '.join(maps)}"] if maps else [])]
+    clusters = [kubectl(plan, place) for place in places(plan)]
+    words = [
+        needs,
+        *image_words(plan),
+        "Clusters:",
+        *[f"* CLUSTER{number}: {plain(place)}" for number, place in enumerate(places(plan))],
+    ]
+    if len(clusters) > 1 or plan.manifest.buckets:
+        words += ["", *meeting_words(plan, _clusters_meet_words(plan))]
+    made = _made(plan)
+    starts = [f"{c} create {name} {of}" for name, of in made.items() for c in clusters]
+    starts += [f"{cluster} apply -f {name}" for name, cluster in files.items()]
+    watch, end = [], []
+    for cluster, job in jobs:
+        label = f"jobset.sigs.k8s.io/jobset-name={job}"
+        watch += [f"{cluster} get {target} {job}", f"{cluster} logs -f -l {label} --prefix"]
+        end.append(f"{cluster} delete {target} {job}")
+    end += [f"{c} delete {name.replace(' generic', '')}" for name in made for c in clusters]
+    sections: list[Section] = [
+        ("Launch", words, starts),
+        ("Watch", [], watch),
+        ("Tear down", [], end),
+        *_runtime_sections(plan),
+    ]
+    return readme(plan, target, sections)
 
 
 def image_words(plan: ExportPlan) -> list[str]:
     """Say what the image must hold, and what it is now."""
     if not plan.uses_runtime:
         return [
-            (
-                f"PyTorch and the training script (`--image`, `--train`); the image here is "
-                f"`{plan.image}`."
-            )
+            "PyTorch and the training script (`--image`, `--train`); the image here is "
+            f"`{plan.image}`."
         ]
     return [
-        (
-            f"PyTorch, placer and, in its working folder, the module `{plan.module}` (`--image`, "
-            f"`--train`); the image here is `{plan.image}`."
-        ),
-        (
-            f"Such an image: `FROM {IMAGE}`, `WORKDIR /work`, `COPY . .`, `RUN pip install "
-            f"./{WHEEL}`, built in a"
-        ),
-        (
-            "folder with the module and a wheel of placer, made from its source: `pip wheel "
-            "--no-deps --wheel-dir FOLDER .` (the project that"
-        ),
+        f"PyTorch, placer and, in its working folder, the module `{plan.module}` (`--image`, "
+        f"`--train`); the image here is `{plan.image}`.",
+        f"Such an image: `FROM {IMAGE}`, `WORKDIR /work`, `COPY . .`, `RUN pip install "
+        f"./{WHEEL}`, built in a",
+        "folder with the module and a wheel of placer, made from its source: `pip wheel "
+        "--no-deps --wheel-dir FOLDER .` (the project that",
         "is called placer on PyPI is another one).",
     ]
 
@@ -299,7 +323,7 @@ def tolerations(provider: str, market: str) -> list[dict[str, str]]:
     return [AZURE_SPOT_TAINT] if provider == "azure" and market == "spot" else []
 
 
-def runtime_sections(plan: ExportPlan) -> list[Section]:
+def _runtime_sections(plan: ExportPlan) -> list[Section]:
     """Write the README sections about placer's own runtime, if it is started."""
     if not plan.uses_runtime:
         return []
@@ -308,11 +332,8 @@ def runtime_sections(plan: ExportPlan) -> list[Section]:
             "Options",
             [
                 *wish_words(arguments=False),
-                (
-                    "Change or add these in the files before the start, `PLACER_RESUME` (`0`, `1` "
-                    "or "
-                    "`auto`) and `PLACER_OUT` too."
-                ),
+                "Change or add these in the files before the start, `PLACER_RESUME` (`0`, `1` or "
+                "`auto`) and `PLACER_OUT` too.",
             ],
             [],
         ),

@@ -119,20 +119,14 @@ def _readme(plan: ExportPlan) -> str:
     asked, aggregator = memory_gib(plan), manifest.aggregator
     assert aggregator is not None
     words = [
-        (
-            "Run with AWS's command line, in an account that may make buckets, functions and "
-            "roles. ARN is a layer with NumPy in the"
-        ),
-        (
-            "region, which costs nothing, such as "
-            "arn:aws:lambda:REGION:336392948345:layer:AWSSDKPandas-Python312:VERSION (Arm: "
-            "AWSSDKPandas-Python312-Arm64)."
-        ),
+        "Run with AWS's command line, in an account that may make buckets, functions and roles. "
+        "ARN is a layer with NumPy in the",
+        "region, which costs nothing, such as "
+        "arn:aws:lambda:REGION:336392948345:layer:AWSSDKPandas-Python312:VERSION (Arm: "
+        "AWSSDKPandas-Python312-Arm64).",
         "Attach the policy that a stack puts out as WorkerPolicy to the role of the machines.",
-        (
-            "`placer run` without `--local` uses these functions. A loop of your own calls "
-            "`placer.launch.serverless.protocol`, which says"
-        ),
+        "`placer run` without `--local` uses these functions. A loop of your own calls "
+        "`placer.launch.serverless.protocol`, which says",
         "what workers put and get, and is the code of the functions.",
     ]
     if asked > (aggregator.memory_gib or 0.0):
@@ -151,18 +145,14 @@ def _readme(plan: ExportPlan) -> str:
         [*(n for n in built if n != "exchange"), "exchange"] if "function" in built else list(built)
     )
     deploy = [
-        (
-            f"aws cloudformation deploy --region {built[n][0]} --stack-name {names[n]} "
-            f"--template-file {n}.yaml --capabilities CAPABILITY_IAM"
-        )
+        f"aws cloudformation deploy --region {built[n][0]} --stack-name {names[n]} "
+        f"--template-file {n}.yaml --capabilities CAPABILITY_IAM"
         + (" --parameter-overrides NumpyLayer=ARN" if "Parameters" in built[n][1] else "")
         for n in order
     ]
     tails = [
-        (
-            f"aws logs tail --follow --region {region} "
-            f"/aws/lambda/{t['Resources']['Function']['Properties']['FunctionName']}"
-        )
+        f"aws logs tail --follow --region {region} "
+        f"/aws/lambda/{t['Resources']['Function']['Properties']['FunctionName']}"
         for region, t in built.values()
         if "Function" in t["Resources"]
     ]

@@ -145,21 +145,15 @@ def _readme(plan: ExportPlan) -> str:
     if plan.uses_runtime:
         return readme(plan, "compose", _runtime_sections(plan))
     words = [
-        (
-            f"Needs Docker Compose 2. Put the training script into this folder: containers see it "
-            f"as `/work/{plan.train}`."
-        ),
-        (
-            "All workers run on this machine, with one process each and links as fast as the "
-            "machine: speeds are not those of the plan."
-        ),
+        "Needs Docker Compose 2. Put the training script into this folder: containers see it as "
+        f"`/work/{plan.train}`.",
+        "All workers run on this machine, with one process each and links as fast as the "
+        "machine: speeds are not those of the plan.",
     ]
     if plan.manifest.buckets:
         words += [
-            (
-                "The object store is moto; the service `aggregator` runs the training script with "
-                "`PLACER_ROLE=aggregator`, in place of"
-            ),
+            "The object store is moto; the service `aggregator` runs the training script with "
+            "`PLACER_ROLE=aggregator`, in place of",
             f"the function in {plain(plan.manifest.buckets[0].place)}.",
         ]
     sections = [
@@ -172,24 +166,17 @@ def _readme(plan: ExportPlan) -> str:
 
 def _runtime_sections(plan: ExportPlan) -> list[Section]:
     words = [
-        (
-            f"Needs Docker Compose 2, the module `{plan.module}` in this folder, which containers "
-            f"see as `/work`, and an image that holds"
-        ),
+        f"Needs Docker Compose 2, the module `{plan.module}` in this folder, which containers see "
+        "as `/work`, and an image that holds",
         *image_words(plan),
-        (
-            "All ranks run on this machine, with one process each and links as fast as the "
-            "machine: speeds are not those of the plan."
-        ),
+        "All ranks run on this machine, with one process each and links as fast as the machine: "
+        "speeds are not those of the plan.",
         "`PLACER_STEPS=1000` before the command asks for more steps than 20.",
     ]
     if plan.manifest.buckets:
         words += [
-            (
-                "The object store is moto, which forgets all when it ends; the service "
-                "`aggregator` "
-                "plays the functions, which are"
-            ),
+            "The object store is moto, which forgets all when it ends; the service `aggregator` "
+            "plays the functions, which are",
             "the last ranks. The image needs boto3 as well.",
         ]
     return [
@@ -200,10 +187,8 @@ def _runtime_sections(plan: ExportPlan) -> list[Section]:
         (
             "Resume",
             [
-                (
-                    f"`PLACER_RESUME=1` before the command goes on from the newest step in "
-                    f"`{out_folder(plan)}/checkpoints`, which all share."
-                )
+                "`PLACER_RESUME=1` before the command goes on from the newest step in "
+                f"`{out_folder(plan)}/checkpoints`, which all share."
             ],
             [],
         ),

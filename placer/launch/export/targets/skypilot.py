@@ -391,19 +391,14 @@ def _readme(plan: ExportPlan) -> str:
     if spans_places(plan.manifest):
         asked += " --secret TS_AUTHKEY"
     words = [
-        (
-            "Needs SkyPilot 0.14 or newer. Put the training script into this folder and launch "
-            "from here: every machine gets a copy of it."
-        ),
+        "Needs SkyPilot 0.14 or newer. Put the training script into this folder and launch from "
+        "here: every machine gets a copy of it.",
         *([] if _one_task(plan) else meeting_words(plan, _found_words(plan))),
     ]
     if plan.uses_runtime:
         words = [
-            (
-                "Needs SkyPilot 0.14 or newer. Launch from this folder: every machine gets a copy "
-                "of "
-                "it."
-            ),
+            "Needs SkyPilot 0.14 or newer. Launch from this folder: every machine gets a copy of "
+            "it.",
             *copy_words(plan),
             "A `requirements.txt` beside it is installed as well.",
             *needs_words(plan),
@@ -449,10 +444,8 @@ def _found_words(plan: ExportPlan) -> list[str]:
     if not _meets(plan):
         return []
     where = (
-        (
-            "Machines of RunPod mount no buckets: give a bucket of yours that all machines may "
-            "write, as `PLACER_MEETING`:"
-        )
+        "Machines of RunPod mount no buckets: give a bucket of yours that all machines may "
+        "write, as `PLACER_MEETING`:"
         if _asks(plan)
         else (
             f"SkyPilot makes the bucket `{meeting_bucket(plan)}` and mounts it on every machine; "

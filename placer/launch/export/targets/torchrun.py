@@ -48,10 +48,8 @@ def _readme(plan: ExportPlan) -> str:
     if plan.uses_runtime:
         return readme(plan, "torchrun", _runtime_sections(plan, [*needs, *start]))
     words = [
-        (
-            "Copy this folder and the training script to every machine, then, on each, start the "
-            "script of its group."
-        ),
+        "Copy this folder and the training script to every machine, then, on each, start the "
+        "script of its group.",
         *_meeting_words(plan),
     ]
     sections = [
@@ -59,22 +57,16 @@ def _readme(plan: ExportPlan) -> str:
         (
             "Watch",
             [
-                (
-                    "torchrun prints the output of its processes; the variables `PLACER_*` say "
-                    "what "
-                    "to expect and when to raise an alarm."
-                )
+                "torchrun prints the output of its processes; the variables `PLACER_*` say what "
+                "to expect and when to raise an alarm."
             ],
             [],
         ),
         (
             "Tear down",
             [
-                (
-                    "End torchrun with Ctrl-C on one machine: the others stop with it. Then give "
-                    "the "
-                    "machines back."
-                )
+                "End torchrun with Ctrl-C on one machine: the others stop with it. Then give the "
+                "machines back."
             ],
             [],
         ),
@@ -103,10 +95,8 @@ def _runtime_sections(plan: ExportPlan, start: list[str]) -> list[Section]:
         (
             "Tear down",
             [
-                (
-                    "End the script of one machine with Ctrl-C: the others stop with it. Then give "
-                    "the machines back."
-                )
+                "End the script of one machine with Ctrl-C: the others stop with it. Then give "
+                "the machines back."
             ],
             [],
         ),

@@ -39,30 +39,24 @@ def files(plan: ExportPlan) -> dict[str, str]:
             "Launch",
             [
                 *meeting_words(plan),
-                (
-                    "The file sets `PLACER_NODE`, `PLACER_RANK` and, as `PET_*`, the options of "
-                    "torchrun."
-                ),
+                "The file sets `PLACER_NODE`, `PLACER_RANK` and, as `PET_*`, the options of "
+                "torchrun.",
             ],
             [*before, f"torchrun {plan.train}"],
         ),
         (
             "Watch",
             [
-                (
-                    "Raise an alarm below `PLACER_MIN_SAMPLES_PER_SECOND` or above "
-                    "`PLACER_MAX_ROUND_SECONDS`."
-                )
+                "Raise an alarm below `PLACER_MIN_SAMPLES_PER_SECOND` or above "
+                "`PLACER_MAX_ROUND_SECONDS`."
             ],
             [],
         ),
         (
             "Tear down",
             [
-                (
-                    "Nothing was rented by these files: end the process and give the machines back "
-                    "where you rented them."
-                )
+                "Nothing was rented by these files: end the process and give the machines back "
+                "where you rented them."
             ],
             [],
         ),
@@ -94,10 +88,8 @@ def _runtime_sections(plan: ExportPlan, before: list[str]) -> list[Section]:
         (
             "Tear down",
             [
-                (
-                    "Nothing was rented by these files: end the process and give the machines back "
-                    "where you rented them."
-                )
+                "Nothing was rented by these files: end the process and give the machines back "
+                "where you rented them."
             ],
             [],
         ),

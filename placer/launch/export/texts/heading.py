@@ -22,10 +22,8 @@ def heading(plan: ExportPlan, target: str) -> list[str]:
     lines = [
         f"{manifest.name} for {target}, {MARK}: change the manifest and export again.",
         f"manifest {shown(manifest.digest)}",
-        (
-            f"catalog {shown(manifest.inputs.catalog)}, prices as of "
-            f"{shown(manifest.inputs.as_of or 'unknown')}"
-        ),
+        f"catalog {shown(manifest.inputs.catalog)}, prices as of "
+        f"{shown(manifest.inputs.as_of or 'unknown')}",
         f"expected {_range(speed)} samples/s, "
         f"{format_plain(expected.step_seconds['total'])} s {each}",
         f"expected cost {_range(usd)} USD/h",

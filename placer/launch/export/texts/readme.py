@@ -127,36 +127,24 @@ def meeting_words(plan: ExportPlan, found: Sequence[str] = ()) -> list[str]:
             f"`{bucket.name}` ({plain(bucket.place)})" for bucket in plan.manifest.buckets
         )
         return [
-            (
-                f"The workers meet in buckets, which must exist before the start: {names}. Names "
-                f"of "
-                f"buckets are global:"
-            ),
-            (
-                "if one is taken, change it in the manifest and export again with `--edited`. On "
-                "AWS, "
-                "`placer export --to cloudformation`"
-            ),
+            f"The workers meet in buckets, which must exist before the start: {names}. Names of "
+            "buckets are global:",
+            "if one is taken, change it in the manifest and export again with `--edited`. On "
+            "AWS, `placer export --to cloudformation`",
             "writes stacks of the buckets and the aggregator: deploy them first.",
         ]
     return [
         *(
             found
             or [
-                (
-                    f"`{meeting.address_variable}` is an address of rank 0 (the first machine of "
-                    f"`{meeting.group}`) that every machine reaches."
-                )
+                f"`{meeting.address_variable}` is an address of rank 0 (the first machine of "
+                f"`{meeting.group}`) that every machine reaches."
             ]
         ),
-        (
-            "torch.distributed also opens ports of its own choice between all machines, without "
-            "encryption or passwords:"
-        ),
-        (
-            f"use a private network (VPN, peering) over all places; port {meeting.port} alone is "
-            f"not enough."
-        ),
+        "torch.distributed also opens ports of its own choice between all machines, without "
+        "encryption or passwords:",
+        f"use a private network (VPN, peering) over all places; port {meeting.port} alone is not "
+        "enough.",
         *world_words(plan),
     ]
 

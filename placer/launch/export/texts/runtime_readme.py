@@ -23,28 +23,20 @@ def out_folder(plan: ExportPlan) -> str:
 def needs_words(plan: ExportPlan) -> list[str]:
     """Say what machines must have."""
     return [
-        (
-            f"Each machine starts `placer run`, which trains what `{plan.train}` returns and does "
-            f"the exchange of the plan itself. It needs"
-        ),
-        (
-            f"Python 3.11, PyTorch and placer: `pip install torch ./{WHEEL}`. The wheel is made "
-            f"from placer's source, in its folder:"
-        ),
-        (
-            "`pip wheel --no-deps --wheel-dir FOLDER .`, FOLDER being this one (the project that "
-            "is called placer on PyPI is another)."
-        ),
+        f"Each machine starts `placer run`, which trains what `{plan.train}` returns and does the "
+        "exchange of the plan itself. It needs",
+        f"Python 3.11, PyTorch and placer: `pip install torch ./{WHEEL}`. The wheel is made from "
+        "placer's source, in its folder:",
+        "`pip wheel --no-deps --wheel-dir FOLDER .`, FOLDER being this one (the project that is "
+        "called placer on PyPI is another).",
     ]
 
 
 def copy_words(plan: ExportPlan) -> list[str]:
     """Say what to put beside the scripts."""
     return [
-        (
-            f"Put the module `{plan.module}` and what it imports into this folder, which also "
-            f"holds the manifest that all ranks read."
-        )
+        f"Put the module `{plan.module}` and what it imports into this folder, which also holds "
+        "the manifest that all ranks read."
     ]
 
 
@@ -56,28 +48,20 @@ def wish_words(*, arguments: bool) -> list[str]:
         else ""
     )
     return [
-        (
-            f"`PLACER_STEPS` is the number of optimizer steps, {STEPS} unless it is set: enough to "
-            f"measure before more is spent{more}."
-        ),
-        (
-            "If a machine's name does not resolve to its address in the shared network, set "
-            "`GLOO_SOCKET_IFNAME` to that network's interface."
-        ),
+        f"`PLACER_STEPS` is the number of optimizer steps, {STEPS} unless it is set: enough to "
+        f"measure before more is spent{more}.",
+        "If a machine's name does not resolve to its address in the shared network, set "
+        "`GLOO_SOCKET_IFNAME` to that network's interface.",
     ]
 
 
 def watch_words() -> list[str]:
     """Say what is seen of a run."""
     return [
-        (
-            "Rank 0 prints steps and losses, and at the end compares what was predicted with what "
-            "was measured. Raise an alarm below"
-        ),
-        (
-            "`PLACER_MIN_SAMPLES_PER_SECOND` or above `PLACER_MAX_ROUND_SECONDS` from exchange to "
-            "exchange."
-        ),
+        "Rank 0 prints steps and losses, and at the end compares what was predicted with what "
+        "was measured. Raise an alarm below",
+        "`PLACER_MIN_SAMPLES_PER_SECOND` or above `PLACER_MAX_ROUND_SECONDS` from exchange to "
+        "exchange.",
     ]
 
 
@@ -86,33 +70,22 @@ def log_section(plan: ExportPlan, *, stays: bool = True, one_machine: bool = Fal
     out, first = out_folder(plan), plan.manifest.rendezvous.group
     if one_machine:
         words = [
-            (
-                f"`{out}/run.jsonl` is the log. All ranks shared one machine, so it shows only "
-                f"who was lost, not how fast the plan is."
-            )
+            f"`{out}/run.jsonl` is the log. All ranks shared one machine, so it shows only who "
+            "was lost, not how fast the plan is."
         ]
         return "Measured", words, [f"placer whatif manifest.json --observed {out}/run.jsonl"]
     words = [
-        (
-            f"The log of a whole run is `{out}/run.jsonl` on rank 0's machine, the first of "
-            f"`{first}`; the others hold their own part,"
-        ),
-        (
-            "`run-rank-N.jsonl`. After a run that stopped, collect the parts too and give each "
-            "with an `--observed` of its own."
-        ),
+        f"The log of a whole run is `{out}/run.jsonl` on rank 0's machine, the first of "
+        f"`{first}`; the others hold their own part,",
+        "`run-rank-N.jsonl`. After a run that stopped, collect the parts too and give each with "
+        "an `--observed` of its own.",
     ]
     if not stays:
         words += [
-            (
-                "Machines are given back with their files, so rank 0 prints its log at the end "
-                "(after "
-                "a failure every machine does), each line"
-            ),
-            (
-                f"after `{LOG_MARK.strip()}`: save the output as `printed.txt`, then `sed -n "
-                f"'s/.*{LOG_MARK}//p' printed.txt > run.jsonl`."
-            ),
+            "Machines are given back with their files, so rank 0 prints its log at the end "
+            "(after a failure every machine does), each line",
+            f"after `{LOG_MARK.strip()}`: save the output as `printed.txt`, then `sed -n "
+            f"'s/.*{LOG_MARK}//p' printed.txt > run.jsonl`.",
         ]
     log = f"{out}/run.jsonl" if stays else "run.jsonl"
     fit = [f"placer profile runs {log}    # fits links and speeds to what was measured"]
@@ -132,10 +105,8 @@ def resume_section(plan: ExportPlan, how: str) -> Section:
     """
     words = [
         f"Checkpoints lie in `{out_folder(plan)}/checkpoints` of each machine, {WHEN}. Machines of",
-        (
-            "one world write them together: give those one place that all reach, a folder or a "
-            "bucket, with `--checkpoints s3://bucket/run`."
-        ),
+        "one world write them together: give those one place that all reach, a folder or a "
+        "bucket, with `--checkpoints s3://bucket/run`.",
         f"Start all ranks again: {how} The run goes on from the newest step that all workers have.",
     ]
     return "Resume", words, []
@@ -150,17 +121,11 @@ def restart_section(again: str) -> Section:
         What starts all ranks again.
     """
     words = [
-        (
-            f"Checkpoints are written to `checkpoints` in `PLACER_OUT`, {WHEN}. They go with the "
-            f"machines"
-        ),
-        (
-            "unless `PLACER_OUT` is a folder on a volume that stays, that all of them mount, and "
-            "on which files can grow. Then what is"
-        ),
-        (
-            f"started again ({again}) goes on from the newest: `PLACER_RESUME` is `auto`, so that "
-            f"it begins where there is none."
-        ),
+        f"Checkpoints are written to `checkpoints` in `PLACER_OUT`, {WHEN}. They go with the "
+        "machines",
+        "unless `PLACER_OUT` is a folder on a volume that stays, that all of them mount, and on "
+        "which files can grow. Then what is",
+        f"started again ({again}) goes on from the newest: `PLACER_RESUME` is `auto`, so that it "
+        "begins where there is none.",
     ]
     return "Resume", words, []

@@ -19,16 +19,12 @@ COUNT_NODE = [
 ]
 CHECK_NODE = [
     'case "$PLACER_NODE" in',
-    (
-        '  "" | *[!0-9]* | 0?* | ??????????*) echo "PLACER_NODE is not a number from 0: '
-        '$PLACER_NODE" >&2; exit 2 ;;'
-    ),
+    '  "" | *[!0-9]* | 0?* | ??????????*) echo "PLACER_NODE is not a number from 0: '
+    '$PLACER_NODE" >&2; exit 2 ;;',
     "esac",
     'if [ "$PLACER_NODE" -ge "$PLACER_GROUP_SIZE" ]; then',
-    (
-        '  echo "PLACER_NODE is $PLACER_NODE, but $PLACER_GROUP has only $PLACER_GROUP_SIZE, '
-        'counted from 0" >&2'
-    ),
+    '  echo "PLACER_NODE is $PLACER_NODE, but $PLACER_GROUP has only $PLACER_GROUP_SIZE, '
+    'counted from 0" >&2',
     "  exit 2",
     "fi",
     *COUNT_NODE,
@@ -45,10 +41,8 @@ PORT = 'port="${PLACER_PORT:-$PLACER_RENDEZVOUS_PORT}"'
 MEET_RUN = [
     'if [ -n "${PLACER_MEETING:-}" ] &&',
     '  { [ "$PLACER_RANK" = 0 ] || [ -z "${PLACER_RENDEZVOUS_ADDRESS:-}" ]; }; then',
-    (
-        '  PLACER_RENDEZVOUS_ADDRESS="$({meet} run "$PLACER_RANK" "$port" '
-        '"${PLACER_RENDEZVOUS_ADDRESS:-}")" || exit 1'
-    ),
+    '  PLACER_RENDEZVOUS_ADDRESS="$({meet} run "$PLACER_RANK" "$port" '
+    '"${PLACER_RENDEZVOUS_ADDRESS:-}")" || exit 1',
     "  export PLACER_RENDEZVOUS_ADDRESS",
     "fi",
 ]
@@ -56,10 +50,8 @@ MEET_RUN = [
 MEET_WORLD = [
     'if [ -n "${PLACER_MEETING:-}" ] &&',
     '  { [ "$PLACER_WORLD_RANK" = 0 ] || [ -z "${PLACER_WORLD_ADDRESS:-}" ]; }; then',
-    (
-        '  PLACER_WORLD_ADDRESS="$({meet} "world-$PLACER_WORLD" "$PLACER_WORLD_RANK" '
-        '"$PLACER_WORLD_PORT" "${PLACER_WORLD_ADDRESS:-}")" || exit 1'
-    ),
+    '  PLACER_WORLD_ADDRESS="$({meet} "world-$PLACER_WORLD" "$PLACER_WORLD_RANK" '
+    '"$PLACER_WORLD_PORT" "${PLACER_WORLD_ADDRESS:-}")" || exit 1',
     "fi",
 ]
 """The first machine of a world tells its address to those of this world."""
