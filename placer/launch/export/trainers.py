@@ -4,25 +4,15 @@ of plans that it does not train as priced, a script for each group, and the READ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from placer.documents.manifest.types import Group, Manifest
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.reference_runtime import Site
-from placer.launch.export.texts.environment import machines
-from placer.launch.export.texts.heading import heading
-from placer.launch.export.texts.meeting import BESIDE, meeting_files
+from placer.launch.export.targets.torchrun import group_scripts
+from placer.launch.export.texts.meeting import meeting_files
 from placer.launch.export.texts.readme import Section, meeting_words, readme, start_commands
-from placer.launch.export.texts.shell import script
-from placer.launch.export.texts.start import (
-    ASK_NODE,
-    ONLY_NODE,
-    node_lines,
-    torchrun_lines,
-    world_lines,
-)
 from placer.launch.mesh import mesh_of
 from placer.workload.inner_plan import InnerPlan
 
@@ -148,8 +138,8 @@ def trainer_files(
     plan: ExportPlan,
     target: str,
     start: Sequence[str],
-    variables: Callable[[Group], dict[str, str]],
     words: Sequence[str],
+    variables: Mapping[str, dict[str, str]] | None = None,
 ) -> dict[str, str]:
     """Write ``GROUP.sh`` for each group, what machines need to meet, and the README.
 
@@ -157,17 +147,11 @@ def trainer_files(
     ----------
     start
         Lines that put the trainer and its options before the arguments of the script.
-    variables
-        Those of a group that the options name, beside the plan's own.
     words
         What the README says before the start.
+    variables
+        Those that the options name beside the plan's own, by group.
     """
-    lines, built = heading(plan, target), {}
-    run = [*world_lines(plan, Site(meet=BESIDE)), *torchrun_lines(plan, start)]
-    for group in plan.manifest.groups:
-        environment = {**machines(plan)[group.name], **variables(group)}
-        node = ONLY_NODE if group.machine_count == 1 else ASK_NODE
-        built[f"{group.name}.sh"] = script(lines, environment, [*node_lines(plan, node), *run])
     meeting = plan.manifest.rendezvous
     asks = [f"export {meeting.address_variable}=ADDRESS"] if meeting.method == "address" else []
     starts = [*asks, *start_commands(plan, [group.name for group in plan.manifest.groups])]
@@ -177,5 +161,8 @@ def trainer_files(
         ("Watch", [f"{target} prints loss and speed of each step."], []),
         ("Tear down", [end], []),
     ]
-    text = readme(plan, target, sections)
-    return {**built, **meeting_files(plan, target), "README.md": text}
+    return {
+        **group_scripts(plan, target, start, variables),
+        **meeting_files(plan, target),
+        "README.md": readme(plan, target, sections),
+    }

@@ -17,8 +17,7 @@ from placer.launch.export.texts.parts import holder, parts
 from placer.launch.export.texts.readme import Section, meeting_words, plain, readme
 from placer.launch.export.texts.runtime_readme import (
     WHEEL,
-    log_section,
-    restart_section,
+    gone_sections,
     wish_words,
 )
 from placer.launch.export.texts.shell import script
@@ -324,19 +323,10 @@ def tolerations(provider: str, market: str) -> list[dict[str, str]]:
 
 
 def _runtime_sections(plan: ExportPlan) -> list[Section]:
-    """Write the README sections about placer's own runtime, if it is started."""
-    if not plan.uses_runtime:
-        return []
-    return [
-        (
-            "Options",
-            [
-                *wish_words(arguments=False),
-                "Change or add these in the files before the start, `PLACER_RESUME` (`0`, `1` or "
-                "`auto`) and `PLACER_OUT` too.",
-            ],
-            [],
-        ),
-        log_section(plan, stays=False),
-        restart_section("by the cluster, or by applying the files"),
+    options = [
+        *wish_words(arguments=False),
+        "Change or add these in the files before the start, `PLACER_RESUME` (`0`, `1` or `auto`) "
+        "and `PLACER_OUT` too.",
     ]
+    after = gone_sections(plan, "by the cluster, or by applying the files")
+    return [("Options", options, []), *after] if after else []

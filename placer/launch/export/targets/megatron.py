@@ -80,7 +80,7 @@ def files(plan: ExportPlan) -> dict[str, str]:
     start = [*CHECKPOINTS, *START, *([] if job_steps(plan.manifest) is None else STEPS), *END]
     lines = comments(heading(plan, "megatron"))
     return {
-        **trainer_files(plan, "megatron", start, lambda group: {}, _words(plan)),
+        **trainer_files(plan, "megatron", start, _words(plan)),
         SETTINGS: yaml_text([settings(plan)], lines),
         PROGRAM: lines + RECIPE,
     }

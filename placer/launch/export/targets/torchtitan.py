@@ -95,7 +95,8 @@ def files(plan: ExportPlan) -> dict[str, str]:
         *(TORCHFT if mesh.between else []),
         *END,
     ]
-    return trainer_files(plan, "torchtitan", start, lambda group: _titan(plan, group), _words(plan))
+    variables = {group.name: _titan(plan, group) for group in plan.manifest.groups}
+    return trainer_files(plan, "torchtitan", start, _words(plan), variables)
 
 
 def _check_divided(plan: ExportPlan, group: Group) -> None:
