@@ -63,14 +63,13 @@ def check_trainable(plan: ExportPlan, trainer: Trainer) -> None:
         )
     for group in manifest.groups:
         _check_group(group, trainer)
-    if manifest.workers > 1 and exchange.compression != "none":
+    late = exchange.overlap and exchange.strategy != "streaming-diloco"
+    if manifest.workers > 1 and (exchange.compression != "none" or late):
+        what = "--overlap" if late else f"compression {exchange.compression}"
         raise PlacerError(
-            f"{name} has nothing that is compression {exchange.compression}: it averages in FP32",
-            "plan with placer recommend ... --compression none, or use --to torchrun",
-        )
-    if manifest.workers > 1 and exchange.overlap and exchange.strategy != "streaming-diloco":
-        raise PlacerError(
-            f"{name} has nothing that is --overlap", "plan without it, or use --to torchrun"
+            f"{name} has nothing that is {what}: it averages in FP32",
+            "plan with placer recommend ... --compression none, without --overlap, or use "
+            "--to torchrun",
         )
     if mesh.between not in trainer.between:
         several = ", or torchft between several" if "torchft" in trainer.between else ""

@@ -77,9 +77,12 @@ def several_clusters_meet(plan: ExportPlan) -> bool:
     return len(places(plan)) > 1 and plan.manifest.rendezvous.method == "address"
 
 
-def config_name(plan: ExportPlan) -> str:
-    """Return the name of the ConfigMap that says where several clusters meet."""
-    return f"{object_name(plan.manifest.name, len('rendezvous'))}-rendezvous"
+def name_beside(plan: ExportPlan, what: str) -> str:
+    """Return the name of an object that pods read beside their jobs: ``rendezvous``, where several
+    clusters meet; ``secrets``, keys, tokens and names of buckets; ``manifest``, for placer's own
+    runtime.
+    """
+    return f"{object_name(plan.manifest.name, len(what))}-{what}"
 
 
 def kubectl(plan: ExportPlan, place: str) -> str:
@@ -124,26 +127,6 @@ def addresses(plan: ExportPlan, name: str, host: Callable[[str, int], str]) -> d
     return found
 
 
-def container(plan: ExportPlan, name: str, target: str, known: dict[str, str]) -> dict[str, Any]:
-    """Build the container of a part.
-
-    Parameters
-    ----------
-    name
-        Of the part.
-    known
-        Its `addresses`.
-    """
-    command = ["bash", "-c", group_script(plan, name, target)]
-    return {
-        "name": "node",
-        "image": plan.image,
-        "command": command,
-        "env": variables(plan, known),
-        "volumeMounts": mounts(plan),
-    }
-
-
 def variables(plan: ExportPlan, known: dict[str, str]) -> list[dict[str, Any]]:
     """List the variables of a container: its `addresses`, and the options that may be changed
     before the start.
@@ -158,14 +141,9 @@ def variables(plan: ExportPlan, known: dict[str, str]) -> list[dict[str, Any]]:
     return [*told, *meets, *wishes, *_secrets(plan)]
 
 
-def secret_name(plan: ExportPlan) -> str:
-    """Return the name of the Secret from which pods read keys, tokens and names of buckets."""
-    return f"{object_name(plan.manifest.name, len('secrets'))}-secrets"
-
-
 def _secrets(plan: ExportPlan) -> list[dict[str, Any]]:
     """List the variables that come from a Secret; one that it does not hold is not set."""
-    name = secret_name(plan)
+    name = name_beside(plan, "secrets")
     return [
         {"name": key, "valueFrom": {"secretKeyRef": {"name": name, "key": key, "optional": True}}}
         for key in SECRETS
@@ -176,8 +154,8 @@ def _meeting_variables(plan: ExportPlan) -> list[dict[str, Any]]:
     """List the variables by which pods of several clusters meet: where, the program, and the
     address of the pod.
     """
-    where = {"configMapKeyRef": {"name": config_name(plan), "key": "meeting"}}
-    joined = {"configMapKeyRef": {"name": config_name(plan), "key": "interface"}}
+    where = {"configMapKeyRef": {"name": name_beside(plan, "rendezvous"), "key": "meeting"}}
+    joined = {"configMapKeyRef": {"name": name_beside(plan, "rendezvous"), "key": "interface"}}
     own = {"fieldRef": {"fieldPath": "status.podIP"}}
     return [
         {"name": "PLACER_MEETING", "valueFrom": where},
@@ -185,11 +163,6 @@ def _meeting_variables(plan: ExportPlan) -> list[dict[str, Any]]:
         {"name": "PLACER_OWN_ADDRESS", "valueFrom": own},
         {"name": "PLACER_MEET_PROGRAM", "value": escaped(meeting_program())},
     ]
-
-
-def manifest_map(plan: ExportPlan) -> str:
-    """Return the name of the ConfigMap that holds the manifest for placer's own runtime."""
-    return f"{object_name(plan.manifest.name, len('manifest'))}-manifest"
 
 
 def mounts(plan: ExportPlan) -> list[dict[str, Any]]:
@@ -203,20 +176,20 @@ def mounts(plan: ExportPlan) -> list[dict[str, Any]]:
 
 def volumes(plan: ExportPlan) -> list[dict[str, Any]]:
     """List the volumes of a pod that `mounts` refers to."""
-    manifest = {"name": "manifest", "configMap": {"name": manifest_map(plan)}}
+    manifest = {"name": "manifest", "configMap": {"name": name_beside(plan, "manifest")}}
     shared = {"name": "shm", "emptyDir": {"medium": "Memory"}}
     return [shared, *([manifest] if plan.uses_runtime else [])]
 
 
 def _made(plan: ExportPlan) -> dict[str, str]:
     """Return what is made in each cluster beside the jobs, and from what."""
-    meets, runs = several_clusters_meet(plan), plan.uses_runtime
-    where = "--from-literal=meeting=WHERE --from-literal=interface=INTERFACE"
-    return {
-        f"secret generic {secret_name(plan)}": "--from-env-file=FILE",
-        **({f"configmap {manifest_map(plan)}": "--from-file=manifest.json"} if runs else {}),
-        **({f"configmap {config_name(plan)}": where} if meets else {}),
-    }
+    made = {f"secret generic {name_beside(plan, 'secrets')}": "--from-env-file=FILE"}
+    if plan.uses_runtime:
+        made[f"configmap {name_beside(plan, 'manifest')}"] = "--from-file=manifest.json"
+    if several_clusters_meet(plan):
+        where = "--from-literal=meeting=WHERE --from-literal=interface=INTERFACE"
+        made[f"configmap {name_beside(plan, 'rendezvous')}"] = where
+    return made
 
 
 def cluster_readme(

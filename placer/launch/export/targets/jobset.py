@@ -11,13 +11,15 @@ from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.pods import (
     addresses,
     cluster_readme,
-    container,
     devices,
+    group_script,
     kubectl,
+    mounts,
     node_labels,
     object_name,
     places,
     tolerations,
+    variables,
     volumes,
 )
 from placer.launch.export.texts.heading import comments, heading
@@ -87,7 +89,11 @@ def _job(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
         "tolerations": tolerations(provider, market),
         "containers": [
             {
-                **container(plan, name, "jobset", known),
+                "name": "node",
+                "image": plan.image,
+                "command": ["bash", "-c", group_script(plan, name, "jobset")],
+                "env": variables(plan, known),
+                "volumeMounts": mounts(plan),
                 "resources": devices(plan, group),
             }
         ],
