@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from placer.cost_model.timing.server_sum import SUM_WORK, summing_vcpus
+from placer.cost_model.timing.server_sum import summing_vcpus
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.exchange import traits
 from placer.problem.placement import Exchange, Placement
@@ -119,19 +119,6 @@ def _sum_basis(used: Exchange, problem: Problem) -> str:
         f"{summing_vcpus(server):g} for the {server.vcpus:g} vCPUs of {server.instance_type}: "
         f"assumed"
     )
-
-
-def sum_words(used: Exchange, problem: Problem) -> str:
-    """Say how fast a server sums, and how that is known, for a line of an answer; empty where there
-    is none.
-    """
-    rate = problem.calibration.services.server_sum_bytes_per_s
-    if used.server is None:
-        return ""
-    if rate is None:
-        return "sums at an assumed speed"
-    total = rate * summing_vcpus(server_offer(used.server, problem)) / SUM_WORK[used.compression]
-    return f"sums {total / 1e9:.1f} GB/s of FP32 by its vCPUs ({_sum_source(problem)})"
 
 
 def _sum_source(problem: Problem) -> str:

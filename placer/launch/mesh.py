@@ -13,23 +13,10 @@ from placer.launch.batch_shares import apportioned, weights
 from placer.market.catalog import OLD_TRANSPORT
 from placer.problem.exchange import traits
 from placer.records import replace
+from placer.workload.engines import ENGINES
 from placer.workload.inner_plan import InnerPlan
 
 Between = Literal["", "torchft", "hivemind", "placer"]
-ENGINES: dict[Between, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "": (("all-reduce",), ("none", "fp16")),
-    "torchft": (("local-sgd", "diloco", "streaming-diloco"), ("none",)),
-    "hivemind": (("all-reduce", "local-sgd"), ("none", "fp16", "int8")),
-}
-"""Exchanges of each engine and how it compresses them; placer's own runtime does all others.
-
-Notes
------
-Nothing between worlds: PyTorch averages gradients in 4 bytes, or in 2 by DDP's hook
-``fp16_compress_hook`` and ``reduce_dtype`` of FSDP2 (2.13). torchft (0.2) averages parameters as
-they are; its quantization is of FP8, which placer does not price. hivemind (1.1) has the classes of
-`placer.launch.export.targets.hivemind`.
-"""
 BY_REGION = ("leaders", "region-hub", "region-gossip")
 """Transports that average inside a region after each step, and otherwise between regions."""
 
@@ -201,13 +188,6 @@ def _check_stages(manifest: Manifest) -> None:
             )
 
 
-def does(engine: Between, manifest: Manifest) -> bool:
-    """Return whether an engine has the exchange of a manifest with its compression."""
-    exchange = manifest.exchange
-    strategies, compressions = ENGINES[engine]
-    return exchange.strategy in strategies and exchange.compression in compressions
-
-
 def priced_software(manifest: Manifest) -> str:
     """Return the software that a plan's average inside a zone was priced with: nccl, gloo, hivemind
     or, where an early manifest does not say it, an empty text.
@@ -221,22 +201,19 @@ def priced_software(manifest: Manifest) -> str:
 
 def _why_several(manifest: Manifest) -> str:
     """Say what keeps the workers from being one world; empty: nothing."""
-    exchange = manifest.exchange
-    strategies, compressions = ENGINES[""]
-    if exchange.strategy not in strategies:
-        return f"the exchange is {exchange.strategy}"
-    if exchange.compression not in compressions:
-        return f"PyTorch does not average in {exchange.compression}"
+    lack = ENGINES["pytorch"].lack(manifest.exchange)
+    if lack is not None:
+        return f"PyTorch does not do {lack.part}"
     if len({_shape(group) for group in manifest.groups}) > 1:
         return "islands of unequal shape are no device mesh"
     return ""
 
 
 def _between(manifest: Manifest) -> Between:
-    priced = priced_software(manifest) == "hivemind" and not manifest.has_islands
-    if priced and does("hivemind", manifest):
+    is_priced = priced_software(manifest) == "hivemind" and not manifest.has_islands
+    if is_priced and not ENGINES["hivemind"].lack(manifest.exchange):
         return "hivemind"
-    return "torchft" if does("torchft", manifest) else "placer"
+    return "placer" if ENGINES["torchft"].lack(manifest.exchange) else "torchft"
 
 
 def _shape(group: Group) -> tuple[object, ...]:

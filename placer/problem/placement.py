@@ -11,6 +11,7 @@ from msgspec import Struct
 from placer.errors import PlacerError
 from placer.market.catalog import VmOffer, device_name, worker_name
 from placer.records import replace
+from placer.workload.engines import Engine, engines_of
 from placer.workload.inner_plan import InnerPlan, parse_inner_plan
 
 NO_EXCHANGE = "none"
@@ -147,6 +148,26 @@ class Placement(Struct, frozen=True, kw_only=True):
         """Workers and exchange in words, such as "gcp/us-central1=4xT4:spot, all-reduce"."""
         specs = " + ".join(group.spec for group in self.groups)
         return f"{specs}, {self.exchange.strategy}" if self.workers > 1 else specs
+
+    @property
+    def unexecuted(self) -> str:
+        """What each engine of the exchange lacks to run the plan; empty if one lacks nothing."""
+        lacks = {engine.title: engine.lack(self.exchange, self.groups) for engine in self._engines}
+        if not all(lacks.values()):
+            return ""
+        return ", ".join(f"{name} does not do {lack.part}" for name, lack in lacks.items() if lack)
+
+    @property
+    def engine(self) -> Engine | None:
+        """The first engine that executes the plan; None if none does."""
+        able = (each for each in self._engines if not each.lack(self.exchange, self.groups))
+        return next(able, None)
+
+    @property
+    def _engines(self) -> list[Engine]:
+        """Those that do the exchange."""
+        able = engines_of(self.exchange.transport)
+        return [engine for engine in able if self.exchange.strategy in engine.exchanges]
 
     @property
     def workers(self) -> int:

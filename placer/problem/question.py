@@ -14,8 +14,9 @@ from placer.market.network.geography import pairwise_km
 from placer.market.network.graph import Network, network_of
 from placer.market.scaled_market import AGGREGATOR_PLACES
 from placer.problem.data.copies import Copy, copies_of
-from placer.problem.exchange import goes_on_without, traits
+from placer.problem.exchange import goes_on_without, overlaps, traits
 from placer.problem.kept_answers import Recent
+from placer.problem.placement import Exchange
 from placer.problem.requirements import (
     LOCAL,
     OUTER,
@@ -27,6 +28,7 @@ from placer.problem.requirements import (
 from placer.problem.workers.islands import StepPart
 from placer.records import replace
 from placer.workload.constants import PUBLISHED, Calibration
+from placer.workload.engines import ENGINES, engines_of
 from placer.workload.peer import RINGS
 from placer.workload.profile import FEEDBACK_COMPRESSIONS, ModelProfile
 
@@ -175,7 +177,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
         Notes
         -----
-        ``auto`` admits what is synchronous, and with local steps also what exchanges every H steps.
+        ``auto`` admits what is synchronous, and with local steps also what exchanges every H steps,
+        as far as an engine does it.
         Local steps are tried as powers of two between the ends of their range.
         """
         wish = self.requirements
@@ -196,6 +199,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             if (traits(name).may_overlap or not wish.overlap)
             and (wish.quorum is None or goes_on_without(name, overlap=wish.overlap))
             and (traits(name).outer or self.compression not in FEEDBACK_COMPRESSIONS)
+            and ((wanted == name and not wish.engine) or self._is_executed(name))
         ]
         modes = [(name, 1) for name in able if name not in LOCAL and least == 1]
         known = [
@@ -206,6 +210,18 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             if h <= MOST_KNOWN_LOCAL_STEPS or name in given
         ]
         return tuple(modes + known)
+
+    def _is_executed(self, name: str) -> bool:
+        """Return whether an engine does an exchange as the request asks for it."""
+        wish = self.requirements
+        asked = Exchange(
+            strategy=name,
+            compression=self.compression,
+            overlap=overlaps(name, wanted=wish.overlap),
+            streams=wish.streams,
+        )
+        able = [ENGINES[wish.engine]] if wish.engine else engines_of(self.transport)
+        return any(engine.lack(asked) is None for engine in able)
 
     @property
     def _local(self) -> tuple[str, ...]:

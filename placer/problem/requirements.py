@@ -19,6 +19,7 @@ from placer.problem.shares import ShareLimit, SpeedCap
 from placer.records import Amount, Count, one_of, replace
 from placer.units import format_duration, format_usd
 from placer.workload.data_loading import CACHES
+from placer.workload.engines import ENGINES
 from placer.workload.inner_plan import CHECKPOINTING, PRECISIONS, SHARDINGS, TENSOR_DEGREES
 from placer.workload.peer import RINGS
 from placer.workload.profile import COMPRESSION_BYTES
@@ -95,6 +96,7 @@ LATER_FIELDS = (
     "data_source",
     "copy_s",
     "software",
+    "engine",
 )
 """Fields that documents leave out where nothing is asked: older versions wrote none of them."""
 MOST_LAUNCHED = 16
@@ -306,11 +308,12 @@ class Requirements(Struct, frozen=True, kw_only=True):
     mean over
     them;
     ``speed_caps`` and ``least_speed`` are what a search over them asks of one range of speeds, and
-    ``narrowed`` what a search over numbers of workers asks of one number. They are no words of a
-    user. With ``uniform`` all workers are machines of one kind where the software divides a step
-    equally. ``supply`` is how many spot machines of one type launch together in a place, where
-    neither a quota nor the capacity table says it. ``budget_rate`` names the rate at which a budget
-    in another currency was read.
+    ``narrowed`` what a search over numbers of workers asks of one number; ``engine`` names the one
+    of `placer.workload.engines` that is to run the plan. They are no words of a user. With
+    ``uniform`` all workers are machines of one kind where the software divides a step equally.
+    ``supply`` is how many spot machines of one type launch together in a place, where neither a
+    quota nor the capacity table says it. ``budget_rate`` names the rate at which a budget in
+    another currency was read.
     """
 
     objective: str = "throughput"
@@ -385,6 +388,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
     speed_caps: tuple[SpeedCap, ...] = ()
     least_speed: int | None = None
     narrowed: Narrowed | None = None
+    engine: str = ""
     budget_rate: str | None = None
 
     @property
@@ -488,6 +492,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
             ("exchange", self.exchange, EXCHANGES),
             ("market", self.market, ("any", *MARKETS)),
             ("compression", self.compression or "none", COMPRESSION_BYTES),
+            ("engine", self.engine or "placer", ENGINES),
             ("transport", self.transport or OLD_TRANSPORT, TRANSPORTS),
             ("sharding", self.sharding or SHARDINGS[0], SHARDINGS),
             ("checkpointing", self.checkpointing or CHECKPOINTING[0], CHECKPOINTING),

@@ -60,14 +60,10 @@ NOTES = (
     "Cases of placer's own: 8 x A10 at Lambda and 8 x T4 in one or two Google regions, "
     "prices of April 2023, data that must stay in each "
     "region. The paper's workloads and prices are not known.",
-    (
-        f"Everything rented: all of these machines. Elastic: the cheapest machines of the same "
-        f"GPUs that are as fast. H = {LOCAL_STEPS}."
-    ),
-    (
-        "Times as fast: at equal samples to target, by placer's table of multipliers, over a "
-        "synchronous all-reduce of the same machines."
-    ),
+    f"Everything rented: all of these machines. Elastic: the cheapest machines of the same "
+    f"GPUs that are as fast. H = {LOCAL_STEPS}.",
+    "Times as fast: at equal samples to target, by placer's table of multipliers, over a "
+    "synchronous all-reduce of the same machines.",
 )
 
 

@@ -41,18 +41,12 @@ GRANULARITY_SPREAD = 0.04
 of held-out runs.
 """
 NOTES = (
-    (
-        "Held out: runs to which neither speeds of devices nor costs of hosts and links were "
-        "fitted; docs/decisions/hivemind.md leaves each series out."
-    ),
-    (
-        "No public run is across four continents, or from a site to another one: their published "
-        "speeds stand among the claims."
-    ),
-    (
-        "GB sent: 2 (N - 1) / N gradients; small models on 2 x A10 were counted far less "
-        "(ResNet-18 0.0003 GB), nobody says why."
-    ),
+    "Held out: runs to which neither speeds of devices nor costs of hosts and links were "
+    "fitted; docs/decisions/hivemind.md leaves each series out.",
+    "No public run is across four continents, or from a site to another one: their published "
+    "speeds stand among the claims.",
+    "GB sent: 2 (N - 1) / N gradients; small models on 2 x A10 were counted far less "
+    "(ResNet-18 0.0003 GB), nobody says why.",
 )
 
 

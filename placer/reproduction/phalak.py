@@ -31,10 +31,8 @@ NOTES = (
     "Prices are list prices. Links are estimated from distance, store and function times "
     "and the speed of the VMs are assumed: "
     "no figures of them are known from the paper, so orders of time within 6 % are not decided.",
-    (
-        "Seconds: calculation, download and upload until the first gradient is there, waiting "
-        "for the last one, aggregate."
-    ),
+    "Seconds: calculation, download and upload until the first gradient is there, waiting "
+    "for the last one, aggregate.",
 )
 
 

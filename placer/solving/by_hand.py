@@ -23,13 +23,31 @@ def place_by_hand(workers: str, problem: Problem) -> Placement:
     Notes
     -----
     ``auto`` is an all-reduce, unless more than one local step is asked for. What the request leaves
-    open (aggregator, store, number of local steps) is chosen for the most samples/s that count.
+    open (aggregator, store, number of local steps) is chosen for the most samples/s that count. A
+    plan inside the workers that is not written is one that an engine executes, where there is one.
 
     Raises
     ------
     PlacerError
         If the catalog has no such machine, or the exchange cannot run with these workers.
     """
+    placed = _placed(workers, problem)
+    if not placed.unexecuted:
+        return placed
+    from placer.solving.parts.engines import questions  # few plans need it
+
+    for asked in questions(problem):
+        try:
+            other = _placed(workers, asked)
+        except PlacerError:  # by plans of this engine the model does not fit
+            continue
+        if asked.compression == problem.compression and not other.unexecuted:
+            return other
+    return placed
+
+
+def _placed(workers: str, problem: Problem) -> Placement:
+    """Place workers with the fastest plan that their groups do not write, and an exchange."""
     if problem.requirements.open_batches:
         low, high = problem.requirements.open_batches[0], problem.requirements.open_batches[-1]
         raise PlacerError(

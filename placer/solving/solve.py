@@ -156,6 +156,17 @@ def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) ->
         return best_within_shares(
             problem, lambda asked, own: solve(asked, solver, own), options, solver
         )
+    if problem.island_question is None or problem.requirements.narrowed is not None:
+        return _divided(problem, solver, options, run)
+    from placer.solving.parts.engines import best_executed  # models without a plan do not
+
+    return _verified(
+        best_executed(problem, lambda asked, own: _divided(asked, solver, own, run), options)
+    )
+
+
+def _divided(problem: Problem, solver: str, options: SolveOptions, run: Run) -> Result:
+    """Ask a solver about the parts of a question."""
     proves = getattr(load_solver(solver), "PROVES", True)
     if _asks_by_kind(problem, solver):
         from placer.solving.parts.machine_kinds import best_of_kinds  # hivemind does not
@@ -170,9 +181,7 @@ def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) ->
             )
         )
     if _counts_workers(problem, solver):
-        from placer.solving.parts.worker_counts import (
-            best_worker_count,  # models without a plan do not
-        )
+        from placer.solving.parts.worker_counts import best_worker_count
 
         result = best_worker_count(
             problem,
@@ -223,7 +232,7 @@ def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, Solve
         If there is no such solver.
     """
     wish = problem.requirements
-    parts = _asks_by_kind(problem, solver) or _counts_workers(problem, solver)
+    parts = _asks_by_kind(problem, solver) or problem.island_question is not None
     if wish.open_batches or wish.has_shares or parts:
         return lambda asked, options: solve(asked, solver, options)
     module = load_solver(solver)

@@ -31,7 +31,7 @@ PLANS = ((4, 1, 8), (4, 2, 8), (4, 1, 16), (2, 1, 8), (2, 4, 8))
 """Stages, pieces of each, microbatches."""
 
 
-class _Sleep(torch.autograd.Function):
+class _Sleep(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
         time.sleep(FORWARD_S)
@@ -43,7 +43,7 @@ class _Sleep(torch.autograd.Function):
         return gradient
 
 
-class Block(torch.nn.Module):
+class Block(torch.nn.Module):  # type: ignore[misc]
     """A layer that sleeps."""
 
     def __init__(self, number: int) -> None:

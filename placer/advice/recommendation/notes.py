@@ -56,6 +56,8 @@ al. (2024).
 """
 BETWEEN = ("between regions", "up", "down", "push", "pull", "upload", "download")
 """Parts of a step in which bytes travel between regions."""
+LONG_RING = 0.05
+"""Share of a step that a ring may take beyond a butterfly without a word."""
 WORTH_A_WORD = 1.1
 """Local steps that gain less than this are not mentioned."""
 TIGHT = 0.8
@@ -122,10 +124,8 @@ def leave_verdict(result: Result, staying: Option | None) -> tuple[str, ...]:
         return ()
     text = " + ".join(group.spec for group in staying.placement.groups)
     return (
-        (
-            f"Better still, leave the data where it is (:stay): {text} reaches "
-            f"{format_speed(speed, estimate.tokens_per_sample)} for {format_usd(usd)}/h."
-        ),
+        f"Better still, leave the data where it is (:stay): {text} reaches "
+        f"{format_speed(speed, estimate.tokens_per_sample)} for {format_usd(usd)}/h.",
     )
 
 
@@ -148,10 +148,8 @@ def stay_verdict(result: Result, spread: Option | None) -> tuple[str, ...]:
             format_usd(estimate.usd_per_hour.total),
         )
         return (
-            (
-                f"Spread over {len(placement.places)} regions; egress is {egress}/h of {total}/h; "
-                f"{_proof(result)}"
-            ),
+            f"Spread over {len(placement.places)} regions; egress is {egress}/h of {total}/h; "
+            f"{_proof(result)}",
         )
     one = "one machine, nothing to exchange" if placement.workers == 1 else "one region"
     sentences = [f"Stay in {placement.places[0]}: {one}; {_proof(result)}"]
@@ -390,10 +388,8 @@ def _memory(problem: Problem, placement: Placement) -> tuple[Warn, ...]:
         ):
             if needed > TIGHT * there * GIB:
                 machines[
-                    (
-                        f"{group.device} in {group.place}: {problem.profile.name} takes "
-                        f"{needed / GIB:.1f} of the {there:g} GiB of {what}"
-                    )
+                    f"{group.device} in {group.place}: {problem.profile.name} takes "
+                    f"{needed / GIB:.1f} of the {there:g} GiB of {what}"
                 ] = None
     return tuple(Warn(code="memory", message=text) for text in machines)
 
@@ -502,7 +498,32 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
     yield from loading_warnings(problem, placement, got)
     yield from unlike_workers(problem, placement, got)
     yield from uneven_batch(problem, placement, got)
+    yield from _engine_warnings(placement, got)
     yield from _exchange_warnings(problem, placement, got)
+
+
+def _engine_warnings(placement: Placement, got: Estimate) -> Iterator[Warn]:
+    """Yield what no engine executes, and how long a ring may take that is timed as a butterfly.
+
+    Notes
+    -----
+    Each pair of a butterfly carries 2 S / N, side by side. A ring carries 2 (N - 1) / N S over one
+    connection from each worker to the next: N - 1 times as long where that is the slowest, less
+    where the slowest pair is no neighbour or the software opens several connections.
+    """
+    lacks = placement.unexecuted
+    if lacks:
+        yield Warn(code="engine", message=f"no packaged engine runs this plan: {lacks}")
+    engine, pair_s = placement.engine, dict(got.step.parts).get("between regions", 0.0)
+    ring_s = (placement.workers - 1) * pair_s
+    if engine is not None and engine.rings and ring_s - pair_s > LONG_RING * got.step.total:
+        yield Warn(
+            code="ring",
+            message=f"the ring of {engine.title} is timed as a butterfly: of a step of "
+            f"{format_seconds(got.step.total)} it may take {format_seconds(ring_s)} between "
+            f"regions in place of {format_seconds(pair_s)}; --exchange hierarchical-all-reduce "
+            "sends less",
+        )
 
 
 def _out_of_range(problem: Problem, placement: Placement) -> str:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from placer.problem.exchange import traits
 from placer.problem.placement import Exchange
 from placer.records import replace
+from placer.workload.engines import ENGINES
 from placer.workload.island.collectives import BACKWARD_TAIL, HIDDEN_SHARE
 from placer.workload.peer import RINGS
 
@@ -76,8 +77,9 @@ def overlap_window(exchange: Exchange, case: int = 0, free_share: float = 1.0) -
     free_share
         What exchanges inside the workers leave of it.
     """
-    buckets = traits(exchange.strategy).bucketed and exchange.transport in RINGS
-    return free_share * WINDOWS[case] if buckets and not exchange.overlap else 0.0
+    buckets = exchange.transport in RINGS and traits(exchange.strategy).bucketed
+    is_pytorch = buckets and ENGINES["pytorch"].lack(exchange) is None
+    return free_share * WINDOWS[case] if is_pytorch else 0.0
 
 
 def hidden_seconds(calculation: Any, communication: Any, window: float) -> Any:

@@ -93,9 +93,14 @@ def least_period(hosts: Iterable[str], problem: Mapping[str, Any]) -> float:
 
 
 def window(strategy: str, problem: Mapping[str, Any]) -> float:
-    """Return the share of the calculation beside which gradients travel in buckets."""
+    """Return the share of the calculation beside which gradients travel in buckets: PyTorch's, of 4
+    or 2 bytes over one stream.
+    """
+    wish = problem["requirements"]
+    packed = wish["compression"] or problem["profile"]["compression"]
+    plain = packed in ("none", "fp16") and wish["streams"] == 1 and not wish["overlap"]
     buckets = strategy == "all-reduce" and transport_of(problem) != "hivemind"
-    return WINDOW if buckets and not problem["requirements"]["overlap"] else 0.0
+    return WINDOW if buckets and plain else 0.0
 
 
 def straight_rounds(seconds: float, share: float) -> list[tuple[float, float]]:

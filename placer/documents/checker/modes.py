@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from placer.documents.checker.averages import transport_of
 from placer.documents.checker.limits import LOCAL
 
 SYNCHRONOUS = (
@@ -77,6 +78,9 @@ def _able(name: str, problem: Mapping[str, Any]) -> bool:
     wish = problem["requirements"]
     coarse = (wish["compression"] or problem["profile"]["compression"]) in COARSE
     if wish.get("quorum") is not None and name not in QUORUM[bool(wish["overlap"])]:
+        return False
+    late = name == "local-sgd" and wish["overlap"] and wish["exchange"] == "auto"
+    if late and transport_of(problem) != "hivemind":  # no engine but hivemind does it
         return False
     return (name in MAY_OVERLAP or not wish["overlap"]) and (name in OUTER or not coarse)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from placer.documents.manifest.types import Group, Manifest
+from placer.documents.manifest.types import Manifest
 from placer.errors import PlacerError
 from placer.problem.exchange import traits
 from placer.problem.requirements import OUTER
-from placer.workload.profile import COMPRESSION_BYTES, FEEDBACK_COMPRESSIONS
-
-UNEXECUTED = ("fp16", "fp8")
-"""Precisions that need scaling of losses or of matrices."""
+from placer.workload.engines import ENGINES
+from placer.workload.profile import FEEDBACK_COMPRESSIONS
 
 
 def check_executable(manifest: Manifest, where: str) -> None:
@@ -18,27 +16,17 @@ def check_executable(manifest: Manifest, where: str) -> None:
     Raises
     ------
     PlacerError
-        If the compression is unknown, an inner plan divides the model or has a precision that is
-        not executed, or the strategy has no overlap or no local steps and the plan
-        has.
+        If the runtime lacks a part of it, or exchange, compression, overlap and local steps do not
+        go together.
     """
     exchange, can = manifest.exchange, traits(manifest.exchange.strategy)
-    if exchange.compression not in COMPRESSION_BYTES:
-        raise PlacerError(
-            f"{where}: compression '{exchange.compression}' is unknown",
-            f"one of {', '.join(COMPRESSION_BYTES)}",
-        )
+    lack = ENGINES["placer"].lack(exchange, manifest.groups)
+    if lack is not None:
+        raise PlacerError(f"{where}: placer run does not do {lack.part}", lack.remedy)
     if exchange.compression in FEEDBACK_COMPRESSIONS and not (can.outer or can.transport == "none"):
         raise PlacerError(
             f"{where}: {exchange.compression} is too coarse for the exchange {exchange.strategy}",
             f"plan it with {' or '.join(OUTER)}, or with int8",
-        )
-    for group in manifest.groups:
-        _check_inner(group, where)
-    if exchange.overlap and not can.may_overlap:
-        raise PlacerError(
-            f"{where}: the exchange {exchange.strategy} cannot overlap the next step",
-            "plan it without --overlap",
         )
     if can.always_overlaps and not exchange.overlap:
         raise PlacerError(
@@ -50,20 +38,4 @@ def check_executable(manifest: Manifest, where: str) -> None:
             f"{where}: the exchange {exchange.strategy} comes after each step, not after "
             f"{exchange.local_steps}",
             "plan it again",
-        )
-
-
-def _check_inner(group: Group, where: str) -> None:
-    inner = group.inner
-    if inner is not None and (inner.rank_gpus > 1 or inner.expert_parallel > 1):
-        raise PlacerError(
-            f"{where}: placer run divides no matrices, stages, experts or sequences, and group "
-            f"{group.name} works by {inner.spec[1:]}",
-            "export it to torchtitan or megatron, or plan it with --tp 1 --pp 1 --ep 1 --cp 1",
-        )
-    if inner is not None and inner.precision in UNEXECUTED:
-        raise PlacerError(
-            f"{where}: placer run does not execute the precision {inner.precision} of group "
-            f"{group.name}",
-            "plan it with bf16, tf32 or fp32",
         )

@@ -14,6 +14,7 @@ from placer.launch.export.targets.torchrun import group_scripts
 from placer.launch.export.texts.meeting import meeting_files
 from placer.launch.export.texts.readme import Section, meeting_words, readme, start_commands
 from placer.launch.mesh import mesh_of
+from placer.workload.engines import ENGINES
 from placer.workload.inner_plan import InnerPlan
 
 
@@ -24,13 +25,11 @@ class Trainer:
     Parameters
     ----------
     target
-        Name of the target.
+        Name of the target, and of its engine.
     example
         An entry that it trains, as ``--train`` takes it.
     between
         Who may exchange between worlds.
-    shardings, staged
-        Of plans without stages, and with them.
     precisions
         What it calls them.
     fewest_microbatches
@@ -40,8 +39,6 @@ class Trainer:
     target: str
     example: str
     between: tuple[str, ...]
-    shardings: tuple[str, ...]
-    staged: tuple[str, ...]
     precisions: Mapping[str, str]
     fewest_microbatches: bool = False
 
@@ -54,23 +51,21 @@ def check_trainable(plan: ExportPlan, trainer: Trainer) -> None:
     PlacerError
         If it has no such exchange, sharding, precision or division of the batch.
     """
-    manifest, exchange, mesh = plan.manifest, plan.manifest.exchange, mesh_of(plan.manifest)
-    name = trainer.target
+    manifest, mesh, name = plan.manifest, mesh_of(plan.manifest), trainer.target
     if not plan.uses_runtime:
         raise PlacerError(
             f"{name} trains an entry of its registry, not a script",
             f"give --train MODULE:FUNCTION, such as --train {trainer.example}",
         )
     for group in manifest.groups:
-        _check_group(group, trainer)
-    late = exchange.overlap and exchange.strategy != "streaming-diloco"
-    if manifest.workers > 1 and (exchange.compression != "none" or late):
-        what = "--overlap" if late else f"compression {exchange.compression}"
-        raise PlacerError(
-            f"{name} has nothing that is {what}: it averages in FP32",
-            "plan with placer recommend ... --compression none, without --overlap, or use "
-            "--to torchrun",
-        )
+        if group.inner is None or group.on_cpu:
+            raise PlacerError(
+                f"{name} needs an inner plan on GPUs, {group.name} has none",
+                "plan a model with an architecture, or use --to torchrun",
+            )
+    lack = ENGINES[name].lack(manifest.exchange, manifest.groups)
+    if lack is not None:
+        raise PlacerError(f"{name} does not do {lack.part}", f"{lack.remedy}, or use --to torchrun")
     if mesh.between not in trainer.between:
         several = ", or torchft between several" if "torchft" in trainer.between else ""
         raise PlacerError(
@@ -78,23 +73,6 @@ def check_trainable(plan: ExportPlan, trainer: Trainer) -> None:
             "plan with --exchange all-reduce, or use --to torchrun",
         )
     _check_batch(manifest, trainer)
-
-
-def _check_group(group: Group, trainer: Trainer) -> None:
-    inner = inner_of(group)
-    if group.inner is None or group.on_cpu:
-        raise PlacerError(
-            f"{trainer.target} needs an inner plan on GPUs, {group.name} has none",
-            "plan a model with an architecture, or use --to torchrun",
-        )
-    has = trainer.shardings if inner.pipeline == 1 else trainer.staged
-    if inner.sharding not in has or inner.precision not in trainer.precisions:
-        what = inner.precision if inner.sharding in has else inner.sharding
-        stages = " with stages" if inner.pipeline > 1 else ""
-        raise PlacerError(
-            f"{trainer.target}'s options have no {what}{stages}",
-            f"plan with --sharding {' or '.join(has)}, and {', '.join(trainer.precisions)}",
-        )
 
 
 def _check_batch(manifest: Manifest, trainer: Trainer) -> None:

@@ -31,11 +31,10 @@ from placer.launch.serverless.functions import functions_of
 from placer.problem.exchange import strategy, traits
 from placer.problem.exchange.phase import Phase
 from placer.problem.placement import Exchange
+from placer.workload.engines import MODELS
 from placer.workload.inner_plan import InnerPlan
 
 WRITE_MANIFEST = "give a file of placer recommend --manifest"
-TORCHFT = ("local-sgd", "diloco", "streaming-diloco")
-"""Exchanges of models after many steps, which torchft does between worlds."""
 Engine = Literal["torch", "torchft", "placer"]
 
 
@@ -249,18 +248,13 @@ def worlds_of(manifest: Manifest) -> tuple[tuple[tuple[int, ...], ...], Engine]:
 
     Notes
     -----
-    PyTorch averages after each backward pass, over one connection a pair. An exchange that is a
-    step late, or has more TCP streams, is placer's: each worker is a world of its own.
+    torchft exchanges models also where they are compressed, which placer does for it.
     """
-    exchange, alone = manifest.exchange, tuple((rank,) for rank in range(manifest.workers))
-    if traits(exchange.strategy).hub in ("server", "function"):
-        return alone, "placer"
-    worlds = tuple(world.workers for world in mesh_of(manifest).worlds)
-    if manifest.workers == 1:
+    strategy = manifest.exchange.strategy
+    if traits(strategy).hub in ("server", "function"):
+        return tuple((rank,) for rank in range(manifest.workers)), "placer"
+    mesh = mesh_of(manifest)
+    worlds = tuple(world.workers for world in mesh.worlds)
+    if not mesh.between:
         return worlds, "torch"
-    if exchange.strategy in TORCHFT:
-        return worlds, "torchft"
-    if len(worlds) > 1:
-        return worlds, "placer"
-    late = exchange.overlap or exchange.streams > 1
-    return (alone, "placer") if late else (worlds, "torch")
+    return worlds, "torchft" if strategy in MODELS else "placer"

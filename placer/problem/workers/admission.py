@@ -69,10 +69,8 @@ class WithAdmission(WithSpeeds, frozen=True, kw_only=True, dict=True):
             problems.append(
                 (
                     STALE,
-                    (
-                        f"the newest price is of {offer.as_of}, older than --max-price-age allows "
-                        f"({wish.oldest_price})"
-                    ),
+                    f"the newest price is of {offer.as_of}, older than --max-price-age allows "
+                    f"({wish.oldest_price})",
                 )
             )
         if wish.counts_carbon and carbon_unknown(offer, self.catalog) == NO_POWER:
@@ -102,10 +100,8 @@ class WithAdmission(WithSpeeds, frozen=True, kw_only=True, dict=True):
             problems.append(
                 (
                     "device-memory",
-                    (
-                        f"{self.profile.name} needs {need:.1f} GiB on each device; {offer.gpu} has "
-                        f"{device_gib:g} GiB"
-                    ),
+                    f"{self.profile.name} needs {need:.1f} GiB on each device; {offer.gpu} has "
+                    f"{device_gib:g} GiB",
                 )
             )
         failed = self.profile.ran_out_of_memory(offer.gpu, offer.gpu_count)
@@ -113,10 +109,8 @@ class WithAdmission(WithSpeeds, frozen=True, kw_only=True, dict=True):
             problems.append(
                 (
                     "device-memory",
-                    (
-                        f"{self.profile.name} ran out of memory on a machine of "
-                        f"{failed.gpu_count} x {failed.gpu}: {failed.source}"
-                    ),
+                    f"{self.profile.name} ran out of memory on a machine of "
+                    f"{failed.gpu_count} x {failed.gpu}: {failed.source}",
                 )
             )
         if self.profile.host_memory_bytes > offer.memory_gib * GIB:
@@ -124,10 +118,8 @@ class WithAdmission(WithSpeeds, frozen=True, kw_only=True, dict=True):
             problems.append(
                 (
                     "host-memory",
-                    (
-                        f"{self.profile.name} needs {need:.1f} GiB of host memory; "
-                        f"{offer.instance_type} has {offer.memory_gib:g} GiB"
-                    ),
+                    f"{self.profile.name} needs {need:.1f} GiB of host memory; "
+                    f"{offer.instance_type} has {offer.memory_gib:g} GiB",
                 )
             )
         return problems

@@ -13,6 +13,7 @@ from placer.problem.placement import LARGEST_ISLAND
 from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.workload.architecture import Architecture
+from placer.workload.engines import ENGINES, MODELS
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import Island, PlanWishes, Refusal, island, least_sequence_seconds
 from placer.workload.island.hardware import MOST_ISLAND_MACHINES, powers_of_two
@@ -67,9 +68,14 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
                 headroom=0.0,
             )
         wish = self.wish
+        degrees = ENGINES[wish.engine].undivided if wish.engine else {}
+        if wish.tensor_parallel is not None:
+            degrees = {**degrees, "tensor_parallel": wish.tensor_parallel}
+        local = wish.exchange in MODELS or wish.max_local_steps is not None
         return PlanWishes(
+            **degrees,
+            hybrid=not (wish.engine and local),
             sharding=wish.sharding,
-            tensor_parallel=wish.tensor_parallel,
             checkpointing=wish.checkpointing,
             microbatch=wish.microbatch,
             precision=wish.precision,

@@ -39,6 +39,8 @@ class PlanWishes(Struct, frozen=True, kw_only=True):
     headroom
         Share of a device's memory that microbatches of more than one sequence leave free. A plan
         that somebody runs needs none.
+    hybrid
+        Whether a free sharding may be hybrid.
     """
 
     sharding: str | None = None
@@ -54,6 +56,7 @@ class PlanWishes(Struct, frozen=True, kw_only=True):
     gradient_bytes_per_parameter: float = 2.0
     loss: str = LOSS
     headroom: float = HEADROOM
+    hybrid: bool = True
 
     def __post_init__(self) -> None:
         """Refuse unknown words and counts below one."""

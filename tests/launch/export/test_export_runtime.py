@@ -453,7 +453,7 @@ def test_the_folder_holds_the_manifest_itself(run: Run, tmp_path: Path) -> None:
             "jobset",
             document("parameter-server", (A, 2), overlap=True),
             {},
-            "the exchange parameter-server cannot overlap the next step",
+            "placer run does not do parameter-server beside the next step",
         ),
         (
             "compose",

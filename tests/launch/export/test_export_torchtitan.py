@@ -183,13 +183,13 @@ def test_experts_and_sequences_are_divided_as_priced(tmp_path: Path) -> None:
     ("asked", "words"),
     [
         ({"train": "train.py"}, "torchtitan trains an entry of its registry"),
-        ({"inner": {"sharding": "zero-1"}}, "torchtitan's options have no zero-1"),
-        ({"inner": {"precision": "fp8"}}, "torchtitan's options have no fp8"),
+        ({"inner": {"sharding": "zero-1"}}, "torchtitan does not do the sharding zero-1"),
+        ({"inner": {"precision": "fp8"}}, "torchtitan does not do the precision fp8"),
         (
             {"target_batch_size": 100},
             "which do not divide the batch of 100",
         ),
-        ({"inner": {"sharding": "zero-3", "pipeline": 2}}, "no zero-3 with stages"),
+        ({"inner": {"sharding": "zero-3", "pipeline": 2}}, "the sharding zero-3 with stages"),
         (
             {"inner": {"sharding": "zero-1", "pipeline": 2}, "target_batch_size": 64},
             "2 stages as many microbatches at least",
@@ -200,7 +200,7 @@ def test_experts_and_sequences_are_divided_as_priced(tmp_path: Path) -> None:
             {"strategy": "diloco", "inner": {"sharding": "zero-1", "pipeline": 2}},
             "takes a model whole, and the plan has stages",
         ),
-        ({"strategy": "model-averaging"}, "the exchange is model-averaging"),
+        ({"strategy": "model-averaging"}, "does not do the exchange model-averaging"),
     ],
 )
 def test_what_torchtitan_cannot_do_is_refused(asked: dict[str, Any], words: str) -> None:

@@ -139,7 +139,6 @@ def test_the_launcher_says_who_is_lost_and_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("exchange", "words"),
     [
-        ({"strategy": "local-sgd", "local_steps": 4, "overlap": True}, "beside the next round"),
         ({"strategy": "streaming-diloco", "local_steps": 12, "overlap": True}, "12 local steps"),
         ({"strategy": "diloco", "local_steps": 4}, "no whole rounds of 4 local steps"),
     ],

@@ -16,11 +16,8 @@ from placer.launch.export.texts.readme import meeting_words, readme, start_comma
 from placer.launch.export.texts.shell import require, script
 from placer.launch.export.texts.start import ASK_NODE, CHECK_NODE, ONLY_NODE
 from placer.launch.mesh import mesh_of
+from placer.workload.engines import ENGINES
 
-STRATEGIES = ("none", "all-reduce", "local-sgd")
-"""What hivemind.Optimizer does by itself; one worker of strategy ``none`` trains alone until others
-join.
-"""
 COMPRESSIONS = {
     "none": "NoCompression",
     "fp16": "Float16Compression",
@@ -94,24 +91,12 @@ def files(plan: ExportPlan) -> dict[str, str]:
     Raises
     ------
     PlacerError
-        If hivemind has no such exchange or compression.
+        If hivemind has no such exchange or compression, or a worker is an island.
     """
-    exchange = plan.manifest.exchange
-    if exchange.strategy not in STRATEGIES:
+    lack = ENGINES["hivemind"].lack(plan.manifest.exchange, plan.manifest.groups)
+    if lack is not None:
         raise PlacerError(
-            f"hivemind does not do the exchange {exchange.strategy}",
-            "it does all-reduce and local-sgd; try --to torchrun",
-        )
-    for group in plan.manifest.groups:
-        if group.machines > 1 or (group.inner is not None and group.inner.sharding != "none"):
-            raise PlacerError(
-                f"a peer of hivemind is one machine with the whole model, {group.name} has islands",
-                "use --to torchrun, skypilot, jobset, trainjob or compose",
-            )
-    if exchange.compression not in COMPRESSIONS:
-        raise PlacerError(
-            f"hivemind has no compression '{exchange.compression}'",
-            f"it has {', '.join(COMPRESSIONS)}",
+            f"hivemind does not do {lack.part}", f"{lack.remedy}, or use --to torchrun"
         )
     mesh = mesh_of(plan.manifest)
     lines, alike = heading(plan, "hivemind"), {**run_environment(plan, mesh), **KEYS}

@@ -19,8 +19,6 @@ TRAINER = Trainer(
     target="megatron",
     example="megatron.bridge.recipes:llama31_70b_pretrain_config",
     between=("",),
-    shardings=("zero-1", "none"),
-    staged=("zero-1", "none"),
     precisions={
         "bf16": "bf16_mixed",
         "fp16": "fp16_mixed",

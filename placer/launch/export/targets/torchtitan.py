@@ -19,14 +19,9 @@ TRAINER = Trainer(
     target="torchtitan",
     example="llama3:llama3_8b",
     between=("", "torchft"),
-    shardings=("zero-2", "zero-3", "hybrid", "none"),
-    staged=("zero-1", "none"),
     precisions={"bf16": "bfloat16", "tf32": "float32", "fp32": "float32"},
     fewest_microbatches=True,
 )
-"""With stages FSDP2 gathers weights once a step and reduces gradients after the last microbatch,
-where weights stay after forward: zero-1 (torch.distributed.pipelining, 2.13).
-"""
 TITAN = [
     "set -- -m torchtitan.train \\",
     '  --module "$PLACER_TITAN_MODULE" --config "$PLACER_TITAN_CONFIG" \\',

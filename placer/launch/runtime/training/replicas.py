@@ -45,20 +45,10 @@ def check_torchft(plan: RunPlan) -> None:
     """
     exchange = plan.exchange
     name, h = exchange.strategy, exchange.local_steps
-    if exchange.overlap and name != "streaming-diloco":
-        raise PlacerError(
-            f"torchft does not run the exchange of {name} beside the next round",
-            "plan it without --overlap, or with streaming-diloco",
-        )
     if name == "streaming-diloco" and h % fragments(h):
         raise PlacerError(
             f"torchft sends {fragments(h)} fragments at even distances, not in {h} local steps",
             f"plan it with --local-steps {h // fragments(h) * fragments(h)}",
-        )
-    if any(group.inner and group.inner.sharding == "hybrid" for group in plan.groups):
-        raise PlacerError(
-            f"{name} between islands with hybrid sharding would send each of their copies",
-            "plan it with zero-3",
         )
     try:
         import torchft  # noqa: F401

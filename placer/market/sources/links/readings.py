@@ -296,10 +296,8 @@ def _source(runs: Sequence[Reading], many: Sequence[Reading]) -> str:
     names = "; ".join(dict.fromkeys(run.source for run in runs))
     speeds = _speeds(chain(many))
     spread = (
-        (
-            f"; {len(speeds)} runs of many streams: {min(speeds) / 1e9:.3g} to "
-            f"{max(speeds) / 1e9:.3g} Gb/s"
-        )
+        f"; {len(speeds)} runs of many streams: {min(speeds) / 1e9:.3g} to "
+        f"{max(speeds) / 1e9:.3g} Gb/s"
         if len(speeds) > 1
         else ""
     )

@@ -169,10 +169,8 @@ def _quote(
     if len(amounts) < len(parts):
         if amounts and (len(parts) == 2 or any(part.startswith("GPU ") for part in amounts)):
             left_out[
-                (
-                    f"machine without a price of a part: "
-                    f"{', '.join(sorted(parts.keys() - amounts.keys()))}"
-                )
+                f"machine without a price of a part: "
+                f"{', '.join(sorted(parts.keys() - amounts.keys()))}"
             ] += 1
         return None
     since = max(day for _, day in amounts.values())

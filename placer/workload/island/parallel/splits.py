@@ -67,6 +67,8 @@ def shardings(split: Split, gpu_count: int, machines: int, wishes: PlanWishes) -
     it is. With stages no weights are sharded, which each microbatch would gather again.
     """
     usual = _usual_shardings(split, gpu_count, machines)
+    if not wishes.hybrid:
+        usual = tuple(name for name in usual if name != "hybrid")
     if wishes.sharding is None:
         return usual
     # Others of a plan with stages or divided experts are timed where somebody writes them.
