@@ -14,6 +14,7 @@ OTHERS = {
     "sky": ["skypilot==0.14.1"],
     "kubeflow": ["kubeflow-trainer-api==2.2.1", "check-jsonschema", "kubernetes-validate"],
     "torchtitan": ["torchtitan==0.3.0", "torchft==0.2.0", "torch==2.13.0", "triton"],
+    "megatron": ["megatron-core==0.16.1", "torch==2.13.0", "triton"],
     "hivemind": [
         "hivemind==1.1.12",
         "torch==2.13.0",
@@ -22,6 +23,8 @@ OTHERS = {
     ],
 }
 """Requirements by the name of a folder, the cheapest first."""
+ALONE = {"megatron": ["megatron-bridge==0.3.1"]}
+"""Installed without what they require, which needs a GPU's libraries: tests read them."""
 
 
 def main(folder: Path) -> None:
@@ -32,16 +35,13 @@ def main(folder: Path) -> None:
     for name, wanted in OTHERS.items():
         into = folder / name
         python = str(into / "bin" / "python")
-        made = subprocess.run(
-            [uv, "venv", "--quiet", "--python", sys.executable, into], check=False
-        )
-        done = (
-            made.returncode
-            or subprocess.run(
-                [uv, "pip", "install", "--quiet", "--python", python, *options, *wanted],
-                check=False,
-            ).returncode
-        )
+        install = [uv, "pip", "install", "--quiet", "--python", python, *options]
+        steps = [
+            [uv, "venv", "--quiet", "--python", sys.executable, str(into)],
+            [*install, *wanted],
+            *([[*install, "--no-deps", *ALONE[name]]] if name in ALONE else []),
+        ]
+        done = any(subprocess.run(step, check=False).returncode for step in steps)
         into.mkdir(parents=True, exist_ok=True)
         (into / ("failed" if done else "ready")).touch()
 

@@ -51,18 +51,21 @@ class World:
         Numbers of the plan's workers in it.
     machines
         In the order of ranks: machine by machine, GPU by GPU.
-    dp_replicate, dp_shard, tp
-        Degrees of the device mesh, outermost first: copies of the model, ranks that share one copy,
-        ranks that share each matrix. Their product is `size`.
+    pp, dp_replicate, dp_shard, cp, tp
+        Degrees of the device mesh, outermost first: stages, copies of the model, ranks that share
+        one copy, ranks that share each sequence, ranks that share each matrix. Their product is
+        `size`, as in torchtitan and Megatron.
     samples
-        Of each data-parallel rank in one optimizer step, whole; rank ``r`` of the world has
-        ``samples[r // tp]``.
+        Of each data-parallel rank in one optimizer step, whole; rank ``r`` of a stage has
+        ``samples[r // (cp * tp)]``.
     """
 
     workers: tuple[int, ...]
     machines: tuple[Machines, ...]
+    pp: int
     dp_replicate: int
     dp_shard: int
+    cp: int
     tp: int
     samples: tuple[int, ...]
 
@@ -125,6 +128,11 @@ def mesh_of(manifest: Manifest, processes: int = 0) -> Mesh:
     processes
         Of each machine, for a rehearsal: they share no matrices. 0: one for each GPU.
 
+    Raises
+    ------
+    PlacerError
+        If so many processes, or ranks in the order of `World`, are not the stages that were priced.
+
     Notes
     -----
     Gradients averaged after each step, as PyTorch sends them, make one world of all workers:
@@ -133,9 +141,9 @@ def mesh_of(manifest: Manifest, processes: int = 0) -> Mesh:
     one for each worker. Workers that cannot be one device mesh, because their islands differ, are
     worlds of their own: placer averages their gradients.
     """
-    for group in manifest.groups:
-        _check_divided(group)
     if processes:
+        for group in manifest.groups:
+            _check_undivided(group)
         manifest = replace(manifest, groups=[_with(group, processes) for group in manifest.groups])
     groups = groups_by_worker(manifest.groups)
     exchange, everyone = manifest.exchange, range(len(groups))
@@ -143,6 +151,8 @@ def mesh_of(manifest: Manifest, processes: int = 0) -> Mesh:
         exchange.target_batch_size, weights(manifest.groups, exchange.strategy, everyone)
     )
     why = _why_several(manifest) if len(groups) > 1 else ""
+    if len(groups) > 1 and not why:
+        _check_stages(manifest)
     joined = [tuple(everyone)] if not why else [(worker,) for worker in everyone]
     if why and traits(exchange.strategy).transport in BY_REGION:
         joined = _regions(groups)
@@ -155,16 +165,27 @@ def mesh_of(manifest: Manifest, processes: int = 0) -> Mesh:
     )
 
 
-def _check_divided(group: Group) -> None:
-    """Refuse plans whose degrees no target is told: their files would train something else."""
-    inner = group.inner
-    if inner is None or (inner.rank_gpus == inner.tensor_parallel and inner.expert_parallel == 1):
-        return
-    raise PlacerError(
-        f"no target is told of stages, divided experts or divided sequences, and group "
-        f"{group.name} works by {inner.spec[1:]}",
-        "start it with Megatron or torchtitan by hand: the plan stands in the manifest",
-    )
+def _check_undivided(group: Group) -> None:
+    if group.inner is not None and group.inner.divides_more:
+        raise PlacerError(
+            f"processes that stand for whole machines divide no model, and group {group.name} "
+            f"works by {group.inner.spec[1:]}",
+            "use --to torchtitan or megatron, or --to torchrun with a script that divides it",
+        )
+
+
+def _check_stages(manifest: Manifest) -> None:
+    """Refuse workers with stages in one world where the ranks of `World` would tear these apart:
+    rank by rank it has the first stage of all workers, then the second.
+    """
+    for group in manifest.groups:
+        stages = 1 if group.inner is None else group.inner.pipeline
+        if stages > 1 and (group.machines % stages or len({g.place for g in manifest.groups}) > 1):
+            raise PlacerError(
+                f"one world of several workers needs stages of whole machines in one place, and "
+                f"group {group.name} has {stages} on {group.machines} machines",
+                "plan with --workers 1, or with --exchange diloco",
+            )
 
 
 def priced_software(manifest: Manifest) -> str:
@@ -200,11 +221,11 @@ def _shape(group: Group) -> tuple[object, ...]:
     own, with hybrid sharding every machine, and else every island.
     """
     inner = group.inner or InnerPlan()
-    alike = (inner.sharding, inner.tensor_parallel, inner.precision)
-    if inner.sharding == "none":
-        return alike
+    alike = replace(inner, checkpointing="none", microbatch=1, software="")
+    if inner.sharding == "none" and inner.pipeline == 1:
+        return (alike,)
     machines = 1 if inner.sharding == "hybrid" else group.machines
-    return *alike, machines, processes_of(group)
+    return alike, machines, processes_of(group)
 
 
 def _regions(groups: tuple[Group, ...]) -> list[tuple[int, ...]]:
@@ -229,16 +250,20 @@ def _world(manifest: Manifest, workers: tuple[int, ...], shares: dict[int, int])
     for worker in workers:
         ranks = _data_parallel(groups[worker])
         samples += apportioned(shares[worker], dict.fromkeys(range(ranks), 1.0)).values()
+    first = groups[workers[0]]
+    in_stage = processes_of(first) * first.machines // max(first.machines, inner.pipeline)
     shard = {
         "none": 1,
         "zero-1": 1,
-        "hybrid": processes_of(groups[workers[0]]) // inner.tensor_parallel,
-    }.get(inner.sharding, _data_parallel(groups[workers[0]]))
+        "hybrid": in_stage // (inner.tensor_parallel * inner.context_parallel),
+    }.get(inner.sharding, _data_parallel(first))
     return World(
         workers=workers,
         machines=_rows(manifest, workers),
+        pp=inner.pipeline,
         dp_replicate=len(samples) // shard,
         dp_shard=shard,
+        cp=inner.context_parallel,
         tp=inner.tensor_parallel,
         samples=tuple(samples),
     )
@@ -269,5 +294,5 @@ def processes_of(group: Group) -> int:
 
 def _data_parallel(group: Group) -> int:
     """Return the ranks of a worker that take samples of their own."""
-    degree = 1 if group.inner is None else group.inner.tensor_parallel
-    return group.machines * processes_of(group) // degree
+    gpus = 1 if group.inner is None else group.inner.rank_gpus
+    return group.machines * processes_of(group) // gpus

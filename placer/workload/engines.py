@@ -85,6 +85,8 @@ class Engine(Struct, frozen=True, kw_only=True):
         Whether a worker may be several machines.
     shardings, divisions, precisions
         Of the plan inside a worker; divisions are keys of its text.
+    staged
+        Shardings of plans with stages, where they are others.
     """
 
     title: str
@@ -95,6 +97,7 @@ class Engine(Struct, frozen=True, kw_only=True):
     many_streams: bool = False
     islands: bool = True
     shardings: tuple[str, ...] = SHARDINGS
+    staged: tuple[str, ...] = ()
     divisions: tuple[str, ...] = DIVISIONS
     precisions: tuple[str, ...] = PRECISIONS
 
@@ -136,12 +139,14 @@ class Engine(Struct, frozen=True, kw_only=True):
                 yield Lack(part, "plan it with --sharding zero-3")
 
     def _of_plan(self, inner: InnerPlan) -> Iterator[Lack]:
-        if inner.sharding not in self.shardings:
-            yield Lack(f"the sharding {inner.sharding}", _with("sharding", self.shardings))
+        shardings = self.staged if self.staged and inner.pipeline > 1 else self.shardings
+        if inner.sharding not in shardings:
+            stages = " with stages" if inner.pipeline > 1 else ""
+            yield Lack(f"the sharding {inner.sharding}{stages}", _with("sharding", shardings))
         for key in DIVISIONS:
             degree = getattr(inner, COUNTS[key])
             if degree > 1 and key not in self.divisions:
-                by_hand = "start it with torchtitan or Megatron by hand"
+                by_hand = "export it to torchtitan or megatron"
                 yield Lack(f"{key}={degree}", _with(key, ["1"]) if key == "tp" else by_hand)
         if inner.precision not in self.precisions:
             yield Lack(f"the precision {inner.precision}", _with("precision", self.precisions))
@@ -173,7 +178,16 @@ ENGINES = {
         late=MODELS[2:],
         rings=True,
         shardings=("none", "zero-2", "zero-3", "hybrid"),
+        staged=("zero-1", "none"),
         precisions=UNSCALED,
+    ),
+    "megatron": Engine(
+        title="Megatron",
+        exchanges=(ALONE, "all-reduce"),
+        compressions=("none",),
+        rings=True,
+        shardings=("zero-1", "none"),
+        precisions=("bf16", *SCALED),
     ),
     "hivemind": Engine(
         title="hivemind",
@@ -205,12 +219,14 @@ PyTorch (2.13) averages gradients in 4 bytes, or in 2 by DDP's ``fp16_compress_h
 ``reduce_dtype`` of FSDP2; it has meshes, stages (``torch.distributed.pipelining``), experts and
 sequences that are divided, as torchtitan uses them. torchft (0.2) averages parameters as they are
 between such meshes; its quantization is of FP8, which placer does not price. torchtitan (0.3)
-reduces in FP32. hivemind (1.1) has the classes of `placer.launch.export.targets.hivemind`.
+reduces in FP32; with stages its FSDP2 gathers weights once a step and reduces gradients after the
+last microbatch, where weights stay after forward: zero-1. hivemind (1.1) has the classes of
+`placer.launch.export.targets.hivemind`. Megatron stands for Megatron-Bridge (0.3).
 """
 
 
 _BASIC = ("pytorch", "torchft", "placer")
-"""torchtitan does nothing that PyTorch and torchft do not."""
+"""torchtitan and Megatron do nothing that PyTorch and torchft do not."""
 
 
 def engines_of(software: str) -> list[Engine]:

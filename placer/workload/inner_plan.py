@@ -117,6 +117,11 @@ class InnerPlan(
         return self.tensor_parallel * self.pipeline * self.context_parallel
 
     @property
+    def divides_more(self) -> bool:
+        """Return whether GPUs divide stages, experts or sequences, beside matrices."""
+        return self.rank_gpus > self.tensor_parallel or self.expert_parallel > 1
+
+    @property
     def spec(self) -> str:
         """Return the plan as it follows a group of machines: ``+zero-3+tp=2+ckpt=full+mb=4``."""
         parts = [

@@ -92,7 +92,7 @@ READERS = (
     "validate --schema result -o FILE",
     *(f"export FILE --to {target} --dir out" for target in (
         "env", "torchrun", "skypilot", "hivemind", "jobset", "trainjob", "compose",
-        "cloudformation", "torchtitan")),
+        "cloudformation", "torchtitan", "megatron")),
 )  # fmt: skip
 """Commands that read or write a file."""
 PAIRS = {

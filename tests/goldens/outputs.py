@@ -34,7 +34,10 @@ QUICK_CPU_S = 0.15
 """Frozen instances that took less are solved again."""
 UNSETTLED = ("doctor",)
 """Documents that say what is installed."""
-TRAINED = {"torchtitan": "--train llama3:llama3_8b"}
+TRAINED = {
+    "torchtitan": "--train llama3:llama3_8b",
+    "megatron": "--train megatron.bridge.recipes:llama32_1b_pretrain_config",
+}
 """Options of export targets that do not take the usual script."""
 Make = Callable[[], str]
 

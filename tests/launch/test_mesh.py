@@ -181,11 +181,51 @@ def test_the_mesh_needs_no_torch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "text"),
-    [("pipeline", "pp=2"), ("expert_parallel", "ep=2"), ("context_parallel", "cp=2")],
+    ("inner", "expected"),
+    [
+        ({"pipeline": 2}, (32, 2, 16, 1, 1, 1)),
+        ({"pipeline": 4, "tensor_parallel": 2, "context_parallel": 2}, (32, 4, 2, 1, 2, 2)),
+        ({"sharding": "hybrid", "pipeline": 8}, (32, 8, 1, 4, 1, 1)),
+        ({"sharding": "zero-3", "expert_parallel": 8}, (32, 1, 1, 32, 1, 1)),
+    ],
 )
-def test_degrees_that_no_target_is_told_of_are_refused(key: str, text: str) -> None:
-    """Scripts without them would train something else than what was priced."""
-    told = islands("all-reduce", (A, 1, 2), inner={"sharding": "zero-1", key: 2})
-    with pytest.raises(PlacerError, match=f"divided sequences, and group .* works by .*{text}"):
+def test_degrees_of_divided_models(inner: dict[str, Any], expected: tuple[int, ...]) -> None:
+    """One island of four machines of 8 GPUs, outermost first. Eight stages have half a machine
+    each, and hybrid shards over its four ranks; experts are divided among ranks that are there.
+    """
+    told = islands("none", (A, 1, 4), inner={"sharding": "zero-1", **inner}, gpu_count=8)
+    (world,) = mesh(told).worlds
+    assert (
+        world.size, world.pp, world.dp_replicate, world.dp_shard, world.cp, world.tp
+    ) == expected  # fmt: skip
+    assert len(world.samples) == world.dp_replicate * world.dp_shard
+
+
+@pytest.mark.parametrize(
+    ("groups", "stages", "fits"),
+    [
+        (((A, 2, 2),), 2, True),
+        (((A, 2, 2),), 4, False),
+        (((A, 1, 2), (B, 1, 2)), 2, False),
+    ],
+)
+def test_stages_of_several_islands_are_whole_machines_in_one_place(
+    groups: tuple[tuple[str, int, int], ...], stages: int, fits: bool
+) -> None:
+    """Stages are outermost, so that the first half of the machines has the first stage of both
+    islands. Half a machine, or another region, would be another plan than what was priced.
+    """
+    inner = {"sharding": "zero-1", "pipeline": stages}
+    told = islands("all-reduce", *groups, inner=inner, gpu_count=8)
+    if fits:
+        assert [(w.pp, w.dp_replicate) for w in mesh(told).worlds] == [(2, 16)]
+        return
+    with pytest.raises(PlacerError, match="stages of whole machines in one place"):
         mesh(told)
+
+
+def test_processes_for_machines_divide_no_model() -> None:
+    """A rehearsal has one process for each machine, which would hold the whole model."""
+    told = islands("none", (A, 1, 2), inner={"sharding": "zero-1", "pipeline": 2})
+    with pytest.raises(PlacerError, match="works by zero-1\\+pp=2"):
+        mesh_of(read_manifest(told, "m.json"), processes=1)

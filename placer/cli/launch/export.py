@@ -26,9 +26,9 @@ Targets:
 
 
 def _epilog() -> str:
-    from placer.launch.export import SHORT
+    from placer.launch.export import TARGETS
 
-    return EXAMPLE + "\n".join(f"  {name:15} {words}" for name, words in SHORT.items())
+    return EXAMPLE + "\n".join(f"  {name:15} {words}" for name, words in TARGETS.items())
 
 
 @as_command("export", _epilog())

@@ -12,22 +12,9 @@ from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import check_runtime
 from placer.launch.export.texts.alternatives import fallback_file, order_words
 
-TARGETS = {
-    "env": "placer.launch.export.targets.variables",
-    "torchrun": "placer.launch.export.targets.torchrun",
-    "slurm": "placer.launch.export.targets.slurm",
-    "skypilot": "placer.launch.export.targets.skypilot",
-    "hivemind": "placer.launch.export.targets.hivemind",
-    "jobset": "placer.launch.export.targets.jobset",
-    "trainjob": "placer.launch.export.targets.trainjob",
-    "compose": "placer.launch.export.targets.compose",
-    "cloudformation": "placer.launch.export.targets.cloudformation",
-    "torchtitan": "placer.launch.export.targets.torchtitan",
-}
-"""Name on the command line and module; a new target is one file and one line here."""
-OWN_TRAINERS = ("torchtitan",)
+OWN_TRAINERS = ("torchtitan", "megatron")
 """Targets whose trainer takes ``MODULE:NAME`` itself, in place of placer's runtime."""
-SHORT = {
+TARGETS = {
     "env": "variables of the run and of each group, to be sourced by a shell",
     "torchrun": "one script a group",
     "slurm": "one script a group for sbatch, each of its worlds a job",
@@ -38,8 +25,11 @@ SHORT = {
     "compose": "all workers as containers on this machine",
     "cloudformation": "Lambda aggregators and buckets, one stack a region of AWS",
     "torchtitan": "one script a group of islands (0.3), torchft (0.2) between them",
+    "megatron": "settings of Megatron-Bridge (0.3) and one script a group of islands",
 }
-"""What each target writes, for --help."""
+"""Module in `placer.launch.export.targets`, as on the command line, and what it writes, for --help;
+a new target is one file and one line here.
+"""
 
 
 class Target(Protocol):
@@ -61,10 +51,9 @@ def tried_together(plan: ExportPlan, target: str) -> tuple[int, ...]:
 
 def target_named(name: str) -> Target:
     """Find a target by name; `PlacerError` with the nearest name otherwise."""
-    module = TARGETS.get(name)
-    if module is None:
+    if name not in TARGETS:
         raise unknown("target", name, TARGETS)
-    return cast(Target, importlib.import_module(module))
+    return cast(Target, importlib.import_module(f"placer.launch.export.targets.{name}"))
 
 
 def export(plan: ExportPlan, target: str) -> dict[str, str]:

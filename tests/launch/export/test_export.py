@@ -21,7 +21,7 @@ import placer
 from conftest import PROCESS_TIMEOUT_S, Run
 from placer.documents.manifest import document_digest, read_manifest
 from placer.errors import PlacerError
-from placer.launch.export import TARGETS, export
+from placer.launch.export import OWN_TRAINERS, TARGETS, export
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.folder import difference, left_over, write_folder
 from placer.launch.export.texts.heading import heading
@@ -461,7 +461,7 @@ def test_nothing_is_escaped_that_stands_in_parentheses(three: ExportPlan, target
     assert not any("\\(" in body for body in files.values())
 
 
-@pytest.mark.parametrize("target", sorted({*TARGETS} - {"cloudformation", "torchtitan", "slurm"}))
+@pytest.mark.parametrize("target", sorted({*TARGETS} - {"cloudformation", *OWN_TRAINERS, "slurm"}))
 def test_no_parenthesis_of_any_export_is_escaped(three: ExportPlan, target: str) -> None:
     """In names, tables or commands of any file."""
     assert not any("\\(" in body or "\\)" in body for body in export(three, target).values())
@@ -474,7 +474,7 @@ def test_one_group_of_skypilot_needs_no_address() -> None:
     assert "PLACER_RENDEZVOUS_ADDRESS" not in task["envs"]
     assert "SKYPILOT_NODE_IPS" in task["run"]
     one = plan("auto", regions="1", workers="1..1")
-    for target in sorted(set(TARGETS) - {"cloudformation", "torchtitan"}):
+    for target in sorted(set(TARGETS) - {"cloudformation", *OWN_TRAINERS}):
         assert "README.md" in export(one, target)
     assert "--standalone" in export(one, "torchrun")["workers-0.sh"]
 

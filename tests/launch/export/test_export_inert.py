@@ -21,6 +21,7 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from other_pythons import other_python
+from run_plans import ARCHITECTURE
 
 import placer
 from placer.documents.manifest import document_digest, read_manifest
@@ -73,12 +74,13 @@ CHECKED_WORDS = {
     "hivemind": ("compression",),
     "cloudformation": ("compression", "place", "provider", "region"),
     "torchtitan": ("compression", "place", "provider", "region"),
+    "megatron": ("compression", "place", "provider", "region"),
     "skypilot": ("place", "provider", "region", "instance_type"),
     "jobset": ("place", "region", "instance_type"),
     "trainjob": ("region", "instance_type"),
 }
 """Fields that a target checks and refuses: they keep their values there."""
-ONLY_SCRIPTS = ("hivemind", "cloudformation", "torchtitan")
+ONLY_SCRIPTS = ("hivemind", "cloudformation", "torchtitan", "megatron")
 """Targets that placer's own runtime does not start from."""
 RUNS = {
     "hivemind": ["none", "all-reduce"],
@@ -86,10 +88,11 @@ RUNS = {
     "trainjob": ["none", "all-reduce", "hierarchical"],
     "slurm": ["none", "parameter-server", "hierarchical"],
     "torchtitan": ["islands"],
+    "megatron": ["islands"],
 }
 """Kinds of plans that a target takes; the others take all."""
-TITAN = "llama3:llama3_8b"
-"""An entry of torchtitan's registry, which is all that it trains."""
+ENTRIES = {"torchtitan": "llama3:llama3_8b", "megatron": "megatron.bridge.recipes:some_config"}
+"""Entries of registries, which are all that these targets train."""
 TRAINS = ("train.py", "mymodel:workload")
 """A script of the user's, and a function for placer's own runtime."""
 RUNTIME = {
@@ -123,15 +126,15 @@ def plans() -> dict[str, dict[str, Any]]:
 
 
 def with_islands(document: dict[str, Any]) -> dict[str, Any]:
-    """The plan with an inner plan in each worker, and an exchange that torchft does."""
+    """The plan with an inner plan in each worker, of a model with an architecture."""
     inner = {
-        "sharding": "zero-3",
+        "sharding": "none",
         "tensor_parallel": 1,
         "checkpointing": "full",
         "microbatch": 1,
         "precision": "bf16",
     }
-    rest = {key: value for key, value in document.items() if key != "digest"}
+    rest = {key: copy.deepcopy(value) for key, value in document.items() if key != "digest"}
     groups = [{**group, "machines": 1, "inner": inner} for group in document["groups"]]
     for group in groups:
         group["offer"] = {**group["offer"], "gpu": "T4"}
@@ -140,6 +143,7 @@ def with_islands(document: dict[str, Any]) -> dict[str, Any]:
         "groups": groups,
         "exchange": {**document["exchange"], "compression": "none"},
     }
+    rest["question"]["profile"]["architecture"] = ARCHITECTURE
     return {**rest, "digest": document_digest(rest)}
 
 
@@ -243,7 +247,7 @@ def test_whatever_a_name_holds_every_export_reads_it_back(
         if train == TRAINS[0]
         else RUNTIME.get(target, ["none", "all-reduce", "parameter-server"])
     )
-    train = TITAN if target == "torchtitan" else train
+    train = ENTRIES.get(target, train)
     files = export(poisoned(plans[data.draw(st.sampled_from(runs))], value, target, train), target)
     for script in scripts_of(files):
         assert assignments(script)["PLACER_MODEL"] == value
@@ -473,9 +477,9 @@ def test_text_that_no_shell_can_hold_is_refused(
 @pytest.mark.parametrize("target", sorted(TARGETS))
 def test_heading_says_what_is_expected(plans: dict[str, dict[str, Any]], target: str) -> None:
     """Digest, date of the catalog and cost stand in every file but the copy of the manifest."""
-    kinds = {"cloudformation": "hierarchical", "torchtitan": "islands"}
+    kinds = {"cloudformation": "hierarchical", "torchtitan": "islands", "megatron": "islands"}
     document = plans[kinds.get(target, "all-reduce")]
-    train = TITAN if target == "torchtitan" else TRAINS[0]
+    train = ENTRIES.get(target, TRAINS[0])
     plan = ExportPlan(
         manifest=read_manifest(document, "m.json"), text=json.dumps(document), train=train
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from other_pythons import other_python
-from run_plans import islands
+from run_plans import islands, with_question
 
 from conftest import PROCESS_TIMEOUT_S
 from placer.documents.manifest import read_manifest
@@ -39,6 +39,7 @@ def plan(
         inner={"sharding": "zero-3", "microbatch": 4, "precision": "bf16", **(inner or {})},
         **{"target_batch_size": 256, **exchange},
     )
+    told = with_question(told)
     return ExportPlan(manifest=read_manifest(told, "m.json"), text=json.dumps(told), train=train)
 
 
@@ -144,6 +145,40 @@ def test_torchft_waits_for_the_quorum_and_its_grace(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_stages_are_those_that_were_priced(tmp_path: Path) -> None:
+    """Two machines of 8 GPUs: two stages of 8 GPUs. 256 sequences are 32 for each of 8 ranks, in 8
+    microbatches of 4. The output layer of Llama 3.1 8B takes as long as 2.5 layers, so that the
+    second stage has 15 of 32; the four pieces of two stages are halves of them. Zero-1 is FSDP that
+    keeps the weights: 8 shards.
+    """
+    inner = {"sharding": "zero-1", "pipeline": 2, "virtual_stages": 2}
+    words = options(plan((US, 1, 2), inner=inner), tmp_path, "workers-0", "0")
+    assert value(words, "--parallelism.pipeline-parallel-degree") == "2"
+    assert value(words, "--parallelism.pipeline-parallel-schedule") == "Interleaved1F1B"
+    assert value(words, "--parallelism.pipeline-parallel-microbatch-size") == "4"
+    assert value(words, "--training.local-batch-size") == "32"
+    assert value(words, "--parallelism.data-parallel-shard-degree") == "8"
+    assert value(words, "--parallelism.data-parallel-replicate-degree") == "1"
+    assert value(words, "--parallelism.fsdp-reshard-after-forward") == "never"
+    first = words.index("--parallelism.module-fqns-per-model-part") + 1
+    parts = [part.split(",") for part in words[first : first + 4]]
+    assert [len(part) for part in parts] == [1 + 9, 8, 8, 7 + 2]
+    assert (parts[0][0], parts[1][0], parts[3][-2:]) == (
+        "tok_embeddings", "layers.9", ["norm", "lm_head"]
+    )  # fmt: skip
+
+
+def test_experts_and_sequences_are_divided_as_priced(tmp_path: Path) -> None:
+    """16 GPUs in pairs that divide a sequence: 8 shards, and experts among 8 of the 16."""
+    inner = {"context_parallel": 2, "expert_parallel": 8}
+    words = options(plan((US, 1, 2), inner=inner), tmp_path, "workers-0", "0")
+    assert value(words, "--parallelism.context-parallel-degree") == "2"
+    assert value(words, "--parallelism.expert-parallel-degree") == "8"
+    assert value(words, "--parallelism.data-parallel-shard-degree") == "8"
+    assert value(words, "--training.local-batch-size") == "4"
+    assert value(words, "--training.seq-len") == "8192"
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
@@ -154,50 +189,72 @@ def test_torchft_waits_for_the_quorum_and_its_grace(tmp_path: Path) -> None:
             {"target_batch_size": 100},
             "which do not divide the batch of 100",
         ),
+        ({"inner": {"sharding": "zero-3", "pipeline": 2}}, "the sharding zero-3 with stages"),
+        (
+            {"inner": {"sharding": "zero-1", "pipeline": 2}, "target_batch_size": 64},
+            "2 stages as many microbatches at least",
+        ),
+        ({"inner": {"sharding": "none", "expert_parallel": 8}}, "8 do not divide 1"),
         ({"compression": "fp16"}, "compression fp16"),
+        (
+            {"strategy": "diloco", "inner": {"sharding": "zero-1", "pipeline": 2}},
+            "takes a model whole, and the plan has stages",
+        ),
         ({"strategy": "model-averaging"}, "does not do the exchange model-averaging"),
     ],
 )
 def test_what_torchtitan_cannot_do_is_refused(asked: dict[str, Any], words: str) -> None:
     """In one line, before a machine is rented."""
     with pytest.raises(PlacerError, match=words) as caught:
-        export(plan((US, 1, 2), (EU, 1, 2), **asked), "torchtitan")
+        export(plan((US, 2, 2), **asked), "torchtitan")
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.other_python
 def test_torchtitan_takes_the_options(tmp_path: Path) -> None:
-    """By torchtitan's own ConfigManager, with and without torchft."""
+    """By torchtitan's own ConfigManager and ParallelDims, with and without torchft, and in stages,
+    whose modules are all that it has.
+    """
     executable = other_python("torchtitan", "PLACER_TORCHTITAN_PYTHON")
     code = (
         "import json, sys\n"
         "from torchtitan.config import ConfigManager\n"
-        "for words in json.loads(sys.argv[1]):\n"
+        "from torchtitan.distributed import ParallelDims\n"
+        "from torchtitan.distributed.pipeline_parallel import _generate_llm_fqn_per_model_part\n"
+        "for world, words in json.loads(sys.argv[1]):\n"
         "    c = ConfigManager().parse_args(words)\n"
         "    p, t, f = c.parallelism, c.training, getattr(c, 'fault_tolerance', None)\n"
+        "    d, parts = ParallelDims.from_config(p, world), p.module_fqns_per_model_part or []\n"
+        "    own = _generate_llm_fqn_per_model_part(len(parts) or 1, 32)\n"
+        "    same = {m for part in parts for m in part} == {m for part in own for m in part}\n"
         "    print('found', json.dumps([p.data_parallel_shard_degree, t.local_batch_size,\n"
         "        t.global_batch_size, t.steps, type(c.activation_checkpoint).__qualname__, f and\n"
         "        [f.enable, f.replica_id, f.group_size, f.semi_sync_method, f.sync_steps,\n"
-        "        f.min_replica_size]]))\n"
+        "        f.min_replica_size], same, [len(part) for part in parts], [d.pp, d.cp, d.ep]]))\n"
     )
     asked = []
-    for number, some in enumerate(
+    stages = {"sharding": "zero-1", "pipeline": 2, "virtual_stages": 2}
+    for number, (world, some) in enumerate(
         (
-            plan((US, 1, 2), inner={"checkpointing": "full"}),
-            plan(
-                (US, 2, 1),
-                strategy="local-sgd",
-                local_steps=50,
-                train=SEVERAL,
-                quorum=1,
-                grace_s=9.0,
+            (16, plan((US, 1, 2), inner={"checkpointing": "full"})),
+            (
+                8,
+                plan(
+                    (US, 2, 1),
+                    strategy="local-sgd",
+                    local_steps=50,
+                    train=SEVERAL,
+                    quorum=1,
+                    grace_s=9.0,
+                ),
             ),
+            (16, plan((US, 1, 2), inner={**stages, "context_parallel": 2, "expert_parallel": 8})),
         )
     ):
         folder = tmp_path / str(number)
         folder.mkdir()
         words = options(some, folder, "workers-0", "1")
-        asked.append(words[words.index("torchtitan.train") + 1 : -1])
+        asked.append((world, words[words.index("torchtitan.train") + 1 : -1]))
     done = subprocess.run(
         [executable, "-c", code, json.dumps(asked)],
         capture_output=True,
@@ -212,3 +269,5 @@ def test_torchtitan_takes_the_options(tmp_path: Path) -> None:
     assert rows[0][4].startswith("FullAC")
     assert rows[1][:4] == [8, 4, 256, 7]
     assert rows[1][5] == [True, 1, 2, "local_sgd", 50, 1]
+    assert rows[2][:4] == [4, 64, 256, 7]
+    assert rows[2][6:] == [True, [10, 8, 8, 9], [2, 2, 8]]

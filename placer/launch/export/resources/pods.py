@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from placer.documents.manifest.types import Group
@@ -14,11 +14,10 @@ from placer.launch.export.resources.surroundings import EFA_DEVICES, SECRETS, fa
 from placer.launch.export.texts.heading import heading, shown
 from placer.launch.export.texts.meeting import KINDS, meeting_program, meets_words
 from placer.launch.export.texts.parts import holder, parts
-from placer.launch.export.texts.readme import Section
+from placer.launch.export.texts.readme import Section, meeting_words, plain, readme
 from placer.launch.export.texts.runtime_readme import (
     WHEEL,
-    log_section,
-    restart_section,
+    gone_sections,
     wish_words,
 )
 from placer.launch.export.texts.shell import script
@@ -78,23 +77,20 @@ def several_clusters_meet(plan: ExportPlan) -> bool:
     return len(places(plan)) > 1 and plan.manifest.rendezvous.method == "address"
 
 
-def config_name(plan: ExportPlan) -> str:
-    """Return the name of the ConfigMap that says where several clusters meet."""
-    return f"{object_name(plan.manifest.name, len('rendezvous'))}-rendezvous"
+def name_beside(plan: ExportPlan, what: str) -> str:
+    """Return the name of an object that pods read beside their jobs: ``rendezvous``, where several
+    clusters meet; ``secrets``, keys, tokens and names of buckets; ``manifest``, for placer's own
+    runtime.
+    """
+    return f"{object_name(plan.manifest.name, len(what))}-{what}"
 
 
-def config_commands(plan: ExportPlan) -> list[str]:
-    """Return the commands that make that ConfigMap, for each cluster."""
-    if not several_clusters_meet(plan):
-        return []
-    return [
-        f"kubectl --context CLUSTER{number} create configmap {config_name(plan)} "
-        f"--from-literal=meeting=WHERE --from-literal=interface=INTERFACE"
-        for number in range(len(places(plan)))
-    ]
+def kubectl(plan: ExportPlan, place: str) -> str:
+    """Return the command that reaches the cluster of a place."""
+    return f"kubectl --context CLUSTER{places(plan).index(place)}"
 
 
-def clusters_meet_words(plan: ExportPlan) -> list[str]:
+def _clusters_meet_words(plan: ExportPlan) -> list[str]:
     """Say how pods of several clusters find rank 0, whose pod does not exist before the start."""
     if not several_clusters_meet(plan):
         return []
@@ -131,26 +127,6 @@ def addresses(plan: ExportPlan, name: str, host: Callable[[str, int], str]) -> d
     return found
 
 
-def container(plan: ExportPlan, name: str, target: str, known: dict[str, str]) -> dict[str, Any]:
-    """Build the container of a part.
-
-    Parameters
-    ----------
-    name
-        Of the part.
-    known
-        Its `addresses`.
-    """
-    command = ["bash", "-c", group_script(plan, name, target)]
-    return {
-        "name": "node",
-        "image": plan.image,
-        "command": command,
-        "env": variables(plan, known),
-        "volumeMounts": mounts(plan),
-    }
-
-
 def variables(plan: ExportPlan, known: dict[str, str]) -> list[dict[str, Any]]:
     """List the variables of a container: its `addresses`, and the options that may be changed
     before the start.
@@ -165,14 +141,9 @@ def variables(plan: ExportPlan, known: dict[str, str]) -> list[dict[str, Any]]:
     return [*told, *meets, *wishes, *_secrets(plan)]
 
 
-def secret_name(plan: ExportPlan) -> str:
-    """Return the name of the Secret from which pods read keys, tokens and names of buckets."""
-    return f"{object_name(plan.manifest.name, len('secrets'))}-secrets"
-
-
 def _secrets(plan: ExportPlan) -> list[dict[str, Any]]:
     """List the variables that come from a Secret; one that it does not hold is not set."""
-    name = secret_name(plan)
+    name = name_beside(plan, "secrets")
     return [
         {"name": key, "valueFrom": {"secretKeyRef": {"name": name, "key": key, "optional": True}}}
         for key in SECRETS
@@ -183,8 +154,8 @@ def _meeting_variables(plan: ExportPlan) -> list[dict[str, Any]]:
     """List the variables by which pods of several clusters meet: where, the program, and the
     address of the pod.
     """
-    where = {"configMapKeyRef": {"name": config_name(plan), "key": "meeting"}}
-    joined = {"configMapKeyRef": {"name": config_name(plan), "key": "interface"}}
+    where = {"configMapKeyRef": {"name": name_beside(plan, "rendezvous"), "key": "meeting"}}
+    joined = {"configMapKeyRef": {"name": name_beside(plan, "rendezvous"), "key": "interface"}}
     own = {"fieldRef": {"fieldPath": "status.podIP"}}
     return [
         {"name": "PLACER_MEETING", "valueFrom": where},
@@ -192,11 +163,6 @@ def _meeting_variables(plan: ExportPlan) -> list[dict[str, Any]]:
         {"name": "PLACER_OWN_ADDRESS", "valueFrom": own},
         {"name": "PLACER_MEET_PROGRAM", "value": escaped(meeting_program())},
     ]
-
-
-def manifest_map(plan: ExportPlan) -> str:
-    """Return the name of the ConfigMap that holds the manifest for placer's own runtime."""
-    return f"{object_name(plan.manifest.name, len('manifest'))}-manifest"
 
 
 def mounts(plan: ExportPlan) -> list[dict[str, Any]]:
@@ -210,34 +176,72 @@ def mounts(plan: ExportPlan) -> list[dict[str, Any]]:
 
 def volumes(plan: ExportPlan) -> list[dict[str, Any]]:
     """List the volumes of a pod that `mounts` refers to."""
-    manifest = {"name": "manifest", "configMap": {"name": manifest_map(plan)}}
+    manifest = {"name": "manifest", "configMap": {"name": name_beside(plan, "manifest")}}
     shared = {"name": "shm", "emptyDir": {"medium": "Memory"}}
     return [shared, *([manifest] if plan.uses_runtime else [])]
 
 
-def manifest_commands(plan: ExportPlan) -> list[str]:
-    """Return the commands that make the Secret and the ConfigMap with the manifest, for each
-    cluster.
+def _made(plan: ExportPlan) -> dict[str, str]:
+    """Return what is made in each cluster beside the jobs, and from what."""
+    made = {f"secret generic {name_beside(plan, 'secrets')}": "--from-env-file=FILE"}
+    if plan.uses_runtime:
+        made[f"configmap {name_beside(plan, 'manifest')}"] = "--from-file=manifest.json"
+    if several_clusters_meet(plan):
+        where = "--from-literal=meeting=WHERE --from-literal=interface=INTERFACE"
+        made[f"configmap {name_beside(plan, 'rendezvous')}"] = where
+    return made
+
+
+def cluster_readme(
+    plan: ExportPlan,
+    target: str,
+    needs: str,
+    files: Mapping[str, str],
+    jobs: Sequence[tuple[str, str]],
+) -> str:
+    """Write the README of a target.
+
+    Parameters
+    ----------
+    needs
+        What every cluster and the image must have, up to where the image is described.
+    files
+        By name: the `kubectl` of the cluster that they are for.
+    jobs
+        `kubectl` and name of each job in them.
     """
-    clusters = [f"kubectl --context CLUSTER{number} create" for number in range(len(places(plan)))]
-    secrets = [f"{c} secret generic {secret_name(plan)} --from-env-file=FILE" for c in clusters]
-    manifests = [f"{c} configmap {manifest_map(plan)} --from-file=manifest.json" for c in clusters]
-    return [*secrets, *(manifests if plan.uses_runtime else [])]
-
-
-def removals(plan: ExportPlan, cluster: str) -> list[str]:
-    """Return the commands that remove the Secret and the ConfigMaps from a cluster."""
-    maps = [manifest_map(plan)] if plan.uses_runtime else []
-    maps += [config_name(plan)] if several_clusters_meet(plan) else []
-    secret = f"{cluster} delete secret {secret_name(plan)}"
-    return [secret, *([f"{cluster} delete configmap {' '.join(maps)}"] if maps else [])]
+    clusters = [kubectl(plan, place) for place in places(plan)]
+    words = [
+        needs,
+        *image_words(plan),
+        "Clusters:",
+        *[f"* CLUSTER{number}: {plain(place)}" for number, place in enumerate(places(plan))],
+    ]
+    if len(clusters) > 1 or plan.manifest.buckets:
+        words += ["", *meeting_words(plan, _clusters_meet_words(plan))]
+    made = _made(plan)
+    starts = [f"{c} create {name} {of}" for name, of in made.items() for c in clusters]
+    starts += [f"{cluster} apply -f {name}" for name, cluster in files.items()]
+    watch, end = [], []
+    for cluster, job in jobs:
+        label = f"jobset.sigs.k8s.io/jobset-name={job}"
+        watch += [f"{cluster} get {target} {job}", f"{cluster} logs -f -l {label} --prefix"]
+        end.append(f"{cluster} delete {target} {job}")
+    end += [f"{c} delete {name.replace(' generic', '')}" for name in made for c in clusters]
+    sections: list[Section] = [
+        ("Launch", words, starts),
+        ("Watch", [], watch),
+        ("Tear down", [], end),
+        *_runtime_sections(plan),
+    ]
+    return readme(plan, target, sections)
 
 
 def image_words(plan: ExportPlan) -> list[str]:
     """Say what the image must hold, and what it is now."""
     if not plan.uses_runtime:
         return [
-            f"PyTorch and the training script (`--image`, `--train`); the image here is "
+            "PyTorch and the training script (`--image`, `--train`); the image here is "
             f"`{plan.image}`."
         ]
     return [
@@ -291,20 +295,11 @@ def tolerations(provider: str, market: str) -> list[dict[str, str]]:
     return [AZURE_SPOT_TAINT] if provider == "azure" and market == "spot" else []
 
 
-def runtime_sections(plan: ExportPlan) -> list[Section]:
-    """Write the README sections about placer's own runtime, if it is started."""
-    if not plan.uses_runtime:
-        return []
-    return [
-        (
-            "Options",
-            [
-                *wish_words(arguments=False),
-                "Change or add these in the files before the start, `PLACER_RESUME` (`0`, `1` or "
-                "`auto`) and `PLACER_OUT` too.",
-            ],
-            [],
-        ),
-        log_section(plan, stays=False),
-        restart_section("by the cluster, or by applying the files"),
+def _runtime_sections(plan: ExportPlan) -> list[Section]:
+    options = [
+        *wish_words(arguments=False),
+        "Change or add these in the files before the start, `PLACER_RESUME` (`0`, `1` or `auto`) "
+        "and `PLACER_OUT` too.",
     ]
+    after = gone_sections(plan, "by the cluster, or by applying the files")
+    return [("Options", options, []), *after] if after else []

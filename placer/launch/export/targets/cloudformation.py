@@ -119,8 +119,8 @@ def _readme(plan: ExportPlan) -> str:
     asked, aggregator = memory_gib(plan), manifest.aggregator
     assert aggregator is not None
     words = [
-        "Run with AWS's command line, in an account that may make buckets, functions and "
-        "roles. ARN is a layer with NumPy in the",
+        "Run with AWS's command line, in an account that may make buckets, functions and roles. "
+        "ARN is a layer with NumPy in the",
         "region, which costs nothing, such as "
         "arn:aws:lambda:REGION:336392948345:layer:AWSSDKPandas-Python312:VERSION (Arm: "
         "AWSSDKPandas-Python312-Arm64).",

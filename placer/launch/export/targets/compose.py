@@ -14,7 +14,7 @@ from placer.launch.export.resources.surroundings import spans_places
 from placer.launch.export.texts.environment import machines
 from placer.launch.export.texts.heading import comments, heading
 from placer.launch.export.texts.readme import Section, plain, readme
-from placer.launch.export.texts.runtime_readme import log_section, out_folder, watch_words
+from placer.launch.export.texts.runtime_readme import out_folder, shared_log_section, watch_words
 from placer.launch.export.texts.shell import script
 from placer.launch.export.texts.start import ONLY_NODE, start_lines
 from placer.launch.export.texts.yaml_text import yaml_text
@@ -142,54 +142,44 @@ def _service(plan: ExportPlan, environment: dict[str, str], node: int) -> dict[s
 
 
 def _readme(plan: ExportPlan) -> str:
-    if plan.uses_runtime:
-        return readme(plan, "compose", _runtime_sections(plan))
+    runs, stores = plan.uses_runtime, plan.manifest.buckets
     words = [
-        f"Needs Docker Compose 2. Put the training script into this folder: containers see it "
-        f"as `/work/{plan.train}`.",
-        "All workers run on this machine, with one process each and links as fast as the "
-        "machine: speeds are not those of the plan.",
+        "All workers run on this machine, with one process each and links as fast as the machine: "
+        "speeds are not those of the plan.",
     ]
-    if plan.manifest.buckets:
-        words += [
-            "The object store is moto; the service `aggregator` runs the training script with "
-            "`PLACER_ROLE=aggregator`, in place of",
-            f"the function in {plain(plan.manifest.buckets[0].place)}.",
+    if runs:
+        words = [
+            f"Needs Docker Compose 2, the module `{plan.module}` in this folder, which containers "
+            "see as `/work`, and an image that holds",
+            *image_words(plan),
+            *words,
+            "`PLACER_STEPS=1000` before the command asks for more steps than 20.",
         ]
-    sections = [
-        ("Launch", words, ["docker compose up --abort-on-container-failure"]),
-        ("Watch", [], ["docker compose ps", "docker compose logs -f"]),
-        ("Tear down", [], ["docker compose down --volumes"]),
-    ]
-    return readme(plan, "compose", sections)
-
-
-def _runtime_sections(plan: ExportPlan) -> list[Section]:
-    words = [
-        f"Needs Docker Compose 2, the module `{plan.module}` in this folder, which containers "
-        f"see as `/work`, and an image that holds",
-        *image_words(plan),
-        "All ranks run on this machine, with one process each and links as fast as the "
-        "machine: speeds are not those of the plan.",
-        "`PLACER_STEPS=1000` before the command asks for more steps than 20.",
-    ]
-    if plan.manifest.buckets:
+    else:
+        words.insert(
+            0,
+            "Needs Docker Compose 2. Put the training script into this folder: containers see it "
+            f"as `/work/{plan.train}`.",
+        )
+    if stores and runs:
         words += [
             "The object store is moto, which forgets all when it ends; the service `aggregator` "
-            "plays the functions, which are",
-            "the last ranks. The image needs boto3 as well.",
+            "plays the functions, which are the last ranks. The image needs boto3 as well."
         ]
-    return [
-        ("Launch", words, ["docker compose up --abort-on-container-failure"]),
-        ("Watch", watch_words(), ["docker compose ps", "docker compose logs -f"]),
-        ("Tear down", [], ["docker compose down --volumes"]),
-        log_section(plan, one_machine=True),
-        (
-            "Resume",
-            [
-                f"`PLACER_RESUME=1` before the command goes on from the newest step in "
-                f"`{out_folder(plan)}/checkpoints`, which all share."
-            ],
-            [],
-        ),
+    elif stores:
+        words += [
+            "The object store is moto; the service `aggregator` runs the training script with "
+            f"`PLACER_ROLE=aggregator`, in place of the function in {plain(stores[0].place)}."
+        ]
+    again = [
+        "`PLACER_RESUME=1` before the command goes on from the newest step in "
+        f"`{out_folder(plan)}/checkpoints`, which all share."
     ]
+    after: list[Section] = [shared_log_section(plan), ("Resume", again, [])]
+    sections: list[Section] = [
+        ("Launch", words, ["docker compose up --abort-on-container-failure"]),
+        ("Watch", watch_words() if runs else [], ["docker compose ps", "docker compose logs -f"]),
+        ("Tear down", [], ["docker compose down --volumes"]),
+        *(after if runs else []),
+    ]
+    return readme(plan, "compose", sections)

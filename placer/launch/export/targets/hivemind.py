@@ -51,14 +51,10 @@ BOOTSTRAP = [
     ),
     'port="$PLACER_RENDEZVOUS_PORT"',
     *LISTEN,
-    (
-        'exec hivemind-dht --no_relay --identity_path "$PLACER_KEYS/bootstrap.key" '
-        '--host_maddrs "$listen/$port" \\'
-    ),
-    (
-        '  --announce_maddrs "/$(kind '
-        '"$PLACER_RENDEZVOUS_ADDRESS")/$PLACER_RENDEZVOUS_ADDRESS/tcp/$port" "$@"'
-    ),
+    'exec hivemind-dht --no_relay --identity_path "$PLACER_KEYS/bootstrap.key" '
+    '--host_maddrs "$listen/$port" \\',
+    '  --announce_maddrs "/$(kind '
+    '"$PLACER_RENDEZVOUS_ADDRESS")/$PLACER_RENDEZVOUS_ADDRESS/tcp/$port" "$@"',
 ]
 """Without relaying: gradients that went through the bootstrap peer would be bytes that no plan has.
 """
@@ -73,21 +69,15 @@ TRAINER = [
     'PLACER_OPTIMIZER="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)/optimizer.json"',
     "export PLACER_OPTIMIZER",
     'if [ -n "${PLACER_PEER_ADDRESS:-}" ]; then',
-    (
-        '  set -- --announce_maddrs "/$(kind '
-        '"$PLACER_PEER_ADDRESS")/$PLACER_PEER_ADDRESS/tcp/$port" "$@"'
-    ),
+    '  set -- --announce_maddrs "/$(kind '
+    '"$PLACER_PEER_ADDRESS")/$PLACER_PEER_ADDRESS/tcp/$port" "$@"',
     "fi",
     'exec python3 "$PLACER_TRAIN" --run_id "$PLACER_RUN" --initial_peers "${peers[@]}" \\',
     '  --identity_path "$PLACER_KEYS/rank-$PLACER_RANK.key" --host_maddrs "$listen/$port" \\',
-    (
-        '  --target_batch_size "$PLACER_EPOCH_SAMPLES" --batch_size_per_step '
-        '"$PLACER_BATCH_SIZE_PER_STEP" \\'
-    ),
-    (
-        '  --matchmaking_time "$PLACER_MATCHMAKING_S" --averaging_timeout '
-        '"$PLACER_AVERAGING_TIMEOUT_S" "$@"'
-    ),
+    '  --target_batch_size "$PLACER_EPOCH_SAMPLES" --batch_size_per_step '
+    '"$PLACER_BATCH_SIZE_PER_STEP" \\',
+    '  --matchmaking_time "$PLACER_MATCHMAKING_S" --averaging_timeout '
+    '"$PLACER_AVERAGING_TIMEOUT_S" "$@"',
 ]
 """Options as hivemind's own examples name them; the identity of a peer is a key that stays on its
 machine.
@@ -182,31 +172,31 @@ def _readme(plan: ExportPlan) -> str:
     manifest = plan.manifest
     last = manifest.rendezvous.port + manifest.workers
     words = [
-        "Needs hivemind 1.1 and a training script, which gets `--run_id`, "
-        "`--initial_peers`, `--identity_path`, `--host_maddrs`,",
+        "Needs hivemind 1.1 and a training script, which gets `--run_id`, `--initial_peers`, "
+        "`--identity_path`, `--host_maddrs`,",
         "`--target_batch_size`, `--batch_size_per_step`, `--matchmaking_time` and "
         "`--averaging_timeout`; all arguments of",
-        f"hivemind.Optimizer, with compression and everything else in the plan, are in "
-        f"`{FILE}`, whose path is in `PLACER_OPTIMIZER`.",
+        f"hivemind.Optimizer, with compression and everything else in the plan, are in `{FILE}`, "
+        "whose path is in `PLACER_OPTIMIZER`.",
         "`examples/hivemind_roberta_tiny.py` of placer is such a script. Let all peers start "
         "from the same weights, and start",
-        "hivemind.DHT with `use_relay=False`: the plan does not "
-        "count gradients that another peer relays. Keys are made at the first",
+        "hivemind.DHT with `use_relay=False`: the plan does not count gradients that another "
+        "peer relays. Keys are made at the first",
         "start, in `keys/`, and stay there: a peer that comes back has its old identity. Keep "
         "them private.",
         f"Ports {manifest.rendezvous.port} to {last} must be reachable between the machines; "
-        f"where a machine's public address is not on an",
+        "where a machine's public address is not on an",
         "interface of its own, as in clouds, set `PLACER_PEER_ADDRESS` to it. "
         "`PLACER_LISTEN_ADDRESS` limits a peer to one interface.",
     ]
     address = manifest.rendezvous.address_variable
     start = [
         f"{address}=ADDRESS bash bootstrap.sh    # on one machine; prints "
-        f"/ip4/ADDRESS/tcp/.../p2p/ID"
+        "/ip4/ADDRESS/tcp/.../p2p/ID"
     ]
     start += [
-        "export PLACER_INITIAL_PEERS=/ip4/ADDRESS/tcp/PORT/p2p/ID    # as bootstrap.sh "
-        "printed it; on every machine"
+        "export PLACER_INITIAL_PEERS=/ip4/ADDRESS/tcp/PORT/p2p/ID    # as bootstrap.sh printed "
+        "it; on every machine"
     ]
     start += start_commands(plan, [group.name for group in manifest.groups])
     sections = [

@@ -10,23 +10,20 @@ from placer.documents.manifest.rendezvous import plain_name
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.pods import (
     addresses,
-    clusters_meet_words,
-    config_commands,
-    container,
+    cluster_readme,
     devices,
-    image_words,
-    manifest_commands,
+    group_script,
+    kubectl,
+    mounts,
     node_labels,
     object_name,
     places,
-    removals,
-    runtime_sections,
     tolerations,
+    variables,
     volumes,
 )
 from placer.launch.export.texts.heading import comments, heading
 from placer.launch.export.texts.parts import Part, parts
-from placer.launch.export.texts.readme import meeting_words, plain, readme
 from placer.launch.export.texts.yaml_text import yaml_text
 
 RESTARTS = {"on_demand": 3, "spot": 20, "community": 20}
@@ -92,7 +89,11 @@ def _job(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
         "tolerations": tolerations(provider, market),
         "containers": [
             {
-                **container(plan, name, "jobset", known),
+                "name": "node",
+                "image": plan.image,
+                "command": ["bash", "-c", group_script(plan, name, "jobset")],
+                "env": variables(plan, known),
+                "volumeMounts": mounts(plan),
                 "resources": devices(plan, group),
             }
         ],
@@ -109,48 +110,11 @@ def _job(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
 
 
 def _readme(plan: ExportPlan) -> str:
-    name = set_name(plan)
-    several = len(places(plan)) > 1
-    clusters = [f"kubectl --context CLUSTER{number}" for number in range(len(places(plan)))]
-    start = [
-        f"kubectl --context CLUSTER{number} apply -f {file_name(plan, place)}"
-        for number, place in enumerate(places(plan))
-    ]
-    words = [
-        "Needs JobSet (jobset.x-k8s.io/v1alpha2) in every cluster, node groups with the "
-        "machines above, and an image that holds",
-        *image_words(plan),
-        "Clusters:",
-        *[f"* CLUSTER{number}: {plain(place)}" for number, place in enumerate(places(plan))],
-        *(
-            ["", *meeting_words(plan, clusters_meet_words(plan))]
-            if several or plan.manifest.buckets
-            else []
-        ),
-    ]
-    sections = [
-        ("Launch", words, [*manifest_commands(plan), *config_commands(plan), *start]),
-        (
-            "Watch",
-            [],
-            [
-                line
-                for cluster in clusters
-                for line in (
-                    f"{cluster} get jobset {name}",
-                    f"{cluster} logs -f -l jobset.sigs.k8s.io/jobset-name={name} --prefix",
-                )
-            ],
-        ),
-        (
-            "Tear down",
-            [],
-            [
-                line
-                for cluster in clusters
-                for line in (f"{cluster} delete jobset {name}", *removals(plan, cluster))
-            ],
-        ),
-        *runtime_sections(plan),
-    ]
-    return readme(plan, "jobset", sections)
+    needs = (
+        "Needs JobSet (jobset.x-k8s.io/v1alpha2) in every cluster, node groups with the machines "
+        "above, and an image that holds"
+    )
+    files = {file_name(plan, place): kubectl(plan, place) for place in places(plan)}
+    return cluster_readme(
+        plan, "jobset", needs, files, [(cluster, set_name(plan)) for cluster in files.values()]
+    )

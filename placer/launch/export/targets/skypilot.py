@@ -32,9 +32,8 @@ from placer.launch.export.texts.readme import meeting_words, readme
 from placer.launch.export.texts.runtime_readme import (
     WHEEL,
     copy_words,
-    log_section,
+    gone_sections,
     needs_words,
-    restart_section,
     wish_words,
 )
 from placer.launch.export.texts.start import start_lines
@@ -390,22 +389,22 @@ def _readme(plan: ExportPlan) -> str:
         asked += " --env PLACER_DATA_BUCKET=s3://DATA"
     if spans_places(plan.manifest):
         asked += " --secret TS_AUTHKEY"
+    meets = [] if _one_task(plan) else meeting_words(plan, _found_words(plan))
     words = [
-        "Needs SkyPilot 0.14 or newer. Put the training script into this folder and launch "
-        "from here: every machine gets a copy of it.",
-        *([] if _one_task(plan) else meeting_words(plan, _found_words(plan))),
+        "Needs SkyPilot 0.14 or newer. Launch from this folder, with the training script in it: "
+        "every machine gets a copy.",
+        *meets,
     ]
     if plan.uses_runtime:
         words = [
-            "Needs SkyPilot 0.14 or newer. Launch from this folder: every machine gets a copy of "
-            "it.",
+            "Needs SkyPilot 0.14 or newer. Launch from this folder: every machine gets a copy.",
             *copy_words(plan),
             "A `requirements.txt` beside it is installed as well.",
             *needs_words(plan),
             "The setup of each task does that: it needs the wheel in this folder.",
             "Steps are asked for with `--env PLACER_STEPS=1000`.",
             *wish_words(arguments=False),
-            *([] if _one_task(plan) else ["", *meeting_words(plan, _found_words(plan))]),
+            *(["", *meets] if meets else []),
         ]
     mounts = _meets(plan) and not _asks(plan)
     remove = [f"sky storage delete {meeting_bucket(plan)}"] if mounts else []
@@ -427,14 +426,7 @@ def _readme(plan: ExportPlan) -> str:
         ("Launch", words, ["sky check", f"sky jobs launch{asked} {FILE}"]),
         ("Watch", [], ["sky jobs queue", f"sky jobs logs --name {name}"]),
         ("Tear down", [], [f"sky jobs cancel --name {name}", *remove]),
-        *(
-            [
-                log_section(plan, stays=False),
-                restart_section("by SkyPilot, or by launching it anew"),
-            ]
-            if plan.uses_runtime
-            else []
-        ),
+        *gone_sections(plan, "by SkyPilot, or by launching it anew"),
     ]
     return readme(plan, "skypilot", sections)
 

@@ -13,9 +13,8 @@ from placer.launch.export.texts.meeting import MEET_FILE, meeting_files
 from placer.launch.export.texts.readme import Section, meeting_words, readme
 from placer.launch.export.texts.runtime_readme import (
     copy_words,
-    log_section,
+    kept_sections,
     needs_words,
-    resume_section,
     wish_words,
 )
 from placer.launch.export.texts.shell import script
@@ -131,8 +130,6 @@ def _readme(plan: ExportPlan) -> str:
         ),
         ("Watch", [], [f"squeue --name={plan.manifest.name}", "tail -F slurm-JOB.out"]),
         ("Tear down", [], [cancel]),
+        *kept_sections(plan, "submit them with `--resume` behind the script's name."),
     ]
-    if plan.uses_runtime:
-        again = "submit them with `--resume` behind the script's name."
-        sections += [log_section(plan), resume_section(plan, again)]
     return readme(plan, "slurm", sections)

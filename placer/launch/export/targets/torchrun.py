@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import HERE, Site
 from placer.launch.export.texts.environment import machines
@@ -10,9 +12,8 @@ from placer.launch.export.texts.meeting import BESIDE, meeting_files, unknown_ad
 from placer.launch.export.texts.readme import Section, meeting_words, readme, start_commands
 from placer.launch.export.texts.runtime_readme import (
     copy_words,
-    log_section,
+    kept_sections,
     needs_words,
-    resume_section,
     watch_words,
     wish_words,
 )
@@ -29,77 +30,48 @@ def files(plan: ExportPlan) -> dict[str, str]:
     }
 
 
-def group_scripts(plan: ExportPlan, target: str) -> dict[str, str]:
-    """Write the scripts of the groups by file name."""
+def group_scripts(
+    plan: ExportPlan,
+    target: str,
+    trainer: Sequence[str] = (),
+    more: Mapping[str, dict[str, str]] | None = None,
+) -> dict[str, str]:
+    """Write the scripts of the groups by file name; ``more`` are variables of a group by its name,
+    which a `trainer` needs beside the plan's own (`start_lines`).
+    """
     lines, built, site = heading(plan, target), {}, Site(enter=HERE, meet=BESIDE)
     for name, environment in machines(plan).items():
         node = ONLY_NODE if environment["PLACER_GROUP_SIZE"] == "1" else ASK_NODE
-        built[f"{name}.sh"] = script(lines, environment, start_lines(plan, node, site))
+        told = {**environment, **(more or {}).get(name, {})}
+        built[f"{name}.sh"] = script(lines, told, start_lines(plan, node, site, trainer))
     return built
 
 
 def _readme(plan: ExportPlan) -> str:
-    needs = (
-        [f"export {plan.manifest.rendezvous.address_variable}=ADDRESS"]
-        if plan.manifest.rendezvous.method == "address"
-        else []
-    )
-    start = start_commands(plan, list(machines(plan)))
-    if plan.uses_runtime:
-        return readme(plan, "torchrun", _runtime_sections(plan, [*needs, *start]))
+    meeting, runs = plan.manifest.rendezvous, plan.uses_runtime
+    meets = meeting.method == "address"
     words = [
         "Copy this folder and the training script to every machine, then, on each, start the "
         "script of its group.",
-        *_meeting_words(plan),
     ]
-    sections = [
-        ("Launch", words, [*needs, *start]),
-        (
-            "Watch",
-            [
-                "torchrun prints the output of its processes; the variables `PLACER_*` say what to "
-                "expect and when to raise an alarm."
-            ],
-            [],
-        ),
-        (
-            "Tear down",
-            [
-                "End torchrun with Ctrl-C on one machine: the others stop with it. Then give the "
-                "machines back."
-            ],
-            [],
-        ),
+    if runs:
+        words = [*needs_words(plan), "", *copy_words(plan), *words, *wish_words(arguments=True)]
+    words += [*meeting_words(plan), *(unknown_address_words() if meets else [])]
+    start = [*([f"export {meeting.address_variable}=ADDRESS"] if meets else [])]
+    start += start_commands(plan, list(machines(plan)))
+    watch = [
+        "torchrun prints the output of its processes; the variables `PLACER_*` say what to expect "
+        "and when to raise an alarm."
     ]
-    return readme(plan, "torchrun", sections)
-
-
-def _meeting_words(plan: ExportPlan) -> list[str]:
-    unknown = unknown_address_words() if plan.manifest.rendezvous.method == "address" else []
-    return [*meeting_words(plan), *unknown]
-
-
-def _runtime_sections(plan: ExportPlan, start: list[str]) -> list[Section]:
-    words = [
-        *needs_words(plan),
-        "",
-        *copy_words(plan),
-        "Copy the folder to every machine, then, on each, start the script of its group.",
-        *wish_words(arguments=True),
-        *_meeting_words(plan),
+    end = [
+        "End the script of one machine with Ctrl-C: the others stop with it. Then give the "
+        "machines back."
     ]
     again = "the same lines with `--resume` behind the script's name, or with `PLACER_RESUME=1`."
-    return [
+    sections: list[Section] = [
         ("Launch", words, start),
-        ("Watch", watch_words(), []),
-        (
-            "Tear down",
-            [
-                "End the script of one machine with Ctrl-C: the others stop with it. Then give "
-                "the machines back."
-            ],
-            [],
-        ),
-        log_section(plan),
-        resume_section(plan, again),
+        ("Watch", watch_words() if runs else watch, []),
+        ("Tear down", end, []),
+        *kept_sections(plan, again),
     ]
+    return readme(plan, "torchrun", sections)

@@ -7,26 +7,21 @@ from __future__ import annotations
 from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.reference_runtime import Site
-from placer.launch.export.texts.environment import job_steps, machines
-from placer.launch.export.texts.heading import heading
-from placer.launch.export.texts.meeting import BESIDE, meeting_files
-from placer.launch.export.texts.readme import Section, meeting_words, readme, start_commands
-from placer.launch.export.texts.shell import script
-from placer.launch.export.texts.start import (
-    ASK_NODE,
-    ONLY_NODE,
-    node_lines,
-    torchrun_lines,
-    world_lines,
-)
+from placer.launch.export.texts.environment import architecture_of, job_steps
+from placer.launch.export.trainers import Trainer, check_trainable, inner_of, trainer_files
 from placer.launch.mesh import mesh_of
 from placer.problem.exchange.streaming_diloco import fragments
-from placer.workload.engines import ENGINES
+from placer.workload.island.parallel.stages import piece_layers
 
 METHODS = {"local-sgd": "local_sgd", "diloco": "diloco", "streaming-diloco": "diloco"}
 """What torchft calls an exchange between worlds."""
-PRECISIONS = {"bf16": "bfloat16", "tf32": "float32", "fp32": "float32"}
+TRAINER = Trainer(
+    target="torchtitan",
+    example="llama3:llama3_8b",
+    between=("", "torchft"),
+    precisions={"bf16": "bfloat16", "tf32": "float32", "fp32": "float32"},
+    fewest_microbatches=True,
+)
 TITAN = [
     "set -- -m torchtitan.train \\",
     '  --module "$PLACER_TITAN_MODULE" --config "$PLACER_TITAN_CONFIG" \\',
@@ -34,11 +29,24 @@ TITAN = [
     '  --parallelism.data-parallel-shard-degree "$PLACER_DP_SHARD" \\',
     '  --parallelism.fsdp-reshard-after-forward "$PLACER_TITAN_RESHARD" \\',
     '  --parallelism.tensor-parallel-degree "$PLACER_TENSOR_PARALLEL" \\',
-    '  --training.local-batch-size "$PLACER_MICROBATCH" \\',
+    '  --training.local-batch-size "$PLACER_TITAN_LOCAL_BATCH" \\',
     '  --training.global-batch-size "$PLACER_TARGET_BATCH_SIZE" \\',
+    '  --training.seq-len "$PLACER_TITAN_TOKENS" \\',
     '  --training.mixed-precision-param "$PLACER_TITAN_PRECISION" \\',
 ]
 STEPS = ['  --training.steps "$PLACER_STEPS" \\']
+DIVIDED = [
+    "  --training.disable-cuda-graphs \\",  # it has none of stages and of most exchanges of experts
+    '  --parallelism.context-parallel-degree "$PLACER_CONTEXT_PARALLEL" \\',
+    '  --parallelism.expert-parallel-degree "$PLACER_EXPERT_PARALLEL" \\',
+]
+PARTS = ['read -r -a parts <<< "$PLACER_TITAN_PARTS"']
+STAGES = [
+    '  --parallelism.pipeline-parallel-degree "$PLACER_PIPELINE_PARALLEL" \\',
+    '  --parallelism.pipeline-parallel-schedule "$PLACER_TITAN_SCHEDULE" \\',
+    '  --parallelism.pipeline-parallel-microbatch-size "$PLACER_MICROBATCH" \\',
+    '  --parallelism.module-fqns-per-model-part "${parts[@]}" \\',
+]
 TORCHFT = [
     '  --fault-tolerance.enable --fault-tolerance.replica-id "$PLACER_WORLD" \\',
     '  --fault-tolerance.group-size "$PLACER_WORLDS" \\',
@@ -64,76 +72,57 @@ def files(plan: ExportPlan) -> dict[str, str]:
     Raises
     ------
     PlacerError
-        If torchtitan or torchft has no such exchange, sharding, precision or division of the batch.
+        If torchtitan or torchft has no such exchange, sharding, precision, division of the experts
+        or of the batch.
     """
-    _check(plan)
-    lines, built = heading(plan, "torchtitan"), {}
-    more = [
-        *([] if job_steps(plan.manifest) is None else STEPS),
-        *(TORCHFT if mesh_of(plan.manifest).between else []),
-    ]
-    site = Site(meet=BESIDE)
-    start = torchrun_lines(plan, [*CHECKPOINTS, *TITAN, *more, *END])
+    check_trainable(plan, TRAINER)
+    mesh, inner = mesh_of(plan.manifest), inner_of(plan.manifest.groups[0])
+    stages = inner.pipeline > 1
     for group in plan.manifest.groups:
-        environment = {**machines(plan)[group.name], **_titan(plan, group)}
-        node = ONLY_NODE if group.machine_count == 1 else ASK_NODE
-        tail = [*node_lines(plan, node), *world_lines(plan, site), *start]
-        built[f"{group.name}.sh"] = script(lines, environment, tail)
-    return {**built, **meeting_files(plan, "torchtitan"), "README.md": _readme(plan)}
+        _check_divided(plan, group)
+    start = [
+        *CHECKPOINTS,
+        *(PARTS if stages else []),
+        *TITAN,
+        *(DIVIDED if inner.divides_more else []),
+        *(STAGES if stages else []),
+        *([] if job_steps(plan.manifest) is None else STEPS),
+        *(TORCHFT if mesh.between else []),
+        *END,
+    ]
+    variables = {group.name: _titan(plan, group) for group in plan.manifest.groups}
+    return trainer_files(plan, "torchtitan", start, _words(plan), variables)
 
 
-def _check(plan: ExportPlan) -> None:
-    manifest, mesh = plan.manifest, mesh_of(plan.manifest)
-    if not plan.uses_runtime:
+def _check_divided(plan: ExportPlan, group: Group) -> None:
+    inner, mesh = inner_of(group), mesh_of(plan.manifest)
+    if inner.pipeline > 1 and mesh.between:
         raise PlacerError(
-            "torchtitan trains an entry of its registry, not a script",
-            "give --train MODULE:CONFIG, such as --train llama3:llama3_8b",
+            "torchft's exchange takes a model whole, and the plan has stages",
+            "plan with --pp 1, or with --exchange all-reduce",
         )
-    for group in manifest.groups:
-        if group.inner is None or group.on_cpu:
-            raise PlacerError(
-                f"torchtitan needs an inner plan on GPUs, {group.name} has none",
-                "plan a model with an architecture, or use --to torchrun",
-            )
-    lack = ENGINES["torchtitan"].lack(manifest.exchange, manifest.groups)
-    if lack is not None:
+    shard = int(_shards(plan, group)["PLACER_DP_SHARD"])
+    if shard * inner.context_parallel * inner.tensor_parallel % inner.expert_parallel:
         raise PlacerError(
-            f"torchtitan does not do {lack.part}", f"{lack.remedy}, or use --to torchrun"
+            f"torchtitan divides experts among the ranks that share a copy, and "
+            f"{inner.expert_parallel} do not divide {shard * inner.rank_gpus // inner.pipeline}",
+            "plan with --sharding zero-3",
         )
-    if mesh.between not in ("", "torchft"):
-        raise PlacerError(
-            f"torchtitan has one device mesh, or torchft between several: {mesh.why}",
-            "plan with --exchange all-reduce, local-sgd or diloco, or use --to torchrun",
-        )
-    _check_batch(plan)
 
 
-def _check_batch(plan: ExportPlan) -> None:
-    """Refuse a batch of which torchtitan would train another part: all ranks get equally many whole
-    micro-batches.
-    """
-    worlds, batch = mesh_of(plan.manifest).worlds, plan.manifest.exchange.target_batch_size
-    ranks = sum(len(world.samples) for world in worlds)
-    once = max(group.inner.microbatch for group in plan.manifest.groups if group.inner) * ranks
-    equal = len({samples for world in worlds for samples in world.samples}) == 1
-    if batch % once:
-        near = sorted({max(1, batch // once) * once, (batch // once + 1) * once})
-        raise PlacerError(
-            f"torchtitan's {ranks} ranks take {once} sequences at once, which do not divide the "
-            f"batch of {batch}",
-            f"plan with --tbs {' or '.join(map(str, near))}",
-        )
-    if not equal:
-        raise PlacerError(
-            "torchtitan gives all ranks equal parts of the batch, the plan gives fast ones more",
-            "plan with machines of one kind, or use --to torchrun",
-        )
+def _shards(plan: ExportPlan, group: Group) -> dict[str, str]:
+    """Return copies and shards as torchtitan counts them: zero-1 of stages is its FSDP."""
+    world = mesh_of(plan.manifest).world_of(group.rank_offset)
+    assert world is not None
+    copies, shard = world.dp_replicate, world.dp_shard
+    if inner_of(group).sharding == "zero-1":
+        copies, shard = len(world.workers), copies // len(world.workers)
+    return {"PLACER_DP_REPLICATE": str(copies), "PLACER_DP_SHARD": str(shard)}
 
 
 def _titan(plan: ExportPlan, group: Group) -> dict[str, str]:
     """Return the variables that become options of torchtitan."""
-    inner, exchange = group.inner, plan.manifest.exchange
-    assert inner is not None
+    inner, exchange = inner_of(group), plan.manifest.exchange
     module, _, config = plan.train.partition(":")
     streams = exchange.strategy == "streaming-diloco"
     parts = fragments(exchange.local_steps) if streams else 1
@@ -143,22 +132,45 @@ def _titan(plan: ExportPlan, group: Group) -> dict[str, str]:
         "PLACER_TITAN_FRAGMENTS": str(parts),
         "PLACER_TITAN_DELAY": str(exchange.local_steps // parts - 1 if streams else 0),
     }
+    never = inner.sharding in ("zero-1", "zero-2")
+    mesh = mesh_of(plan.manifest)
+    stages = {
+        "PLACER_TITAN_SCHEDULE": "1F1B" if inner.virtual_stages == 1 else "Interleaved1F1B",
+        "PLACER_TITAN_PARTS": " ".join(_modules(plan, group)) if inner.pipeline > 1 else "",
+    }
+    # Of stages all microbatches of a step are one local batch; else each is one by itself.
+    local = mesh.worlds[0].samples[0] if inner.pipeline > 1 else inner.microbatch
     return {
+        **_shards(plan, group),
         "PLACER_TITAN_MODULE": module,
         "PLACER_TITAN_CONFIG": config,
-        "PLACER_TITAN_RESHARD": "never" if inner.sharding == "zero-2" else "always",
-        "PLACER_TITAN_PRECISION": PRECISIONS[inner.precision],
-        **(between if mesh_of(plan.manifest).between else {}),
+        "PLACER_TITAN_LOCAL_BATCH": str(local),
+        "PLACER_TITAN_TOKENS": str(architecture_of(plan.manifest).sequence_length),
+        "PLACER_TITAN_RESHARD": "never" if never else "always",
+        "PLACER_TITAN_PRECISION": TRAINER.precisions[inner.precision],
+        **(stages if inner.pipeline > 1 else {}),
+        **(between if mesh.between else {}),
     }
 
 
-def _readme(plan: ExportPlan) -> str:
+def _modules(plan: ExportPlan, group: Group) -> list[str]:
+    """List the modules of each piece of the stages, by the names of torchtitan's decoders."""
+    built, first = [], 0
+    for layers in piece_layers(architecture_of(plan.manifest), inner_of(group)):
+        built.append([f"layers.{number}" for number in range(first, first + layers)])
+        first += layers
+    built[0].insert(0, "tok_embeddings")
+    built[-1] += ["norm", "lm_head"]
+    return [",".join(modules) for modules in built]
+
+
+def _words(plan: ExportPlan) -> list[str]:
     several = len(mesh_of(plan.manifest).worlds) > 1
     words = [
         "Needs torchtitan 0.3 on every machine: `pip install torchtitan`"
         + (" and torchft 0.2: `pip install torchft`." if several else "."),
-        f"`{plan.train}` is the module and the entry of its registry that is trained; tokenizer, "
-        "data and sequence length are those of the entry.",
+        f"`{plan.train}` is the module and the entry of its registry that is trained; tokenizer "
+        "and data are those of the entry.",
         "Options of torchtitan may follow the script's name.",
     ]
     if several:
@@ -166,13 +178,4 @@ def _readme(plan: ExportPlan) -> str:
             "Between worlds only entries for torchft can be trained, such as "
             "`torchft.llama3:llama3_torchft_debugmodel` or one of your own."
         )
-    address = plan.manifest.rendezvous.address_variable
-    asks = [f"export {address}=ADDRESS"] if plan.manifest.rendezvous.method == "address" else []
-    start = [*asks, *start_commands(plan, [group.name for group in plan.manifest.groups])]
-    end = "End torchrun with Ctrl-C on one machine of each world. Then give the machines back."
-    sections: list[Section] = [
-        ("Launch", [*words, "", *meeting_words(plan)], start),
-        ("Watch", ["torchtitan prints loss, tokens/s and memory of each step."], []),
-        ("Tear down", [end], []),
-    ]
-    return readme(plan, "torchtitan", sections)
+    return words

@@ -12,25 +12,19 @@ from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.pods import (
     addresses,
-    clusters_meet_words,
-    config_commands,
+    cluster_readme,
     devices,
     group_script,
-    image_words,
-    manifest_commands,
+    kubectl,
     mounts,
     node_labels,
     object_name,
-    places,
-    removals,
-    runtime_sections,
     tolerations,
     variables,
     volumes,
 )
 from placer.launch.export.texts.heading import comments, heading
 from placer.launch.export.texts.parts import Part, parts
-from placer.launch.export.texts.readme import meeting_words, plain, readme
 from placer.launch.export.texts.yaml_text import yaml_text
 from placer.launch.mesh import processes_of
 
@@ -134,50 +128,13 @@ def _pods(plan: ExportPlan, group: Group) -> dict[str, Any]:
 
 
 def _readme(plan: ExportPlan) -> str:
+    needs = (
+        f"Needs Kubeflow Trainer 2.2 or newer with the runtime `{RUNTIME}` in every cluster, and "
+        "an image that holds"
+    )
     clusters = {
-        name: f"kubectl --context CLUSTER{places(plan).index(part.environment['PLACER_PLACE'])}"
-        for name, part in parts(plan).items()
+        name: kubectl(plan, part.environment["PLACER_PLACE"]) for name, part in parts(plan).items()
     }
-    words = [
-        f"Needs Kubeflow Trainer 2.2 or newer with the runtime `{RUNTIME}` in every cluster, "
-        f"and an image that holds",
-        *image_words(plan),
-        "Clusters:",
-        *[f"* CLUSTER{number}: {plain(place)}" for number, place in enumerate(places(plan))],
-        *(
-            ["", *meeting_words(plan, clusters_meet_words(plan))]
-            if len(places(plan)) > 1 or plan.manifest.buckets
-            else []
-        ),
-    ]
-    start = [f"{cluster} apply -f {name}.yaml" for name, cluster in clusters.items()]
-    jobs = {job_name(plan, name): cluster for name, cluster in clusters.items()}
-    sections = [
-        ("Launch", words, [*manifest_commands(plan), *config_commands(plan), *start]),
-        (
-            "Watch",
-            [],
-            [
-                line
-                for job, cluster in jobs.items()
-                for line in (
-                    f"{cluster} get trainjob {job}",
-                    f"{cluster} logs -f -l jobset.sigs.k8s.io/jobset-name={job} --prefix",
-                )
-            ],
-        ),
-        (
-            "Tear down",
-            [],
-            [
-                *(f"{cluster} delete trainjob {job}" for job, cluster in jobs.items()),
-                *(
-                    line
-                    for cluster in dict.fromkeys(clusters.values())
-                    for line in removals(plan, cluster)
-                ),
-            ],
-        ),
-        *runtime_sections(plan),
-    ]
-    return readme(plan, "trainjob", sections)
+    files = {f"{name}.yaml": cluster for name, cluster in clusters.items()}
+    jobs = [(cluster, job_name(plan, name)) for name, cluster in clusters.items()]
+    return cluster_readme(plan, "trainjob", needs, files, jobs)

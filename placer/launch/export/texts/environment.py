@@ -7,16 +7,21 @@ from __future__ import annotations
 import json
 import math
 
+from msgspec import convert
+
 from placer.documents.manifest.types import Aggregator, Group, Manifest
+from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.surroundings import EFA, fabric_of
 from placer.launch.mesh import Mesh, mesh_of
+from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
+from placer.workload.island.parallel.stages import piece_layers
 
 SERVER = "server"
+"""Name of the group that a parameter server's own machine makes."""
 JOIN_S = 60.0
 """The lighthouse's own time for more worlds to join (torchft 0.2)."""
-"""Name of the group that a parameter server's own machine makes."""
 
 
 def run_environment(plan: ExportPlan, mesh: Mesh) -> dict[str, str]:
@@ -133,7 +138,35 @@ def group_environment(group: Group, manifest: Manifest, mesh: Mesh) -> dict[str,
         **_world(group, mesh),
         **(EFA if fabric_of(group, manifest, mesh) == "efa" else {}),
         **({} if not group.is_island else _inner(group)),
+        **(_divided(manifest, group.inner) if group.inner and group.inner.divides_more else {}),
     }
+
+
+def _divided(manifest: Manifest, inner: InnerPlan) -> dict[str, str]:
+    """Return the variables of a plan that divides more than matrices."""
+    return {
+        "PLACER_PIPELINE_PARALLEL": str(inner.pipeline),
+        "PLACER_PIECE_LAYERS": " ".join(map(str, piece_layers(architecture_of(manifest), inner))),
+        "PLACER_CONTEXT_PARALLEL": str(inner.context_parallel),
+        "PLACER_EXPERT_PARALLEL": str(inner.expert_parallel),
+    }
+
+
+def architecture_of(manifest: Manifest) -> Architecture:
+    """Return the dimensions of the model.
+
+    Raises
+    ------
+    PlacerError
+        If an early manifest does not have them.
+    """
+    told = (manifest.question or {}).get("profile", {}).get("architecture")
+    if told is None:
+        raise PlacerError(
+            "the manifest does not have the layers of the model and the length of its sequences",
+            "write it again with placer recommend --manifest FILE",
+        )
+    return convert(told, Architecture)
 
 
 def _world(group: Group, mesh: Mesh) -> dict[str, str]:

@@ -41,8 +41,8 @@ def meeting_bucket(plan: ExportPlan) -> str:
 def unknown_address_words() -> list[str]:
     """Say what to do where nobody knows the address of rank 0 before its machine is there."""
     return [
-        f"If it is not known before the start, set `PLACER_MEETING` instead, on all "
-        f"machines, to {KINDS}:",
+        "If it is not known before the start, set `PLACER_MEETING` instead, on all machines, to "
+        f"{KINDS}:",
         *meets_words(),
     ]
 
@@ -50,8 +50,8 @@ def unknown_address_words() -> list[str]:
 def meets_words() -> list[str]:
     """Say how the machines meet, and which address rank 0 tells."""
     return [
-        "rank 0 writes its address there, and the others wait until rank 0 answers at it. "
-        "Rank 0 gives the address of the interface",
+        "rank 0 writes its address there, and the others wait until rank 0 answers at it. Rank 0 "
+        "gives the address of the interface",
         "`GLOO_SOCKET_IFNAME` if that is set (for a VPN), else `PLACER_OWN_ADDRESS` if that is "
         "set, else its address in the provider's network.",
     ]

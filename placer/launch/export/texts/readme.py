@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.surroundings import copy_commands, surrounding_words
 from placer.launch.export.texts.heading import heading, shown
-from placer.launch.mesh import Between, mesh_of, priced_software
+from placer.launch.mesh import Between, World, mesh_of, priced_software
 
 DATA = [
     "The plan reads its data where it trains. Copy it once, before the start; SOURCE and DATA are "
@@ -129,8 +129,8 @@ def meeting_words(plan: ExportPlan, found: Sequence[str] = ()) -> list[str]:
         return [
             f"The workers meet in buckets, which must exist before the start: {names}. Names of "
             "buckets are global:",
-            "if one is taken, change it in the manifest and export again with `--edited`. On AWS, "
-            "`placer export --to cloudformation`",
+            "if one is taken, change it in the manifest and export again with `--edited`. On "
+            "AWS, `placer export --to cloudformation`",
             "writes stacks of the buckets and the aggregator: deploy them first.",
         ]
     return [
@@ -143,10 +143,21 @@ def meeting_words(plan: ExportPlan, found: Sequence[str] = ()) -> list[str]:
         ),
         "torch.distributed also opens ports of its own choice between all machines, without "
         "encryption or passwords:",
-        f"use a private network (VPN, peering) over all places; port {meeting.port} alone is "
-        f"not enough.",
+        f"use a private network (VPN, peering) over all places; port {meeting.port} alone is not "
+        "enough.",
         *world_words(plan),
     ]
+
+
+def _divided_words(world: World) -> str:
+    """Say in which order ranks divide stages and sequences."""
+    if world.pp == world.cp == 1:
+        return ""
+    return (
+        f" Outside of them are {world.pp} stages (`PLACER_PIPELINE_PARALLEL`, with the layers of "
+        f"`PLACER_PIECE_LAYERS`), and before the tensor ranks {world.cp} parts of each sequence "
+        "(`PLACER_CONTEXT_PARALLEL`)."
+    )
 
 
 def world_words(plan: ExportPlan) -> list[str]:
@@ -166,6 +177,7 @@ def world_words(plan: ExportPlan) -> list[str]:
             f"torchrun joins all machines to one world of {world.size} processes: "
             f"{world.dp_replicate} copies x {world.dp_shard} shards x {world.tp} tensor ranks "
             "(`PLACER_DP_REPLICATE`, `PLACER_DP_SHARD`, `PLACER_TENSOR_PARALLEL`)."
+            + _divided_words(world)
         )
     else:
         words += [

@@ -23,21 +23,35 @@ def out_folder(plan: ExportPlan) -> str:
 def needs_words(plan: ExportPlan) -> list[str]:
     """Say what machines must have."""
     return [
-        f"Each machine starts `placer run`, which trains what `{plan.train}` returns and does "
-        f"the exchange of the plan itself. It needs",
-        f"Python 3.11, PyTorch and placer: `pip install torch ./{WHEEL}`. The wheel is made "
-        f"from placer's source, in its folder:",
-        "`pip wheel --no-deps --wheel-dir FOLDER .`, FOLDER being this one (the project that "
-        "is called placer on PyPI is another).",
+        f"Each machine starts `placer run`, which trains what `{plan.train}` returns and does the "
+        "exchange of the plan itself. It needs",
+        f"Python 3.11, PyTorch and placer: `pip install torch ./{WHEEL}`. The wheel is made from "
+        "placer's source, in its folder:",
+        "`pip wheel --no-deps --wheel-dir FOLDER .`, FOLDER being this one (the project that is "
+        "called placer on PyPI is another).",
     ]
 
 
 def copy_words(plan: ExportPlan) -> list[str]:
     """Say what to put beside the scripts."""
     return [
-        f"Put the module `{plan.module}` and what it imports into this folder, which also "
-        f"holds the manifest that all ranks read."
+        f"Put the module `{plan.module}` and what it imports into this folder, which also holds "
+        "the manifest that all ranks read."
     ]
+
+
+def kept_sections(plan: ExportPlan, again: str) -> list[Section]:
+    """Write the sections about placer's runtime on machines that keep their files, if it is
+    started; ``again`` says what to do on each to go on, and ends with a full stop.
+    """
+    return [_log(plan), _resume(plan, again)] if plan.uses_runtime else []
+
+
+def gone_sections(plan: ExportPlan, again: str) -> list[Section]:
+    """Write the sections about placer's runtime where machines go with their files, or share them,
+    if it is started; ``again`` names what starts all ranks again.
+    """
+    return [_log(plan, stays=False), _restart(again)] if plan.uses_runtime else []
 
 
 def wish_words(*, arguments: bool) -> list[str]:
@@ -59,31 +73,34 @@ def watch_words() -> list[str]:
     """Say what is seen of a run."""
     return [
         "Rank 0 prints steps and losses, and at the end compares what was predicted with what "
-        "was measured. Raise an alarm below",
-        "`PLACER_MIN_SAMPLES_PER_SECOND` or above `PLACER_MAX_ROUND_SECONDS` from exchange to "
-        "exchange.",
+        "was measured.",
+        "Raise an alarm below `PLACER_MIN_SAMPLES_PER_SECOND` or above `PLACER_MAX_ROUND_SECONDS` "
+        "from exchange to exchange.",
     ]
 
 
-def log_section(plan: ExportPlan, *, stays: bool = True, one_machine: bool = False) -> Section:
-    """Say where the log is and what reads it."""
+def shared_log_section(plan: ExportPlan) -> Section:
+    """Say where the log of ranks is that shared one machine."""
+    log = f"{out_folder(plan)}/run.jsonl"
+    words = [
+        f"`{log}` is the log. All ranks shared one machine, so it shows only who was lost, not how "
+        "fast the plan is."
+    ]
+    return "Measured", words, [f"placer whatif manifest.json --observed {log}"]
+
+
+def _log(plan: ExportPlan, *, stays: bool = True) -> Section:
     out, first = out_folder(plan), plan.manifest.rendezvous.group
-    if one_machine:
-        words = [
-            f"`{out}/run.jsonl` is the log. All ranks shared one machine, so it shows only "
-            f"who was lost, not how fast the plan is."
-        ]
-        return "Measured", words, [f"placer whatif manifest.json --observed {out}/run.jsonl"]
     words = [
         f"The log of a whole run is `{out}/run.jsonl` on rank 0's machine, the first of "
         f"`{first}`; the others hold their own part,",
-        "`run-rank-N.jsonl`. After a run that stopped, collect the parts too and give each "
-        "with an `--observed` of its own.",
+        "`run-rank-N.jsonl`. After a run that stopped, collect the parts too and give each with "
+        "an `--observed` of its own.",
     ]
     if not stays:
         words += [
-            "Machines are given back with their files, so rank 0 prints its log at the end (after "
-            "a failure every machine does), each line",
+            "Machines are given back with their files, so rank 0 prints its log at the end "
+            "(after a failure every machine does), each line",
             f"after `{LOG_MARK.strip()}`: save the output as `printed.txt`, then `sed -n "
             f"'s/.*{LOG_MARK}//p' printed.txt > run.jsonl`.",
         ]
@@ -95,14 +112,7 @@ def log_section(plan: ExportPlan, *, stays: bool = True, one_machine: bool = Fal
     return "Measured", words, [replan, *(fit if fits else [])]
 
 
-def resume_section(plan: ExportPlan, how: str) -> Section:
-    """Say how to go on after a loss on machines that keep their files.
-
-    Parameters
-    ----------
-    how
-        What to do on each machine, ends with a full stop.
-    """
+def _resume(plan: ExportPlan, how: str) -> Section:
     words = [
         f"Checkpoints lie in `{out_folder(plan)}/checkpoints` of each machine, {WHEN}. Machines of",
         "one world write them together: give those one place that all reach, a folder or a "
@@ -112,20 +122,13 @@ def resume_section(plan: ExportPlan, how: str) -> Section:
     return "Resume", words, []
 
 
-def restart_section(again: str) -> Section:
-    """Say how to go on after a loss where machines go with their files, or share them.
-
-    Parameters
-    ----------
-    again
-        What starts all ranks again.
-    """
+def _restart(again: str) -> Section:
     words = [
         f"Checkpoints are written to `checkpoints` in `PLACER_OUT`, {WHEN}. They go with the "
-        f"machines",
-        "unless `PLACER_OUT` is a folder on a volume that stays, that all of them mount, and "
-        "on which files can grow. Then what is",
-        f"started again ({again}) goes on from the newest: `PLACER_RESUME` is `auto`, so that "
-        f"it begins where there is none.",
+        "machines",
+        "unless `PLACER_OUT` is a folder on a volume that stays, that all of them mount, and on "
+        "which files can grow. Then what is",
+        f"started again ({again}) goes on from the newest: `PLACER_RESUME` is `auto`, so that it "
+        "begins where there is none.",
     ]
     return "Resume", words, []

@@ -19,16 +19,12 @@ COUNT_NODE = [
 ]
 CHECK_NODE = [
     'case "$PLACER_NODE" in',
-    (
-        '  "" | *[!0-9]* | 0?* | ??????????*) echo "PLACER_NODE is not a number from 0: '
-        '$PLACER_NODE" >&2; exit 2 ;;'
-    ),
+    '  "" | *[!0-9]* | 0?* | ??????????*) echo "PLACER_NODE is not a number from 0: '
+    '$PLACER_NODE" >&2; exit 2 ;;',
     "esac",
     'if [ "$PLACER_NODE" -ge "$PLACER_GROUP_SIZE" ]; then',
-    (
-        '  echo "PLACER_NODE is $PLACER_NODE, but $PLACER_GROUP has only $PLACER_GROUP_SIZE, '
-        'counted from 0" >&2'
-    ),
+    '  echo "PLACER_NODE is $PLACER_NODE, but $PLACER_GROUP has only $PLACER_GROUP_SIZE, '
+    'counted from 0" >&2',
     "  exit 2",
     "fi",
     *COUNT_NODE,
@@ -42,27 +38,6 @@ JOB = [
 ]
 """Steps of the whole job, unless others are asked for."""
 PORT = 'port="${PLACER_PORT:-$PLACER_RENDEZVOUS_PORT}"'
-MEET_RUN = [
-    'if [ -n "${PLACER_MEETING:-}" ] &&',
-    '  { [ "$PLACER_RANK" = 0 ] || [ -z "${PLACER_RENDEZVOUS_ADDRESS:-}" ]; }; then',
-    (
-        '  PLACER_RENDEZVOUS_ADDRESS="$({meet} run "$PLACER_RANK" "$port" '
-        '"${PLACER_RENDEZVOUS_ADDRESS:-}")" || exit 1'
-    ),
-    "  export PLACER_RENDEZVOUS_ADDRESS",
-    "fi",
-]
-"""Rank 0 tells its address to the others, even where it knows the address itself."""
-MEET_WORLD = [
-    'if [ -n "${PLACER_MEETING:-}" ] &&',
-    '  { [ "$PLACER_WORLD_RANK" = 0 ] || [ -z "${PLACER_WORLD_ADDRESS:-}" ]; }; then',
-    (
-        '  PLACER_WORLD_ADDRESS="$({meet} "world-$PLACER_WORLD" "$PLACER_WORLD_RANK" '
-        '"$PLACER_WORLD_PORT" "${PLACER_WORLD_ADDRESS:-}")" || exit 1'
-    ),
-    "fi",
-]
-"""The first machine of a world tells its address to those of this world."""
 COUNT_WORLD = [
     "PLACER_WORLD=$((PLACER_WORLD_OFFSET + PLACER_NODE / PLACER_WORLD_STEP))",
     "first=$((PLACER_WORLD_FIRST + PLACER_NODE / PLACER_WORLD_STEP * PLACER_WORLD_STEP))",
@@ -109,7 +84,7 @@ ALONE = ['torchrun --standalone --nproc-per-node="$PLACER_PROCESSES" "$@"']
 SCRIPT = ['set -- "$PLACER_TRAIN" "$@"']
 
 
-def start_lines(plan: ExportPlan, node: str, site: Site) -> list[str]:
+def start_lines(plan: ExportPlan, node: str, site: Site, trainer: Sequence[str] = ()) -> list[str]:
     """Write the lines that number the machine and start torchrun, or placer's own runtime.
 
     Parameters
@@ -120,11 +95,15 @@ def start_lines(plan: ExportPlan, node: str, site: Site) -> list[str]:
         A line that sets ``PLACER_NODE``: `ASK_NODE`, or that of a target.
     site
         Where placer's runtime finds what it needs.
+    trainer
+        Lines that put a trainer before the arguments of the script; none: it runs what the plan
+        trains.
     """
-    if plan.uses_runtime:
+    if plan.uses_runtime and not trainer:
         asks = run_address_lines(plan, site) or [ASK_ADDRESS]
         return [*node_lines(plan, node), *runtime_lines(plan, site, asks)]
-    return [*node_lines(plan, node), *world_lines(plan, site), *torchrun_lines(plan, SCRIPT)]
+    start = torchrun_lines(plan, trainer or SCRIPT)
+    return [*node_lines(plan, node), *world_lines(plan, site), *start]
 
 
 def node_lines(plan: ExportPlan, node: str) -> list[str]:
@@ -169,11 +148,24 @@ def world_lines(plan: ExportPlan, site: Site) -> list[str]:
         return lines
     if len(mesh.worlds) == 1:
         return [*lines, *ONE_WORLD, TELL_WORLD]
-    return [*lines, *SEVERAL_WORLDS, *_meeting(MEET_WORLD, site), ASK_WORLD, TELL_WORLD]
+    world = ("PLACER_WORLD_RANK", "PLACER_WORLD_PORT", "PLACER_WORLD_ADDRESS")
+    meet = _meeting(site, '"world-$PLACER_WORLD"', *world)
+    return [*lines, *SEVERAL_WORLDS, *meet, ASK_WORLD, TELL_WORLD]
 
 
-def _meeting(lines: Sequence[str], site: Site) -> list[str]:
-    return [line.replace("{meet}", site.meet) for line in lines] if site.meet else []
+def _meeting(site: Site, what: str, rank: str, port: str, address: str) -> list[str]:
+    """Write the lines by which the machine of rank 0 tells its address to the others, even where it
+    knows the address itself; these ask for it where it was not given.
+    """
+    if not site.meet:
+        return []
+    return [
+        'if [ -n "${PLACER_MEETING:-}" ] &&',
+        f'  {{ [ "${rank}" = 0 ] || [ -z "${{{address}:-}}" ]; }}; then',
+        f'  {address}="$({site.meet} {what} "${rank}" "${port}" "${{{address}:-}}")" || exit 1',
+        f"  export {address}",
+        "fi",
+    ]
 
 
 def sourced_lines(plan: ExportPlan, node: str) -> list[str]:
@@ -207,4 +199,8 @@ def run_address_lines(plan: ExportPlan, site: Site) -> list[str]:
     """
     if plan.manifest.rendezvous.method != "address":
         return []
-    return [PORT, *_meeting(MEET_RUN, site), ASK_ADDRESS]
+    return [
+        PORT,
+        *_meeting(site, "run", "PLACER_RANK", "port", "PLACER_RENDEZVOUS_ADDRESS"),
+        ASK_ADDRESS,
+    ]

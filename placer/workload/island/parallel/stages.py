@@ -65,6 +65,20 @@ def stage_layers(architecture: Architecture, stages: int) -> tuple[int, ...]:
     return (*(each + (i < more) for i in range(stages - 1)), last)
 
 
+def piece_layers(architecture: Architecture, plan: InnerPlan) -> tuple[int, ...]:
+    """Return the layers of each piece in the order of the model; piece ``i`` is of stage
+    ``i % plan.pipeline``.
+
+    Notes
+    -----
+    The last piece has the output layer too, and none of its own where a stage has too few.
+    """
+    stages, pieces = stage_layers(architecture, plan.pipeline), plan.virtual_stages
+    return tuple(
+        layers // pieces + (piece < layers % pieces) for piece in range(pieces) for layers in stages
+    )
+
+
 @lru_cache(maxsize=4096)
 def slowest_share(architecture: Architecture, stages: int) -> float:
     """Return the share of a model's calculation that the slowest stage has; at least one part of

@@ -1,0 +1,150 @@
+"""Target ``megatron``: one script per group that trains a recipe of Megatron-Bridge (0.3) with the
+settings of the plan, which are a YAML file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.texts.environment import architecture_of, job_steps
+from placer.launch.export.texts.heading import comments, heading
+from placer.launch.export.texts.yaml_text import yaml_text
+from placer.launch.export.trainers import Trainer, check_trainable, inner_of, trainer_files
+from placer.workload.island.parallel.stages import piece_layers
+
+SETTINGS, PROGRAM = "megatron.yaml", "recipe.py"
+TRAINER = Trainer(
+    target="megatron",
+    example="megatron.bridge.recipes:llama31_70b_pretrain_config",
+    between=("",),
+    precisions={
+        "bf16": "bf16_mixed",
+        "fp16": "fp16_mixed",
+        "fp8": "bf16_with_fp8_current_scaling_mixed",
+    },
+)
+RECIPE = '''\
+"""Trains a recipe of Megatron-Bridge with the settings beside this file, and those that follow."""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+from megatron.bridge.training.gpt_step import forward_step
+from megatron.bridge.training.pretrain import pretrain
+from megatron.bridge.training.utils.omegaconf_utils import process_config_with_overrides
+
+module, _, function = os.environ["PLACER_TRAIN"].partition(":")
+config = process_config_with_overrides(
+    getattr(importlib.import_module(module), function)(),
+    config_filepath=str(Path(__file__).with_name("megatron.yaml")),
+    cli_overrides=sys.argv[1:] or None,
+)
+pretrain(config, forward_step)
+'''
+CHECKPOINTS = [
+    'if [ -n "${PLACER_CHECKPOINTS:-}" ]; then',
+    '  set -- checkpoint.save="$PLACER_CHECKPOINTS" checkpoint.load="$PLACER_CHECKPOINTS" "$@"',
+    "fi",
+]
+START = ['set -- "$(dirname -- "${BASH_SOURCE[0]}")/recipe.py" \\']
+STEPS = ['  train.train_iters="$PLACER_STEPS" \\']
+END = ['  "$@"']
+RECOMPUTED = {
+    "none": (None, None, None),
+    "selective": ("selective", None, None),
+    "full": ("full", "uniform", 1),
+}
+"""Granularity, method and layers of a unit, as Megatron takes them."""
+
+
+def files(plan: ExportPlan) -> dict[str, str]:
+    """Return ``GROUP.sh`` for each group, the settings, and the program that reads them.
+
+    Raises
+    ------
+    PlacerError
+        If Megatron has no such exchange, sharding, precision or division of the batch.
+    """
+    check_trainable(plan, TRAINER)
+    if len({group.inner for group in plan.manifest.groups}) > 1:
+        raise PlacerError(
+            "Megatron's ranks all work by one plan, and the groups have several",
+            "plan with machines of one kind, or use --to torchrun",
+        )
+    start = [*CHECKPOINTS, *START, *([] if job_steps(plan.manifest) is None else STEPS), *END]
+    lines = comments(heading(plan, "megatron"))
+    return {
+        **trainer_files(plan, "megatron", start, _words(plan)),
+        SETTINGS: yaml_text([settings(plan)], lines),
+        PROGRAM: lines + RECIPE,
+    }
+
+
+def settings(plan: ExportPlan) -> dict[str, dict[str, Any] | str]:
+    """Return the parts of Megatron-Bridge's ConfigContainer that the plan decides.
+
+    Notes
+    -----
+    All are said, also where they are Megatron's defaults: a recipe has others. Ranks are those of
+    `World`: Megatron's order is tp-cp-ep-dp-pp.
+    """
+    inner = inner_of(plan.manifest.groups[0])
+    tokens = architecture_of(plan.manifest).sequence_length
+    granularity, method, unit = RECOMPUTED[inner.checkpointing]
+    sharded, experts = inner.sharding == "zero-1", inner.expert_parallel > 1
+    return {
+        "train": {
+            "micro_batch_size": inner.microbatch,
+            "global_batch_size": plan.manifest.exchange.target_batch_size,
+        },
+        "dataset": {"seq_length": tokens},
+        "model": {
+            "seq_length": tokens,
+            "tensor_model_parallel_size": inner.tensor_parallel,
+            "sequence_parallel": inner.tensor_parallel > 1,
+            "pipeline_model_parallel_size": inner.pipeline,
+            "virtual_pipeline_model_parallel_size": (
+                inner.virtual_stages if inner.virtual_stages > 1 else None
+            ),
+            "pipeline_model_parallel_layout": _layout(plan) if inner.pipeline > 1 else None,
+            "context_parallel_size": inner.context_parallel,
+            "expert_model_parallel_size": inner.expert_parallel,
+            **(
+                {"expert_tensor_parallel_size": 1, "moe_token_dispatcher_type": "alltoall"}
+                if experts
+                else {}
+            ),
+            "mtp_num_layers": None,  # heads that predict further tokens are not priced
+            "recompute_granularity": granularity,
+            "recompute_method": method,
+            "recompute_num_layers": unit,
+        },
+        "ddp": {
+            "use_distributed_optimizer": sharded,
+            "overlap_grad_reduce": True,
+            "overlap_param_gather": sharded,
+        },
+        "optimizer": {"use_distributed_optimizer": sharded},
+        "mixed_precision": TRAINER.precisions[inner.precision],
+    }
+
+
+def _layout(plan: ExportPlan) -> str:
+    """Return the layers of each piece: E the embedding, t a layer, L the loss."""
+    inner = inner_of(plan.manifest.groups[0])
+    pieces = piece_layers(architecture_of(plan.manifest), inner)
+    return f"E{'|'.join('t' * layers for layers in pieces)}L"
+
+
+def _words(plan: ExportPlan) -> list[str]:
+    return [
+        "Needs Megatron-Bridge 0.3 on every machine, such as NVIDIA's container "
+        "`nvcr.io/nvidia/nemo`. Copy this folder there.",
+        f"`{plan.train}` is the module and the recipe that is trained; tokenizer and data "
+        f"are those of the recipe. `{SETTINGS}` has what the plan decides.",
+        "Settings such as `optimizer.lr=0.0003` may follow the script's name.",
+    ]

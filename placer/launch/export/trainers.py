@@ -1,0 +1,145 @@
+"""What the targets share that start a trainer of their own, which takes ``MODULE:FUNCTION``: checks
+of plans that it does not train as priced, a script for each group, and the README.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from placer.documents.manifest.types import Group, Manifest
+from placer.errors import PlacerError
+from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.targets.torchrun import group_scripts
+from placer.launch.export.texts.meeting import meeting_files
+from placer.launch.export.texts.readme import Section, meeting_words, readme, start_commands
+from placer.launch.mesh import mesh_of
+from placer.workload.engines import ENGINES
+from placer.workload.inner_plan import InnerPlan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trainer:
+    """A trainer with what it takes.
+
+    Parameters
+    ----------
+    target
+        Name of the target, and of its engine.
+    example
+        An entry that it trains, as ``--train`` takes it.
+    between
+        Who may exchange between worlds.
+    precisions
+        What it calls them.
+    fewest_microbatches
+        Whether plain stages take one microbatch each at least.
+    """
+
+    target: str
+    example: str
+    between: tuple[str, ...]
+    precisions: Mapping[str, str]
+    fewest_microbatches: bool = False
+
+
+def check_trainable(plan: ExportPlan, trainer: Trainer) -> None:
+    """Refuse plans of which a trainer would train something else.
+
+    Raises
+    ------
+    PlacerError
+        If it has no such exchange, sharding, precision or division of the batch.
+    """
+    manifest, mesh, name = plan.manifest, mesh_of(plan.manifest), trainer.target
+    if not plan.uses_runtime:
+        raise PlacerError(
+            f"{name} trains an entry of its registry, not a script",
+            f"give --train MODULE:FUNCTION, such as --train {trainer.example}",
+        )
+    for group in manifest.groups:
+        if group.inner is None or group.on_cpu:
+            raise PlacerError(
+                f"{name} needs an inner plan on GPUs, {group.name} has none",
+                "plan a model with an architecture, or use --to torchrun",
+            )
+    lack = ENGINES[name].lack(manifest.exchange, manifest.groups)
+    if lack is not None:
+        raise PlacerError(f"{name} does not do {lack.part}", f"{lack.remedy}, or use --to torchrun")
+    if mesh.between not in trainer.between:
+        several = ", or torchft between several" if "torchft" in trainer.between else ""
+        raise PlacerError(
+            f"{name} has one device mesh{several}: {mesh.why}",
+            "plan with --exchange all-reduce, or use --to torchrun",
+        )
+    _check_batch(manifest, trainer)
+
+
+def _check_batch(manifest: Manifest, trainer: Trainer) -> None:
+    """Refuse a batch of which a trainer would train another part: all ranks get equally many whole
+    micro-batches, and interleaved stages a multiple of their number.
+    """
+    worlds, batch = mesh_of(manifest).worlds, manifest.exchange.target_batch_size
+    ranks = sum(len(world.samples) for world in worlds)
+    plans = [inner_of(group) for group in manifest.groups]
+    each = max(inner.microbatch for inner in plans) * ranks
+    stages = plans[0].pipeline
+    once = each * (stages if plans[0].virtual_stages > 1 else 1)
+    if batch % once:
+        near = sorted({max(1, batch // once) * once, (batch // once + 1) * once})
+        raise PlacerError(
+            f"{trainer.target}'s {ranks} ranks take {once} sequences at once, which do not divide "
+            f"the batch of {batch}",
+            f"plan with --tbs {' or '.join(map(str, near))}",
+        )
+    if trainer.fewest_microbatches and batch < each * stages:
+        raise PlacerError(
+            f"{trainer.target} gives {stages} stages as many microbatches at least, and the batch "
+            f"of {batch} has {batch // each}",
+            f"plan with --tbs {each * stages}",
+        )
+    if len({samples for world in worlds for samples in world.samples}) > 1:
+        raise PlacerError(
+            f"{trainer.target} gives all ranks equal parts of the batch, the plan gives fast ones "
+            "more",
+            "plan with machines of one kind, or use --to torchrun",
+        )
+
+
+def inner_of(group: Group) -> InnerPlan:
+    """Return the inner plan of a group that was checked."""
+    return group.inner or InnerPlan()
+
+
+def trainer_files(
+    plan: ExportPlan,
+    target: str,
+    start: Sequence[str],
+    words: Sequence[str],
+    variables: Mapping[str, dict[str, str]] | None = None,
+) -> dict[str, str]:
+    """Write ``GROUP.sh`` for each group, what machines need to meet, and the README.
+
+    Parameters
+    ----------
+    start
+        Lines that put the trainer and its options before the arguments of the script.
+    words
+        What the README says before the start.
+    variables
+        Those that the options name beside the plan's own, by group.
+    """
+    meeting = plan.manifest.rendezvous
+    asks = [f"export {meeting.address_variable}=ADDRESS"] if meeting.method == "address" else []
+    starts = [*asks, *start_commands(plan, [group.name for group in plan.manifest.groups])]
+    end = "End torchrun with Ctrl-C on one machine of each world. Then give the machines back."
+    sections: list[Section] = [
+        ("Launch", [*words, "", *meeting_words(plan)], starts),
+        ("Watch", [f"{target} prints loss and speed of each step."], []),
+        ("Tear down", [end], []),
+    ]
+    return {
+        **group_scripts(plan, target, start, variables),
+        **meeting_files(plan, target),
+        "README.md": readme(plan, target, sections),
+    }
