@@ -152,9 +152,7 @@ def mesh_of(manifest: Manifest, processes: int = 0) -> Mesh:
         manifest = replace(manifest, groups=[_with(group, processes) for group in manifest.groups])
     groups = groups_by_worker(manifest.groups)
     exchange, everyone = manifest.exchange, range(len(groups))
-    shares = apportioned(
-        exchange.target_batch_size, weights(manifest.groups, exchange.strategy, everyone)
-    )
+    shares = apportioned(exchange.target_batch_size, weights(manifest.groups, exchange.strategy))
     why = _why_several(manifest) if len(groups) > 1 else ""
     joined = [tuple(everyone)] if not why else [(worker,) for worker in everyone]
     if why and traits(exchange.strategy).transport in BY_REGION:

@@ -184,11 +184,11 @@ class RunPlan:
             else strategy(self.exchange.strategy).phases(counted, payload_bytes, self.exchange)
         )
 
-    def shares(self, batch: int, members: Sequence[int]) -> dict[int, int]:
-        """Return the samples of each member in one step, divided as in the plan's timing; see
+    def shares(self, batch: int) -> dict[int, int]:
+        """Return the samples of each worker in one step, divided as in the plan's timing; see
         `placer.launch.batch_shares`.
         """
-        return apportioned(batch, weights(self.groups, self.exchange.strategy, members))
+        return apportioned(batch, weights(self.groups, self.exchange.strategy))
 
 
 def regions_of(places: Sequence[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:

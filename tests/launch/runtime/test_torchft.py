@@ -19,7 +19,7 @@ from run_plans import A, B, C, document, islands, plan_of, settings_of  # noqa: 
 from placer.errors import PlacerError  # noqa: E402
 from placer.launch.runtime.log.comparison import summary  # noqa: E402
 from placer.launch.runtime.processes.run import check_settings, run_here  # noqa: E402
-from placer.launch.runtime.training.replicas import RATES  # noqa: E402
+from placer.launch.runtime.strategies.replicas import RATES  # noqa: E402
 
 torch.set_num_threads(1)
 

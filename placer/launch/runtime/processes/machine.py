@@ -17,8 +17,9 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.runtime.processes.loopback_store import connected, store_at
-from placer.launch.runtime.processes.worker import LIGHTHOUSE, reporter, run_worker
+from placer.launch.runtime.processes.worker import reporter, run_worker
 from placer.launch.runtime.run_plan import RunPlan, plan_from
+from placer.launch.runtime.strategies.replicas import LIGHTHOUSE, serve_lighthouse
 from placer.launch.shaped_network.kernel import end_with_parent
 
 SHUTDOWN_S = 5
@@ -69,8 +70,6 @@ def _lighthouse(plan: RunPlan, job: dict[str, Any]) -> str:
     if os.fork() == 0:
         if sys.platform == "linux":
             end_with_parent(signal.SIGKILL)
-        from placer.launch.runtime.training.replicas import serve_lighthouse
-
         _server, address = serve_lighthouse(plan, job["address"], job["settings"]["timeout_s"])
         os.write(write, address.encode())
         os.close(write)

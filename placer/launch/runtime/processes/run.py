@@ -26,8 +26,8 @@ from placer.launch.runtime.processes.loopback_store import LOOPBACK, connected, 
 from placer.launch.runtime.processes.store_processes import local_object_stores
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.seats import Seat
+from placer.launch.runtime.strategies.replicas import check_torchft
 from placer.launch.runtime.training.context import Settings
-from placer.launch.runtime.training.replicas import check_torchft
 from placer.market.sources.reading.web_address import LOOPBACK_INTERFACE, is_loopback
 from placer.profiler.target import check_target
 from placer.records import replace

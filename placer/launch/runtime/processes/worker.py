@@ -15,15 +15,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.runtime.processes.loopback_store import connected, store_at
+from placer.launch.runtime.processes.loopback_store import connected
 from placer.launch.runtime.processes.peer_loss import PeerLostError, is_peer_loss
 from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.runtime.seats import Seat
-from placer.launch.runtime.strategies import executed, take_step
+from placer.launch.runtime.strategies import strategy_of
+from placer.launch.runtime.strategies.strategy import Strategy
 from placer.launch.runtime.training.checkpoint import Checkpoints
 from placer.launch.runtime.training.context import Context, Settings
 from placer.launch.runtime.training.memory import memory_error, out_of_memory
-from placer.launch.runtime.training.replicas import Replicas
 from placer.launch.runtime.training.trainer import Trainer, digest_of
 from placer.launch.runtime.wire.codec import Codec
 from placer.launch.runtime.wire.meter import Meter
@@ -35,8 +35,6 @@ from placer.workload.inner_plan import InnerPlan
 
 FAILED, LOST = 1, 75
 """Exit codes: this process failed; another was lost (EX_TEMPFAIL)."""
-LIGHTHOUSE = "lighthouse"
-"""Key of the lighthouse's address in the store."""
 NOTICED_S = 60.0
 """A process that has lost another waits for its launcher to end it: who died is seen first."""
 OTHERS_S = 2.0
@@ -96,29 +94,33 @@ def _work(job: Mapping[str, Any], seat: Seat, report: Report) -> None:
     plan = plan_from(job["manifest"], "manifest", deployed=settings.deployed)
     store = connected(job["host"], job["port"], settings.join_s)
     trainer, step = None, 0
-    context = None
     try:
         _join_world(settings, seat, store)
         trainer = made_trainer(plan, settings, seat)
-        context = _context(plan, settings, seat, store, trainer)
+        context = Context(
+            plan=plan,
+            settings=settings,
+            seat=seat,
+            trainer=trainer,
+            meter=Meter(),
+            store=store,
+            address=job["address"],
+        )
         _UNTIL_EXIT.append(context)
-        run = _Run(context, job["address"], report)
-        step = run.step
-        for step in run.steps():
+        run = _Run(context, report)
+        step = context.start
+        for step in run.strategy.steps():
             run.take(step)
         run.end()
-    except (MemoryError, RuntimeError) as error:
+    except (MemoryError, RuntimeError, PeerLostError) as error:
         if out_of_memory(error):
             elements = trainer.elements if trainer else 0
             raise memory_error(plan, seat.rank, elements) from None
-        if not is_peer_loss(error):
+        lost = error if isinstance(error, PeerLostError) else PeerLostError(None, str(error))
+        if lost is not error and not is_peer_loss(error):
             raise
-        lost = PeerLostError(None, str(error))
         _report_loss(report, plan, seat, store, step, lost)
         raise lost from None
-    except PeerLostError as lost:
-        _report_loss(report, plan, seat, store, step, lost)
-        raise
 
 
 def _report_loss(
@@ -195,7 +197,7 @@ def made_trainer(plan: RunPlan, settings: Settings, seat: Seat) -> Trainer:
         hook=_coded_hook(plan, seat) if compression not in ("none", "fp16") else None,
         halves=compression == "fp16" and len(_world(plan, seat)) > 1,
     )
-    _agree(trainer.first_digest, plan, seat)
+    _agree(trainer.first_digest, plan, seat, _crooked)
     return trainer
 
 
@@ -255,15 +257,17 @@ def _own_gpu(device: str) -> str:
     return f"cuda:{local}"
 
 
-def _agree(digest: str, plan: RunPlan, seat: Seat) -> None:
-    """Refuse a world whose processes begin with unlike parameters."""
+def _agree(
+    digest: str, plan: RunPlan, seat: Seat, unlike: Callable[[RunPlan, int, int], PlacerError]
+) -> None:
+    """Refuse a world whose processes have unlike parameters."""
     import torch.distributed as dist
 
     digests: list[Any] = [None] * seat.world_size
     dist.all_gather_object(digests, (seat.rank, digest))
     for rank, other in digests:
         if other != digests[0][1]:
-            raise _crooked(plan, rank, digests[0][0])
+            raise unlike(plan, rank, digests[0][0])
 
 
 def _crooked(plan: RunPlan, rank: int, first: int) -> PlacerError:
@@ -273,50 +277,36 @@ def _crooked(plan: RunPlan, rank: int, first: int) -> PlacerError:
     )
 
 
-def _context(
-    plan: RunPlan, settings: Settings, seat: Seat, store: Any, trainer: Trainer
-) -> Context:
-    """Connect the first processes of the worlds where the strategy is placer's own."""
-    meter = Meter()
-    context = Context(
-        plan=plan, settings=settings, seat=seat, trainer=trainer, meter=meter, store=store
-    )
-    if plan.engine == "placer" and executed(plan).WIRED and seat.leads:
+def _connect(context: Context, strategy: type[Strategy]) -> None:
+    """Connect the first processes of the worlds, and hubs, where the exchange is placer's own."""
+    plan, settings = context.plan, context.settings
+    if strategy.wired and context.seat.leads:
         peers = (*context.leaders, *range(plan.workers, plan.ranks))
-        number = peers.index(seat.rank)
-        groups = gloo_groups(
-            store, "wire", number, len(peers), plan.exchange.streams, settings.timeout_s
-        )
-        counts = context.wire_meter if plan.exchange.overlap else meter
-        context.wire = Wire(plan, seat.rank, peers, groups, counts, settings.timeout_s)
-    return context
+        number, streams = peers.index(context.rank), plan.exchange.streams
+        groups = gloo_groups(context.store, "wire", number, len(peers), streams, settings.timeout_s)
+        meter = context.wire_meter if plan.exchange.overlap else context.meter
+        context.wire = Wire(plan, context.rank, peers, groups, meter, settings.timeout_s)
 
 
 class _Run:
-    """The steps of one process, with what its exchange keeps from one to the next."""
+    """The steps of one process."""
 
-    def __init__(self, context: Context, address: str, report: Report) -> None:
+    def __init__(self, context: Context, report: Report) -> None:
         plan, settings, seat = context.plan, context.settings, context.seat
         self.context, self.plan, self.seat = context, plan, seat
         self.works = seat.rank < plan.workers
         self.report: Report = report if seat.member == 0 else (lambda record: None)
-        self.replicas: Replicas | None = None
-        self.strategy = executed(plan) if plan.engine == "placer" else None
         self.checkpoints = self._checkpoints() if self.works and settings.checkpoints else None
-        if plan.engine == "torchft":
-            lighthouse = context.store.get(LIGHTHOUSE).decode()
-            self.own_store = _world_store(context, address)
-            self.replicas = Replicas(context, address, self.own_store, lighthouse)
+        strategy = strategy_of(plan)
+        _connect(context, strategy)
+        self.strategy = strategy(context)
         start, token = _meet(context, self.checkpoints)
         # Objects that another run left in a store are not this one's.
         attempt = f"{settings.attempt}-{token}"
         context.settings, context.start = replace(settings, attempt=attempt), start
-        self.step = start
         if start and self.checkpoints is not None:
             self._load(start)
-        if self.replicas is not None:
-            self.replicas.begin(start)
-        self.state = None if self.strategy is None else self.strategy.open(context)
+        self.strategy.begin()
         ready = {"pid": os.getpid(), "start": start, "elements": context.trainer.elements}
         self.report({"kind": "ready", "rank": seat.rank, **ready})
 
@@ -333,17 +323,6 @@ class _Run:
         }
         return Checkpoints(settings.checkpoints, self.seat.world, identity)
 
-    def steps(self) -> Any:
-        """Count the steps; with torchft those of all, as a world that comes back skips some."""
-        if self.replicas is None:
-            yield from range(self.context.start, self.context.settings.steps)
-            return
-        local = 0
-        while self.replicas.done < self.context.settings.steps:
-            before = self.replicas.done
-            yield before + local
-            local = 0 if local + 1 == self.replicas.every else local + 1
-
     def take(self, step: int) -> None:
         """Take one step, report it, and keep a checkpoint where one is due."""
         context, began = self.context, time.perf_counter()
@@ -357,38 +336,25 @@ class _Run:
         }
         if self.works:
             record["samples"] = context.shares()[self.seat.rank]
-            record["loss"] = self._step(step)
+            record["loss"] = self.strategy.step(step)
         else:
-            assert self.strategy is not None
-            self.strategy.serve(context, self.state, step)
+            self.strategy.serve(step)
         record["step_s"] = time.perf_counter() - began
         record["exchanged"] = context.ends_round(step)
         self.report({**record, **context.meter.take()})
         if self.checkpoints is not None and context.saves_checkpoint(step):
             self._save(step + 1)
 
-    def _step(self, step: int) -> float:
-        context = self.context
-        if self.replicas is not None:
-            return self.replicas.step(step)
-        if self.strategy is not None:
-            return take_step(self.strategy, context, self.state, step)
-        loss = context.calculate(step, context.settings.target_batch_size)
-        with context.meter.phase("update"):
-            context.trainer.step()
-        return loss
-
     def _state(self) -> dict[str, Any]:
-        """Return model, optimizer and what torchft keeps, as torch.distributed.checkpoint knows
-        them.
+        """Return model, optimizer and what the exchange keeps, as torch.distributed.checkpoint
+        knows them.
         """
         from torch.distributed.checkpoint.state_dict import get_state_dict
 
         module, optimizer = get_state_dict(
             self.context.trainer.module, self.context.trainer.optimizer
         )
-        between = {} if self.replicas is None else self.replicas.tensors()
-        return {"module": module, "optimizer": optimizer, "between": between}
+        return {"module": module, "optimizer": optimizer, "between": self.strategy.tensors()}
 
     def _save(self, done: int) -> None:
         """Keep the state after so many steps. Regions that do not wait for each other drift apart:
@@ -426,12 +392,9 @@ class _Run:
     def end(self) -> None:
         """End the exchange and report the model."""
         context = self.context
-        if self.replicas is not None:
-            self.replicas.close()
-        if self.strategy is not None and (self.seat.leads or hasattr(self.strategy, "follow")):
-            self.strategy.close(context, self.state)
+        self.strategy.close()
         whole = context.trainer.vector()
-        _agree_at_end(digest_of(whole), self.plan, self.seat)
+        _agree(digest_of(whole), self.plan, self.seat, unlike_models)
         self.report(
             {
                 "kind": "end",
@@ -442,19 +405,7 @@ class _Run:
                 **context.meter.take(),
             }
         )
-        if self.replicas is not None:
-            self.replicas.leave()
-
-
-def _agree_at_end(digest: str, plan: RunPlan, seat: Seat) -> None:
-    """Refuse an end at which the processes of a world have unlike models."""
-    import torch.distributed as dist
-
-    digests: list[Any] = [None] * seat.world_size
-    dist.all_gather_object(digests, (seat.rank, digest))
-    for rank, other in digests:
-        if other != digests[0][1]:
-            raise unlike_models(plan, rank, digests[0][0])
+        self.strategy.leave()
 
 
 def unlike_models(plan: RunPlan, rank: int, first: int) -> PlacerError:
@@ -464,17 +415,6 @@ def unlike_models(plan: RunPlan, rank: int, first: int) -> PlacerError:
         "this should not be: keep the log and report it",
         exit_code=1,
     )
-
-
-def _world_store(context: Context, address: str) -> Any:
-    """Serve a store for this world alone, or connect to it: torchft's Manager has one in each."""
-    key, join_s = f"store/{context.seat.world}", context.settings.join_s
-    if context.seat.leads:
-        served = store_at(address, 0, join_s)
-        context.store.set(key, f"{address} {served.port}")
-        return served
-    host, port = context.store.get(key).decode().split()
-    return connected(host, int(port), join_s)
 
 
 def _meet(context: Context, checkpoints: Checkpoints | None) -> tuple[int, str]:

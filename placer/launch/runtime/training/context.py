@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -15,9 +14,6 @@ from placer.launch.runtime.seats import Seat
 from placer.launch.runtime.training.trainer import Trainer
 from placer.launch.runtime.wire.meter import Meter
 from placer.launch.runtime.wire.wire import Wire
-
-Exchange = Callable[[Any], Any]
-"""Takes the gradient of a world as a vector; returns the sum over all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +92,10 @@ class Context:
 
     Notes
     -----
-    ``store`` is the ``torch.distributed`` store where all processes of the run meet, ``wire``
-    connects the first processes of the worlds and the hubs. A server or function has a trainer too:
-    it knows how many elements travel. ``late`` is the exchange under way where the plan overlaps;
-    the other processes of a world only know that there is one.
+    ``store`` is the ``torch.distributed`` store where all processes of the run meet, ``address``
+    that of this machine, ``wire`` connects the first processes of the worlds and the hubs. A server
+    or function has a trainer too: it knows how many elements travel. ``wire_meter`` counts what a
+    thread exchanges.
     """
 
     plan: RunPlan
@@ -108,11 +104,10 @@ class Context:
     trainer: Trainer
     meter: Meter
     store: Any
+    address: str
     start: int = 0
     wire: Wire | None = None
     wire_meter: Meter = field(default_factory=Meter)
-    late: Future[tuple[Any, float]] | bool = False
-    thread: ThreadPoolExecutor | None = None
 
     @property
     def rank(self) -> int:
@@ -125,14 +120,9 @@ class Context:
         assert self.wire is not None
         return self.wire
 
-    @property
-    def members(self) -> tuple[int, ...]:
-        """List the workers."""
-        return tuple(range(self.plan.workers))
-
     def shares(self) -> dict[int, int]:
         """Return the samples of each worker."""
-        return self.plan.shares(self.settings.target_batch_size, self.members)
+        return self.plan.shares(self.settings.target_batch_size)
 
     @property
     def world(self) -> tuple[int, ...]:
@@ -150,27 +140,22 @@ class Context:
         """Return the first worker of each world."""
         return tuple(workers[0] for workers in self.plan.worlds)
 
-    def calculate(self, step: int, of: int) -> float:
+    def calculate(self, step: int, of: int, check: Callable[[], None] = lambda: None) -> float:
         """Leave the world's gradient at its parameters; return the loss of this worker, weighted
-        with its share of ``of`` samples.
+        with its share of ``of`` samples. ``check`` is called before each microbatch.
         """
         shares, members = self.shares(), self.seat.members
         samples: list[int] = []
         for rank in self.world:
             samples += apportioned(shares[rank], dict.fromkeys(range(members), 1.0)).values()
         began = perf_counter()
-        loss, waited_s = self.trainer.calculate(step, samples, of, self._check)
+        loss, waited_s = self.trainer.calculate(step, samples, of, check)
         self.meter.seconds["calculation"] += perf_counter() - began - waited_s
         if waited_s:
             self.meter.seconds["all-reduce"] += waited_s
             self.meter.wire_s += waited_s
         self._count_average()
         return self._of_worker(loss)
-
-    def gradient(self, step: int, of: int) -> tuple[Any, float]:
-        """Calculate as `calculate` does; return the world's gradient as a vector, and the loss."""
-        loss = self.calculate(step, of)
-        return self.trainer.gradient(), loss
 
     def local_step(self, step: int) -> float:
         """Take a step of the world's own optimizer on its own samples; return the worker's part of
@@ -217,61 +202,6 @@ class Context:
                 self.trainer.step()
         if exists:
             self._count_broadcast()
-
-    def follow(self, step: int, of: int) -> float:
-        """Take a step in a process whose world's first one exchanges."""
-        _, loss = self.gradient(step, of)
-        self.update(None)
-        return loss
-
-    def gradient_step(self, exchange: Exchange, step: int) -> float:
-        """Calculate, exchange, update; return the worker's part of the loss.
-
-        Notes
-        -----
-        Where the plan overlaps, the exchange runs in a thread beside the next calculation, and its
-        sum is one step late. Nothing stays under way before a checkpoint or at the end, so a
-        checkpoint is a model on which all agree.
-        """
-        gradient, loss = self.gradient(step, self.settings.target_batch_size)
-        if not self.plan.exchange.overlap:
-            self.update(exchange(gradient) if self.seat.leads else None)
-            return loss
-        before, self.late = self.late, self._begun(exchange, gradient)
-        if before:
-            self.update(self._ended(before, flush=False))
-        if self.saves_checkpoint(step) or step + 1 == self.settings.steps:
-            under_way, self.late = self.late, False
-            self.update(self._ended(under_way, flush=True))
-        return loss
-
-    def _begun(self, exchange: Exchange, gradient: Any) -> Future[tuple[Any, float]] | bool:
-        """Begin an exchange in the thread, after the one that is under way."""
-        if not self.seat.leads:
-            return True
-        self.thread = self.thread or ThreadPoolExecutor(1, "exchange")
-
-        def timed() -> tuple[Any, float]:
-            began = perf_counter()
-            return exchange(gradient), perf_counter() - began
-
-        return self.thread.submit(timed)
-
-    def _ended(self, under_way: Future[tuple[Any, float]] | bool, *, flush: bool) -> Any:
-        """Wait for an exchange; None in a process that does not exchange."""
-        if isinstance(under_way, bool):
-            return None
-        began = perf_counter()
-        result, seconds = under_way.result()
-        waited = perf_counter() - began
-        self.meter.absorb(self.wire_meter)
-        self.meter.overlap(*((0.0, 0.0, waited) if flush else (seconds, waited, 0.0)))
-        return result
-
-    def _check(self) -> None:
-        """Raise the error of the exchange under way, if it has failed."""
-        if not isinstance(self.late, bool) and self.late.done():
-            self.late.result()
 
     def ends_round(self, step: int) -> bool:
         """Return whether the exchange comes after this step; the last step always ends a round."""
