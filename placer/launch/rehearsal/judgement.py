@@ -4,8 +4,8 @@ and measured.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from placer.launch.rehearsal.rehearsal import Rehearsal, all_rounds, exchange_seconds, rounds_of
@@ -164,21 +164,12 @@ def _requests(rehearsal: Rehearsal) -> list[Line]:
             unit="a round",
             predicted=row["predicted"],
             measured=row["measured"],
-            within=_as_asked(row),
+            within=None
+            if None in (row["predicted"], row["measured"])
+            else row["measured"] == row["predicted"],
         )
         for row in requests_of(rehearsal.plan, all_rounds(rehearsal.records, rehearsal.plan))
     ]
-
-
-def _as_asked(row: Mapping[str, Any]) -> bool | None:
-    """Return whether as many requests came as planned. Fewer lists may: one shows a function all
-    gradients that came together.
-    """
-    predicted, measured = row["predicted"], row["measured"]
-    if predicted is None or measured is None:
-        return None
-    fewer = row["what"].startswith("list") and measured < predicted
-    return bool(measured == predicted or fewer)
 
 
 def document_of(rehearsal: Rehearsal, lines: Sequence[Line]) -> dict[str, Any]:
@@ -196,18 +187,7 @@ def document_of(rehearsal: Rehearsal, lines: Sequence[Line]) -> dict[str, Any]:
             "why_not": "",
             "slower": [list(pair) for pair in small.slower],
         },
-        "lines": [
-            {
-                "kind": line.kind,
-                "what": line.what,
-                "unit": line.unit,
-                "predicted": line.predicted,
-                "measured": line.measured,
-                "difference": line.difference,
-                "within": line.within,
-            }
-            for line in lines
-        ],
+        "lines": [{**asdict(line), "difference": line.difference} for line in lines],
         "deaths": list(rehearsal.deaths),
         "confirmed": confirmed(lines),
     }

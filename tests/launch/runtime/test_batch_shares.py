@@ -95,9 +95,11 @@ def test_all_workers_of_a_recommended_plan_end_at_once() -> None:
     )
     plan: RunPlan = plan_from(got.to_manifest(), "plan")
     shares = plan.shares(plan.target_batch_size)
-    speeds = [group.samples_per_second for group in plan.groups for _ in range(group.count)]
+    speeds = [
+        group.samples_per_second for group in plan.manifest.groups for _ in range(group.count)
+    ]
     assert len(set(speeds)) > 1
-    wanted = plan.expected.step_seconds["calculation"]
+    wanted = plan.manifest.expected.step_seconds["calculation"]
     for rank, speed in enumerate(speeds):
         assert speed is not None
         assert shares[rank] / speed == pytest.approx(wanted, abs=1 / speed)

@@ -23,9 +23,9 @@ from placer.launch.folder_lock import locked_folder, refuse_a_taken_log
 from placer.launch.runtime.log.run_log import RunLog
 from placer.launch.runtime.processes.launcher import Job, Launcher, Machine, Record
 from placer.launch.runtime.processes.loopback_store import LOOPBACK, connected, listen_at
-from placer.launch.runtime.processes.store_processes import local_object_stores
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.seats import Seat
+from placer.launch.runtime.stores.local_store import local_object_stores
 from placer.launch.runtime.strategies.replicas import check_torchft
 from placer.launch.runtime.training.context import Settings
 from placer.market.sources.reading.web_address import LOOPBACK_INTERFACE, is_loopback
@@ -113,7 +113,7 @@ def run_here(
             document=document,
             machines=machines,
             host=host,
-            port=port or plan.rendezvous.port,
+            port=port or plan.manifest.rendezvous.port,
             listening=listening,
             links="loopback" if network is None else "shaped",
             extra=extra,
@@ -128,10 +128,7 @@ def _machines(seats: Sequence[Seat], network: ShapedNetwork | None) -> tuple[Mac
             tuple(seat for seat in seats if seat.world == world)
             for world in dict.fromkeys(seat.world for seat in seats)
         ]
-        return tuple(
-            Machine(seats=world, address=LOOPBACK, serves=number == 0)
-            for number, world in enumerate(worlds)
-        )
+        return tuple(Machine(seats=world, address=LOOPBACK) for world in worlds)
     return tuple(
         replace(
             machine,
@@ -143,20 +140,13 @@ def _machines(seats: Sequence[Seat], network: ShapedNetwork | None) -> tuple[Mac
 
 
 def by_machine(seats: Sequence[Seat], address: str) -> tuple[Machine, ...]:
-    """Group processes by machine; the first serves the store."""
-    grouped: list[Machine] = []
+    """Group processes by machine."""
+    grouped = []
     for number in sorted({seat.machine for seat in seats}):
         own = tuple(seat for seat in seats if seat.machine == number)
         world = sorted({s.machine for s in seats if s.world == own[0].world})
-        grouped.append(
-            Machine(
-                seats=own,
-                node=world.index(number),
-                nodes=len(world),
-                address=address,
-                serves=number == 0,
-            )
-        )
+        node = world.index(number)
+        grouped.append(Machine(seats=own, node=node, nodes=len(world), address=address))
     return tuple(grouped)
 
 
@@ -178,7 +168,7 @@ def run_ranks(
     With ``one_machine``, or where all meet at a loopback address, which no other machine reaches,
     the log says so: such links are not the plan's.
     """
-    meet = plan.rendezvous
+    meet = plan.manifest.rendezvous
     host = os.environ.get("MASTER_ADDR") or os.environ.get(meet.address_variable)
     port = os.environ.get("MASTER_PORT") or str(meet.port)
     if not host:
@@ -266,7 +256,7 @@ def ranks_from(words: str | None, plan: RunPlan) -> tuple[int, ...]:
 def _site_group(plan: RunPlan) -> str:
     hubs = f" and {counted(plan.hub_processes, plan.hub)}" if plan.hub_processes else ""
     machines = plan.machine_ranks - plan.hub_processes
-    islands = f" of {machines} machines" if plan.has_islands else ""
+    islands = f" of {machines} machines" if plan.manifest.has_islands else ""
     return f"{counted(plan.workers, 'worker')}{islands}{hubs}"
 
 
@@ -309,25 +299,22 @@ def gather(
     here = {seat.machine for machine in job.machines for seat in machine.seats}
     if everywhere == here:
         return
-    store = connected(job.host, job.port, GATHER_S)
+    store, wait = connected(job.host, job.port, GATHER_S), timedelta(seconds=GATHER_S)
     if 0 not in here:
-        store.set(f"records/{min(here)}", json.dumps(records[1:]))
         for machine in here:
-            store.set(f"records-of/{machine}", str(min(here)))
-        store.wait(["gathered"], timedelta(seconds=GATHER_S))  # machine 0 serves the store
+            own = records[1:] if machine == min(here) else []
+            store.set(f"records/{machine}", json.dumps(own))
+        store.wait(["gathered"], wait)  # machine 0 serves the store
         return
-    taken: set[str] = set()
     for machine in sorted(everywhere - here):
         try:
-            store.wait([f"records-of/{machine}"], timedelta(seconds=GATHER_S))
+            store.wait([f"records/{machine}"], wait)
         except RuntimeError:
             if plan.quorum is None:
                 raise
             continue  # the run went on without it
-        holder = store.get(f"records-of/{machine}").decode()
-        for record in () if holder in taken else json.loads(store.get(f"records/{holder}")):
+        for record in json.loads(store.get(f"records/{machine}")):
             handle(record)
-        taken.add(holder)
     store.set("gathered", "1")
     time.sleep(0.5)  # the others read the answer before the store goes
 

@@ -24,7 +24,7 @@ from placer.launch.runtime.strategies.strategy import Strategy
 from placer.launch.runtime.training.checkpoint import Checkpoints
 from placer.launch.runtime.training.context import Context, Settings
 from placer.launch.runtime.training.memory import memory_error, out_of_memory
-from placer.launch.runtime.training.trainer import Trainer, digest_of
+from placer.launch.runtime.training.trainer import Trainer, digest_of, load_model
 from placer.launch.runtime.wire.codec import Codec
 from placer.launch.runtime.wire.meter import Meter
 from placer.launch.runtime.wire.wire import Wire, gloo_groups
@@ -59,8 +59,7 @@ def reporter(fd: int) -> Report:
 
 def run_worker(job: dict[str, Any]) -> None:
     """Run one process of a machine's job; every failure becomes a record and an exit code."""
-    if sys.platform == "linux":
-        end_with_parent(signal.SIGKILL)
+    end_with_parent()
     # A forked worker has those of its agent, which would make a failure of its end.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     logging.disable(logging.NOTSET)
@@ -168,16 +167,9 @@ def made_trainer(plan: RunPlan, settings: Settings, seat: Seat) -> Trainer:
     import torch
 
     from placer.profiler.devices import choose_device
-    from placer.profiler.target import load_target
-    from placer.profiler.workload import Workload
 
     torch.manual_seed(settings.seed)
-    workload = load_target(settings.train, None)
-    if not isinstance(workload, Workload):
-        raise PlacerError(
-            f"{settings.train} returns a step function",
-            "placer run needs the model: return a Workload or (module, batch, loss)",
-        )
+    workload = load_model(settings.train)
     inner = plan.inner_of(seat.rank)
     microbatch = settings.microbatch
     if inner is not None:
@@ -315,7 +307,7 @@ class _Run:
         settings = self.context.settings
         seats = [s for s in self.plan.seats(settings.processes) if s.world == self.seat.world]
         identity = {
-            "plan": self.plan.digest,
+            "plan": self.plan.manifest.digest,
             "strategy": self.plan.exchange.strategy,
             "world": self.seat.world,
             "ranks": [[s.rank, s.member] for s in seats],
@@ -343,7 +335,7 @@ class _Run:
         record["exchanged"] = context.ends_round(step)
         self.report({**record, **context.meter.take()})
         if self.checkpoints is not None and context.saves_checkpoint(step):
-            self._save(step + 1)
+            self.checkpoints.save(step + 1, self._state(), keep_from=self._slowest(step + 1))
 
     def _state(self) -> dict[str, Any]:
         """Return model, optimizer and what the exchange keeps, as torch.distributed.checkpoint
@@ -356,14 +348,10 @@ class _Run:
         )
         return {"module": module, "optimizer": optimizer, "between": self.strategy.tensors()}
 
-    def _save(self, done: int) -> None:
-        """Keep the state after so many steps. Regions that do not wait for each other drift apart:
+    def _slowest(self, done: int) -> int | None:
+        """Return how far the slowest region is: those of asgd-ga do not wait for each other, and
         what the slowest has, all keep.
         """
-        assert self.checkpoints is not None
-        self.checkpoints.save(done, self._state(), keep_from=self._slowest(done))
-
-    def _slowest(self, done: int) -> int | None:
         context = self.context
         if self.plan.exchange.strategy != "asgd-ga":
             return None
@@ -442,7 +430,7 @@ def _start_of_all(context: Context, checkpoints: Checkpoints | None) -> tuple[in
         checkpoints.check(step)  # type: ignore[union-attr]
     hello = {
         "digest": context.trainer.first_digest,
-        "manifest": plan.digest,
+        "manifest": plan.manifest.digest,
         "rank": seat.rank,
         "steps": sorted(steps),
         "token": secrets.token_hex(4),

@@ -60,7 +60,7 @@ def check_torchft(plan: RunPlan) -> None:
             f"torchft sends {fragments(h)} fragments at even distances, not in {h} local steps",
             f"plan it with --local-steps {h // fragments(h) * fragments(h)}",
         )
-    if any(group.inner and group.inner.sharding == "hybrid" for group in plan.groups):
+    if any(group.inner and group.inner.sharding == "hybrid" for group in plan.manifest.groups):
         raise PlacerError(
             f"{name} between islands with hybrid sharding would send each of their copies",
             "plan it with zero-3",

@@ -18,41 +18,25 @@ from placer.launch.runtime.wire.wire import Wire
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of a run that the manifest does not hold.
+    """The settings of a run that the manifest does not hold: the options of ``placer run``
+    (`placer.cli.launch.run.Options`) under their names, checked and completed.
 
     Parameters
     ----------
-    train
-        ``module:function`` of the user.
-    steps
-        Optimizer steps in all.
-    seed
-        Of the samples.
-    target_batch_size, microbatch
-        Samples, the manifest's unless the user asked for others.
-    checkpoints
-        Folder or address (``s3://bucket/run``) of the checkpoints; empty: none.
-    checkpoint_every
-        Optimizer steps between checkpoints.
-    resume
-        Go on from the newest checkpoint that all worlds have.
     may_begin
         With ``resume``: begin with the first step where no world has a checkpoint, as the first
         start of a job that is restarted.
+    checkpoints
+        Empty: none.
     device
-        ``cpu``, ``cuda`` or ``cuda:1``; empty: the first GPU, else the CPU.
+        Empty: the first GPU, else the CPU.
     threads
-        Of PyTorch in each process; 0: its own choice.
-    timeout_s
-        A peer that does not answer for so long is lost.
-    join_s
-        All processes of a run come within so many seconds.
-    endpoint_url
-        Of the object stores that ``endpoints`` does not name; empty: the provider's own.
+        0: PyTorch's own choice.
+    timeout_s, join_s
+        A peer that does not answer for so long is lost; all processes of a run come within so many
+        seconds.
     endpoints
-        Address of an object store by bucket.
-    poll_s
-        Seconds between two looks for the mean in the object store.
+        Address of an object store by bucket, before ``endpoint_url``.
     attempt
         Name of this attempt in the object store, so that what another left is not taken for its
         own.

@@ -13,11 +13,39 @@ from typing import TYPE_CHECKING, Any
 from placer.errors import PlacerError
 from placer.launch.runtime.seats import Seat
 from placer.launch.runtime.training.sharding import SharedModel, planned
+from placer.profiler.target import load_target
 from placer.profiler.workload import Workload
 from placer.workload.inner_plan import InnerPlan
 
 if TYPE_CHECKING:
     import torch
+
+
+def load_model(train: str) -> Workload:
+    """Make the model of a user.
+
+    Parameters
+    ----------
+    train
+        ``module:function``.
+
+    Raises
+    ------
+    PlacerError
+        If it is no model, or none of its parameters is trained.
+    """
+    workload = load_target(train, None)
+    if not isinstance(workload, Workload):
+        raise PlacerError(
+            f"{train} returns a step function",
+            "a run needs the model: return a Workload or (module, batch, loss)",
+        )
+    if not any(p.requires_grad for p in workload.module.parameters()):
+        raise PlacerError(
+            f"the model of {train} has no parameter that is trained",
+            "give a module with parameters that require a gradient",
+        )
+    return workload
 
 
 def batch_seed(seed: int, step: int, process: int, microbatch: int) -> int:
@@ -95,11 +123,6 @@ class Trainer:
         self.seed, self.microbatch, self.halves = seed, microbatch, halves
         self.module = workload.module.to(device).train()
         parameters = [p for p in self.module.parameters() if p.requires_grad]
-        if not parameters:
-            raise PlacerError(
-                f"{workload.name} has no trainable parameter",
-                "give a module whose parameters require gradients",
-            )
         self.sizes = [p.numel() for p in parameters]
         self.elements = sum(self.sizes)
         self.first_digest = digest_of(flat(parameters))
