@@ -44,8 +44,9 @@ def logged(
     settings = Settings(
         train="a:b", steps=rounds, target_batch_size=plan.target_batch_size, microbatch=4
     )
-    elements = round(plan.manifest.model.gradient_bytes / COMPRESSION_BYTES[plan.exchange.compression])
-    rates = [group.samples_per_second or 0.0 for group in plan.manifest.groups for _ in range(group.count)]
+    told = plan.manifest
+    elements = round(told.model.gradient_bytes / COMPRESSION_BYTES[plan.exchange.compression])
+    rates = [group.samples_per_second or 0.0 for group in told.groups for _ in range(group.count)]
     path = Path(manifest).with_name(f"{name}.jsonl")
     with RunLog(path, plan, settings, links=links) as log:
         for rank in range(plan.workers):

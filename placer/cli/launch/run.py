@@ -178,7 +178,7 @@ def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
         steps=words["steps"],
         seed=words["seed"],
         target_batch_size=batch,
-        microbatch=min(batch, words["microbatch"] or plan.microbatch),
+        microbatch=words["microbatch"] or 0,
         checkpoints=_place(words["checkpoints"] or str(folder / "checkpoints")),
         checkpoint_every=words["checkpoint_every"],
         resume=words["resume"] or words["resume_if_any"],
@@ -191,7 +191,6 @@ def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
         poll_s=words["poll"] or plan.manifest.exchange.timeouts.poll_s or POLL_SECONDS,
         deployed=plan.deployed,
         processes=words["processes"] or _processes(words),
-        inner_microbatch=words["microbatch"] or 0,
     )
 
 

@@ -111,11 +111,9 @@ class Start:
             train=self.train,
             steps=steps,
             target_batch_size=plan.target_batch_size,
-            microbatch=plan.microbatch,
             checkpoint_every=0,
             timeout_s=max(STORE_TIMEOUT_S, plan.manifest.exchange.timeouts.round_s),
             poll_s=POLL_S,
-            attempt=plan.name,
         )
         records = run_here(
             plan,

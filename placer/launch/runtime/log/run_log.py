@@ -105,7 +105,7 @@ def header(plan: RunPlan, settings: Settings, *, links: str) -> dict[str, Any]:
         "steps": settings.steps,
         "seed": settings.seed,
         "target_batch_size": settings.target_batch_size,
-        "microbatch": settings.microbatch,
+        "microbatch": settings.microbatch or plan.microbatch,
         "device": settings.device,
         "threads": settings.threads,
         "elastic": plan.quorum is not None,

@@ -22,7 +22,6 @@ from placer.launch.runtime.processes.worker import LOST, unlike_models
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.seats import Seat
 from placer.launch.runtime.training.context import Settings
-from placer.launch.runtime.training.memory import oom_kills
 from placer.launch.shaped_network.kernel import how_ended
 
 EXIT_S = 60.0
@@ -135,7 +134,6 @@ class Launcher:
         self.last: dict[tuple[str, int], Record] = {}  # record by kind and rank; the first error
         self.lost_by = float("inf")
         self.gone: set[int] = set()
-        self.oom_kills = oom_kills()
 
     def run(self, last: Callable[[], None] = lambda: None) -> None:
         """Start all, wait for all.
@@ -280,6 +278,8 @@ class Launcher:
             raise PlacerError(error["message"], error["hint"], exit_code=error["exit_code"])
         if not self._goes_on(seat.world, failed):
             hint = f"{error['hint']}; " if error is not None and error["hint"] else ""
+            if how["code"] == -signal.SIGKILL:
+                hint = "if the kernel ran out of memory, dmesg says so; "
             where = f"{self.plan.rank_name(failed)} stopped in step {step}: {words}"
             raise PlacerError(where, f"{hint}{self._advice()}", exit_code=1)
 
@@ -303,8 +303,6 @@ class Launcher:
     def _how(self, seat: Seat, code: int) -> str:
         """Describe how a process ended, and of a worker of several machines on which one."""
         words = how_ended(code) if code else "ended without a word"
-        if code == -signal.SIGKILL and oom_kills() > self.oom_kills:
-            words += " when the kernel ran out of memory"
         count = seat.members // seat.each
         return f"machine {seat.member // seat.each} of {count}: {words}" if count > 1 else words
 

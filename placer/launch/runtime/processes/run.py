@@ -87,7 +87,8 @@ def run_here(
     list of dict
         All records, as in the log.
     """
-    check_settings(plan, settings)
+    if plan.engine == "torchft":
+        check_torchft(plan, settings.steps)
     machines = _machines(plan.seats(settings.processes), network)
     host = machines[0].address
     with ExitStack() as stack:
@@ -182,7 +183,8 @@ def run_ranks(
     if world != str(plan.machine_ranks):
         words = f"WORLD_SIZE is {world}, the manifest has {_site_group(plan)}"
         raise PlacerError(words, f"set it to {plan.machine_ranks}, or leave it out")
-    check_settings(plan, settings)
+    if plan.engine == "torchft":
+        check_torchft(plan, settings.steps)
     here = one_machine or (plan.machine_ranks > 1 and is_loopback(host))
     loop = {"GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE} if is_loopback(host) else {}
     machines = by_machine(plan.seats(settings.processes), _own_address(host))
@@ -207,25 +209,6 @@ def _own_address(host: str) -> str:
             return str(probe.getsockname()[0])
         except OSError:
             return socket.gethostname()
-
-
-def check_settings(plan: RunPlan, settings: Settings) -> None:
-    """Refuse what would not be the plan.
-
-    Raises
-    ------
-    PlacerError
-        If torchft cannot execute the plan, or steps are no whole rounds of it.
-    """
-    if plan.engine != "torchft":
-        return
-    check_torchft(plan)
-    h = plan.steps_per_round
-    if settings.steps % h:
-        raise PlacerError(
-            f"{settings.steps} steps are no whole rounds of {h} local steps",
-            f"give --steps {-(-settings.steps // h) * h}",
-        )
 
 
 def ranks_from(words: str | None, plan: RunPlan) -> tuple[int, ...]:
@@ -299,7 +282,9 @@ def gather(
     here = {seat.machine for machine in job.machines for seat in machine.seats}
     if everywhere == here:
         return
-    store, wait = connected(job.host, job.port, GATHER_S), timedelta(seconds=GATHER_S)
+    # Where the run may go on without a machine, it may be gone.
+    wait_s = GATHER_S if plan.quorum is None else min(GATHER_S, settings.timeout_s)
+    store, wait = connected(job.host, job.port, GATHER_S), timedelta(seconds=wait_s)
     if 0 not in here:
         for machine in here:
             own = records[1:] if machine == min(here) else []

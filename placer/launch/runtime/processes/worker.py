@@ -171,9 +171,6 @@ def made_trainer(plan: RunPlan, settings: Settings, seat: Seat) -> Trainer:
     torch.manual_seed(settings.seed)
     workload = load_model(settings.train)
     inner = plan.inner_of(seat.rank)
-    microbatch = settings.microbatch
-    if inner is not None:
-        microbatch = settings.inner_microbatch or inner.microbatch
     shared = inner or InnerPlan(precision="fp32")
     if plan.engine == "torchft" and shared.sharding == "none":
         # Each process then exchanges its part of the model with other worlds, and not the whole.
@@ -185,7 +182,7 @@ def made_trainer(plan: RunPlan, settings: Settings, seat: Seat) -> Trainer:
         seat=seat,
         inner=shared,
         seed=settings.seed,
-        microbatch=microbatch,
+        microbatch=settings.microbatch or (inner.microbatch if inner else plan.microbatch),
         hook=_coded_hook(plan, seat) if compression not in ("none", "fp16") else None,
         halves=compression == "fp16" and len(_world(plan, seat)) > 1,
     )
@@ -293,9 +290,7 @@ class _Run:
         _connect(context, strategy)
         self.strategy = strategy(context)
         start, token = _meet(context, self.checkpoints)
-        # Objects that another run left in a store are not this one's.
-        attempt = f"{settings.attempt}-{token}"
-        context.settings, context.start = replace(settings, attempt=attempt), start
+        context.start, context.attempt = start, token
         if start and self.checkpoints is not None:
             self._load(start)
         self.strategy.begin()
@@ -335,7 +330,7 @@ class _Run:
         record["exchanged"] = context.ends_round(step)
         self.report({**record, **context.meter.take()})
         if self.checkpoints is not None and context.saves_checkpoint(step):
-            self.checkpoints.save(step + 1, self._state(), keep_from=self._slowest(step + 1))
+            self.checkpoints.save(step + 1, self._state())
 
     def _state(self) -> dict[str, Any]:
         """Return model, optimizer and what the exchange keeps, as torch.distributed.checkpoint
@@ -347,20 +342,6 @@ class _Run:
             self.context.trainer.module, self.context.trainer.optimizer
         )
         return {"module": module, "optimizer": optimizer, "between": self.strategy.tensors()}
-
-    def _slowest(self, done: int) -> int | None:
-        """Return how far the slowest region is: those of asgd-ga do not wait for each other, and
-        what the slowest has, all keep.
-        """
-        context = self.context
-        if self.plan.exchange.strategy != "asgd-ga":
-            return None
-        context.store.set(f"kept/{self.seat.world}", str(done))
-        kept = [f"kept/{world}" for world in range(len(self.plan.worlds))]
-        return min(
-            int(context.store.get(key)) if context.store.check([key]) else context.start
-            for key in kept
-        )
 
     def _load(self, step: int) -> None:
         from torch.distributed.checkpoint.state_dict import set_state_dict

@@ -117,7 +117,7 @@ class LocalFunction:
         time before is apart, ``idle``.
         """
         context, meter = self.context, self.context.meter
-        round_ = round_name(context.settings.attempt, step)
+        round_ = round_name(context.attempt, step)
         mean = mean_key(context.plan.name, round_)
         calls = len(context.plan.hub_at(context.rank).gathers) + self.regional
         began = time.perf_counter()

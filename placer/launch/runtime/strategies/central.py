@@ -57,7 +57,7 @@ class Serverless(Strategy):
         import torch
 
         context, plan, settings = self.context, self.context.plan, self.context.settings
-        codec, round_ = Codec(plan.exchange.compression), round_name(settings.attempt, step)
+        codec, round_ = Codec(plan.exchange.compression), round_name(context.attempt, step)
         parts = len(plan.hub_at(self.hub).gathers)
         key = gradient_key(plan.name, round_, context.rank, parts)
         body = codec.encode(gradient).numpy().tobytes()

@@ -44,7 +44,7 @@ class AllReduce(Strategy):
         checkpoint is a model on which all agree.
         """
         context, settings = self.context, self.context.settings
-        loss = context.calculate(step, settings.target_batch_size, self._check)
+        loss = context.calculate(step, settings.target_batch_size)
         gradient = context.trainer.gradient()
         if not context.plan.exchange.overlap:
             context.update(self.summed(gradient) if context.seat.leads else None)
@@ -78,11 +78,6 @@ class AllReduce(Strategy):
         meter.absorb(self.context.wire_meter)
         meter.overlap(*((0.0, 0.0, waited) if flush else (seconds, waited, 0.0)))
         return result
-
-    def _check(self) -> None:
-        """Raise the error of the exchange under way, if it has failed."""
-        if not isinstance(self.late, bool) and self.late.done():
-            self.late.result()
 
 
 class ParameterServer(AllReduce):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from datetime import timedelta
 from time import perf_counter
 from typing import Any
@@ -65,10 +66,10 @@ class Sums:
             wire = Wire(
                 context.plan, context.rank, self.members, [group], context.wire_meter, timeout_s
             )
-            feedback = self.feedback[part].copy()
+            feedback = copy(self.feedback[part])
             vector = tensor.detach().to("cpu", dtype=feedback.sent.dtype)
             tensor.copy_(butterfly_sum(wire, vector, self.members, feedback=feedback))
-            self.feedback[part].load_state(feedback.state())
+            self.feedback[part] = feedback
             self.seconds += perf_counter() - began
 
         return self.thread.submit(run)
@@ -113,7 +114,7 @@ class Sums:
         usual = self._feedback(self.sizes[part])
         if len(self.feedback[part].summed) != len(usual.summed):
             self.feedback[part].summed = usual.summed
-        return self.feedback[part].state()
+        return {"sent": self.feedback[part].sent, "summed": self.feedback[part].summed}
 
 
 def _sums(sizes: Sequence[int]) -> list[int]:

@@ -40,13 +40,13 @@ BEATS_S = 5.0
 """A world that the lighthouse has not heard of for so long is gone."""
 
 
-def check_torchft(plan: RunPlan) -> None:
-    """Refuse a plan that torchft does not execute as it was priced.
+def check_torchft(plan: RunPlan, steps: int) -> None:
+    """Refuse what torchft does not execute as it was priced.
 
     Raises
     ------
     PlacerError
-        If torchft is missing, or the plan does something else.
+        If torchft is missing, the plan does something else, or steps are no whole rounds of it.
     """
     exchange = plan.exchange
     name, h = exchange.strategy, exchange.local_steps
@@ -59,6 +59,11 @@ def check_torchft(plan: RunPlan) -> None:
         raise PlacerError(
             f"torchft sends {fragments(h)} fragments at even distances, not in {h} local steps",
             f"plan it with --local-steps {h // fragments(h) * fragments(h)}",
+        )
+    if steps % h:
+        raise PlacerError(
+            f"{steps} steps are no whole rounds of {h} local steps",
+            f"give --steps {-(-steps // h) * h}",
         )
     if any(group.inner and group.inner.sharding == "hybrid" for group in plan.manifest.groups):
         raise PlacerError(

@@ -17,8 +17,10 @@ from placer.launch.runtime.processes.peer_loss import PeerLostError, is_peer_los
 
 SCHEMA = "placer.checkpoint/v1"
 IDENTITY = "identity.json"
-KEPT = 2
-"""Newest steps whose checkpoints are kept: another world may not have the last yet."""
+KEPT, KEPT_OF_GOSSIP = 2, 10
+"""Newest steps whose checkpoints are kept: another world may not have the last yet. Regions of
+asgd-ga do not wait for each other, and drift apart.
+"""
 STEP = "step-"
 REMOVE = "remove that folder: an older one is used then"
 
@@ -63,13 +65,8 @@ class Checkpoints:
         found = self.files.glob(f"{self.root}/{STEP}*/world-{self.world}/{IDENTITY}")
         return {int(name.split("/")[-3].removeprefix(STEP)) for name in found}
 
-    def save(self, step: int, state: dict[str, Any], *, keep_from: int | None = None) -> None:
+    def save(self, step: int, state: dict[str, Any]) -> None:
         """Write the state before a step, by all processes of the world; then remove old ones.
-
-        Parameters
-        ----------
-        keep_from
-            Another world has come no further than this step: newer ones stay.
 
         Raises
         ------
@@ -101,7 +98,7 @@ class Checkpoints:
                 path = f"{folder}/{IDENTITY}"
                 self.files.pipe_file(f"{path}.new", json.dumps(whole, indent=1).encode())
                 self.files.mv(f"{path}.new", path)
-                self._tidy(step, keep_from)
+                self._tidy()
         except (Exception, CheckpointException) as error:
             raise _loss(error) or PlacerError(
                 f"cannot write the checkpoint {self._address(step)}: {_cause(error)}",
@@ -178,13 +175,9 @@ class Checkpoints:
             if start < step <= last:
                 self.files.rm(self._folder(step), recursive=True)
 
-    def _tidy(self, step: int, keep_from: int | None) -> None:
-        present = sorted(self.steps())
-        oldest = max(
-            (s for s in present if keep_from is not None and s <= keep_from),
-            default=step if keep_from is None else 0,
-        )
-        for old in (s for s in present[:-KEPT] if s < oldest):
+    def _tidy(self) -> None:
+        kept = KEPT_OF_GOSSIP if self.identity.get("strategy") == "asgd-ga" else KEPT
+        for old in sorted(self.steps())[:-kept]:
             self.files.rm(self._folder(old), recursive=True)
             with suppress(OSError):  # other worlds have folders there
                 self.files.rmdir(self._folder(old).rsplit("/", 1)[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -26,6 +26,8 @@ class Settings:
     may_begin
         With ``resume``: begin with the first step where no world has a checkpoint, as the first
         start of a job that is restarted.
+    microbatch
+        0: as the plan says.
     checkpoints
         Empty: none.
     device
@@ -37,22 +39,17 @@ class Settings:
         seconds.
     endpoints
         Address of an object store by bucket, before ``endpoint_url``.
-    attempt
-        Name of this attempt in the object store, so that what another left is not taken for its
-        own.
     deployed
         Use the functions in the cloud: see `RunPlan.deployed`.
     processes
         Of each machine of a worker; 0: one for each of its GPUs.
-    inner_microbatch
-        Samples that a process of a worker with an inner plan takes at once; 0: as that plan says.
     """
 
     train: str
     steps: int
     seed: int = 0
     target_batch_size: int
-    microbatch: int
+    microbatch: int = 0
     checkpoints: str = ""
     checkpoint_every: int = 100
     resume: bool = False
@@ -64,10 +61,8 @@ class Settings:
     endpoint_url: str = ""
     endpoints: Mapping[str, str] = field(default_factory=dict)
     poll_s: float = POLL_SECONDS
-    attempt: str = "run"
     deployed: bool = False
     processes: int = 1
-    inner_microbatch: int = 0
 
 
 @dataclass(kw_only=True)
@@ -79,7 +74,8 @@ class Context:
     ``store`` is the ``torch.distributed`` store where all processes of the run meet, ``address``
     that of this machine, ``wire`` connects the first processes of the worlds and the hubs. A server
     or function has a trainer too: it knows how many elements travel. ``wire_meter`` counts what a
-    thread exchanges.
+    thread exchanges. ``attempt`` is a word of this run alone: objects that another left in a store
+    are not its own.
     """
 
     plan: RunPlan
@@ -90,6 +86,7 @@ class Context:
     store: Any
     address: str
     start: int = 0
+    attempt: str = ""
     wire: Wire | None = None
     wire_meter: Meter = field(default_factory=Meter)
 
@@ -124,16 +121,16 @@ class Context:
         """Return the first worker of each world."""
         return tuple(workers[0] for workers in self.plan.worlds)
 
-    def calculate(self, step: int, of: int, check: Callable[[], None] = lambda: None) -> float:
+    def calculate(self, step: int, of: int) -> float:
         """Leave the world's gradient at its parameters; return the loss of this worker, weighted
-        with its share of ``of`` samples. ``check`` is called before each microbatch.
+        with its share of ``of`` samples.
         """
         shares, members = self.shares(), self.seat.members
         samples: list[int] = []
         for rank in self.world:
             samples += apportioned(shares[rank], dict.fromkeys(range(members), 1.0)).values()
         began = perf_counter()
-        loss, waited_s = self.trainer.calculate(step, samples, of, check)
+        loss, waited_s = self.trainer.calculate(step, samples, of)
         self.meter.seconds["calculation"] += perf_counter() - began - waited_s
         if waited_s:
             self.meter.seconds["all-reduce"] += waited_s

@@ -4,9 +4,6 @@ what to do.
 
 from __future__ import annotations
 
-from contextlib import suppress
-from pathlib import Path
-
 from placer.errors import PlacerError
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.wire.codec import Codec
@@ -17,7 +14,6 @@ REFUSED = (
     "resource temporarily unavailable",
 )
 """What PyTorch and C++ say where the system gives no more memory; the last one of a thread."""
-VMSTAT = Path("/proc/vmstat")
 
 
 def check_fits(plan: RunPlan, rank: int, elements: int) -> None:
@@ -67,13 +63,3 @@ def memory_error(plan: RunPlan, rank: int, elements: int) -> PlacerError:
         words += f"; it has {gib:g} GiB"
         hint = "plan with the real size of the gradients, or fewer workers"
     return PlacerError(words, hint, exit_code=1)
-
-
-def oom_kills() -> int:
-    """Count the processes that the kernel has killed for lack of memory since it started; 0 where
-    it does not report them.
-    """
-    with suppress(OSError, ValueError):
-        rows = (line.split() for line in VMSTAT.read_text().splitlines())
-        return next((int(count) for name, count in rows if name == "oom_kill"), 0)
-    return 0

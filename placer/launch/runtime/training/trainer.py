@@ -130,13 +130,7 @@ class Trainer:
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.optimizer = workload.optimizer(self.parameters)
 
-    def calculate(
-        self,
-        step: int,
-        samples: Sequence[int],
-        of: int,
-        check: Callable[[], None] = lambda: None,
-    ) -> tuple[float, float]:
+    def calculate(self, step: int, samples: Sequence[int], of: int) -> tuple[float, float]:
         """Leave the gradient of the world's samples at the parameters, weighted with their share of
         ``of`` samples.
 
@@ -148,8 +142,6 @@ class Trainer:
             Of each process of the world.
         of
             Samples over which the mean is taken: the sum over all worlds is then the mean gradient.
-        check
-            Called before each microbatch.
 
         Returns
         -------
@@ -166,7 +158,6 @@ class Trainer:
         mine, count = samples[self.seat.world_rank], max(1, ceil(max(samples) / self.microbatch))
         self.optimizer.zero_grad(set_to_none=True)
         for number in range(count):
-            check()
             size = mine // count + (number < mine % count)
             seed_draws(batch_seed(self.seed, step, self.seat.process, number), self.device)
             with self.model.microbatch(last=number + 1 == count):

@@ -34,17 +34,3 @@ class Feedback:
     def added_to_sum(self, total: Any) -> Any:
         """Return the sum of a shard with what its last message lost."""
         return total + self.summed if len(self.summed) == len(total) else total
-
-    def copy(self) -> Feedback:
-        """Return another with the same losses: for a sum that may fail."""
-        other = Feedback(0, self.decay)
-        other.load_state(self.state())
-        return other
-
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps: tensors."""
-        return {"sent": self.sent, "summed": self.summed}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restore what a checkpoint kept."""
-        self.sent, self.summed = state["sent"], state["summed"]
