@@ -35,7 +35,8 @@ checkpoint.
 """
 LOOK_S = 0.05
 """Between two looks at processes and logs."""
-STORE_TIMEOUT_S = 60.0
+TIMEOUT_S = 600.0
+"""Processes that die are seen at once; on a busy machine the first step of many takes minutes."""
 POLL_S = 0.05
 """Between two looks into the object store: the wait for the next one is nothing beside a round."""
 Record = Mapping[str, Any]
@@ -112,7 +113,8 @@ class Start:
             steps=steps,
             target_batch_size=plan.target_batch_size,
             checkpoint_every=0,
-            timeout_s=max(STORE_TIMEOUT_S, plan.manifest.exchange.timeouts.round_s),
+            timeout_s=TIMEOUT_S,
+            join_s=TIMEOUT_S,
             poll_s=POLL_S,
         )
         records = run_here(
@@ -153,7 +155,7 @@ class Start:
         (folder / RUN).mkdir(exist_ok=True)
         # The log is to say that its links and machines are not the plan's.
         words = ["--one-machine", "--device", "cpu", "--threads", "1"]
-        words += ["--checkpoint-every", str(every)]
+        words += ["--checkpoint-every", str(every), "--timeout", str(TIMEOUT_S)]
         running = []
         try:
             for machine, (name, node) in enumerate(scripts):

@@ -12,7 +12,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
@@ -282,26 +281,29 @@ def gather(
     here = {seat.machine for machine in job.machines for seat in machine.seats}
     if everywhere == here:
         return
-    # Where the run may go on without a machine, it may be gone.
-    wait_s = GATHER_S if plan.quorum is None else min(GATHER_S, settings.timeout_s)
-    store, wait = connected(job.host, job.port, GATHER_S), timedelta(seconds=wait_s)
+    store = connected(job.host, job.port, GATHER_S)
     if 0 not in here:
         for machine in here:
             own = records[1:] if machine == min(here) else []
             store.set(f"records/{machine}", json.dumps(own))
-        store.wait(["gathered"], wait)  # machine 0 serves the store
+        store.check(["records"])  # its answer says that all have come
         return
+    # Where the run may go on without a machine, it may be gone.
+    wait_s = GATHER_S if plan.quorum is None else min(GATHER_S, settings.timeout_s)
+    until = time.monotonic() + wait_s
     for machine in sorted(everywhere - here):
-        try:
-            store.wait([f"records/{machine}"], wait)
-        except RuntimeError:
-            if plan.quorum is None:
-                raise
-            continue  # the run went on without it
-        for record in json.loads(store.get(f"records/{machine}")):
-            handle(record)
-    store.set("gathered", "1")
-    time.sleep(0.5)  # the others read the answer before the store goes
+        key = f"records/{machine}"
+        while not store.check([key]) and time.monotonic() < until:
+            time.sleep(0.05)
+        if store.check([key]):
+            for record in json.loads(store.get(key)):
+                handle(record)
+        elif plan.quorum is None:
+            raise PlacerError(
+                f"machine {machine} has not handed over its records within {GATHER_S:g} s",
+                f"they are on that machine, in run-rank-{machine}.jsonl",
+                exit_code=1,
+            )
 
 
 def set_aside(paths: Iterable[Path]) -> None:

@@ -25,7 +25,7 @@ from placer.launch.runtime.training.checkpoint import Checkpoints
 from placer.launch.runtime.training.context import Context, Settings
 from placer.launch.runtime.training.memory import memory_error, out_of_memory
 from placer.launch.runtime.training.trainer import Trainer, digest_of, load_model
-from placer.launch.runtime.wire.codec import Codec
+from placer.launch.runtime.wire.butterfly import butterfly_sum
 from placer.launch.runtime.wire.meter import Meter
 from placer.launch.runtime.wire.wire import Wire, gloo_groups
 from placer.launch.shaped_network.kernel import end_with_parent
@@ -183,7 +183,9 @@ def made_trainer(plan: RunPlan, settings: Settings, seat: Seat) -> Trainer:
         inner=shared,
         seed=settings.seed,
         microbatch=settings.microbatch or (inner.microbatch if inner else plan.microbatch),
-        hook=_coded_hook(plan, seat) if compression not in ("none", "fp16") else None,
+        hook=_coded_hook(plan, seat, settings.timeout_s)
+        if compression not in ("none", "fp16")
+        else None,
         halves=compression == "fp16" and len(_world(plan, seat)) > 1,
     )
     _agree(trainer.first_digest, plan, seat, _crooked)
@@ -194,34 +196,27 @@ def _world(plan: RunPlan, seat: Seat) -> tuple[int, ...]:
     return plan.worlds[seat.world] if seat.rank < plan.workers else ()
 
 
-def _coded_hook(plan: RunPlan, seat: Seat) -> Callable[[Any], Any] | None:
-    """Return what sums a bucket of DDP's between the workers of a region, encoded as the plan says;
-    None: the world has one worker.
+def _coded_hook(plan: RunPlan, seat: Seat, timeout_s: float) -> Callable[[Any], Any] | None:
+    """Return what averages a bucket of DDP's inside a region, encoded as the plan says; None: the
+    world has one worker.
     """
     if len(_world(plan, seat)) == 1 or seat.rank >= plan.workers:
         return None
     import torch
     import torch.distributed as dist
 
-    codec = Codec(plan.exchange.compression)
+    everyone = range(seat.world_size)
+    # The ranks are those of the world; what it sends is counted elsewhere.
+    wire = Wire(plan, seat.world_rank, everyone, [dist.group.WORLD], Meter(), timeout_s, str)
 
-    def summed(bucket: Any) -> Any:
-        gradient, count = bucket.buffer(), seat.world_size
-        size = -(-gradient.numel() // count)
-        padded = torch.zeros(size * count)
-        padded[: gradient.numel()] = gradient.detach().cpu().view(-1)
-        sent = torch.stack([codec.encode(shard) for shard in padded.view(count, size)])
-        came = torch.empty_like(sent)
-        dist.all_to_all_single(came, sent)
-        mine = codec.encode(sum(codec.decode(row, size) for row in came) / count)
-        parts = [torch.empty_like(mine) for _ in range(count)]
-        dist.all_gather(parts, mine)
-        mean = torch.cat([codec.decode(part, size) for part in parts])[: gradient.numel()]
+    def averaged(bucket: Any) -> Any:
+        gradient = bucket.buffer()
+        part = gradient.detach().cpu().view(-1) / seat.world_size
         future: Any = torch.futures.Future()
-        future.set_result(mean.view_as(gradient).to(gradient.device))
+        future.set_result(butterfly_sum(wire, part, everyone).view_as(gradient).to(gradient.device))
         return future
 
-    return summed
+    return averaged
 
 
 def _own_gpu(device: str) -> str:

@@ -15,7 +15,6 @@ def butterfly_sum(
     wire: Wire,
     vector: Any,
     members: Sequence[int],
-    where: str = "",
     feedback: Feedback | None = None,
 ) -> Any:
     """Sum a vector over some ranks; all of them get the same result to the last bit.
@@ -26,8 +25,6 @@ def butterfly_sum(
         Of this rank, which is one of the members.
     vector
         32-bit floats on the CPU; the sum of all members comes back in a new one.
-    where
-        Put behind the names of the phases, such as `` inside regions``.
     feedback
         What compression lost of earlier sums of this vector: it is added, and what is lost now is
         kept there.
@@ -41,53 +38,29 @@ def butterfly_sum(
 
     if len(members) == 1:
         return vector
-    me = members.index(wire.rank)
     if feedback is not None:
         vector = feedback.added(vector)
-    shards = list(vector.tensor_split(len(members)))
-    codec = wire.codec
-    with wire.meter.phase(f"reduce-scatter{where}"):
-        came = {
-            i: codec.empty(len(shards[me]) if len(shards[me]) else 0)
-            for i in range(len(members))
-            if i != me
-        }
-        out = [(members[i], codec.encode(shards[i])) for i in came if len(shards[i])]
+    shards = dict(zip(members, vector.tensor_split(len(members)), strict=True))
+    codec, me, others = wire.codec, wire.rank, [rank for rank in members if rank != wire.rank]
+    with wire.meter.phase("reduce-scatter"):
+        out = {rank: codec.encode(shards[rank]) for rank in others}
         if feedback is not None:
-            decoded = {
-                peer: codec.decode(message, len(shards[members.index(peer)]))
-                for peer, message in out
-            }
-            feedback.sent = torch.cat(
-                [
-                    shard - decoded.get(rank, shard)
-                    for rank, shard in zip(members, shards, strict=True)
-                ]
-            )
-        wire.swap(
-            out, [(members[i], message) for i, message in came.items()] if len(shards[me]) else []
-        )
+            heard = {rank: codec.decode(out[rank], len(shards[rank])) for rank in others}
+            parts = [shard - heard.get(rank, shard) for rank, shard in shards.items()]
+            feedback.sent = torch.cat(parts)
+        came = {rank: codec.empty(len(shards[me])) for rank in others}
+        wire.swap(out.items(), came.items())
         total = torch.zeros_like(shards[me])
-        for i in range(len(members)) if len(shards[me]) else ():
-            total += shards[me] if i == me else codec.decode(came[i], len(shards[me]))
-    with wire.meter.phase(f"all-gather{where}"):
+        for rank in members:
+            total += shards[me] if rank == me else codec.decode(came[rank], len(total))
+    with wire.meter.phase("all-gather"):
         if feedback is not None:
             total = feedback.added_to_sum(total)
         mine = codec.encode(total)
         own = codec.decode(mine, len(total))
         if feedback is not None:
             feedback.summed = total - own
-        sums = {
-            i: codec.empty(len(shards[i]))
-            for i in range(len(members))
-            if i != me and len(shards[i])
-        }
-        wire.swap(
-            [(members[i], mine) for i in came] if len(total) else [],
-            [(members[i], message) for i, message in sums.items()],
-        )
-        gathered = [
-            own if i == me else codec.decode(sums[i], len(shards[i])) if i in sums else shards[i]
-            for i in range(len(members))
-        ]
-    return torch.cat(gathered)
+        sums = {rank: codec.empty(len(shards[rank])) for rank in others}
+        wire.swap([(rank, mine) for rank in others], sums.items())
+        whole = {rank: codec.decode(sums[rank], len(shards[rank])) for rank in others} | {me: own}
+    return torch.cat([whole[rank] for rank in members])
