@@ -325,3 +325,16 @@ def loose() -> tuple[Any, Any, Any]:
 def stepping() -> Any:
     """A step function: nothing to exchange."""
     return lambda batch_size: None
+
+
+def stopping() -> Workload:
+    """The tiny model; rank 2 draws so many batches, and then waits to be killed."""
+    usual, drawn = tiny(), list[int]()
+
+    def batch(count: int, device: Any) -> Any:
+        drawn.append(count)
+        if os.environ["PLACER_RANK"] == "2" and len(drawn) > int(os.environ["PLACER_TEST_BATCHES"]):
+            time.sleep(600)
+        return usual.batch(count, device)
+
+    return replace(usual, batch=batch)

@@ -44,15 +44,15 @@ def records_of(log: Path) -> list[dict[str, Any]]:
 def test_the_exported_scripts_go_on_without_a_lost_replica(
     tmp_path: Path, strategy: str, h: int
 ) -> None:
-    """Three scripts, quorum 2 of 3: all processes of the last are killed after its first round.
+    """Three scripts, quorum 2 of 3: the last stops in its second round and is killed there.
     Rounds are those of the plan; a round sends the bytes that are priced for three workers, and
     after the loss those for two.
     """
     late = strategy == "streaming-diloco"
-    words = {"local_steps": h, "overlap": late, "quorum": 2, "grace_s": 1.0}
+    words = {"local_steps": h, "overlap": late, "quorum": 2, "grace_s": 60.0}
     told = document(strategy, (A, 1), (B, 1), (C, 1), **words)
     text = json.dumps(told)
-    export = ExportPlan(manifest=read_manifest(told, "plan"), text=text, train="run_plans:slow")
+    export = ExportPlan(manifest=read_manifest(told, "plan"), text=text, train="run_plans:stopping")
     write_folder(str(tmp_path), {**group_scripts(export, "torchrun"), "manifest.json": text})
     environment = {
         **os.environ,
@@ -62,6 +62,7 @@ def test_the_exported_scripts_go_on_without_a_lost_replica(
         "PLACER_PORT": str(free_port()),
         "GLOO_SOCKET_IFNAME": "lo",
         "PLACER_NODE": "0",
+        "PLACER_TEST_BATCHES": str(3 * h),  # of 3, 3 and 2 samples in a step
         "PLACER_STEPS": str(ROUNDS * h),
         "PLACER_OUT": str(tmp_path / "run"),
     }
