@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,8 @@ OBJECTS: dict[tuple[str, str], Any] = {
     (one["kind"], one["metadata"]["name"]): one
     for one in yaml.safe_load_all(MANIFESTS.read_text(encoding="utf-8"))
 }
-HADOLINT = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which(
-    "hadolint"
-)
+BESIDE = str(Path(sys.executable).parent)
+HADOLINT = shutil.which("hadolint") or shutil.which("hadolint", path=BESIDE)
 DEPLOYMENT = OBJECTS["Deployment", "placer"]["spec"]["template"]["spec"]
 CRON = OBJECTS["CronJob", "placer-refresh"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
 
