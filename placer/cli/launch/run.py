@@ -83,8 +83,6 @@ class Options(TypedDict):
         are on this machine.
     poll : SECONDS, 0.001..60
         Time between two polls of the store; default: the plan's.
-    port : N, 0..65535
-        Rendezvous port of --local processes; default: a free one.
     one_machine
         All ranks share one machine, though started separately; the log says so.
     """
@@ -107,7 +105,6 @@ class Options(TypedDict):
     timeout: float | None
     endpoint_url: str | None
     poll: float | None
-    port: int | None
     one_machine: bool
 
 
@@ -140,7 +137,7 @@ def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
     watch = _watch(plan, settings, quiet=as_json)
     if words["local"]:
         with locked_folder(folder, "run", "--out", must_lock=False):
-            records = run_here(plan, document, settings, folder, watch, words["port"] or 0)
+            records = run_here(plan, document, settings, folder, watch)
     else:
         records = run_ranks(
             plan, document, settings, folder, watch, ranks, one_machine=words["one_machine"]

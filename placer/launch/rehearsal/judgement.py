@@ -12,6 +12,7 @@ from placer.launch.rehearsal.rehearsal import Rehearsal, all_rounds, exchange_se
 from placer.launch.runtime.log.comparison import requests_of
 from placer.problem.exchange import traits
 from placer.records import replace
+from placer.validation.calibration.run_log import by_rank
 
 SCHEMA = "placer.rehearsal/v1"
 SECONDS_TOLERANCE, BYTES_TOLERANCE = 0.10, 0.02
@@ -87,14 +88,9 @@ def _exchange(rehearsal: Rehearsal) -> Line:
 
 def round_seconds(rehearsal: Rehearsal) -> float:
     """Return the shortest of the rounds that count, each as long as its slowest worker."""
-    plan = rehearsal.plan
-    rounds = []
-    for records in rounds_of(rehearsal.records, plan):
-        by_rank: dict[int, float] = {}
-        for record in records:
-            by_rank[record["rank"]] = by_rank.get(record["rank"], 0.0) + record["step_s"]
-        rounds.append(max(s for rank, s in by_rank.items() if rank < plan.workers))
-    return min(rounds, default=0.0)
+    workers = rehearsal.plan.workers
+    rounds = rounds_of(rehearsal.records, rehearsal.plan)
+    return min((max(by_rank(records, "step_s", workers)) for records in rounds), default=0.0)
 
 
 def _priced_again(rehearsal: Rehearsal) -> list[Line]:

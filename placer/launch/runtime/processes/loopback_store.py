@@ -13,7 +13,7 @@ from placer.errors import PlacerError
 LOOPBACK = "127.0.0.1"
 MOST_WAITING = 1024
 """Processes that may knock at the store at once."""
-TAKEN = "choose another: MASTER_PORT, or --port"
+TAKEN = "choose another MASTER_PORT"
 
 
 def store_at(host: str, port: int, timeout_s: float, listening: int | None = None) -> Any:

@@ -53,7 +53,6 @@ def run_here(
     settings: Settings,
     folder: Path,
     watch: Callable[[Record], None],
-    port: int = 0,
     network: ShapedNetwork | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
     services: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
@@ -70,8 +69,6 @@ def run_here(
         Of ``run.jsonl``.
     watch
         Called with each record.
-    port
-        Of the store at which the processes meet; 0: a free one.
     network
         Its machines are those of `RunPlan.machines`: ranks, then local object stores. None: all on
         the loopback device.
@@ -92,9 +89,10 @@ def run_here(
     host = machines[0].address
     with ExitStack() as stack:
         extra, listening = {**QUIET, **environment}, None
+        port = plan.manifest.rendezvous.port
         if network is None:
             extra["GLOO_SOCKET_IFNAME"] = LOOPBACK_INTERFACE
-            served = stack.enter_context(listen_at(host, port))
+            served = stack.enter_context(listen_at(host, 0))
             port, listening = served.getsockname()[1], served.fileno()
         else:
             from placer.launch.shaped_network import ENVIRONMENT
@@ -113,7 +111,7 @@ def run_here(
             document=document,
             machines=machines,
             host=host,
-            port=port or plan.manifest.rendezvous.port,
+            port=port,
             listening=listening,
             links="loopback" if network is None else "shaped",
             extra=extra,

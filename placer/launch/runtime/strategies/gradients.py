@@ -76,7 +76,10 @@ class AllReduce(Strategy):
         result, seconds = under_way.result()
         waited, meter = perf_counter() - began, self.context.meter
         meter.absorb(self.context.wire_meter)
-        meter.overlap(*((0.0, 0.0, waited) if flush else (seconds, waited, 0.0)))
+        if flush:
+            meter.overlap(flushed_s=waited)
+        else:
+            meter.overlap(exchange_s=seconds, waited_s=waited)
         return result
 
 

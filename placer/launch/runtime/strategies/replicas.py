@@ -209,7 +209,7 @@ class Replicas(Strategy):
         if self.context.plan.exchange.overlap:
             self.waited += waited
             if due:
-                meter.overlap(max(seconds, 1e-9), min(self.waited, seconds), 0.0)
+                meter.overlap(exchange_s=max(seconds, 1e-9), waited_s=min(self.waited, seconds))
                 self.waited = 0.0
 
     def tensors(self) -> dict[str, Any]:
