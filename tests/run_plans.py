@@ -33,8 +33,12 @@ A, B, C = "gcp/a", "gcp/b", "aws/c"
 INTERVAL = {"value": 1.0, "low": 1.0, "high": 1.0}
 
 
-def document(strategy: str, *counts: tuple[str, int], **exchange: Any) -> dict[str, Any]:
-    """Manifest of some workers; ``exchange`` overrides its part, such as ``local_steps=3``."""
+def document(
+    strategy: str, *counts: tuple[str, int], storage: str = B, **exchange: Any
+) -> dict[str, Any]:
+    """Manifest of some workers; ``exchange`` overrides its part, such as ``local_steps=3``;
+    ``storage`` is the place of the store.
+    """
     groups, offset = [], 0
     for number, (place, count) in enumerate(counts):
         provider, region = place.split("/")
@@ -90,7 +94,9 @@ def document(strategy: str, *counts: tuple[str, int], **exchange: Any) -> dict[s
             **exchange,
         },
         "aggregator": hub,
-        "storage": {"place": B, "store": "s3", "bucket": f"tiny-{strategy}"} if stores else None,
+        "storage": {"place": storage, "store": "s3", "bucket": f"tiny-{strategy}"}
+        if stores
+        else None,
         "data": {"store": None, "assumption": None},
         "expected": {
             "samples_per_second": INTERVAL,

@@ -49,7 +49,12 @@ def test_the_exported_scripts_go_on_without_a_lost_replica(
     after the loss those for two.
     """
     late = strategy == "streaming-diloco"
-    words = {"local_steps": h, "overlap": late, "quorum": 2, "grace_s": 60.0}
+    words: dict[str, Any] = {
+        "local_steps": h,
+        "overlap": late,
+        "quorum": 2,
+        "grace_s": 60.0,
+    }
     told = document(strategy, (A, 1), (B, 1), (C, 1), **words)
     text = json.dumps(told)
     export = ExportPlan(manifest=read_manifest(told, "plan"), text=text, train="run_plans:stopping")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from placer.launch.runtime.processes.peer_loss import PeerLostError
@@ -22,6 +22,7 @@ from placer.launch.serverless.protocol import (
     objects_of,
     part_of,
     round_name,
+    s3_event,
 )
 
 LOOK_S = 0.005
@@ -136,9 +137,20 @@ class LocalFunction:
             meter.seconds["sum"] += time.perf_counter() - now - requests_s
             if new:
                 self.written |= {*new}
+                self._told(new)
                 began = time.perf_counter()
         self.written = {key for key in self.written if f"/{round_}" not in key}
         del self.calls[round_]
+
+    def _told(self, keys: Collection[str]) -> None:
+        """Call the function above, as its bucket does where both are in one place."""
+        plan, context = self.context.plan, self.context
+        function = plan.hub_at(context.rank).function
+        assert function is not None
+        for key in keys if self.regional and not function.calls else ():
+            if "/gradients/" in key:
+                above = plan.hub_over(context.rank)
+                call_local(context.store, above, s3_event(function.target.name, key))
 
     def _next(self) -> dict[str, Any] | None:
         """Take the next call, if there is one."""
