@@ -12,8 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from placer.launch.runtime.training.context import Context
-from placer.launch.runtime.wire.butterfly import butterfly_sum
-from placer.launch.runtime.wire.feedback import Feedback
+from placer.launch.runtime.wire.butterfly import Feedback, butterfly_sum
 from placer.launch.runtime.wire.wire import Wire
 
 SPARSE_DECAY = 0.95
