@@ -79,7 +79,9 @@ class Sums:
         def run() -> None:
             began = perf_counter()
             work.wait()
-            self.seconds += perf_counter() - began
+            seconds = perf_counter() - began
+            self.seconds += seconds
+            self.context.wire_meter.wire_s += seconds
 
         return self.thread.submit(run)
 
@@ -95,11 +97,12 @@ class Sums:
             context.meter.sent(here, there, round(2 * (count - 1) / count * size))
 
     def taken_seconds(self) -> float:
-        """Return the seconds of exchanges since the last look, and count what they sent."""
+        """Return the seconds of exchanges since the last look, with what is encoded; count what
+        they sent, and how long it was under way.
+        """
         seconds, self.seconds = self.seconds, 0.0
         wire_meter = self.context.wire_meter
         wire_meter.seconds.clear()
-        wire_meter.wire_s = 0.0
         whole = sum(self.of_world) / max(1, sum(self.sizes))
         for pair, count in wire_meter.bytes.items():  # its equals in this world send the rest
             wire_meter.bytes[pair] = round(count * whole)

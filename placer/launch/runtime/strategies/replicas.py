@@ -205,7 +205,6 @@ class Replicas(Strategy):
 
     def _log(self, waited: float, *, due: bool) -> None:
         meter, seconds = self.context.meter, self.sums.taken_seconds() if due else 0.0
-        meter.wire_s += seconds
         if self.context.plan.exchange.overlap:
             self.waited += waited
             if due:
