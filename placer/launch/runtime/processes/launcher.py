@@ -278,10 +278,9 @@ class Launcher:
             raise PlacerError(error["message"], error["hint"], exit_code=error["exit_code"])
         if not self._goes_on(seat.world, failed):
             hint = f"{error['hint']}; " if error is not None and error["hint"] else ""
-            if how["code"] == -signal.SIGKILL:
-                hint = "if the kernel ran out of memory, dmesg says so; "
+            more = "; dmesg says whether memory ran out" if how["code"] == -signal.SIGKILL else ""
             where = f"{self.plan.rank_name(failed)} stopped in step {step}: {words}"
-            raise PlacerError(where, f"{hint}{self._advice()}", exit_code=1)
+            raise PlacerError(where, f"{hint}{self._advice()}{more}", exit_code=1)
 
     def _goes_on(self, world: int, failed: int) -> bool:
         """End the rest of a lost world; return whether the other worlds go on without it."""
