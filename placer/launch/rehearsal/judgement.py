@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from placer.launch.rehearsal.rehearsal import Rehearsal, all_rounds, exchange_seconds, rounds_of
+from placer.launch.rehearsal.rehearsal import (
+    LEAST_LINK_SHARE,
+    Rehearsal,
+    all_rounds,
+    exchange_seconds,
+    rounds_of,
+)
 from placer.launch.runtime.log.comparison import requests_of
 from placer.problem.exchange import traits
 from placer.records import replace
@@ -23,8 +29,6 @@ LEAST_BYTES, LEAST_BYTES_OF_A_STORE = 1e5, 1e6
 """Pairs of places that carry less in a round are not judged: headers and greetings, with a store
 also polls, are more than the tolerance then.
 """
-LEAST_LINK_SHARE = 0.01
-"""Nor those that carry less than this share of what the busiest carries: acknowledgements."""
 SLOW_LINK = 0.8
 """Of an exchange that took too long, links below this share of their rate are named."""
 EXCHANGE, PLAN = "exchange", "exchange of the whole plan, priced again"

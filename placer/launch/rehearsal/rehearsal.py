@@ -29,6 +29,10 @@ from placer.validation.calibration.run_log import counted_rounds, whole_rounds
 
 MACHINE_ROUNDS = 3
 """Rounds of an exchange through stores without shaped links, the first of them not counted."""
+LEAST_LINK_SHARE = 0.01
+"""Links that carry less than this share of what the busiest carries are not judged:
+acknowledgements.
+"""
 Record = Mapping[str, Any]
 Pair = tuple[str, str]
 Say = Callable[[str], None]
@@ -260,11 +264,14 @@ class _Run:
         return {pair: count / rounds for pair, count in total.items() if count}
 
     def rates(self) -> dict[Pair, float]:
-        """Return the bytes/s of the slowest link of each directed pair of places."""
+        """Return the bytes/s of the slowest link of each directed pair of places, of those that
+        carry gradients: messages of a few bytes wait for cards longer than they are carried.
+        """
         found: dict[Pair, float] = {}
-        for (src, dst), (sent, busy) in self.after.items():
+        moved = {way: sent - self.before[way][0] for way, (sent, _) in self.after.items()}
+        for (src, dst), count in moved.items():
             pair = self.start.plan.machines[src], self.start.plan.machines[dst]
-            moved, seconds = sent - self.before[src, dst][0], busy - self.before[src, dst][1]
-            if seconds > 0:
-                found[pair] = min(found.get(pair, float("inf")), moved / seconds)
+            seconds = self.after[src, dst][1] - self.before[src, dst][1]
+            if seconds > 0 and count > LEAST_LINK_SHARE * max(moved.values()):
+                found[pair] = min(found.get(pair, float("inf")), count / seconds)
         return found
