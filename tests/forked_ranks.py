@@ -20,7 +20,8 @@ from run_plans import plan_of, settings_of
 
 from placer.errors import PlacerError
 from placer.launch.runtime.processes.loopback_store import LOOPBACK, store_at
-from placer.launch.runtime.processes.worker import LIGHTHOUSE, run_worker
+from placer.launch.runtime.processes.worker import run_worker
+from placer.launch.runtime.strategies.replicas import LIGHTHOUSE, serve_lighthouse
 
 PRELOADED = ["torch", "torch.distributed", "torch._dynamo", "boto3"]
 LONGEST_S = 240.0
@@ -59,8 +60,6 @@ def ran(
     settings = settings_of(folder, plan, **other)
     store = store_at(LOOPBACK, 0, 60.0)
     if plan.engine == "torchft":
-        from placer.launch.runtime.training.replicas import serve_lighthouse
-
         lighthouse, address = serve_lighthouse(plan, LOOPBACK, settings.timeout_s)
         store.set(LIGHTHOUSE, address)
     shared = {"manifest": told, "settings": asdict(settings), "host": LOOPBACK, "port": store.port}

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-FOLDERS = {"kubeflow_trainer_api": "kubeflow", "check_jsonschema": "kubeflow"}
+FOLDERS = dict.fromkeys(
+    ("kubeflow_trainer_api", "check_jsonschema", "kubernetes_validate"), "kubeflow"
+)
 """Folders that are not called as the module."""
 LONGEST_S = 160.0
 """Less than a test may take; these tests come last."""

@@ -44,8 +44,9 @@ def logged(
     settings = Settings(
         train="a:b", steps=rounds, target_batch_size=plan.target_batch_size, microbatch=4
     )
-    elements = round(plan.gradient_bytes / COMPRESSION_BYTES[plan.exchange.compression])
-    rates = [group.samples_per_second or 0.0 for group in plan.groups for _ in range(group.count)]
+    told = plan.manifest
+    elements = round(told.model.gradient_bytes / COMPRESSION_BYTES[plan.exchange.compression])
+    rates = [group.samples_per_second or 0.0 for group in told.groups for _ in range(group.count)]
     path = Path(manifest).with_name(f"{name}.jsonl")
     with RunLog(path, plan, settings, links=links) as log:
         for rank in range(plan.workers):
@@ -54,7 +55,7 @@ def logged(
             for rank, rate in enumerate(rates):
                 samples = plan.target_batch_size * rate / sum(rates)
                 seconds = {"calculation_s": samples / rate / speed}
-                between = exchange * plan.expected.step_seconds["communication"]
+                between = exchange * plan.manifest.expected.step_seconds["communication"]
                 seconds["step_s"] = seconds["calculation_s"] + between
                 record = {
                     "kind": "step",

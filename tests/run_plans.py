@@ -33,8 +33,12 @@ A, B, C = "gcp/a", "gcp/b", "aws/c"
 INTERVAL = {"value": 1.0, "low": 1.0, "high": 1.0}
 
 
-def document(strategy: str, *counts: tuple[str, int], **exchange: Any) -> dict[str, Any]:
-    """Manifest of some workers; ``exchange`` overrides its part, such as ``local_steps=3``."""
+def document(
+    strategy: str, *counts: tuple[str, int], storage: str = B, **exchange: Any
+) -> dict[str, Any]:
+    """Manifest of some workers; ``exchange`` overrides its part, such as ``local_steps=3``;
+    ``storage`` is the place of the store.
+    """
     groups, offset = [], 0
     for number, (place, count) in enumerate(counts):
         provider, region = place.split("/")
@@ -90,7 +94,9 @@ def document(strategy: str, *counts: tuple[str, int], **exchange: Any) -> dict[s
             **exchange,
         },
         "aggregator": hub,
-        "storage": {"place": B, "store": "s3", "bucket": f"tiny-{strategy}"} if stores else None,
+        "storage": {"place": storage, "store": "s3", "bucket": f"tiny-{strategy}"}
+        if stores
+        else None,
         "data": {"store": None, "assumption": None},
         "expected": {
             "samples_per_second": INTERVAL,
@@ -353,3 +359,16 @@ def loose() -> tuple[Any, Any, Any]:
 def stepping() -> Any:
     """A step function: nothing to exchange."""
     return lambda batch_size: None
+
+
+def stopping() -> Workload:
+    """The tiny model; rank 2 draws so many batches, and then waits to be killed."""
+    usual, drawn = tiny(), list[int]()
+
+    def batch(count: int, device: Any) -> Any:
+        drawn.append(count)
+        if os.environ["PLACER_RANK"] == "2" and len(drawn) > int(os.environ["PLACER_TEST_BATCHES"]):
+            time.sleep(600)
+        return usual.batch(count, device)
+
+    return replace(usual, batch=batch)

@@ -12,7 +12,7 @@ from placer.documents.manifest.types import Group, groups_by_worker
 from placer.problem.exchange import traits
 
 
-def weights(groups: Sequence[Group], strategy: str, members: Sequence[int]) -> dict[int, float]:
+def weights(groups: Sequence[Group], strategy: str) -> dict[int, float]:
     """Return the relative part of each worker in a step; not normalised.
 
     Parameters
@@ -23,30 +23,24 @@ def weights(groups: Sequence[Group], strategy: str, members: Sequence[int]) -> d
     strategy
         Its division says whether fast workers do more of the batch:
         `placer.cost_model.timing.round_seconds` times the round so.
-    members
-        Ranks that are still there.
 
     Notes
     -----
     An early manifest knows no speeds: its workers get equal parts. Where data has its place, the
     workers of a place share what lies there.
     """
-    by_worker = groups_by_worker(groups)
-    site_group = {rank: by_worker[rank] for rank in members}
-    known = all(group.samples_per_second for group in site_group.values())
+    workers = groups_by_worker(groups)
+    known = all(group.samples_per_second for group in workers)
     adaptive = traits(strategy).division == "adaptive" and known
-    speed = {
-        rank: (group.samples_per_second or 1.0) if adaptive else 1.0
-        for rank, group in site_group.items()
-    }
-    if any(group.data.place_share is None for group in site_group.values()):
-        return speed
-    whole: dict[str, list[float]] = defaultdict(list)
-    for rank, group in site_group.items():
-        whole[group.place].append(speed[rank])
+    speeds = [(group.samples_per_second or 1.0) if adaptive else 1.0 for group in workers]
+    if any(group.data.place_share is None for group in workers):
+        return dict(enumerate(speeds))
+    whole: dict[str, float] = defaultdict(float)
+    for group, speed in zip(workers, speeds, strict=True):
+        whole[group.place] += speed
     return {
-        rank: (group.data.place_share or 0.0) * speed[rank] / fsum(whole[group.place])
-        for rank, group in site_group.items()
+        rank: (group.data.place_share or 0.0) * speed / whole[group.place]
+        for rank, (group, speed) in enumerate(zip(workers, speeds, strict=True))
     }
 
 

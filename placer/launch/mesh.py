@@ -147,9 +147,7 @@ def mesh_of(manifest: Manifest, processes: int = 0) -> Mesh:
         manifest = replace(manifest, groups=[_with(group, processes) for group in manifest.groups])
     groups = groups_by_worker(manifest.groups)
     exchange, everyone = manifest.exchange, range(len(groups))
-    shares = apportioned(
-        exchange.target_batch_size, weights(manifest.groups, exchange.strategy, everyone)
-    )
+    shares = apportioned(exchange.target_batch_size, weights(manifest.groups, exchange.strategy))
     why = _why_several(manifest) if len(groups) > 1 else ""
     if len(groups) > 1 and not why:
         _check_stages(manifest)

@@ -2,7 +2,7 @@
 
     make rehearse
 
-Six plans: the exchange, bytes by link and requests. It takes about three minutes on a machine with
+Ten plans: the exchange, bytes by link and requests. It takes about five minutes on a machine with
 nothing else to do (Linux, root or user namespaces). Exit code 1 if a plan is not confirmed.
 """
 
@@ -30,6 +30,7 @@ HUBS: dict[str, Any] = {
     **STORES,
     "workers": f"{OREGON}=2xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand",
 }
+LOCAL: dict[str, Any] = {"local_steps": "16", "tbs": "2048", "compression": "int8"}
 PLANS: dict[str, dict[str, Any]] = {
     "two regions, all-reduce": {"model": "roberta-xlm", "workers": FOUR},
     "four regions, all-reduce": {"workers": ",".join(f"{place}=2xT4:spot" for place in REGIONS)},
@@ -43,6 +44,10 @@ PLANS: dict[str, dict[str, Any]] = {
         "local_steps": "16",
         "tbs": "2048",
     },
+    "a step late": {"workers": FOUR, "overlap": True},
+    "DiLoCo, int8": {"workers": FOUR, "exchange": "diloco", **LOCAL},
+    "Streaming DiLoCo, int8": {"workers": FOUR, "exchange": "streaming-diloco", **LOCAL},
+    "ASGD-GA": {"workers": FOUR, "exchange": "asgd-ga", "local_steps": "4", "tbs": "2048"},
 }
 """Words of each plan; links between regions are those of Erben et al. (2024), table 3."""
 

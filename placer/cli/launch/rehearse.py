@@ -92,10 +92,10 @@ def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
             f"install it: {install_line('rehearse')}",
         )
     from placer.launch.rehearsal.judgement import confirmed, document_of, lines_of
-    from placer.launch.rehearsal.options import RehearsalOptions, WorkerDeath
+    from placer.launch.rehearsal.options import RehearsalOptions, read_kill
     from placer.launch.rehearsal.rehearsal import rehearse
 
-    kill = None if words["kill"] is None else WorkerDeath.of(words["kill"])
+    kill = None if words["kill"] is None else read_kill(words["kill"])
     options = RehearsalOptions(
         scale=scale,
         rounds=words["rounds"],

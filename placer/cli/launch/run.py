@@ -83,8 +83,6 @@ class Options(TypedDict):
         are on this machine.
     poll : SECONDS, 0.001..60
         Time between two polls of the store; default: the plan's.
-    port : N, 0..65535
-        Rendezvous port of --local processes; default: a free one.
     one_machine
         All ranks share one machine, though started separately; the log says so.
     """
@@ -107,7 +105,6 @@ class Options(TypedDict):
     timeout: float | None
     endpoint_url: str | None
     poll: float | None
-    port: int | None
     one_machine: bool
 
 
@@ -140,7 +137,7 @@ def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
     watch = _watch(plan, settings, quiet=as_json)
     if words["local"]:
         with locked_folder(folder, "run", "--out", must_lock=False):
-            records = run_here(plan, document, settings, folder, watch, words["port"] or 0)
+            records = run_here(plan, document, settings, folder, watch)
     else:
         records = run_ranks(
             plan, document, settings, folder, watch, ranks, one_machine=words["one_machine"]
@@ -170,7 +167,7 @@ def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
         raise PlacerError(
             f"target batch size {batch} is below the {plan.workers} workers", "each needs a sample"
         )
-    local, on_cpu = words["local"], all(group.on_cpu for group in plan.groups)
+    local, on_cpu = words["local"], all(group.on_cpu for group in plan.manifest.groups)
     if words["endpoint_url"]:
         check_endpoint(words["endpoint_url"])
     return Settings(
@@ -178,20 +175,19 @@ def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
         steps=words["steps"],
         seed=words["seed"],
         target_batch_size=batch,
-        microbatch=min(batch, words["microbatch"] or plan.microbatch),
+        microbatch=words["microbatch"] or 0,
         checkpoints=_place(words["checkpoints"] or str(folder / "checkpoints")),
         checkpoint_every=words["checkpoint_every"],
         resume=words["resume"] or words["resume_if_any"],
         may_begin=words["resume_if_any"] and not words["resume"],
         device=words["device"] or ("cpu" if local or on_cpu else ""),
         threads=words["threads"] or _threads(plan, local=local),
-        timeout_s=words["timeout"] or max(60.0, plan.timeouts.round_s),
-        join_s=LOCAL_JOIN_S if local else plan.rendezvous.join_s,
+        timeout_s=words["timeout"] or max(60.0, plan.manifest.exchange.timeouts.round_s),
+        join_s=LOCAL_JOIN_S if local else plan.manifest.rendezvous.join_s,
         endpoint_url=words["endpoint_url"] or "",
-        poll_s=words["poll"] or plan.timeouts.poll_s or POLL_SECONDS,
+        poll_s=words["poll"] or plan.manifest.exchange.timeouts.poll_s or POLL_SECONDS,
         deployed=plan.deployed,
         processes=words["processes"] or _processes(words),
-        inner_microbatch=words["microbatch"] or 0,
     )
 
 
@@ -207,9 +203,11 @@ def _threads(plan: RunPlan, *, local: bool) -> int:
     from placer.market.accelerators import processor_vcpus
     from placer.profiler.devices import cpus_here
 
-    planned = [processor_vcpus(group.offer.gpu) or 1 for group in plan.groups]
+    planned = [processor_vcpus(group.offer.gpu) or 1 for group in plan.manifest.groups]
     here = max(1, cpus_here() // plan.workers) if local else cpus_here()
-    if not local and (not all(group.on_cpu for group in plan.groups) or min(planned) >= here):
+    if not local and (
+        not all(group.on_cpu for group in plan.manifest.groups) or min(planned) >= here
+    ):
         return 0
     return min(*planned, here)
 

@@ -1,5 +1,5 @@
-"""The all-reduce of gloo, with which PyTorch and torchft average on CPUs: a ring in the order of
-the ranks.
+"""The all-reduce of gloo, with which PyTorch and torchft average on CPUs: a ring in which each rank
+sends to the one before it (gloo/allreduce.cc).
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def ring_seconds(places: Sequence[str], byte_count: float, link: Links) -> float
     ranks = len(places)
     parts = max(IN_FLIGHT, ceil(byte_count / MOST_SEGMENT_BYTES / ranks))
     segment = byte_count / ranks / parts
-    links = [link(places[rank - 1], place) for rank, place in enumerate(places)]
+    # As seen from the last rank to the first, each sends to the next.
+    links = [link(src, dst) for src, dst in _ways(places)]
     delays = [way.rtt_s / 2 for way in links]
     free, began = [0.0] * ranks, 0.0
     for _ in range(2):
@@ -74,13 +75,19 @@ def ring_bytes(places: Sequence[str], byte_count: float) -> dict[tuple[str, str]
 
     Examples
     --------
-    >>> dict(ring_bytes(["a", "a", "b", "b"], 100.0))
-    {('b', 'a'): 150.0, ('a', 'a'): 150.0, ('a', 'b'): 150.0, ('b', 'b'): 150.0}
+    >>> dict(ring_bytes(["a", "b", "c", "c"], 100.0))
+    {('a', 'c'): 150.0, ('c', 'c'): 150.0, ('c', 'b'): 150.0, ('b', 'a'): 150.0}
     """
     sent: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for rank, place in enumerate(places):
-        sent[places[rank - 1], place] += 2 * (len(places) - 1) / len(places) * byte_count
+    for way in _ways(places):
+        sent[way] += 2 * (len(places) - 1) / len(places) * byte_count
     return sent
+
+
+def _ways(places: Sequence[str]) -> list[tuple[str, str]]:
+    """List the sender and receiver of each link, from the last rank to the first."""
+    backwards = places[::-1]
+    return [(backwards[number - 1], place) for number, place in enumerate(backwards)]
 
 
 def first_copies(places: Sequence[str], byte_count: float) -> dict[tuple[str, str], float]:

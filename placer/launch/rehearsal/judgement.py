@@ -4,14 +4,21 @@ and measured.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from placer.launch.rehearsal.rehearsal import Rehearsal, all_rounds, exchange_seconds, rounds_of
+from placer.launch.rehearsal.rehearsal import (
+    LEAST_LINK_SHARE,
+    Rehearsal,
+    all_rounds,
+    exchange_seconds,
+    rounds_of,
+)
 from placer.launch.runtime.log.comparison import requests_of
 from placer.problem.exchange import traits
 from placer.records import replace
+from placer.validation.calibration.run_log import by_rank
 
 SCHEMA = "placer.rehearsal/v1"
 SECONDS_TOLERANCE, BYTES_TOLERANCE = 0.10, 0.02
@@ -22,8 +29,6 @@ LEAST_BYTES, LEAST_BYTES_OF_A_STORE = 1e5, 1e6
 """Pairs of places that carry less in a round are not judged: headers and greetings, with a store
 also polls, are more than the tolerance then.
 """
-LEAST_LINK_SHARE = 0.01
-"""Nor those that carry less than this share of what the busiest carries: acknowledgements."""
 SLOW_LINK = 0.8
 """Of an exchange that took too long, links below this share of their rate are named."""
 EXCHANGE, PLAN = "exchange", "exchange of the whole plan, priced again"
@@ -87,14 +92,9 @@ def _exchange(rehearsal: Rehearsal) -> Line:
 
 def round_seconds(rehearsal: Rehearsal) -> float:
     """Return the shortest of the rounds that count, each as long as its slowest worker."""
-    plan = rehearsal.plan
-    rounds = []
-    for records in rounds_of(rehearsal.records, plan):
-        by_rank: dict[int, float] = {}
-        for record in records:
-            by_rank[record["rank"]] = by_rank.get(record["rank"], 0.0) + record["step_s"]
-        rounds.append(max(s for rank, s in by_rank.items() if rank < plan.workers))
-    return min(rounds, default=0.0)
+    workers = rehearsal.plan.workers
+    rounds = rounds_of(rehearsal.records, rehearsal.plan)
+    return min((max(by_rank(records, "step_s", workers)) for records in rounds), default=0.0)
 
 
 def _priced_again(rehearsal: Rehearsal) -> list[Line]:
@@ -164,21 +164,12 @@ def _requests(rehearsal: Rehearsal) -> list[Line]:
             unit="a round",
             predicted=row["predicted"],
             measured=row["measured"],
-            within=_as_asked(row),
+            within=None
+            if None in (row["predicted"], row["measured"])
+            else row["measured"] == row["predicted"],
         )
         for row in requests_of(rehearsal.plan, all_rounds(rehearsal.records, rehearsal.plan))
     ]
-
-
-def _as_asked(row: Mapping[str, Any]) -> bool | None:
-    """Return whether as many requests came as planned. Fewer lists may: one shows a function all
-    gradients that came together.
-    """
-    predicted, measured = row["predicted"], row["measured"]
-    if predicted is None or measured is None:
-        return None
-    fewer = row["what"].startswith("list") and measured < predicted
-    return bool(measured == predicted or fewer)
 
 
 def document_of(rehearsal: Rehearsal, lines: Sequence[Line]) -> dict[str, Any]:
@@ -196,18 +187,7 @@ def document_of(rehearsal: Rehearsal, lines: Sequence[Line]) -> dict[str, Any]:
             "why_not": "",
             "slower": [list(pair) for pair in small.slower],
         },
-        "lines": [
-            {
-                "kind": line.kind,
-                "what": line.what,
-                "unit": line.unit,
-                "predicted": line.predicted,
-                "measured": line.measured,
-                "difference": line.difference,
-                "within": line.within,
-            }
-            for line in lines
-        ],
+        "lines": [{**asdict(line), "difference": line.difference} for line in lines],
         "deaths": list(rehearsal.deaths),
         "confirmed": confirmed(lines),
     }

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.folder import write_folder
 from placer.launch.export.targets.torchrun import group_scripts
 from placer.launch.export.texts.environment import machines
-from placer.launch.rehearsal.stand_in_model import ELEMENTS, TRAIN
+from placer.launch.rehearsal.stand_in_model import ELEMENTS
 from placer.launch.runtime.processes.run import run_here, set_aside
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.context import Settings
 from placer.launch.shaped_network import ENVIRONMENT, ShapedNetwork
-from placer.launch.shaped_network.exit_text import how_ended
+from placer.launch.shaped_network.kernel import how_ended
 from placer.validation.calibration.run_log import read_log
 
 LAUNCH, RUN = "launch", "run"
@@ -34,57 +35,54 @@ checkpoint.
 """
 LOOK_S = 0.05
 """Between two looks at processes and logs."""
-STORE_TIMEOUT_S = 60.0
+TIMEOUT_S = 600.0
+"""Processes that die are seen at once; on a busy machine the first step of many takes minutes."""
 POLL_S = 0.05
 """Between two looks into the object store: the wait for the next one is nothing beside a round."""
 Record = Mapping[str, Any]
 Watch = Callable[[Record], None]
 
 
+@dataclass(frozen=True, kw_only=True)
 class Start:
-    """What is started: a plan, with a model, for some steps.
+    """What is started: a plan, with a model.
 
     Parameters
     ----------
-    document
-        Manifest of the small plan.
+    plan, document
+        The small plan, and its manifest.
     train
-        ``module:function`` of a user's model; None: the stand-in.
+        ``module:function`` of the model.
     elements
-        Parameters of the stand-in.
+        Its parameters, where it is the stand-in.
     """
 
-    def __init__(
-        self, plan: RunPlan, document: dict[str, Any], train: str | None, elements: int
-    ) -> None:
-        self.plan, self.document = plan, document
-        self.train, self.elements = train or TRAIN, elements
+    plan: RunPlan
+    document: dict[str, Any]
+    train: str
+    elements: int
 
-    def run(
+    def scripts(
         self,
-        network: ShapedNetwork | None,
+        network: ShapedNetwork,
         steps: int,
         folder: Path,
         watch: Watch,
         kill: tuple[int, int] | None = None,
         *,
-        checkpoint_every: int = 0,
         resume: bool = False,
     ) -> list[Record]:
-        """Run some steps of the plan on a network.
+        """Run some steps by the exported scripts.
 
         Parameters
         ----------
-        network
-            None: on the loopback device, for plans with object stores alone.
         folder
             Of the logs.
         watch
             Called with each record of the machines' logs.
         kill
-            A machine, and the step in which all its processes are killed.
-        checkpoint_every
-            Steps between checkpoints; 0: none.
+            A machine, and the step in which all its processes are killed. What a killed worker
+            costs is seen with a checkpoint in each round.
         resume
             Go on from the newest checkpoint that all machines have.
 
@@ -98,50 +96,42 @@ class Start:
         PlacerError
             Names the machine that ended first and why.
         """
-        if self.plan.buckets:
-            return self._with_stores(network, steps, folder, watch)
-        assert network is not None
-        with self._started(network, steps, folder, checkpoint_every, resume) as running:
+        every = self.plan.steps_per_round if kill or resume else 0
+        environment = {"PLACER_STEPS": str(steps), "PLACER_RESUME": str(int(resume))}
+        with self._started(network, folder, environment, every) as running:
             return _watched(self.plan, network, running, folder, watch, kill)
 
-    def _with_stores(
+    def stores(
         self, network: ShapedNetwork | None, steps: int, folder: Path, watch: Watch
     ) -> list[Record]:
-        """Run functions and stores as ``placer run --local`` does: no target exports them."""
+        """Run some steps of a plan with functions and stores as ``placer run --local`` does, as no
+        target exports them; without a network on the loopback device.
+        """
         plan = self.plan
         settings = Settings(
             train=self.train,
             steps=steps,
             target_batch_size=plan.target_batch_size,
-            microbatch=plan.microbatch,
             checkpoint_every=0,
-            timeout_s=max(STORE_TIMEOUT_S, plan.timeouts.round_s),
+            timeout_s=TIMEOUT_S,
+            join_s=TIMEOUT_S,
             poll_s=POLL_S,
-            attempt=plan.name,
         )
-        services = {} if network is None else network.processes
-        extra = {ELEMENTS: str(self.elements)}
-        return [
-            *run_here(
-                plan,
-                self.document,
-                settings,
-                folder,
-                watch,
-                network=network,
-                environment=extra,
-                services=services,
-            )
-        ]
+        records = run_here(
+            plan,
+            self.document,
+            settings,
+            folder,
+            watch,
+            network=network,
+            environment={ELEMENTS: str(self.elements)},
+            services={} if network is None else network.processes,
+        )
+        return [*records]
 
     @contextmanager
     def _started(
-        self,
-        network: ShapedNetwork,
-        steps: int,
-        folder: Path,
-        checkpoint_every: int,
-        resume: bool,
+        self, network: ShapedNetwork, folder: Path, environment: dict[str, str], every: int
     ) -> Iterator[list[subprocess.Popen[bytes]]]:
         """Export the plan and start the script of each machine; end them with the block."""
         manifest = read_manifest(self.document, "rehearsal")
@@ -150,23 +140,22 @@ class Start:
         write_folder(str(folder / LAUNCH), files)  # of GPUs that idle here nobody is warned
         scripts = [
             (name, str(node))
-            for name, environment in machines(plan).items()
-            for node in range(int(environment["PLACER_GROUP_SIZE"]))
+            for name, group in machines(plan).items()
+            for node in range(int(group["PLACER_GROUP_SIZE"]))
         ]
         shared = {
             **os.environ,
             **ENVIRONMENT,
             **_same_placer(),
+            **environment,
             ELEMENTS: str(self.elements),
             "PLACER_RENDEZVOUS_ADDRESS": network.addresses[0],
-            "PLACER_STEPS": str(steps),
-            "PLACER_RESUME": str(int(resume)),
             "PLACER_OUT": str((folder / RUN).absolute()),
         }
         (folder / RUN).mkdir(exist_ok=True)
         # The log is to say that its links and machines are not the plan's.
         words = ["--one-machine", "--device", "cpu", "--threads", "1"]
-        words += ["--checkpoint-every", str(checkpoint_every)]
+        words += ["--checkpoint-every", str(every), "--timeout", str(TIMEOUT_S)]
         running = []
         try:
             for machine, (name, node) in enumerate(scripts):
@@ -218,27 +207,24 @@ def _watched(
     kill: tuple[int, int] | None,
 ) -> list[Record]:
     """Wait for all machines, and kill one when its step has come."""
-    logs = [_NewRecords(log_of(folder, machine)) for machine in range(len(running))]
-    first: int | None = None
+    logs = [_new_records(log_of(folder, machine)) for machine in range(len(running))]
+    ended: list[int] = []
     while any(process.poll() is None for process in running):
         for machine, log in enumerate(logs):
-            for record in log.take():
+            for record in next(log):
                 if record.get("rank") != machine:  # of another machine, gathered at the end
                     continue
                 watch(record)
-                due = kill == (machine, record.get("step", -2) + 1)
-                if due and record["kind"] == "step":
+                if record["kind"] == "step" and kill == (machine, record["step"] + 1):
                     network.kill(machine)
-        if first is None:
-            first = next((m for m, process in enumerate(running) if process.poll()), None)
+        ended += [m for m, process in enumerate(running) if process.poll() and m not in ended]
         network.ask()  # where the relay has ended, that is why the others end, and it says so
         time.sleep(LOOK_S)
     killed = set() if kill is None else {kill[0]}
-    failed = [m for m, process in enumerate(running) if process.returncode and m not in killed]
-    if not failed:
-        return list(read_log(log_of(folder, min({*range(len(running))} - killed))))
-    machine = first if first in failed else failed[0]
-    raise _failure(plan, machine, running[machine].returncode, folder)
+    ended += [m for m, process in enumerate(running) if process.poll() and m not in ended]
+    for machine in (machine for machine in ended if machine not in killed):
+        raise _failure(plan, machine, running[machine].returncode, folder)
+    return list(read_log(log_of(folder, min({*range(len(running))} - killed))))
 
 
 def _failure(plan: RunPlan, machine: int, code: int, folder: Path) -> PlacerError:
@@ -251,20 +237,15 @@ def _failure(plan: RunPlan, machine: int, code: int, folder: Path) -> PlacerErro
     return PlacerError(named, f"start the rehearsal again; its logs are in {folder}", exit_code=1)
 
 
-class _NewRecords:
-    """A log that grows: what has been added since the last look."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.read, self.rest = path, 0, b""
-
-    def take(self) -> list[dict[str, Any]]:
-        """Return the records that are new."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self.read)
+def _new_records(path: Path) -> Iterator[list[dict[str, Any]]]:
+    """Return again and again the records that a log has got since the last look."""
+    read, rest = 0, b""
+    while True:
+        added = b""
+        if path.exists():
+            with path.open("rb") as file:
+                file.seek(read)
                 added = file.read()
-        except FileNotFoundError:
-            return []
-        self.read += len(added)
-        *lines, self.rest = (self.rest + added).split(b"\n")
-        return [json.loads(line) for line in lines]
+        read += len(added)
+        *lines, rest = (rest + added).split(b"\n")
+        yield [json.loads(line) for line in lines]

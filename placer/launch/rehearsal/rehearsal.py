@@ -17,23 +17,22 @@ from placer.documents.manifest.question import question_of
 from placer.documents.manifest.runtime_support import check_executable
 from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder
-from placer.launch.rehearsal.options import (
-    RehearsalOptions,
-    WorkerDeath,
-    check_plan,
-    check_processes,
-    check_size,
-    own_elements,
-)
+from placer.launch.rehearsal.options import RehearsalOptions
 from placer.launch.rehearsal.processes import Start
 from placer.launch.rehearsal.small_plan import SmallPlan, as_hosts, fewer, small_plan
+from placer.launch.rehearsal.stand_in_model import TRAIN
 from placer.launch.runtime.run_plan import RunPlan
+from placer.launch.runtime.training.trainer import load_model
 from placer.launch.shaped_network import ShapedNetwork, open_network
 from placer.units import counted
 from placer.validation.calibration.run_log import counted_rounds, whole_rounds
 
 MACHINE_ROUNDS = 3
 """Rounds of an exchange through stores without shaped links, the first of them not counted."""
+LEAST_LINK_SHARE = 0.01
+"""Links that carry less than this share of what the busiest carries are not judged:
+acknowledgements.
+"""
 Record = Mapping[str, Any]
 Pair = tuple[str, str]
 Say = Callable[[str], None]
@@ -104,26 +103,34 @@ def rehearse(
     """
     check_executable(manifest, where)
     problem, planned = question_of(manifest, where)
-    check_plan(planned.workers, where)
+    if planned.workers == 1:
+        raise PlacerError(
+            f"{where}: one worker exchanges nothing, so there is nothing to rehearse",
+            "placer run executes it",
+        )
     placement = fewer(as_hosts(planned, where), options.per_group)
-    elements = None if options.train is None else own_elements(options.train)
+    elements = None
+    if options.train is not None:
+        model = load_model(options.train).module
+        elements = sum(p.numel() for p in model.parameters() if p.requires_grad)
     small = small_plan(problem, placement, options.scale, elements)
-    document = small.manifest()
     plan = small.plan
-    check_processes(plan.machines)
-    check_size(small, options)
+    options.check(small, plan)
+    start = Start(
+        plan=plan,
+        document=small.manifest(),
+        train=options.train or TRAIN,
+        elements=small.elements,
+    )
     rounds = options.all_rounds(overlap=plan.exchange.overlap)
-    if options.kill is not None:
-        options.kill.check(plan, rounds * plan.steps_per_round)
-    start = Start(plan, document, options.train, small.elements)
     expected = manifest.expected.step_seconds.get("communication", 0.0)
     priced_again = (expected, estimate(planned, problem).step.communication)
     with locked_folder(folder), open_network(plan.machines, small.shapes) as network:
         machine_s = _machine_s(start, folder, say) if plan.buckets else 0.0
         exchange = f"exchanges of about {small.exchange_s:.3g} s"
         say(f"rehearsing: {rounds} {exchange} through shaped links")
-        run = _Run(start, network, folder, _watch(plan, rounds, say))
-        went_on, deaths = run.all(rounds * plan.steps_per_round, options.kill)
+        run = _Run(start, network, folder, say)
+        deaths = run.all(rounds * plan.steps_per_round, options.kill)
         return Rehearsal(
             small=small,
             plan=plan,
@@ -133,7 +140,7 @@ def rehearse(
             priced_again=priced_again,
             machine_s=machine_s,
             deaths=tuple(deaths),
-            went_on=went_on,
+            went_on=len(deaths) == 1,
         )
 
 
@@ -143,7 +150,7 @@ def _machine_s(start: Start, folder: Path, say: Say) -> float:
     """
     say(f"measuring this machine: {MACHINE_ROUNDS} rounds without shaped links")
     steps = MACHINE_ROUNDS * start.plan.steps_per_round
-    records = start.run(None, steps, folder / "machine", lambda record: None)
+    records = start.stores(None, steps, folder / "machine", lambda record: None)
     return min(exchange_seconds(records, start.plan), default=0.0)
 
 
@@ -196,42 +203,55 @@ def _waited_s(records: Sequence[Record]) -> float:
 class _Run:
     """A run through shaped links, and the next one where a worker died."""
 
-    def __init__(
-        self, start: Start, network: ShapedNetwork, folder: Path, watch: Callable[[Record], None]
-    ) -> None:
-        self.start, self.network, self.folder, self.watch = start, network, folder, watch
+    def __init__(self, start: Start, network: ShapedNetwork, folder: Path, say: Say) -> None:
+        self.start, self.network, self.folder, self.say = start, network, folder, say
         self.records: list[Record] = []
         self.before = self.after = network.traffic()
 
-    def all(self, steps: int, kill: WorkerDeath | None) -> tuple[bool, list[str]]:
-        """Run all steps; return whether the others went on without a worker that died, and what its
-        death did.
+    def all(self, steps: int, kill: tuple[int, int] | None) -> list[str]:
+        """Run all steps; return what the death of a worker did: one line where the others went on,
+        two where all began again.
         """
-        plan, deaths = self.start.plan, list[str]()
+        plan = self.start.plan
         if kill is None:
             self._once(steps)
-            return False, deaths
-        name = plan.rank_name(kill.rank)
+            return []
+        rank, step = kill
+        death, h = f"{plan.rank_name(rank)} killed in step {step}", plan.steps_per_round
         try:
-            self._once(steps, (kill.rank, kill.step), checkpoint_every=plan.steps_per_round)
+            self._once(steps, kill)
         except PlacerError as error:
-            deaths.append(f"{name} killed in step {kill.step}; the run ended: {error.message}")
+            deaths = [f"{death}; the run ended: {error.message}"]
         else:
-            others = counted(plan.workers - 1, "worker")
-            deaths.append(f"{name} killed in step {kill.step}; {others} went on")
-            return True, deaths
-        self._once(kill.step + steps, checkpoint_every=plan.steps_per_round, resume=True)
+            return [f"{death}; {counted(plan.workers - 1, 'worker')} went on"]
+        self._once(-(-(step + steps) // h) * h, resume=True)
         first = next(record["start"] for record in self.records if record["kind"] == "ready")
-        again = kill.step - first
+        again = step - first
         lost = f"{counted(again, 'whole step')} and the step" if again > 0 else "the step"
         were = "were" if again > 0 else "was"
-        deaths.append(f"resumed before step {first}: {lost} under way {were} done again")
-        return False, deaths
+        return [
+            *deaths,
+            f"resumed before step {first}: {lost} under way {were} done again",
+        ]
 
-    def _once(self, steps: int, kill: tuple[int, int] | None = None, **words: Any) -> None:
+    def _once(
+        self, steps: int, kill: tuple[int, int] | None = None, *, resume: bool = False
+    ) -> None:
         """Run once; what is counted is that of this run."""
+        start, plan, began = self.start, self.start.plan, time.monotonic()
+        rounds = steps // plan.steps_per_round
+
+        def watch(record: Record) -> None:
+            if record["kind"] == "step" and record["exchanged"] and record["rank"] == 0:
+                number = record["step"] // plan.steps_per_round + 1
+                self.say(f"round {number}/{rounds}, {time.monotonic() - began:.0f} s")
+
         self.before = self.network.traffic()
-        self.records = self.start.run(self.network, steps, self.folder, self.watch, kill, **words)
+        self.records = (
+            start.stores(self.network, steps, self.folder, watch)
+            if plan.buckets
+            else start.scripts(self.network, steps, self.folder, watch, kill, resume=resume)
+        )
         self.after = self.network.traffic()
 
     def sent(self) -> dict[Pair, float]:
@@ -244,24 +264,14 @@ class _Run:
         return {pair: count / rounds for pair, count in total.items() if count}
 
     def rates(self) -> dict[Pair, float]:
-        """Return the bytes/s of the slowest link of each directed pair of places."""
+        """Return the bytes/s of the slowest link of each directed pair of places, of those that
+        carry gradients: messages of a few bytes wait for cards longer than they are carried.
+        """
         found: dict[Pair, float] = {}
-        for (src, dst), (sent, busy) in self.after.items():
+        moved = {way: sent - self.before[way][0] for way, (sent, _) in self.after.items()}
+        for (src, dst), count in moved.items():
             pair = self.start.plan.machines[src], self.start.plan.machines[dst]
-            moved, seconds = sent - self.before[src, dst][0], busy - self.before[src, dst][1]
-            if seconds > 0:
-                found[pair] = min(found.get(pair, float("inf")), moved / seconds)
+            seconds = self.after[src, dst][1] - self.before[src, dst][1]
+            if seconds > 0 and count > LEAST_LINK_SHARE * max(moved.values()):
+                found[pair] = min(found.get(pair, float("inf")), count / seconds)
         return found
-
-
-def _watch(plan: RunPlan, rounds: int, say: Say) -> Callable[[Record], None]:
-    """Report when the first worker has ended a round."""
-    began, ended = time.monotonic(), 0
-
-    def watch(record: Record) -> None:
-        nonlocal ended
-        if record["kind"] == "step" and record["exchanged"] and record["rank"] == 0:
-            ended += 1
-            say(f"round {ended}/{rounds}, {time.monotonic() - began:.0f} s")
-
-    return watch

@@ -13,11 +13,7 @@ from placer.documents.manifest.question import exchange_of
 from placer.documents.manifest.runtime_support import check_executable
 from placer.documents.manifest.types import (
     Bucket,
-    Expected,
-    Group,
     Manifest,
-    Rendezvous,
-    Timeouts,
     groups_by_worker,
 )
 from placer.errors import PlacerError
@@ -44,14 +40,10 @@ class RunPlan:
 
     Parameters
     ----------
-    name, digest, model
-        As in the manifest.
-    gradient_bytes
-        S of the manifest's model, as it travels; bytes.
+    manifest
+        As it was read.
     places
         Place of each worker, by rank.
-    groups
-        Groups of the manifest.
     worlds
         Workers of each world, whose processes PyTorch joins; see `placer.launch.mesh`.
     engine
@@ -63,33 +55,28 @@ class RunPlan:
         Server or functions; their ranks come after the workers'.
     target_batch_size, microbatch
         Samples of an optimizer step over all workers; samples that one worker takes at once.
-    timeouts, rendezvous, expected, quorum, grace_s
+    quorum, grace_s
         As in the manifest; no quorum: exchanges wait for all.
-    question
-        Of the manifest: profile, book and wishes behind the plan.
     deployed
         The functions run in the cloud, and are no processes of this run.
     """
 
-    name: str
-    digest: str
-    model: str
-    gradient_bytes: float
+    manifest: Manifest
     places: tuple[str, ...]
-    groups: tuple[Group, ...]
     worlds: tuple[tuple[int, ...], ...]
     engine: Engine
     exchange: Exchange
     hubs: tuple[Hub, ...]
     target_batch_size: int
     microbatch: int
-    timeouts: Timeouts
-    rendezvous: Rendezvous
-    expected: Expected
     quorum: int | None = None
     grace_s: float = 0.0
     deployed: bool = False
-    question: Any = None
+
+    @property
+    def name(self) -> str:
+        """Return the name of the manifest."""
+        return self.manifest.name
 
     @property
     def workers(self) -> int:
@@ -138,20 +125,15 @@ class RunPlan:
     @property
     def machine_ranks(self) -> int:
         """Return the number of machines as the manifest counts them, hubs at the end."""
-        return sum(group.machine_count for group in self.groups) + self.hub_processes
-
-    @property
-    def has_islands(self) -> bool:
-        """Return whether a worker works by an inner plan."""
-        return any(group.is_island for group in self.groups)
+        return sum(group.machine_count for group in self.manifest.groups) + self.hub_processes
 
     def inner_of(self, rank: int) -> InnerPlan | None:
         """Return the inner plan of a worker; None: it has none, or is a hub."""
-        return groups_by_worker(self.groups)[rank].inner if rank < self.workers else None
+        return groups_by_worker(self.manifest.groups)[rank].inner if rank < self.workers else None
 
     def seats(self, processes: int) -> tuple[Seat, ...]:
         """List the processes; see `placer.launch.runtime.seats.seats_of`."""
-        return seats_of(self.groups, self.hub_processes, self.worlds, processes)
+        return seats_of(self.manifest.groups, self.hub_processes, self.worlds, processes)
 
     def place_of(self, rank: int) -> str:
         """Return the place of a worker or of a hub."""
@@ -170,7 +152,7 @@ class RunPlan:
     def rank_name(self, rank: int) -> str:
         """Return the name of a rank in messages."""
         kind = f"{self.hub} rank" if rank >= self.workers else "rank"
-        if rank < self.workers and groups_by_worker(self.groups)[rank].is_island:
+        if rank < self.workers and groups_by_worker(self.manifest.groups)[rank].is_island:
             kind = "island"
         return f"{kind} {rank} ({self.place_of(rank)})"
 
@@ -183,11 +165,11 @@ class RunPlan:
             else strategy(self.exchange.strategy).phases(counted, payload_bytes, self.exchange)
         )
 
-    def shares(self, batch: int, members: Sequence[int]) -> dict[int, int]:
-        """Return the samples of each member in one step, divided as in the plan's timing; see
+    def shares(self, batch: int) -> dict[int, int]:
+        """Return the samples of each worker in one step, divided as in the plan's timing; see
         `placer.launch.batch_shares`.
         """
-        return apportioned(batch, weights(self.groups, self.exchange.strategy, members))
+        return apportioned(batch, weights(self.manifest.groups, self.exchange.strategy))
 
 
 def regions_of(places: Sequence[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -221,23 +203,15 @@ def plan_from(document: Any, where: str, *, deployed: bool = False) -> RunPlan:
     places = tuple(group.place for group in manifest.groups for _ in range(group.count))
     worlds, engine = worlds_of(manifest)
     return RunPlan(
-        name=manifest.name,
-        digest=manifest.digest,
-        model=manifest.model.name,
-        gradient_bytes=manifest.model.gradient_bytes,
+        manifest=manifest,
         places=places,
-        groups=tuple(manifest.groups),
         worlds=worlds,
         engine=engine,
         exchange=exchange_of(manifest),
         hubs=hubs_of(manifest, regions_of(places), functions_of(manifest, document), where),
         deployed=deployed,
-        question=document.get("question"),
         target_batch_size=exchange.target_batch_size,
         microbatch=exchange.microbatch,
-        timeouts=exchange.timeouts,
-        rendezvous=manifest.rendezvous,
-        expected=manifest.expected,
         quorum=exchange.quorum if manifest.workers > 1 else None,
         grace_s=exchange.grace_s or 0.0,
     )

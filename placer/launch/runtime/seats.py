@@ -62,39 +62,26 @@ def seats_of(
     """
     by_worker = groups_by_worker(groups)
     each = [processes or (1 if group.on_cpu else group.offer.gpu_count) for group in by_worker]
-    members = [group.machines * n for group, n in zip(by_worker, each, strict=True)]
-    machines = [0]
-    for group in by_worker:
-        machines.append(machines[-1] + group.machines)
+    each += [1] * hubs
+    machines = [*(group.machines for group in by_worker), *[1] * hubs]
+    members = [count * n for count, n in zip(machines, each, strict=True)]
     seats: list[Seat] = []
-    for number, workers in enumerate(worlds):
-        places = [(worker, member) for worker in workers for member in range(members[worker])]
+    for world, ranks in enumerate(
+        [*worlds, *((rank,) for rank in range(len(by_worker), len(each)))]
+    ):
+        places = [(rank, member) for rank in ranks for member in range(members[rank])]
         seats += [
             Seat(
-                process=sum(members[:worker]) + member,
-                rank=worker,
+                process=sum(members[:rank]) + member,
+                rank=rank,
                 member=member,
-                members=members[worker],
-                machine=machines[worker] + member // each[worker],
-                world=number,
+                members=members[rank],
+                machine=sum(machines[:rank]) + member // each[rank],
+                world=world,
                 world_rank=world_rank,
                 world_size=len(places),
-                each=each[worker],
+                each=each[rank],
             )
-            for world_rank, (worker, member) in enumerate(places)
+            for world_rank, (rank, member) in enumerate(places)
         ]
-    for hub in range(hubs):
-        seats.append(
-            Seat(
-                process=sum(members) + hub,
-                rank=len(by_worker) + hub,
-                member=0,
-                members=1,
-                machine=machines[-1] + hub,
-                world=len(worlds) + hub,
-                world_rank=0,
-                world_size=1,
-                each=1,
-            )
-        )
     return tuple(seats)

@@ -1,12 +1,14 @@
 """Calls to the Linux kernel that Python 3.11 has no function for: namespaces, the end with the
-parent, TUN devices.
+parent, TUN devices; and how a process ended.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import struct
+import sys
 
 CLONE_NEWNET, CLONE_NEWUSER = 0x40000000, 0x10000000
 TUN_DEVICE = "/dev/net/tun"
@@ -14,6 +16,7 @@ TUNSETIFF, TUNSETOFFLOAD = 0x400454CA, 0x400454D0
 IFF_TUN, IFF_NO_PI, IFF_VNET_HDR = 0x0001, 0x1000, 0x4000
 TUN_F_CSUM, TUN_F_TSO4 = 0x01, 0x02
 PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29
+SIGKILL = 9
 
 
 def unshare(flags: int) -> None:
@@ -21,9 +24,21 @@ def unshare(flags: int) -> None:
     _call("unshare", flags)
 
 
-def end_with_parent(signal: int) -> None:
-    """Receive a signal when the parent ends."""
-    _call("prctl", PR_SET_PDEATHSIG, signal, 0, 0, 0)
+def end_with_parent(how: int = SIGKILL) -> None:
+    """Receive a signal when the parent ends; on Linux alone."""
+    if sys.platform == "linux":
+        _call("prctl", PR_SET_PDEATHSIG, how, 0, 0, 0)
+
+
+def how_ended(code: int) -> str:
+    """Read an exit code as Python's ``subprocess`` and ``multiprocessing`` give it.
+
+    Examples
+    --------
+    >>> how_ended(-9), how_ended(3)
+    ('killed by SIGKILL', 'ended with code 3')
+    """
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
 
 
 def wake_on_time() -> None:

@@ -13,11 +13,11 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import product
+from itertools import permutations
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.shaped_network import exit_text
+from placer.launch.shaped_network.kernel import how_ended
 from placer.launch.shaped_network.namespace import INTERFACE, window_bytes
 from placer.launch.shaped_network.shape import Shape, shapes_between
 from placer.version import install_line
@@ -39,7 +39,7 @@ RIGHTS = (
 
 
 class ShapedNetwork:
-    """Machines with addresses of their own and shaped links between them.
+    """Machines with addresses of their own and shaped links between them, carried by a relay.
 
     Parameters
     ----------
@@ -47,24 +47,35 @@ class ShapedNetwork:
         Place of each machine.
     shapes
         By pair of places.
-    process, made
-        The relay and its first answer.
+    user
+        Make it in a user namespace of its own.
 
     Attributes
     ----------
     addresses
         IP address of each machine.
+    process
+        The relay.
+
+    Raises
+    ------
+    OSError
+        If no network can be made so.
     """
 
     def __init__(
-        self,
-        places: Sequence[str],
-        shapes: Mapping[tuple[str, str], Shape],
-        process: RelayProcess,
-        made: dict[str, Any],
+        self, places: Sequence[str], shapes: Mapping[tuple[str, str], Shape], *, user: bool
     ) -> None:
-        self.places, self.shapes, self.process, self.made = tuple(places), shapes, process, made
         self.addresses = addresses_of(places)
+        run = [sys.executable, "-m", "placer.launch.shaped_network.relay"]
+        self.process = subprocess.Popen(  # noqa: S603 - this interpreter, a module of our own
+            run, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.lock = threading.Lock()
+        self.made = self.ask(**_request(places, shapes), user=user)
+        if "error" in self.made:
+            self.end()
+            raise OSError(self.made["error"])
 
     def command(self, machine: int, argv: Sequence[str]) -> list[str]:
         """Return a command that runs another one on a machine of this network.
@@ -75,19 +86,37 @@ class ShapedNetwork:
         collectives need `ENVIRONMENT`.
         """
         relay = f"/proc/{self.made['pid']}"
-        user = (
-            [] if not self.made["user"] else [f"--user={relay}/ns/user", "--preserve-credentials"]
-        )
+        user = [f"--user={relay}/ns/user", "--preserve-credentials"] if self.made["user"] else []
         network = f"--net={relay}/fd/{self.made['files'][machine]}"
         return ["nsenter", *user, network, "--", *argv]
 
-    def ask(self) -> dict[str, Any]:
-        """Ask the relay; see `placer.launch.shaped_network.relay`."""
-        return self.process.ask()
+    def ask(self, **call: Any) -> dict[str, Any]:
+        """Call the relay and wait for its answer; see `placer.launch.shaped_network.relay`.
+
+        Raises
+        ------
+        PlacerError
+            If it has ended.
+        """
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with self.lock:
+            try:
+                self.process.stdin.write(json.dumps(call) + "\n")
+                self.process.stdin.flush()
+                answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+            except (OSError, ValueError):
+                how = ""
+                with suppress(subprocess.TimeoutExpired):
+                    how = f": {how_ended(self.process.wait(END_S))}"
+                raise PlacerError(
+                    f"{NAME} has ended{how}", "start the rehearsal again", exit_code=1
+                ) from None
+        return answer
 
     def kill(self, machine: int) -> None:
         """Kill the processes that run on a machine."""
-        self.process.ask(kill=machine)
+        self.ask(kill=machine)
 
     def traffic(self) -> dict[tuple[int, int], tuple[int, float]]:
         """Return the bytes sent and the seconds busy so far by ordered pair of machines. Bytes are
@@ -104,44 +133,7 @@ class ShapedNetwork:
         """Return the processes that must outlive the users of the network, by their names in
         messages.
         """
-        return {NAME: self.process.process}
-
-
-class RelayProcess:
-    """The parent's side of a relay."""
-
-    def __init__(self) -> None:
-        run = [sys.executable, "-m", "placer.launch.shaped_network.relay"]
-        self.process = subprocess.Popen(  # noqa: S603 - this interpreter, a module of our own
-            run, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.lock = threading.Lock()
-
-    def ask(self, **call: Any) -> dict[str, Any]:
-        """Call the relay and wait for its answer.
-
-        Raises
-        ------
-        PlacerError
-            If it has ended.
-        """
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        with self.lock:
-            try:
-                self.process.stdin.write(json.dumps(call) + "\n")
-                self.process.stdin.flush()
-                answer: dict[str, Any] = json.loads(self.process.stdout.readline())
-            except (OSError, ValueError):
-                raise PlacerError(
-                    f"{NAME} has ended{self._how()}", "start the rehearsal again", exit_code=1
-                ) from None
-        return answer
-
-    def _how(self) -> str:
-        with suppress(subprocess.TimeoutExpired):
-            return f": {exit_text.how_ended(self.process.wait(END_S))}"
-        return ""
+        return {NAME: self.process}
 
     def end(self) -> None:
         """Close the relay's stdin, so that it kills what runs in its namespaces and ends."""
@@ -193,45 +185,31 @@ def open_network(places: Sequence[str], shapes: Iterable[Shape]) -> Iterator[Sha
             "shaped links need pyroute2, which is not installed",
             f"install it: {install_line('rehearse')}",
         )
-    process, made = _start(_request(places, checked))
-    try:
-        yield ShapedNetwork(places, checked, process, made)
-    finally:
-        process.end()
-
-
-def _start(request: dict[str, Any]) -> tuple[RelayProcess, dict[str, Any]]:
-    reasons = []
+    network, reasons = None, list[str]()
     for user in (False, True) if os.geteuid() == 0 else (True,):
-        process = RelayProcess()
-        made = process.ask(**request, user=user)
-        if "error" not in made:
-            return process, made
-        process.end()
-        reasons.append(made["error"])
-    raise PlacerError(
-        f"no network namespaces here: {'; '.join(dict.fromkeys(reasons))}", RIGHTS, exit_code=1
-    )
+        try:
+            network = ShapedNetwork(places, checked, user=user)
+            break
+        except OSError as error:
+            reasons.append(str(error))
+    if network is None:
+        words = f"no network namespaces here: {'; '.join(dict.fromkeys(reasons))}"
+        raise PlacerError(words, RIGHTS, exit_code=1)
+    try:
+        yield network
+    finally:
+        network.end()
 
 
 def _request(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> dict[str, Any]:
     """Return the request to the relay: what it is to make."""
     addresses, networks = addresses_of(places), _networks(places)
-    windows = {
-        here: {
-            networks[there]: window_bytes(
-                min(shape.rate_bytes_per_s, CARRIES_BYTES_PER_S), shape.rtt_s
-            )
-            for (there, dst), shape in shapes.items()
-            if dst == here and there in networks
-        }
-        for here in networks
-    }
-    pairs = [
-        (i, j, shapes[places[i], places[j]])
-        for i, j in product(range(len(places)), repeat=2)
-        if i != j
-    ]
+    windows: dict[str, dict[str, int]] = {place: {} for place in networks}
+    for (src, dst), shape in shapes.items():
+        if src in networks and dst in networks:
+            rate = min(shape.rate_bytes_per_s, CARRIES_BYTES_PER_S)
+            windows[dst][networks[src]] = window_bytes(rate, shape.rtt_s)
+    pairs = [(i, j, shapes[places[i], places[j]]) for i, j in permutations(range(len(places)), 2)]
     return {
         "machines": [
             {"address": address, "windows": windows[place], "bytes_per_s": _card(place, shapes)}

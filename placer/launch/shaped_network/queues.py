@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
@@ -21,16 +22,15 @@ MANY_STREAMS = 512
 """With more than these, those that are idle are forgotten."""
 
 
+@dataclass(slots=True, eq=False)
 class Card:
     """One direction of a machine's network card, which all its links share."""
 
-    __slots__ = ("bytes_per_s", "free_at")
-
-    def __init__(self, bytes_per_s: float) -> None:
-        self.bytes_per_s = bytes_per_s
-        self.free_at = 0.0
+    bytes_per_s: float
+    free_at: float = 0.0
 
 
+@dataclass(slots=True, eq=False)
 class Link:
     """One ordered pair of machines.
 
@@ -40,42 +40,23 @@ class Link:
         Of one stream and of all together.
     delay_s
         From one end to the other.
-    out, into
-        Cards of the sender and of the receiver.
+    cards
+        Of the sender and of the receiver.
     deliver
         Takes a packet at the other end.
-
-    Notes
-    -----
-    ``busy_s`` is the time so far in which the link had something to carry.
+    busy_s
+        Time so far in which the link had something to carry.
     """
 
-    __slots__ = (
-        "busy_s",
-        "busy_until",
-        "delay_s",
-        "deliver",
-        "free_at",
-        "into",
-        "out",
-        "pair_bytes_per_s",
-        "sent_bytes",
-        "stream_bytes_per_s",
-    )
-
-    def __init__(
-        self,
-        stream_bytes_per_s: float,
-        pair_bytes_per_s: float,
-        delay_s: float,
-        cards: tuple[Card, Card],
-        deliver: Callable[[Any], None],
-    ) -> None:
-        self.stream_bytes_per_s, self.pair_bytes_per_s = stream_bytes_per_s, pair_bytes_per_s
-        self.delay_s, self.deliver = delay_s, deliver
-        self.out, self.into = cards
-        self.free_at = self.busy_until = self.busy_s = 0.0
-        self.sent_bytes = 0
+    stream_bytes_per_s: float
+    pair_bytes_per_s: float
+    delay_s: float
+    cards: tuple[Card, Card]
+    deliver: Callable[[Any], None]
+    free_at: float = 0.0
+    busy_until: float = 0.0
+    busy_s: float = 0.0
+    sent_bytes: int = 0
 
     def begin(self, size: int, passed: float) -> tuple[float, float]:
         """Return when a packet that passed its stream at a time may pass the pair, and when the
@@ -83,7 +64,8 @@ class Link:
         """
         fastest = max(self.stream_bytes_per_s, self.pair_bytes_per_s)
         pair = max(passed - size / fastest, self.free_at)
-        return pair, max(pair, self.out.free_at, self.into.free_at)
+        out, into = self.cards
+        return pair, max(pair, out.free_at, into.free_at)
 
     def carry(self, size: int, came: float, pair: float, began: float) -> float:
         """Occupy pair and cards with a packet; return when all of it has left.
@@ -94,24 +76,23 @@ class Link:
         it slower.
         """
         self.free_at = pair + size / self.pair_bytes_per_s
-        self.out.free_at = began + size / self.out.bytes_per_s
-        self.into.free_at = began + size / self.into.bytes_per_s
-        end = max(self.free_at, self.out.free_at, self.into.free_at)
+        out, into = self.cards
+        out.free_at = began + size / out.bytes_per_s
+        into.free_at = began + size / into.bytes_per_s
+        end = max(self.free_at, out.free_at, into.free_at)
         self.busy_s += end - max(min(came, end), min(self.busy_until, end))
         self.busy_until = max(self.busy_until, end)
         return end
 
 
+@dataclass(slots=True, eq=False)
 class Stream:
     """One direction of one connection: a first-in-first-out queue before its bucket."""
 
-    __slots__ = ("free_at", "link", "queued_bytes", "waiting")
-
-    def __init__(self, link: Link) -> None:
-        self.link = link
-        self.waiting: deque[tuple[float, int, Any]] = deque()
-        self.free_at = 0.0
-        self.queued_bytes = 0
+    link: Link
+    waiting: deque[tuple[float, int, Any]] = field(default_factory=deque)
+    free_at: float = 0.0
+    queued_bytes: int = 0
 
 
 class Queues:

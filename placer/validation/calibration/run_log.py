@@ -128,10 +128,10 @@ def round_seconds(rounds: Sequence[Sequence[Record]], workers: int) -> RoundSeco
         if _is_beside(records, workers)
     ]
     late = len(beside) == len(rounds)
-    calculation = [max(_by_rank(records, "calculation_s", workers)) for records in rounds]
-    each = [_by_rank(records, "step_s", workers) for records in rounds]
+    calculation = [max(by_rank(records, "calculation_s", workers)) for records in rounds]
+    each = [by_rank(records, "step_s", workers) for records in rounds]
     whole = [fmean(seconds) if late else max(seconds) for seconds in each]
-    samples = [sum(_by_rank(records, "samples", workers)) for records in rounds]
+    samples = [sum(by_rank(records, "samples", workers)) for records in rounds]
     return RoundSeconds(
         calculation=median(calculation),
         between=median(
@@ -147,7 +147,8 @@ def round_seconds(rounds: Sequence[Sequence[Record]], workers: int) -> RoundSeco
     )
 
 
-def _by_rank(records: Iterable[Record], key: str, workers: int) -> list[float]:
+def by_rank(records: Iterable[Record], key: str, workers: int) -> list[float]:
+    """Return the sum of a figure of some steps, of each worker."""
     totals: dict[int, float] = defaultdict(float)
     for record in records:
         if record["rank"] < workers:

@@ -579,6 +579,38 @@ def test_kubeflow_types_hold_the_objects(
     assert "ok" in python(executable, code, str(tmp_path / "items.json"), home=tmp_path)
 
 
+@pytest.mark.other_python
+def test_kubernetes_takes_the_jobs(
+    three: ExportPlan, some_islands: ExportPlan, tmp_path: Path
+) -> None:
+    """Every job of a JobSet, with its pods, has the schema of Kubernetes, and no key more."""
+    executable = other_python("kubernetes_validate", "PLACER_KUBEFLOW_PYTHON")
+    sets = [
+        yaml.safe_load(body)
+        for some in (three, by_runtime(three), some_islands)
+        for name, body in export(some, "jobset").items()
+        if name.endswith(".yaml")
+    ]
+    jobs = [
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": job["name"]},
+            **job["template"],
+        }
+        for one in sets
+        for job in one["spec"]["replicatedJobs"]
+    ]
+    path = tmp_path / "jobs.yaml"
+    path.write_text(yaml.safe_dump_all(jobs), encoding="utf-8")
+    program = Path(executable).with_name("kubernetes-validate")
+    done = subprocess.run(
+        [str(program), "--strict", str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(jobs) > len(sets)
+
+
 def test_compose_has_a_container_for_each_worker(three: ExportPlan) -> None:
     """Six workers with one process each; rank 0 is found by its name. A serverless plan brings a
     store and an aggregator.

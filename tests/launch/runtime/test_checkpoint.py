@@ -151,14 +151,13 @@ def test_an_address_that_nothing_opens(tmp_path: Path) -> None:
         ran(tmp_path, document("none", (A, 1)), checkpoints="nowhere://bucket")
 
 
-def test_what_the_slowest_world_has_stays(tmp_path: Path) -> None:
-    """Two are kept; where another world has come no further than step 3, also that one."""
-    place = Checkpoints(str(tmp_path), 0, {})
-    for step in range(1, 7):
-        folder = tmp_path / f"step-{step:08d}" / "world-0"
-        folder.mkdir(parents=True)
-        (folder / "identity.json").write_text("{}")
-        place._tidy(step, min(step, 3))
-    assert place.steps() == {3, 4, 5, 6}
-    place._tidy(6, None)
-    assert place.steps() == {5, 6}
+def test_regions_that_drift_apart_keep_more(tmp_path: Path) -> None:
+    """Two are kept; of asgd-ga ten, as another region may have come no further."""
+    for strategy, left in (("all-reduce", {11, 12}), ("asgd-ga", {*range(3, 13)})):
+        place = Checkpoints(str(tmp_path / strategy), 0, {"strategy": strategy})
+        for step in range(1, 13):
+            folder = tmp_path / strategy / f"step-{step:08d}" / "world-0"
+            folder.mkdir(parents=True)
+            (folder / "identity.json").write_text("{}")
+        place._tidy()
+        assert place.steps() == left

@@ -4,7 +4,6 @@ line where it happens.
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,10 @@ torch: Any = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("needs gloo", allow_module_level=True)
 from forked_ranks import ran  # noqa: E402
-from run_plans import A, B, C, document, plan_of, settings_of  # noqa: E402
+from run_plans import A, B, C, document, plan_of  # noqa: E402
 
 from placer.documents.manifest import document_digest, read_manifest  # noqa: E402
 from placer.errors import PlacerError  # noqa: E402
-from placer.launch.runtime.processes.run import run_here  # noqa: E402
 from placer.launch.runtime.training import memory  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -73,36 +71,3 @@ def test_an_aggregator_that_gets_no_more_memory_says_so(tmp_path: Path) -> None:
         ran(tmp_path, told, train="run_plans:hungry", checkpoints="", steps=3)
     assert caught.value.exit_code == 1
     assert "fewer workers" in caught.value.hint
-
-
-def test_a_kill_for_lack_of_memory_is_told_from_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The kernel counts what it ends: here a file plays that counter, and rises when the server is
-    killed.
-    """
-    import signal
-
-    counter = tmp_path / "vmstat"
-    counter.write_text("nr_free_pages 1\noom_kill 4\n")
-    monkeypatch.setattr(memory, "VMSTAT", counter)
-    told = document("parameter-server", (A, 1), (B, 1))
-    plan = plan_of(told)
-    pids: dict[int, int] = {}
-
-    def watch(record: dict[str, Any]) -> None:
-        if record["kind"] == "ready":
-            pids[record["rank"]] = record["pid"]
-        elif record["kind"] == "step" and record["step"] == 2 and record["rank"] == 0:
-            counter.write_text("nr_free_pages 1\noom_kill 5\n")
-            os.kill(pids[2], signal.SIGKILL)
-
-    words = (
-        r"server rank 2 \(gcp/a\) stopped in step \d+: killed by SIGKILL when the kernel ran "
-        r"out of memory"
-    )
-    with pytest.raises(PlacerError, match=words):
-        run_here(plan, told, settings_of(tmp_path, plan, steps=5000), tmp_path, watch)
-    assert memory.oom_kills() == 5
-    counter.unlink()
-    assert memory.oom_kills() == 0

@@ -450,7 +450,7 @@ def test_a_machine_may_end_before_its_worker_is_heard(
     )
     launcher = Launcher(plan, settings_of(tmp_path, plan), job, lambda record: None)
     site = launcher._started(machine)
-    launcher.sites, launcher.running, launcher.ends = [site], [site], {0: {"kind": "end"}}
+    launcher.sites, launcher.running, launcher.last = [site], [site], {("end", 0): {"kind": "end"}}
     site.process.wait()
     launcher._look()
     assert launcher.running == []

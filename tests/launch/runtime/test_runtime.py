@@ -136,10 +136,17 @@ def test_central_through_an_object_store(tmp_path: Path, endpoint: str, inner: s
         assert asked[kind]["measured"] == asked[kind]["predicted"] == count
 
 
-def test_hierarchical_serverless(tmp_path: Path, endpoint: str) -> None:
-    """A store and a function in each of two regions, and a global pair."""
-    told = document("hierarchical", (A, 1), (B, 1))
-    check_synchronous(told, tmp_path, {0: 12, 1: 12}, endpoint_url=endpoint)
+@pytest.mark.parametrize("storage", [A, B])
+def test_hierarchical_serverless(tmp_path: Path, endpoint: str, storage: str) -> None:
+    """A store and a function in each of two regions, and a global pair. The global function is in
+    A: its bucket calls it there, and else the functions of the regions. As many requests as
+    planned: each of the three functions writes, reads and lists what comes.
+    """
+    told = document("hierarchical", (A, 1), (B, 1), storage=storage)
+    records = check_synchronous(told, tmp_path, {0: 12, 1: 12}, endpoint_url=endpoint)
+    for row in compared(told, tmp_path, records)["requests"]:
+        if row["predicted"] is not None:
+            assert row["measured"] == row["predicted"], row
 
 
 def test_islands_of_unequal_shape_are_worlds_of_their_own(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from run_plans import A, B, document, plan_of, settings_of
 
 from placer.errors import PlacerError
 from placer.launch.runtime.processes.run import run_here
-from placer.launch.runtime.processes.store_processes import local_object_stores
+from placer.launch.runtime.stores.local_store import local_object_stores
 
 
 def stores_here() -> set[int]:

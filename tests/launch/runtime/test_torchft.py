@@ -18,8 +18,8 @@ from run_plans import A, B, C, document, islands, plan_of, settings_of  # noqa: 
 
 from placer.errors import PlacerError  # noqa: E402
 from placer.launch.runtime.log.comparison import summary  # noqa: E402
-from placer.launch.runtime.processes.run import check_settings, run_here  # noqa: E402
-from placer.launch.runtime.training.replicas import RATES  # noqa: E402
+from placer.launch.runtime.processes.run import run_here  # noqa: E402
+from placer.launch.runtime.strategies.replicas import RATES, check_torchft  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -143,11 +143,9 @@ def test_the_launcher_says_who_is_lost_and_goes_on(tmp_path: Path) -> None:
         ({"strategy": "diloco", "local_steps": 4}, "no whole rounds of 4 local steps"),
     ],
 )
-def test_what_torchft_does_not_do_is_refused(
-    tmp_path: Path, exchange: dict[str, Any], words: str
-) -> None:
+def test_what_torchft_does_not_do_is_refused(exchange: dict[str, Any], words: str) -> None:
     """Before anything starts: what is run would not be what was priced."""
     told = document(exchange.pop("strategy"), (A, 1), (B, 1), **exchange)
     plan = plan_of(told)
     with pytest.raises(PlacerError, match=words):
-        check_settings(plan, settings_of(tmp_path, plan, steps=6))
+        check_torchft(plan, 6)

@@ -88,38 +88,24 @@ def _seconds(plan: RunPlan, medians: RoundSeconds | None) -> list[dict[str, Any]
     """Return medians over rounds: the slowest worker's calculation and round, the exchange, the
     part of it that is hidden, and samples/s.
     """
-    expected = plan.expected.step_seconds
-    between = expected.get("communication")
-    if (
-        not plan.exchange.overlap and "calculation" in expected
-    ):  # what the slowest calculation hides of others' transfers is no wait
+    expected, late = plan.manifest.expected.step_seconds, plan.exchange.overlap
+    between, found = expected.get("communication"), medians
+    if not late and "calculation" in expected:
+        # What the slowest calculation hides of others' transfers is no wait.
         between = expected["total"] - expected["calculation"]
-    rows: list[dict[str, Any]] = [
-        {"what": "calculation", "unit": "s", "predicted": expected.get("calculation")},
-        {"what": "exchange and waiting", "unit": "s", "predicted": between},
-        *(
-            [{"what": HIDDEN, "unit": "s", "predicted": expected.get("hidden")}]
-            if plan.exchange.overlap
-            else []
-        ),
-        {"what": "round", "unit": "s", "predicted": expected["total"]},
-        {
-            "what": "throughput",
-            "unit": "samples/s",
-            "predicted": plan.expected.samples_per_second.value,
-        },
+    rate = plan.manifest.expected.samples_per_second.value
+    rows = [
+        ("calculation", "s", expected.get("calculation"), found and found.calculation),
+        ("exchange and waiting", "s", between, found and found.between),
+        (HIDDEN, "s", expected.get("hidden"), found and found.hidden),
+        ("round", "s", expected["total"], found and found.whole),
+        ("throughput", "samples/s", rate, found and found.samples_per_second),
     ]
-    if medians is None:
-        return [{**row, "measured": None} for row in rows]
-    hidden = [medians.hidden] if plan.exchange.overlap else []
-    measured = [
-        medians.calculation,
-        medians.between,
-        *hidden,
-        medians.whole,
-        medians.samples_per_second,
+    return [
+        {"what": what, "unit": unit, "predicted": predicted, "measured": measured}
+        for what, unit, predicted, measured in rows
+        if late or what != HIDDEN
     ]
-    return [{**row, "measured": value} for row, value in zip(rows, measured, strict=True)]
 
 
 def _with_exchanges(steps: Sequence[Record]) -> list[list[Record]]:
@@ -207,7 +193,7 @@ def _losses(plan: RunPlan, steps: Iterable[Record]) -> list[dict[str, Any]]:
 def same_size(plan: RunPlan, elements: int) -> bool:
     """Return whether a model of so many trained elements exchanges as many bytes as the plan's."""
     return not is_other_model(
-        Codec(plan.exchange.compression).payload(elements), plan.gradient_bytes
+        Codec(plan.exchange.compression).payload(elements), plan.manifest.model.gradient_bytes
     )
 
 
@@ -218,16 +204,16 @@ def _links(records: Sequence[Record]) -> str:
 def _remarks(
     plan: RunPlan, settings: Settings, elements: int, records: Sequence[Record]
 ) -> list[str]:
-    remarks = []
-    unlike = {str(g.inner.precision) for g in plan.groups if g.inner} - {"fp32"}
+    model, remarks = plan.manifest.model, []
+    unlike = {str(g.inner.precision) for g in plan.manifest.groups if g.inner} - {"fp32"}
     if unlike and settings.device == "cpu":
         remarks.append(
             f"a CPU calculates in the model's own numbers, the plan's GPUs in {min(unlike)}"
         )
-    size = Codec(plan.exchange.compression).payload(elements)
     if not same_size(plan, elements):
+        size = Codec(plan.exchange.compression).payload(elements)
         remarks.append(
-            f"the plan's {plan.model} exchanges {plan.gradient_bytes:,.0f} bytes, this model "
+            f"the plan's {model.name} exchanges {model.gradient_bytes:,.0f} bytes, this model "
             f"{size:,.0f}: seconds do not compare"
         )
     if settings.target_batch_size != plan.target_batch_size:
@@ -239,9 +225,6 @@ def _remarks(
         remarks.append(
             "all processes shared this machine: links and machines were not those of the plan"
         )
-    lost = [
-        f"{plan.rank_name(r['rank'])} in step {r['step']}: {r['reason']}"
-        for r in records
-        if r["kind"] == "lost"
-    ]
-    return [*remarks, *(f"lost {words}" for words in lost)]
+    lost = [r for r in records if r["kind"] == "lost"]
+    names = [f"lost {plan.rank_name(r['rank'])} in step {r['step']}: {r['reason']}" for r in lost]
+    return [*remarks, *names]

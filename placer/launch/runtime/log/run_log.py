@@ -7,7 +7,6 @@ import os
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from msgspec import structs
@@ -66,12 +65,7 @@ class RunLog:
     def __enter__(self) -> RunLog:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.file.close()
 
 
@@ -81,9 +75,9 @@ def header(plan: RunPlan, settings: Settings, *, links: str) -> dict[str, Any]:
     return {
         "kind": "run",
         "schema": SCHEMA,
-        "manifest": {"name": plan.name, "digest": plan.digest},
-        "model": plan.model,
-        "gradient_bytes": plan.gradient_bytes,
+        "manifest": {"name": plan.name, "digest": plan.manifest.digest},
+        "model": plan.manifest.model.name,
+        "gradient_bytes": plan.manifest.model.gradient_bytes,
         "groups": [
             {
                 "place": g.place,
@@ -98,7 +92,7 @@ def header(plan: RunPlan, settings: Settings, *, links: str) -> dict[str, Any]:
                     else {}
                 ),
             }
-            for g in plan.groups
+            for g in plan.manifest.groups
         ],
         "strategy": exchange.strategy,
         "compression": exchange.compression,
@@ -111,12 +105,12 @@ def header(plan: RunPlan, settings: Settings, *, links: str) -> dict[str, Any]:
         "steps": settings.steps,
         "seed": settings.seed,
         "target_batch_size": settings.target_batch_size,
-        "microbatch": settings.microbatch,
+        "microbatch": settings.microbatch or plan.microbatch,
         "device": settings.device,
         "threads": settings.threads,
         "elastic": plan.quorum is not None,
         "links": links,
-        "question": plan.question,
+        "question": plan.manifest.question,
     }
 
 

@@ -22,8 +22,7 @@ from placer.launch.runtime.processes.worker import LOST, unlike_models
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.seats import Seat
 from placer.launch.runtime.training.context import Settings
-from placer.launch.runtime.training.memory import oom_kills
-from placer.launch.shaped_network import exit_text
+from placer.launch.shaped_network.kernel import how_ended
 
 EXIT_S = 60.0
 """Time for a machine to exit after the last record of its workers; then it is killed. A destructor
@@ -44,13 +43,11 @@ class Machine:
     Parameters
     ----------
     seats
-        Of its processes.
+        Of its processes. The machine of the first process serves the store at which all meet.
     node, nodes
         Number among the machines of its world, and how many these are.
     address
         At which other machines reach it.
-    serves
-        Whether the store at which all meet is here.
     prefix
         Words before its command, which start it in a network of its own.
     """
@@ -59,7 +56,6 @@ class Machine:
     node: int = 0
     nodes: int = 1
     address: str
-    serves: bool = False
     prefix: tuple[str, ...] = ()
 
 
@@ -101,13 +97,12 @@ class _Site:
     process: subprocess.Popen[bytes]
     pipes: list[int]
     rest: dict[int, bytes] = field(default_factory=dict)
-    ended: Record | None = None
     exit_by: float = float("inf")
 
-    @property
-    def world(self) -> int:
-        """Return the number of its world."""
-        return self.machine.seats[0].world
+    def kill(self) -> None:
+        """End its processes, which are a session of their own."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
 
 class Launcher:
@@ -136,12 +131,9 @@ class Launcher:
         self.sites: list[_Site] = []
         self.running: list[_Site] = []
         self.selector = selectors.DefaultSelector()
-        self.steps: dict[int, int] = {}
-        self.errors: dict[int, Record] = {}
-        self.faults: dict[int, Record] = {}
-        self.ends: dict[int, Record] = {}
+        self.last: dict[tuple[str, int], Record] = {}  # record by kind and rank; the first error
+        self.lost_by = float("inf")
         self.gone: set[int] = set()
-        self.oom_kills = oom_kills()
 
     def run(self, last: Callable[[], None] = lambda: None) -> None:
         """Start all, wait for all.
@@ -161,34 +153,31 @@ class Launcher:
                 self.sites.append(self._started(machine))
                 self.running.append(self.sites[-1])
             while self.running:
-                self._check_services()
                 self._look()
             last()
-            self._compare_models()
+            if self.plan.exchange.strategy != "asgd-ga":  # gossip alone ends with unlike models
+                check_models(self.plan, self._of_kind("end"))
         finally:
             self.close()
 
     def close(self) -> None:
         """End what still runs: a machine that serves the store waits for this."""
         for site in self.sites:
-            with suppress(ProcessLookupError):
-                os.killpg(site.process.pid, signal.SIGKILL)
+            site.kill()
         for site in self.sites:
             site.process.wait()
             assert site.process.stdin is not None
             with suppress(BrokenPipeError):
                 site.process.stdin.close()
             for pipe in site.pipes:
-                self._forget(pipe)
                 os.close(pipe)
-        self.sites, self.running = [], []
         self.selector.close()
 
     def _started(self, machine: Machine) -> _Site:
         pipes = [os.pipe() for _ in range(len(machine.seats) + 1)]
-        given = [write for _, write in pipes]
-        job = self.job
-        listening = job.listening if machine.serves else None
+        given, job = [write for _, write in pipes], self.job
+        serves = machine.seats[0].process == 0
+        listening = job.listening if serves else None
         process = subprocess.Popen(  # noqa: S603 - this interpreter, a document of our own
             [*machine.prefix, sys.executable, *MACHINE],
             stdin=subprocess.PIPE,
@@ -201,13 +190,10 @@ class Launcher:
         description = {
             "manifest": job.document,
             "settings": asdict(self.settings),
-            "seats": [asdict(seat) for seat in machine.seats],
-            "node": machine.node,
-            "nodes": machine.nodes,
+            **asdict(machine),
             "host": job.host,
             "port": job.port,
-            "address": machine.address,
-            "serves": machine.serves,
+            "serves": serves,
             "listening": listening,
             "pipes": given,
             "environment": dict(job.extra),
@@ -224,145 +210,108 @@ class Launcher:
 
     def _look(self) -> None:
         """Take the records that have come; see who has ended, or must by now."""
-        wait_s = LOOK_S if self.services or self.faults else 1.0
+        for name, process in self.services.items():
+            if (code := process.poll()) is not None:
+                words = f"{name} has ended: {how_ended(code)}"
+                raise PlacerError(words, self._advice(), exit_code=1)
+        wait_s = LOOK_S if self.services or self.lost_by < float("inf") else 1.0
         for key, _ in self.selector.select(wait_s):
-            site, number = key.data
-            if site in self.running:
-                self._read(site, number)
-            else:
-                self._forget(site.pipes[number])
+            self._read(*key.data)
         now = time.monotonic()
         for site in [site for site in self.running if now > site.exit_by]:
-            self._over(site, 0)
-        if any(now > fault["until"] for fault in self.faults.values()):
+            self.running.remove(site)
+        if now > self.lost_by:
             raise self._lost_peer()
 
     def _read(self, site: _Site, number: int) -> None:
         """Take what is in a pipe; of the agent's own, what its workers wrote comes first."""
-        agent = number == len(site.pipes) - 1
+        pipe, agent = site.pipes[number], number == len(site.pipes) - 1
         for other in range(number) if agent else ():
             self._read(site, other)
-        pipe, ended = site.pipes[number], False
-        while True:
-            try:
-                data = os.read(pipe, 1 << 16)
-            except BlockingIOError:
-                break
-            if not data:
-                ended = True
-                self._forget(pipe)
-                break
-            *lines, rest = (site.rest.get(number, b"") + data).split(b"\n")
-            site.rest[number] = rest
-            for line in lines:
-                self._take(site, json.loads(line))
-        if agent and ended and site in self.running:
-            self._over(site, site.process.wait())
-
-    def _forget(self, pipe: int) -> None:
-        """Look at a pipe no more. It may be forgotten already: the agent's end empties the pipes of
-        its workers, whose own events are still in the same round of events.
-        """
-        with suppress(KeyError):
-            self.selector.unregister(pipe)
+        with suppress(BlockingIOError):
+            while data := os.read(pipe, 1 << 16):
+                *lines, site.rest[number] = (site.rest.get(number, b"") + data).split(b"\n")
+                for line in lines:
+                    self._take(site, json.loads(line))
+            with suppress(KeyError):  # the agent's end has emptied the pipes of its workers
+                self.selector.unregister(pipe)
+            if agent and site in self.running:
+                self._over(site, {"code": site.process.wait()})
 
     def _take(self, site: _Site, record: Record) -> None:
         kind, rank = record["kind"], record.get("rank", -1)
-        if kind == "ended":
-            site.ended = record
-            return
         if kind == "exit":
-            self._over(site, record["code"])
+            self._over(site, record)
             return
-        if kind == "step":
-            self.steps[rank] = record["step"]
-        elif kind == "end":
-            self.ends[rank] = record
-            if all(seat.rank in self.ends for seat in site.machine.seats):
-                site.exit_by = time.monotonic() + EXIT_S
-        elif kind == "error":
-            self.errors.setdefault(rank, record)
-        elif kind == "fault":
-            self.handle({**record})
-            self.faults[rank] = {**record, "until": time.monotonic() + NOTICE_S}
-            return
+        if kind != "error" or (kind, rank) not in self.last:
+            self.last[kind, rank] = record
+        if kind == "fault":
+            self.lost_by = min(self.lost_by, time.monotonic() + NOTICE_S)
+        elif kind == "end" and all(("end", s.rank) in self.last for s in site.machine.seats):
+            site.exit_by = time.monotonic() + EXIT_S
         self.handle(record)
 
-    def _over(self, site: _Site, code: int) -> None:
+    def _of_kind(self, kind: str) -> list[Record]:
+        return [record for (own, _), record in self.last.items() if own == kind]
+
+    def _over(self, site: _Site, how: Record) -> None:
         """Note that a machine has ended; end the run if that is a failure without which it cannot
         go on.
         """
-        self.running.remove(site)
-        ranks = dict.fromkeys(seat.rank for seat in site.machine.seats)
-        missing = [rank for rank in ranks if rank not in self.ends and self._first_is_here(rank)]
-        if not code and not missing:
+        if site not in self.running:
             return
-        seat = site.machine.seats[site.ended["local"] if site.ended else 0]
-        failed = next((rank for rank in ranks if rank in self.errors), seat.rank)
-        if site.ended is not None and site.ended["code"] == LOST and failed not in self.errors:
+        self.running.remove(site)
+        seats = site.machine.seats
+        missing = [s.rank for s in seats if not s.member and ("end", s.rank) not in self.last]
+        if not how["code"] and not missing:
+            return
+        seat = seats[how.get("local", 0)]
+        failed = next((s.rank for s in seats if ("error", s.rank) in self.last), seat.rank)
+        error = self.last.get(("error", failed))
+        if how["code"] == LOST and error is None:
             raise self._lost_peer()
-        words = self._how(site, failed, code)
-        step = self.steps.get(failed, -1) + 1
+        words = str(error["message"]) if error else self._how(seat, how["code"])
+        step = self.last.get(("step", failed), {"step": -1})["step"] + 1
         place = self.plan.place_of(failed)
         self.handle({"kind": "lost", "rank": failed, "place": place, "step": step, "reason": words})
-        if not self._goes_on(site, failed):
-            raise self._failure(failed, step, words)
+        if error is not None and (error["exit_code"] == 2 or not self._of_kind("step")):
+            raise PlacerError(error["message"], error["hint"], exit_code=error["exit_code"])
+        if not self._goes_on(seat.world, failed):
+            hint = f"{error['hint']}; " if error is not None and error["hint"] else ""
+            more = "; dmesg says whether memory ran out" if how["code"] == -signal.SIGKILL else ""
+            where = f"{self.plan.rank_name(failed)} stopped in step {step}: {words}"
+            raise PlacerError(where, f"{hint}{self._advice()}{more}", exit_code=1)
 
-    def _first_is_here(self, rank: int) -> bool:
-        """Return whether the process that reports for a rank was started here."""
-        return any(
-            seat.rank == rank and seat.member == 0
-            for machine in self.job.machines
-            for seat in machine.seats
-        )
-
-    def _goes_on(self, site: _Site, failed: int) -> bool:
+    def _goes_on(self, world: int, failed: int) -> bool:
         """End the rest of a lost world; return whether the other worlds go on without it."""
         plan = self.plan
-        wrong = self.errors.get(failed, {}).get("exit_code") == 2
-        if plan.quorum is None or plan.engine != "torchft" or wrong:
+        if plan.quorum is None or plan.engine != "torchft":
             return False
-        for other in [other for other in self.running if other.world == site.world]:
-            with suppress(ProcessLookupError):
-                os.killpg(other.process.pid, signal.SIGKILL)
+        for other in [other for other in self.running if other.machine.seats[0].world == world]:
+            other.kill()
             self.running.remove(other)
-        self.gone.add(site.world)
-        left = len(plan.worlds) - len(self.gone)
-        if left < plan.quorum:
+        self.gone.add(world)
+        left = [number for number in range(len(plan.worlds)) if number not in self.gone]
+        if len(left) < plan.quorum:
             return False
-        words = f"{plan.rank_name(failed)} is gone: {left} workers go on"
-        first = next(w for w in range(len(plan.worlds)) if w not in self.gone)
-        self.handle(
-            {"kind": "notice", "rank": plan.worlds[first][0], "gone": failed, "message": words}
-        )
+        words = f"{plan.rank_name(failed)} is gone: {len(left)} workers go on"
+        first = plan.worlds[left[0]][0]
+        self.handle({"kind": "notice", "rank": first, "gone": failed, "message": words})
         return True
 
-    def _how(self, site: _Site, failed: int, code: int) -> str:
-        """Describe how a process ended, and of a worker of several which one it was."""
-        if failed in self.errors:
-            return str(self.errors[failed]["message"])
-        seat = site.machine.seats[site.ended["local"] if site.ended else 0]
-        code = site.ended["code"] if site.ended else code
-        short = oom_kills() - self.oom_kills if code == -signal.SIGKILL else 0
-        words = exit_text.how_ended(code) if code else "ended without a word"
-        words += " when the kernel ran out of memory" if short > 0 else ""
+    def _how(self, seat: Seat, code: int) -> str:
+        """Describe how a process ended, and of a worker of several machines on which one."""
+        words = how_ended(code) if code else "ended without a word"
         count = seat.members // seat.each
         return f"machine {seat.member // seat.each} of {count}: {words}" if count > 1 else words
 
     def _lost_peer(self) -> PlacerError:
         """Build the error of a run in which nobody died and somebody does not answer."""
-        ranks = [r for r in self.faults if self.faults[r]["lost"] not in self.faults]
-        fault = self.faults[ranks[0] if ranks else next(iter(self.faults))]
+        faults = self._of_kind("fault")
+        missing = {fault["rank"] for fault in faults}
+        fault = next((fault for fault in faults if fault["lost"] not in missing), faults[0])
         where = f"{self.plan.rank_name(fault['lost'])} was lost in step {fault['step']}"
         return PlacerError(f"{where}: {fault['reason']}", self._advice(), exit_code=1)
-
-    def _failure(self, failed: int, step: int, words: str) -> PlacerError:
-        error = self.errors.get(failed)
-        if error is not None and (error["exit_code"] == 2 or not self.steps):
-            return PlacerError(error["message"], error["hint"], exit_code=error["exit_code"])
-        where = f"{self.plan.rank_name(failed)} stopped in step {step}: {words}"
-        first = f"{error['hint']}; " if error is not None and error["hint"] else ""
-        return PlacerError(where, f"{first}{self._advice()}", exit_code=1)
 
     def _advice(self) -> str:
         if self.settings.checkpoints:
@@ -370,19 +319,6 @@ class Launcher:
                 "run it again with --resume: it goes on from the last checkpoint, if there is one"
             )
         return "run it again"
-
-    def _check_services(self) -> None:
-        """Raise at once if a process has ended that the run depends on."""
-        for name, process in self.services.items():
-            code = process.poll()
-            if code is not None:
-                words = f"{name} has ended: {exit_text.how_ended(code)}"
-                raise PlacerError(words, self._advice(), exit_code=1)
-
-    def _compare_models(self) -> None:
-        """Refuse a run whose workers end with different models: gossip alone may."""
-        if self.plan.exchange.strategy != "asgd-ga":
-            check_models(self.plan, list(self.ends.values()))
 
 
 def check_models(plan: RunPlan, ends: Sequence[Mapping[str, Any]]) -> None:

@@ -13,7 +13,7 @@ from placer.errors import PlacerError
 LOOPBACK = "127.0.0.1"
 MOST_WAITING = 1024
 """Processes that may knock at the store at once."""
-TAKEN = "choose another: MASTER_PORT, or --port"
+TAKEN = "choose another MASTER_PORT"
 
 
 def store_at(host: str, port: int, timeout_s: float, listening: int | None = None) -> Any:
@@ -78,41 +78,34 @@ def connected(host: str, port: int, timeout_s: float) -> Any:
 
 
 def listen_at(host: str, port: int) -> socket.socket:
-    """Listen on one address of this machine, or on all if the host is none of them."""
-    host = LOOPBACK if host == "localhost" else host
-    for address in (host, ""):
-        try:
-            return _bound(address, port)
-        except OSError as error:
-            if address and error.errno in (errno.EADDRNOTAVAIL, None):
-                continue
-            taken = error.errno == errno.EADDRINUSE
-            words = (
-                f"port {port} is taken"
-                if taken
-                else f"cannot serve on port {port}: {error.strerror}"
-            )
-            raise PlacerError(words, TAKEN, exit_code=1) from None
-    raise AssertionError
-
-
-def _bound(address: str, port: int) -> socket.socket:
-    """Listen on an IP address; an empty one: on all, of both families where the system has both.
+    """Listen on one address of this machine, or on all if the host is none of them: a name, or an
+    address before a translation.
 
     Raises
     ------
-    OSError
-        Without a number if ``address`` is a name.
+    PlacerError
+        If the port is taken or may not be used.
     """
     try:
-        version = ip_address(address).version if address else 0
+        address = ip_address(LOOPBACK if host == "localhost" else host)
+        family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+        return socket.create_server((str(address), port), family=family, backlog=MOST_WAITING)
     except ValueError:
-        raise OSError(f"{address} is a name") from None
-    if not version:
-        both = socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if both else socket.AF_INET
+        pass
+    except OSError as error:
+        if error.errno != errno.EADDRNOTAVAIL:
+            raise _taken(port, error) from None
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    try:
         return socket.create_server(
             ("", port), family=family, backlog=MOST_WAITING, dualstack_ipv6=both
         )
-    family = socket.AF_INET if version == 4 else socket.AF_INET6
-    return socket.create_server((address, port), family=family, backlog=MOST_WAITING)
+    except OSError as error:
+        raise _taken(port, error) from None
+
+
+def _taken(port: int, error: OSError) -> PlacerError:
+    taken = error.errno == errno.EADDRINUSE
+    words = f"port {port} is taken" if taken else f"cannot serve on port {port}: {error.strerror}"
+    return PlacerError(words, TAKEN, exit_code=1)

@@ -17,8 +17,9 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.runtime.processes.loopback_store import connected, store_at
-from placer.launch.runtime.processes.worker import LIGHTHOUSE, reporter, run_worker
+from placer.launch.runtime.processes.worker import reporter, run_worker
 from placer.launch.runtime.run_plan import RunPlan, plan_from
+from placer.launch.runtime.strategies.replicas import LIGHTHOUSE, serve_lighthouse
 from placer.launch.shaped_network.kernel import end_with_parent
 
 SHUTDOWN_S = 5
@@ -27,38 +28,35 @@ SHUTDOWN_S = 5
 
 def main() -> None:
     """Run the job of stdin; end without any destructor, as one of gloo can hang."""
-    if sys.platform == "linux":
-        end_with_parent(signal.SIGKILL)
+    end_with_parent()
     logging.disable(logging.CRITICAL)  # of the agent, which logs a lost worker as a traceback
     job = json.loads(sys.stdin.readline())
     os.environ.update(job["environment"])
     report = reporter(job["pipes"][-1])
     try:
-        code = _run(job, report)
+        how = _run(job)
     except PlacerError as error:
         words = {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}
         report({"kind": "error", "rank": job["seats"][0]["rank"], **words})
-        code = 1
-    report({"kind": "exit", "code": code})
+        how = {"code": 1}
+    report({"kind": "exit", **how})
     if job["serves"]:
         sys.stdin.read()  # the others still need the store
-    os._exit(code)
+    os._exit(1 if how["code"] else 0)
 
 
-def _run(job: dict[str, Any], report: Any) -> int:
-    """Start the workers and wait for them; return 0, or how the first that failed has ended."""
+def _run(job: dict[str, Any]) -> dict[str, int]:
+    """Start the workers and wait for them; return code 0, or how the first that failed has
+    ended.
+    """
     plan, join_s = plan_from(job["manifest"], "manifest"), job["settings"]["join_s"]
     host, port = job["host"], job["port"]
-    served = job["serves"] and plan.engine == "torchft"
-    lighthouse = _lighthouse(plan, job) if served else ""
-    store = (
-        store_at(host, port, join_s, job["listening"])
-        if job["serves"]
-        else connected(host, port, join_s)
-    )
-    if lighthouse:
-        store.set(LIGHTHOUSE, lighthouse)
-    return _agent(job, store, report)
+    if not job["serves"]:
+        return _agent(job, connected(host, port, join_s))
+    lighthouse = _lighthouse(plan, job) if plan.engine == "torchft" else ""
+    store = store_at(host, port, join_s, job["listening"])
+    store.set(LIGHTHOUSE, lighthouse)
+    return _agent(job, store)
 
 
 def _lighthouse(plan: RunPlan, job: dict[str, Any]) -> str:
@@ -67,10 +65,7 @@ def _lighthouse(plan: RunPlan, job: dict[str, Any]) -> str:
     """
     read, write = os.pipe()
     if os.fork() == 0:
-        if sys.platform == "linux":
-            end_with_parent(signal.SIGKILL)
-        from placer.launch.runtime.training.replicas import serve_lighthouse
-
+        end_with_parent()
         _server, address = serve_lighthouse(plan, job["address"], job["settings"]["timeout_s"])
         os.write(write, address.encode())
         os.close(write)
@@ -81,7 +76,7 @@ def _lighthouse(plan: RunPlan, job: dict[str, Any]) -> str:
         return answer.read()
 
 
-def _agent(job: dict[str, Any], store: Any, report: Any) -> int:
+def _agent(job: dict[str, Any], store: Any) -> dict[str, int]:
     """Run the workers of this machine with PyTorch's elastic agent.
 
     Notes
@@ -100,9 +95,7 @@ def _agent(job: dict[str, Any], store: Any, report: Any) -> int:
     from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    world, node, nodes = job["seats"][0]["world"], job["node"], job["nodes"]
-
-    name = "placer"
+    name, world, node, nodes = "placer", job["seats"][0]["world"], job["node"], job["nodes"]
 
     class Meeting(StaticTCPRendezvous):  # type: ignore[misc]
         """The machines of a world, in the order of the plan."""
@@ -143,9 +136,8 @@ def _agent(job: dict[str, Any], store: Any, report: Any) -> int:
         elastic_launch(config, run_worker)(job)
     except ChildFailedError as error:
         _, failure = error.get_first_failure()
-        report({"kind": "ended", "local": failure.local_rank, "code": failure.exitcode})
-        return 1
-    return 0
+        return {"local": failure.local_rank, "code": failure.exitcode}
+    return {"code": 0}
 
 
 if __name__ == "__main__":

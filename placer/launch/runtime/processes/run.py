@@ -12,7 +12,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
@@ -23,11 +22,11 @@ from placer.launch.folder_lock import locked_folder, refuse_a_taken_log
 from placer.launch.runtime.log.run_log import RunLog
 from placer.launch.runtime.processes.launcher import Job, Launcher, Machine, Record
 from placer.launch.runtime.processes.loopback_store import LOOPBACK, connected, listen_at
-from placer.launch.runtime.processes.store_processes import local_object_stores
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.seats import Seat
+from placer.launch.runtime.stores.local_store import local_object_stores
+from placer.launch.runtime.strategies.replicas import check_torchft
 from placer.launch.runtime.training.context import Settings
-from placer.launch.runtime.training.replicas import check_torchft
 from placer.market.sources.reading.web_address import LOOPBACK_INTERFACE, is_loopback
 from placer.profiler.target import check_target
 from placer.records import replace
@@ -54,7 +53,6 @@ def run_here(
     settings: Settings,
     folder: Path,
     watch: Callable[[Record], None],
-    port: int = 0,
     network: ShapedNetwork | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
     services: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
@@ -71,8 +69,6 @@ def run_here(
         Of ``run.jsonl``.
     watch
         Called with each record.
-    port
-        Of the store at which the processes meet; 0: a free one.
     network
         Its machines are those of `RunPlan.machines`: ranks, then local object stores. None: all on
         the loopback device.
@@ -87,14 +83,16 @@ def run_here(
     list of dict
         All records, as in the log.
     """
-    check_settings(plan, settings)
+    if plan.engine == "torchft":
+        check_torchft(plan, settings.steps)
     machines = _machines(plan.seats(settings.processes), network)
     host = machines[0].address
     with ExitStack() as stack:
         extra, listening = {**QUIET, **environment}, None
+        port = plan.manifest.rendezvous.port
         if network is None:
             extra["GLOO_SOCKET_IFNAME"] = LOOPBACK_INTERFACE
-            served = stack.enter_context(listen_at(host, port))
+            served = stack.enter_context(listen_at(host, 0))
             port, listening = served.getsockname()[1], served.fileno()
         else:
             from placer.launch.shaped_network import ENVIRONMENT
@@ -113,7 +111,7 @@ def run_here(
             document=document,
             machines=machines,
             host=host,
-            port=port or plan.rendezvous.port,
+            port=port,
             listening=listening,
             links="loopback" if network is None else "shaped",
             extra=extra,
@@ -128,10 +126,7 @@ def _machines(seats: Sequence[Seat], network: ShapedNetwork | None) -> tuple[Mac
             tuple(seat for seat in seats if seat.world == world)
             for world in dict.fromkeys(seat.world for seat in seats)
         ]
-        return tuple(
-            Machine(seats=world, address=LOOPBACK, serves=number == 0)
-            for number, world in enumerate(worlds)
-        )
+        return tuple(Machine(seats=world, address=LOOPBACK) for world in worlds)
     return tuple(
         replace(
             machine,
@@ -143,20 +138,13 @@ def _machines(seats: Sequence[Seat], network: ShapedNetwork | None) -> tuple[Mac
 
 
 def by_machine(seats: Sequence[Seat], address: str) -> tuple[Machine, ...]:
-    """Group processes by machine; the first serves the store."""
-    grouped: list[Machine] = []
+    """Group processes by machine."""
+    grouped = []
     for number in sorted({seat.machine for seat in seats}):
         own = tuple(seat for seat in seats if seat.machine == number)
         world = sorted({s.machine for s in seats if s.world == own[0].world})
-        grouped.append(
-            Machine(
-                seats=own,
-                node=world.index(number),
-                nodes=len(world),
-                address=address,
-                serves=number == 0,
-            )
-        )
+        node = world.index(number)
+        grouped.append(Machine(seats=own, node=node, nodes=len(world), address=address))
     return tuple(grouped)
 
 
@@ -178,7 +166,7 @@ def run_ranks(
     With ``one_machine``, or where all meet at a loopback address, which no other machine reaches,
     the log says so: such links are not the plan's.
     """
-    meet = plan.rendezvous
+    meet = plan.manifest.rendezvous
     host = os.environ.get("MASTER_ADDR") or os.environ.get(meet.address_variable)
     port = os.environ.get("MASTER_PORT") or str(meet.port)
     if not host:
@@ -192,7 +180,8 @@ def run_ranks(
     if world != str(plan.machine_ranks):
         words = f"WORLD_SIZE is {world}, the manifest has {_site_group(plan)}"
         raise PlacerError(words, f"set it to {plan.machine_ranks}, or leave it out")
-    check_settings(plan, settings)
+    if plan.engine == "torchft":
+        check_torchft(plan, settings.steps)
     here = one_machine or (plan.machine_ranks > 1 and is_loopback(host))
     loop = {"GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE} if is_loopback(host) else {}
     machines = by_machine(plan.seats(settings.processes), _own_address(host))
@@ -217,25 +206,6 @@ def _own_address(host: str) -> str:
             return str(probe.getsockname()[0])
         except OSError:
             return socket.gethostname()
-
-
-def check_settings(plan: RunPlan, settings: Settings) -> None:
-    """Refuse what would not be the plan.
-
-    Raises
-    ------
-    PlacerError
-        If torchft cannot execute the plan, or steps are no whole rounds of it.
-    """
-    if plan.engine != "torchft":
-        return
-    check_torchft(plan)
-    h = plan.steps_per_round
-    if settings.steps % h:
-        raise PlacerError(
-            f"{settings.steps} steps are no whole rounds of {h} local steps",
-            f"give --steps {-(-settings.steps // h) * h}",
-        )
 
 
 def ranks_from(words: str | None, plan: RunPlan) -> tuple[int, ...]:
@@ -266,7 +236,7 @@ def ranks_from(words: str | None, plan: RunPlan) -> tuple[int, ...]:
 def _site_group(plan: RunPlan) -> str:
     hubs = f" and {counted(plan.hub_processes, plan.hub)}" if plan.hub_processes else ""
     machines = plan.machine_ranks - plan.hub_processes
-    islands = f" of {machines} machines" if plan.has_islands else ""
+    islands = f" of {machines} machines" if plan.manifest.has_islands else ""
     return f"{counted(plan.workers, 'worker')}{islands}{hubs}"
 
 
@@ -311,25 +281,27 @@ def gather(
         return
     store = connected(job.host, job.port, GATHER_S)
     if 0 not in here:
-        store.set(f"records/{min(here)}", json.dumps(records[1:]))
         for machine in here:
-            store.set(f"records-of/{machine}", str(min(here)))
-        store.wait(["gathered"], timedelta(seconds=GATHER_S))  # machine 0 serves the store
+            own = records[1:] if machine == min(here) else []
+            store.set(f"records/{machine}", json.dumps(own))
+        store.check(["records"])  # its answer says that all have come
         return
-    taken: set[str] = set()
+    # Where the run may go on without a machine, it may be gone.
+    wait_s = GATHER_S if plan.quorum is None else min(GATHER_S, settings.timeout_s)
+    until = time.monotonic() + wait_s
     for machine in sorted(everywhere - here):
-        try:
-            store.wait([f"records-of/{machine}"], timedelta(seconds=GATHER_S))
-        except RuntimeError:
-            if plan.quorum is None:
-                raise
-            continue  # the run went on without it
-        holder = store.get(f"records-of/{machine}").decode()
-        for record in () if holder in taken else json.loads(store.get(f"records/{holder}")):
-            handle(record)
-        taken.add(holder)
-    store.set("gathered", "1")
-    time.sleep(0.5)  # the others read the answer before the store goes
+        key = f"records/{machine}"
+        while not store.check([key]) and time.monotonic() < until:
+            time.sleep(0.05)
+        if store.check([key]):
+            for record in json.loads(store.get(key)):
+                handle(record)
+        elif plan.quorum is None:
+            raise PlacerError(
+                f"machine {machine} has not handed over its records within {GATHER_S:g} s",
+                f"they are on that machine, in run-rank-{machine}.jsonl",
+                exit_code=1,
+            )
 
 
 def set_aside(paths: Iterable[Path]) -> None:

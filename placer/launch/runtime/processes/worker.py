@@ -15,17 +15,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.runtime.processes.loopback_store import connected, store_at
+from placer.launch.runtime.processes.loopback_store import connected
 from placer.launch.runtime.processes.peer_loss import PeerLostError, is_peer_loss
 from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.runtime.seats import Seat
-from placer.launch.runtime.strategies import executed, take_step
+from placer.launch.runtime.strategies import strategy_of
+from placer.launch.runtime.strategies.strategy import Strategy
 from placer.launch.runtime.training.checkpoint import Checkpoints
 from placer.launch.runtime.training.context import Context, Settings
 from placer.launch.runtime.training.memory import memory_error, out_of_memory
-from placer.launch.runtime.training.replicas import Replicas
-from placer.launch.runtime.training.trainer import Trainer, digest_of
-from placer.launch.runtime.wire.codec import Codec
+from placer.launch.runtime.training.trainer import Trainer, digest_of, load_model
+from placer.launch.runtime.wire.butterfly import butterfly_sum
 from placer.launch.runtime.wire.meter import Meter
 from placer.launch.runtime.wire.wire import Wire, gloo_groups
 from placer.launch.shaped_network.kernel import end_with_parent
@@ -35,8 +35,6 @@ from placer.workload.inner_plan import InnerPlan
 
 FAILED, LOST = 1, 75
 """Exit codes: this process failed; another was lost (EX_TEMPFAIL)."""
-LIGHTHOUSE = "lighthouse"
-"""Key of the lighthouse's address in the store."""
 NOTICED_S = 60.0
 """A process that has lost another waits for its launcher to end it: who died is seen first."""
 OTHERS_S = 2.0
@@ -61,8 +59,7 @@ def reporter(fd: int) -> Report:
 
 def run_worker(job: dict[str, Any]) -> None:
     """Run one process of a machine's job; every failure becomes a record and an exit code."""
-    if sys.platform == "linux":
-        end_with_parent(signal.SIGKILL)
+    end_with_parent()
     # A forked worker has those of its agent, which would make a failure of its end.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     logging.disable(logging.NOTSET)
@@ -96,29 +93,33 @@ def _work(job: Mapping[str, Any], seat: Seat, report: Report) -> None:
     plan = plan_from(job["manifest"], "manifest", deployed=settings.deployed)
     store = connected(job["host"], job["port"], settings.join_s)
     trainer, step = None, 0
-    context = None
     try:
         _join_world(settings, seat, store)
         trainer = made_trainer(plan, settings, seat)
-        context = _context(plan, settings, seat, store, trainer)
+        context = Context(
+            plan=plan,
+            settings=settings,
+            seat=seat,
+            trainer=trainer,
+            meter=Meter(),
+            store=store,
+            address=job["address"],
+        )
         _UNTIL_EXIT.append(context)
-        run = _Run(context, job["address"], report)
-        step = run.step
-        for step in run.steps():
+        run = _Run(context, report)
+        step = context.start
+        for step in run.strategy.steps():
             run.take(step)
         run.end()
-    except (MemoryError, RuntimeError) as error:
+    except (MemoryError, RuntimeError, PeerLostError) as error:
         if out_of_memory(error):
             elements = trainer.elements if trainer else 0
             raise memory_error(plan, seat.rank, elements) from None
-        if not is_peer_loss(error):
+        lost = error if isinstance(error, PeerLostError) else PeerLostError(None, str(error))
+        if lost is not error and not is_peer_loss(error):
             raise
-        lost = PeerLostError(None, str(error))
         _report_loss(report, plan, seat, store, step, lost)
         raise lost from None
-    except PeerLostError as lost:
-        _report_loss(report, plan, seat, store, step, lost)
-        raise
 
 
 def _report_loss(
@@ -166,20 +167,10 @@ def made_trainer(plan: RunPlan, settings: Settings, seat: Seat) -> Trainer:
     import torch
 
     from placer.profiler.devices import choose_device
-    from placer.profiler.target import load_target
-    from placer.profiler.workload import Workload
 
     torch.manual_seed(settings.seed)
-    workload = load_target(settings.train, None)
-    if not isinstance(workload, Workload):
-        raise PlacerError(
-            f"{settings.train} returns a step function",
-            "placer run needs the model: return a Workload or (module, batch, loss)",
-        )
+    workload = load_model(settings.train)
     inner = plan.inner_of(seat.rank)
-    microbatch = settings.microbatch
-    if inner is not None:
-        microbatch = settings.inner_microbatch or inner.microbatch
     shared = inner or InnerPlan(precision="fp32")
     if plan.engine == "torchft" and shared.sharding == "none":
         # Each process then exchanges its part of the model with other worlds, and not the whole.
@@ -191,11 +182,13 @@ def made_trainer(plan: RunPlan, settings: Settings, seat: Seat) -> Trainer:
         seat=seat,
         inner=shared,
         seed=settings.seed,
-        microbatch=microbatch,
-        hook=_coded_hook(plan, seat) if compression not in ("none", "fp16") else None,
+        microbatch=settings.microbatch or (inner.microbatch if inner else plan.microbatch),
+        hook=_coded_hook(plan, seat, settings.timeout_s)
+        if compression not in ("none", "fp16")
+        else None,
         halves=compression == "fp16" and len(_world(plan, seat)) > 1,
     )
-    _agree(trainer.first_digest, plan, seat)
+    _agree(trainer.first_digest, plan, seat, _crooked)
     return trainer
 
 
@@ -203,34 +196,27 @@ def _world(plan: RunPlan, seat: Seat) -> tuple[int, ...]:
     return plan.worlds[seat.world] if seat.rank < plan.workers else ()
 
 
-def _coded_hook(plan: RunPlan, seat: Seat) -> Callable[[Any], Any] | None:
-    """Return what sums a bucket of DDP's between the workers of a region, encoded as the plan says;
-    None: the world has one worker.
+def _coded_hook(plan: RunPlan, seat: Seat, timeout_s: float) -> Callable[[Any], Any] | None:
+    """Return what averages a bucket of DDP's inside a region, encoded as the plan says; None: the
+    world has one worker.
     """
     if len(_world(plan, seat)) == 1 or seat.rank >= plan.workers:
         return None
     import torch
     import torch.distributed as dist
 
-    codec = Codec(plan.exchange.compression)
+    everyone = range(seat.world_size)
+    # The ranks are those of the world; what it sends is counted elsewhere.
+    wire = Wire(plan, seat.world_rank, everyone, [dist.group.WORLD], Meter(), timeout_s, str)
 
-    def summed(bucket: Any) -> Any:
-        gradient, count = bucket.buffer(), seat.world_size
-        size = -(-gradient.numel() // count)
-        padded = torch.zeros(size * count)
-        padded[: gradient.numel()] = gradient.detach().cpu().view(-1)
-        sent = torch.stack([codec.encode(shard) for shard in padded.view(count, size)])
-        came = torch.empty_like(sent)
-        dist.all_to_all_single(came, sent)
-        mine = codec.encode(sum(codec.decode(row, size) for row in came) / count)
-        parts = [torch.empty_like(mine) for _ in range(count)]
-        dist.all_gather(parts, mine)
-        mean = torch.cat([codec.decode(part, size) for part in parts])[: gradient.numel()]
+    def averaged(bucket: Any) -> Any:
+        gradient = bucket.buffer()
+        part = gradient.detach().cpu().view(-1) / seat.world_size
         future: Any = torch.futures.Future()
-        future.set_result(mean.view_as(gradient).to(gradient.device))
+        future.set_result(butterfly_sum(wire, part, everyone).view_as(gradient).to(gradient.device))
         return future
 
-    return summed
+    return averaged
 
 
 def _own_gpu(device: str) -> str:
@@ -255,15 +241,17 @@ def _own_gpu(device: str) -> str:
     return f"cuda:{local}"
 
 
-def _agree(digest: str, plan: RunPlan, seat: Seat) -> None:
-    """Refuse a world whose processes begin with unlike parameters."""
+def _agree(
+    digest: str, plan: RunPlan, seat: Seat, unlike: Callable[[RunPlan, int, int], PlacerError]
+) -> None:
+    """Refuse a world whose processes have unlike parameters."""
     import torch.distributed as dist
 
     digests: list[Any] = [None] * seat.world_size
     dist.all_gather_object(digests, (seat.rank, digest))
     for rank, other in digests:
         if other != digests[0][1]:
-            raise _crooked(plan, rank, digests[0][0])
+            raise unlike(plan, rank, digests[0][0])
 
 
 def _crooked(plan: RunPlan, rank: int, first: int) -> PlacerError:
@@ -273,50 +261,34 @@ def _crooked(plan: RunPlan, rank: int, first: int) -> PlacerError:
     )
 
 
-def _context(
-    plan: RunPlan, settings: Settings, seat: Seat, store: Any, trainer: Trainer
-) -> Context:
-    """Connect the first processes of the worlds where the strategy is placer's own."""
-    meter = Meter()
-    context = Context(
-        plan=plan, settings=settings, seat=seat, trainer=trainer, meter=meter, store=store
-    )
-    if plan.engine == "placer" and executed(plan).WIRED and seat.leads:
+def _connect(context: Context, strategy: type[Strategy]) -> None:
+    """Connect the first processes of the worlds, and hubs, where the exchange is placer's own."""
+    plan, settings = context.plan, context.settings
+    if strategy.wired and context.seat.leads:
         peers = (*context.leaders, *range(plan.workers, plan.ranks))
-        number = peers.index(seat.rank)
-        groups = gloo_groups(
-            store, "wire", number, len(peers), plan.exchange.streams, settings.timeout_s
-        )
-        counts = context.wire_meter if plan.exchange.overlap else meter
-        context.wire = Wire(plan, seat.rank, peers, groups, counts, settings.timeout_s)
-    return context
+        number, streams = peers.index(context.rank), plan.exchange.streams
+        groups = gloo_groups(context.store, "wire", number, len(peers), streams, settings.timeout_s)
+        meter = context.wire_meter if plan.exchange.overlap else context.meter
+        context.wire = Wire(plan, context.rank, peers, groups, meter, settings.timeout_s)
 
 
 class _Run:
-    """The steps of one process, with what its exchange keeps from one to the next."""
+    """The steps of one process."""
 
-    def __init__(self, context: Context, address: str, report: Report) -> None:
+    def __init__(self, context: Context, report: Report) -> None:
         plan, settings, seat = context.plan, context.settings, context.seat
         self.context, self.plan, self.seat = context, plan, seat
         self.works = seat.rank < plan.workers
         self.report: Report = report if seat.member == 0 else (lambda record: None)
-        self.replicas: Replicas | None = None
-        self.strategy = executed(plan) if plan.engine == "placer" else None
         self.checkpoints = self._checkpoints() if self.works and settings.checkpoints else None
-        if plan.engine == "torchft":
-            lighthouse = context.store.get(LIGHTHOUSE).decode()
-            self.own_store = _world_store(context, address)
-            self.replicas = Replicas(context, address, self.own_store, lighthouse)
+        strategy = strategy_of(plan)
+        _connect(context, strategy)
+        self.strategy = strategy(context)
         start, token = _meet(context, self.checkpoints)
-        # Objects that another run left in a store are not this one's.
-        attempt = f"{settings.attempt}-{token}"
-        context.settings, context.start = replace(settings, attempt=attempt), start
-        self.step = start
+        context.start, context.attempt = start, token
         if start and self.checkpoints is not None:
             self._load(start)
-        if self.replicas is not None:
-            self.replicas.begin(start)
-        self.state = None if self.strategy is None else self.strategy.open(context)
+        self.strategy.begin()
         ready = {"pid": os.getpid(), "start": start, "elements": context.trainer.elements}
         self.report({"kind": "ready", "rank": seat.rank, **ready})
 
@@ -325,24 +297,13 @@ class _Run:
         settings = self.context.settings
         seats = [s for s in self.plan.seats(settings.processes) if s.world == self.seat.world]
         identity = {
-            "plan": self.plan.digest,
+            "plan": self.plan.manifest.digest,
             "strategy": self.plan.exchange.strategy,
             "world": self.seat.world,
             "ranks": [[s.rank, s.member] for s in seats],
             "seed": settings.seed,
         }
         return Checkpoints(settings.checkpoints, self.seat.world, identity)
-
-    def steps(self) -> Any:
-        """Count the steps; with torchft those of all, as a world that comes back skips some."""
-        if self.replicas is None:
-            yield from range(self.context.start, self.context.settings.steps)
-            return
-        local = 0
-        while self.replicas.done < self.context.settings.steps:
-            before = self.replicas.done
-            yield before + local
-            local = 0 if local + 1 == self.replicas.every else local + 1
 
     def take(self, step: int) -> None:
         """Take one step, report it, and keep a checkpoint where one is due."""
@@ -357,56 +318,25 @@ class _Run:
         }
         if self.works:
             record["samples"] = context.shares()[self.seat.rank]
-            record["loss"] = self._step(step)
+            record["loss"] = self.strategy.step(step)
         else:
-            assert self.strategy is not None
-            self.strategy.serve(context, self.state, step)
+            self.strategy.serve(step)
         record["step_s"] = time.perf_counter() - began
         record["exchanged"] = context.ends_round(step)
         self.report({**record, **context.meter.take()})
         if self.checkpoints is not None and context.saves_checkpoint(step):
-            self._save(step + 1)
-
-    def _step(self, step: int) -> float:
-        context = self.context
-        if self.replicas is not None:
-            return self.replicas.step(step)
-        if self.strategy is not None:
-            return take_step(self.strategy, context, self.state, step)
-        loss = context.calculate(step, context.settings.target_batch_size)
-        with context.meter.phase("update"):
-            context.trainer.step()
-        return loss
+            self.checkpoints.save(step + 1, self._state())
 
     def _state(self) -> dict[str, Any]:
-        """Return model, optimizer and what torchft keeps, as torch.distributed.checkpoint knows
-        them.
+        """Return model, optimizer and what the exchange keeps, as torch.distributed.checkpoint
+        knows them.
         """
         from torch.distributed.checkpoint.state_dict import get_state_dict
 
         module, optimizer = get_state_dict(
             self.context.trainer.module, self.context.trainer.optimizer
         )
-        between = {} if self.replicas is None else self.replicas.tensors()
-        return {"module": module, "optimizer": optimizer, "between": between}
-
-    def _save(self, done: int) -> None:
-        """Keep the state after so many steps. Regions that do not wait for each other drift apart:
-        what the slowest has, all keep.
-        """
-        assert self.checkpoints is not None
-        self.checkpoints.save(done, self._state(), keep_from=self._slowest(done))
-
-    def _slowest(self, done: int) -> int | None:
-        context = self.context
-        if self.plan.exchange.strategy != "asgd-ga":
-            return None
-        context.store.set(f"kept/{self.seat.world}", str(done))
-        kept = [f"kept/{world}" for world in range(len(self.plan.worlds))]
-        return min(
-            int(context.store.get(key)) if context.store.check([key]) else context.start
-            for key in kept
-        )
+        return {"module": module, "optimizer": optimizer, "between": self.strategy.tensors()}
 
     def _load(self, step: int) -> None:
         from torch.distributed.checkpoint.state_dict import set_state_dict
@@ -426,12 +356,9 @@ class _Run:
     def end(self) -> None:
         """End the exchange and report the model."""
         context = self.context
-        if self.replicas is not None:
-            self.replicas.close()
-        if self.strategy is not None and (self.seat.leads or hasattr(self.strategy, "follow")):
-            self.strategy.close(context, self.state)
+        self.strategy.close()
         whole = context.trainer.vector()
-        _agree_at_end(digest_of(whole), self.plan, self.seat)
+        _agree(digest_of(whole), self.plan, self.seat, unlike_models)
         self.report(
             {
                 "kind": "end",
@@ -442,19 +369,7 @@ class _Run:
                 **context.meter.take(),
             }
         )
-        if self.replicas is not None:
-            self.replicas.leave()
-
-
-def _agree_at_end(digest: str, plan: RunPlan, seat: Seat) -> None:
-    """Refuse an end at which the processes of a world have unlike models."""
-    import torch.distributed as dist
-
-    digests: list[Any] = [None] * seat.world_size
-    dist.all_gather_object(digests, (seat.rank, digest))
-    for rank, other in digests:
-        if other != digests[0][1]:
-            raise unlike_models(plan, rank, digests[0][0])
+        self.strategy.leave()
 
 
 def unlike_models(plan: RunPlan, rank: int, first: int) -> PlacerError:
@@ -464,17 +379,6 @@ def unlike_models(plan: RunPlan, rank: int, first: int) -> PlacerError:
         "this should not be: keep the log and report it",
         exit_code=1,
     )
-
-
-def _world_store(context: Context, address: str) -> Any:
-    """Serve a store for this world alone, or connect to it: torchft's Manager has one in each."""
-    key, join_s = f"store/{context.seat.world}", context.settings.join_s
-    if context.seat.leads:
-        served = store_at(address, 0, join_s)
-        context.store.set(key, f"{address} {served.port}")
-        return served
-    host, port = context.store.get(key).decode().split()
-    return connected(host, int(port), join_s)
 
 
 def _meet(context: Context, checkpoints: Checkpoints | None) -> tuple[int, str]:
@@ -502,7 +406,7 @@ def _start_of_all(context: Context, checkpoints: Checkpoints | None) -> tuple[in
         checkpoints.check(step)  # type: ignore[union-attr]
     hello = {
         "digest": context.trainer.first_digest,
-        "manifest": plan.digest,
+        "manifest": plan.manifest.digest,
         "rank": seat.rank,
         "steps": sorted(steps),
         "token": secrets.token_hex(4),

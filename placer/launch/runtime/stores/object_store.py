@@ -21,18 +21,8 @@ ATTEMPTS = 6
 """
 FIRST_WAIT_S = 0.2
 PASSING = {
-    "408",
-    "429",
-    "500",
-    "502",
-    "503",
-    "504",
-    "InternalError",
-    "SlowDown",
-    "ServiceUnavailable",
-    "RequestTimeout",
-    "Throttling",
-    "ConditionalRequestConflict",
+    *("408", "429", "500", "502", "503", "504", "InternalError", "SlowDown", "ServiceUnavailable"),
+    *("RequestTimeout", "Throttling", "ConditionalRequestConflict"),
 }
 """Answers after which the same request may succeed."""
 EXAMPLE = "give an address such as http://127.0.0.1:5000"
@@ -57,6 +47,8 @@ class ObjectStore(Bucket):
         The store runs on this machine: no proxy is asked. So it is at a loopback address, too.
     region
         Of the bucket; None: as the environment says.
+    way
+        Places of this process and of the store: bodies count as bytes between them.
     """
 
     def __init__(
@@ -68,18 +60,33 @@ class ObjectStore(Bucket):
         *,
         direct: bool = False,
         region: str | None = None,
+        way: tuple[str, str] = ("", ""),
     ) -> None:
         near = direct or _is_here(endpoint_url)
         super().__init__(_client(endpoint_url, timeout_s, near, region), bucket)
-        self.meter = meter
+        self.meter, self.way = meter, way
         self.where = public(endpoint_url) if endpoint_url else "the provider's S3 endpoint"
 
     def create(self) -> None:
         """Create the bucket unless it is there."""
         self.call("create", lambda: self.client.create_bucket(Bucket=self.bucket), fine=OWNED)
 
+    def put(self, key: str, body: Any, *, once: bool = False, **notes: Any) -> None:
+        """Write; see `placer.launch.serverless.protocol.Bucket.put`."""
+        super().put(key, body, once=once, **notes)
+        self.meter.sent(*self.way, len(body))
+
+    def get(self, key: str) -> tuple[bytes, dict[str, Any]] | None:
+        """Read; see `placer.launch.serverless.protocol.Bucket.get`."""
+        found = super().get(key)
+        if found is not None:
+            self.meter.sent(*self.way[::-1], len(found[0]))
+        return found
+
     def call(self, kind: str, request: Callable[[], Any], fine: Collection[str] = ()) -> Any:
-        """Ask until there is an answer, `ATTEMPTS` times at most; answers in ``fine`` are None."""
+        """Ask until there is an answer, `ATTEMPTS` times at most; answers in ``fine`` are None. The
+        seconds are those of the kind of request.
+        """
         from botocore.exceptions import (
             BotoCoreError,
             ClientError,
@@ -89,7 +96,13 @@ class ObjectStore(Bucket):
             PartialCredentialsError,
         )
 
-        words = ""
+        hopeless = (
+            NoCredentialsError,
+            NoRegionError,
+            ParamValidationError,
+            PartialCredentialsError,
+        )
+        began, words = time.perf_counter(), ""
         for attempt in range(ATTEMPTS):
             if attempt:
                 self.meter.request(self.bucket, "retry")
@@ -97,35 +110,26 @@ class ObjectStore(Bucket):
             try:
                 answer = request()
             except ClientError as error:
-                code = error.response.get("Error", {}).get("Code", "")
-                status = str(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
-                if {code, status} & set(fine):
-                    self.meter.request(self.bucket, "poll" if kind == "read" else kind)
-                    return None
-                words = f"{code or status}: {error.response.get('Error', {}).get('Message', '')}"
-                if not {code, status} & PASSING:
+                said = error.response.get("Error", {})
+                status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
+                codes = {said.get("Code", ""), str(status)}
+                if not codes & set(fine):
+                    words = f"{said.get('Code') or status}: {said.get('Message', '')}"
+                    if codes & PASSING:
+                        continue
                     break
+                answer, kind = None, "poll" if kind == "read" else kind
             except (BotoCoreError, OSError) as error:
                 words = str(error)
-                if isinstance(
-                    error,
-                    (
-                        NoCredentialsError,
-                        PartialCredentialsError,
-                        NoRegionError,
-                        ParamValidationError,
-                    ),
-                ):
+                if isinstance(error, hopeless):
                     break
-            else:
-                self.meter.request(self.bucket, kind)
-                return answer
-        words = (
-            f"{kind} in bucket '{self.bucket}' at {self.where} failed after {attempt + 1} "
-            f"attempts: {' '.join(without_secrets(words).split())[:160]}"
-        )
+                continue
+            self.meter.request(self.bucket, kind)
+            self.meter.seconds[kind] += time.perf_counter() - began
+            return answer
         raise PlacerError(
-            f"object store: {words}",
+            f"object store: {kind} in bucket '{self.bucket}' at {self.where} failed after "
+            f"{attempt + 1} attempts: {' '.join(without_secrets(words).split())[:160]}",
             "check the bucket, the credentials and the address",
             exit_code=1,
         )

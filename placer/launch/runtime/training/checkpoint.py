@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import chain
 from pickle import UnpicklingError
 from typing import Any
 
@@ -16,10 +17,11 @@ from placer.launch.runtime.processes.peer_loss import PeerLostError, is_peer_los
 
 SCHEMA = "placer.checkpoint/v1"
 IDENTITY = "identity.json"
-KEPT = 2
-"""Newest steps whose checkpoints are kept: another world may not have the last yet."""
+KEPT, KEPT_OF_GOSSIP = 2, 10
+"""Newest steps whose checkpoints are kept: another world may not have the last yet. Regions of
+asgd-ga do not wait for each other, and drift apart.
+"""
 STEP = "step-"
-BLOCK = 1 << 20
 REMOVE = "remove that folder: an older one is used then"
 
 
@@ -63,13 +65,8 @@ class Checkpoints:
         found = self.files.glob(f"{self.root}/{STEP}*/world-{self.world}/{IDENTITY}")
         return {int(name.split("/")[-3].removeprefix(STEP)) for name in found}
 
-    def save(self, step: int, state: dict[str, Any], *, keep_from: int | None = None) -> None:
+    def save(self, step: int, state: dict[str, Any]) -> None:
         """Write the state before a step, by all processes of the world; then remove old ones.
-
-        Parameters
-        ----------
-        keep_from
-            Another world has come no further than this step: newer ones stay.
 
         Raises
         ------
@@ -90,15 +87,18 @@ class Checkpoints:
                 self.files.makedirs(folder, exist_ok=True)
             dist.barrier()
             save(state, storage_writer=FsspecWriter(self._address(step)))
-            own = [n for n in self._names(folder) if n.startswith(f"__{number}_")]
+            self.files.invalidate_cache()
+            names = [name.rsplit("/", 1)[-1] for name in self.files.ls(folder, detail=False)]
+            own = [name for name in names if name.startswith(f"__{number}_")]
             own += [".metadata"] if leads else []
-            digests: list[Any] = [None] * dist.get_world_size()
-            dist.all_gather_object(digests, {name: self._digest(folder, name) for name in own})
+            digests = _gathered({name: self._digest(folder, name) for name in own})
             if leads:
                 content = {name: digest for part in digests for name, digest in part.items()}
                 whole = {"schema": SCHEMA, **self.identity, "step": step, "content": content}
-                self._write(f"{folder}/{IDENTITY}", json.dumps(whole, indent=1).encode())
-                self._tidy(step, keep_from)
+                path = f"{folder}/{IDENTITY}"
+                self.files.pipe_file(f"{path}.new", json.dumps(whole, indent=1).encode())
+                self.files.mv(f"{path}.new", path)
+                self._tidy()
         except (Exception, CheckpointException) as error:
             raise _loss(error) or PlacerError(
                 f"cannot write the checkpoint {self._address(step)}: {_cause(error)}",
@@ -120,31 +120,24 @@ class Checkpoints:
 
         from placer.launch.runtime.training.plain_reader import PlainPlanner, PlainReader
 
-        folder, number, size = self._folder(step), dist.get_rank(), dist.get_world_size()
-        there: list[Any] = [None] * size
-        dist.all_gather_object(there, self.files.exists(f"{folder}/{IDENTITY}"))
-        if not all(there):
+        folder, address = self._folder(step), self._address(step)
+        if not all(_gathered(self.files.exists(f"{folder}/{IDENTITY}"))):
             raise PlacerError(
-                f"the checkpoint {self._address(step)} is not on every machine of its world",
+                f"the checkpoint {address} is not on every machine of its world",
                 "give all machines one place for it: --checkpoints",
             )
         content = self.check(step)
-        damaged = [
-            name
-            for name in sorted(content)[number::size]
-            if self._digest(folder, name) != content[name]
-        ]
-        found: list[Any] = [None] * size
-        dist.all_gather_object(found, damaged)
-        for name in (name for part in found for name in part):
-            raise PlacerError(f"the checkpoint {self._address(step)} is damaged: {name}", REMOVE)
+        own = sorted(content)[dist.get_rank() :: dist.get_world_size()]
+        damaged = [name for name in own if self._digest(folder, name) != content[name]]
+        for name in chain.from_iterable(_gathered(damaged)):
+            raise PlacerError(f"the checkpoint {address} is damaged: {name}", REMOVE)
         try:
-            reader = PlainReader(self._address(step))
+            reader = PlainReader(address)
             reader.read_metadata()  # torch would look for other files if it were refused there
             load(state, storage_reader=reader, planner=PlainPlanner())
         except (Exception, CheckpointException) as error:
             raise _loss(error) or PlacerError(
-                f"the checkpoint {self._address(step)} is not of this model: {_cause(error)}",
+                f"the checkpoint {address} is not of this model: {_cause(error)}",
                 "choose another --out, or run without --resume",
             ) from None
 
@@ -182,13 +175,9 @@ class Checkpoints:
             if start < step <= last:
                 self.files.rm(self._folder(step), recursive=True)
 
-    def _tidy(self, step: int, keep_from: int | None) -> None:
-        present = sorted(self.steps())
-        oldest = max(
-            (s for s in present if keep_from is not None and s <= keep_from),
-            default=step if keep_from is None else 0,
-        )
-        for old in (s for s in present[:-KEPT] if s < oldest):
+    def _tidy(self) -> None:
+        kept = KEPT_OF_GOSSIP if self.identity.get("strategy") == "asgd-ga" else KEPT
+        for old in sorted(self.steps())[:-kept]:
             self.files.rm(self._folder(old), recursive=True)
             with suppress(OSError):  # other worlds have folders there
                 self.files.rmdir(self._folder(old).rsplit("/", 1)[0])
@@ -199,23 +188,21 @@ class Checkpoints:
     def _address(self, step: int) -> str:
         return f"{self.place}/{STEP}{step:08d}/world-{self.world}"
 
-    def _names(self, folder: str) -> list[str]:
-        self.files.invalidate_cache()
-        return [name.rsplit("/", 1)[-1] for name in self.files.ls(folder, detail=False)]
-
     def _digest(self, folder: str, name: str) -> str:
-        digest = hashlib.sha256()
         try:
             with self.files.open(f"{folder}/{name}", "rb") as file:
-                while block := file.read(BLOCK):
-                    digest.update(block)
+                return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError:
             return ""
-        return digest.hexdigest()
 
-    def _write(self, path: str, data: bytes) -> None:
-        self.files.pipe_file(f"{path}.new", data)
-        self.files.mv(f"{path}.new", path)
+
+def _gathered(own: Any) -> list[Any]:
+    """Return what each process of the world has."""
+    import torch.distributed as dist
+
+    every: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(every, own)
+    return every
 
 
 def _loss(error: BaseException) -> PeerLostError | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -16,63 +15,41 @@ from placer.launch.runtime.training.trainer import Trainer
 from placer.launch.runtime.wire.meter import Meter
 from placer.launch.runtime.wire.wire import Wire
 
-Exchange = Callable[[Any], Any]
-"""Takes the gradient of a world as a vector; returns the sum over all."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of a run that the manifest does not hold.
+    """The settings of a run that the manifest does not hold: the options of ``placer run``
+    (`placer.cli.launch.run.Options`) under their names, checked and completed.
 
     Parameters
     ----------
-    train
-        ``module:function`` of the user.
-    steps
-        Optimizer steps in all.
-    seed
-        Of the samples.
-    target_batch_size, microbatch
-        Samples, the manifest's unless the user asked for others.
-    checkpoints
-        Folder or address (``s3://bucket/run``) of the checkpoints; empty: none.
-    checkpoint_every
-        Optimizer steps between checkpoints.
-    resume
-        Go on from the newest checkpoint that all worlds have.
     may_begin
         With ``resume``: begin with the first step where no world has a checkpoint, as the first
         start of a job that is restarted.
+    microbatch
+        0: as the plan says.
+    checkpoints
+        Empty: none.
     device
-        ``cpu``, ``cuda`` or ``cuda:1``; empty: the first GPU, else the CPU.
+        Empty: the first GPU, else the CPU.
     threads
-        Of PyTorch in each process; 0: its own choice.
-    timeout_s
-        A peer that does not answer for so long is lost.
-    join_s
-        All processes of a run come within so many seconds.
-    endpoint_url
-        Of the object stores that ``endpoints`` does not name; empty: the provider's own.
+        0: PyTorch's own choice.
+    timeout_s, join_s
+        A peer that does not answer for so long is lost; all processes of a run come within so many
+        seconds.
     endpoints
-        Address of an object store by bucket.
-    poll_s
-        Seconds between two looks for the mean in the object store.
-    attempt
-        Name of this attempt in the object store, so that what another left is not taken for its
-        own.
+        Address of an object store by bucket, before ``endpoint_url``.
     deployed
         Use the functions in the cloud: see `RunPlan.deployed`.
     processes
         Of each machine of a worker; 0: one for each of its GPUs.
-    inner_microbatch
-        Samples that a process of a worker with an inner plan takes at once; 0: as that plan says.
     """
 
     train: str
     steps: int
     seed: int = 0
     target_batch_size: int
-    microbatch: int
+    microbatch: int = 0
     checkpoints: str = ""
     checkpoint_every: int = 100
     resume: bool = False
@@ -84,10 +61,8 @@ class Settings:
     endpoint_url: str = ""
     endpoints: Mapping[str, str] = field(default_factory=dict)
     poll_s: float = POLL_SECONDS
-    attempt: str = "run"
     deployed: bool = False
     processes: int = 1
-    inner_microbatch: int = 0
 
 
 @dataclass(kw_only=True)
@@ -96,10 +71,11 @@ class Context:
 
     Notes
     -----
-    ``store`` is the ``torch.distributed`` store where all processes of the run meet, ``wire``
-    connects the first processes of the worlds and the hubs. A server or function has a trainer too:
-    it knows how many elements travel. ``late`` is the exchange under way where the plan overlaps;
-    the other processes of a world only know that there is one.
+    ``store`` is the ``torch.distributed`` store where all processes of the run meet, ``address``
+    that of this machine, ``wire`` connects the first processes of the worlds and the hubs. A server
+    or function has a trainer too: it knows how many elements travel. ``wire_meter`` counts what a
+    thread exchanges. ``attempt`` is a word of this run alone: objects that another left in a store
+    are not its own.
     """
 
     plan: RunPlan
@@ -108,11 +84,11 @@ class Context:
     trainer: Trainer
     meter: Meter
     store: Any
+    address: str
     start: int = 0
+    attempt: str = ""
     wire: Wire | None = None
     wire_meter: Meter = field(default_factory=Meter)
-    late: Future[tuple[Any, float]] | bool = False
-    thread: ThreadPoolExecutor | None = None
 
     @property
     def rank(self) -> int:
@@ -125,14 +101,9 @@ class Context:
         assert self.wire is not None
         return self.wire
 
-    @property
-    def members(self) -> tuple[int, ...]:
-        """List the workers."""
-        return tuple(range(self.plan.workers))
-
     def shares(self) -> dict[int, int]:
         """Return the samples of each worker."""
-        return self.plan.shares(self.settings.target_batch_size, self.members)
+        return self.plan.shares(self.settings.target_batch_size)
 
     @property
     def world(self) -> tuple[int, ...]:
@@ -159,18 +130,13 @@ class Context:
         for rank in self.world:
             samples += apportioned(shares[rank], dict.fromkeys(range(members), 1.0)).values()
         began = perf_counter()
-        loss, waited_s = self.trainer.calculate(step, samples, of, self._check)
+        loss, waited_s = self.trainer.calculate(step, samples, of)
         self.meter.seconds["calculation"] += perf_counter() - began - waited_s
         if waited_s:
             self.meter.seconds["all-reduce"] += waited_s
             self.meter.wire_s += waited_s
         self._count_average()
         return self._of_worker(loss)
-
-    def gradient(self, step: int, of: int) -> tuple[Any, float]:
-        """Calculate as `calculate` does; return the world's gradient as a vector, and the loss."""
-        loss = self.calculate(step, of)
-        return self.trainer.gradient(), loss
 
     def local_step(self, step: int) -> float:
         """Take a step of the world's own optimizer on its own samples; return the worker's part of
@@ -217,61 +183,6 @@ class Context:
                 self.trainer.step()
         if exists:
             self._count_broadcast()
-
-    def follow(self, step: int, of: int) -> float:
-        """Take a step in a process whose world's first one exchanges."""
-        _, loss = self.gradient(step, of)
-        self.update(None)
-        return loss
-
-    def gradient_step(self, exchange: Exchange, step: int) -> float:
-        """Calculate, exchange, update; return the worker's part of the loss.
-
-        Notes
-        -----
-        Where the plan overlaps, the exchange runs in a thread beside the next calculation, and its
-        sum is one step late. Nothing stays under way before a checkpoint or at the end, so a
-        checkpoint is a model on which all agree.
-        """
-        gradient, loss = self.gradient(step, self.settings.target_batch_size)
-        if not self.plan.exchange.overlap:
-            self.update(exchange(gradient) if self.seat.leads else None)
-            return loss
-        before, self.late = self.late, self._begun(exchange, gradient)
-        if before:
-            self.update(self._ended(before, flush=False))
-        if self.saves_checkpoint(step) or step + 1 == self.settings.steps:
-            under_way, self.late = self.late, False
-            self.update(self._ended(under_way, flush=True))
-        return loss
-
-    def _begun(self, exchange: Exchange, gradient: Any) -> Future[tuple[Any, float]] | bool:
-        """Begin an exchange in the thread, after the one that is under way."""
-        if not self.seat.leads:
-            return True
-        self.thread = self.thread or ThreadPoolExecutor(1, "exchange")
-
-        def timed() -> tuple[Any, float]:
-            began = perf_counter()
-            return exchange(gradient), perf_counter() - began
-
-        return self.thread.submit(timed)
-
-    def _ended(self, under_way: Future[tuple[Any, float]] | bool, *, flush: bool) -> Any:
-        """Wait for an exchange; None in a process that does not exchange."""
-        if isinstance(under_way, bool):
-            return None
-        began = perf_counter()
-        result, seconds = under_way.result()
-        waited = perf_counter() - began
-        self.meter.absorb(self.wire_meter)
-        self.meter.overlap(*((0.0, 0.0, waited) if flush else (seconds, waited, 0.0)))
-        return result
-
-    def _check(self) -> None:
-        """Raise the error of the exchange under way, if it has failed."""
-        if not isinstance(self.late, bool) and self.late.done():
-            self.late.result()
 
     def ends_round(self, step: int) -> bool:
         """Return whether the exchange comes after this step; the last step always ends a round."""

@@ -13,11 +13,39 @@ from typing import TYPE_CHECKING, Any
 from placer.errors import PlacerError
 from placer.launch.runtime.seats import Seat
 from placer.launch.runtime.training.sharding import SharedModel, planned
+from placer.profiler.target import load_target
 from placer.profiler.workload import Workload
 from placer.workload.inner_plan import InnerPlan
 
 if TYPE_CHECKING:
     import torch
+
+
+def load_model(train: str) -> Workload:
+    """Make the model of a user.
+
+    Parameters
+    ----------
+    train
+        ``module:function``.
+
+    Raises
+    ------
+    PlacerError
+        If it is no model, or none of its parameters is trained.
+    """
+    workload = load_target(train, None)
+    if not isinstance(workload, Workload):
+        raise PlacerError(
+            f"{train} returns a step function",
+            "a run needs the model: return a Workload or (module, batch, loss)",
+        )
+    if not any(p.requires_grad for p in workload.module.parameters()):
+        raise PlacerError(
+            f"the model of {train} has no parameter that is trained",
+            "give a module with parameters that require a gradient",
+        )
+    return workload
 
 
 def batch_seed(seed: int, step: int, process: int, microbatch: int) -> int:
@@ -95,11 +123,6 @@ class Trainer:
         self.seed, self.microbatch, self.halves = seed, microbatch, halves
         self.module = workload.module.to(device).train()
         parameters = [p for p in self.module.parameters() if p.requires_grad]
-        if not parameters:
-            raise PlacerError(
-                f"{workload.name} has no trainable parameter",
-                "give a module whose parameters require gradients",
-            )
         self.sizes = [p.numel() for p in parameters]
         self.elements = sum(self.sizes)
         self.first_digest = digest_of(flat(parameters))
@@ -107,13 +130,7 @@ class Trainer:
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.optimizer = workload.optimizer(self.parameters)
 
-    def calculate(
-        self,
-        step: int,
-        samples: Sequence[int],
-        of: int,
-        check: Callable[[], None] = lambda: None,
-    ) -> tuple[float, float]:
+    def calculate(self, step: int, samples: Sequence[int], of: int) -> tuple[float, float]:
         """Leave the gradient of the world's samples at the parameters, weighted with their share of
         ``of`` samples.
 
@@ -125,8 +142,6 @@ class Trainer:
             Of each process of the world.
         of
             Samples over which the mean is taken: the sum over all worlds is then the mean gradient.
-        check
-            Called before each microbatch.
 
         Returns
         -------
@@ -143,7 +158,6 @@ class Trainer:
         mine, count = samples[self.seat.world_rank], max(1, ceil(max(samples) / self.microbatch))
         self.optimizer.zero_grad(set_to_none=True)
         for number in range(count):
-            check()
             size = mine // count + (number < mine % count)
             seed_draws(batch_seed(self.seed, step, self.seat.process, number), self.device)
             with self.model.microbatch(last=number + 1 == count):

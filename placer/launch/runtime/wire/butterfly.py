@@ -1,5 +1,5 @@
 """The flat butterfly: every member sums one shard and sends the sum to the others
-(`placer.problem.exchange.allreduce`).
+(`placer.problem.exchange.allreduce`). What compression loses of one message is added to the next.
 """
 
 from __future__ import annotations
@@ -7,15 +7,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from placer.launch.runtime.wire.feedback import Feedback
 from placer.launch.runtime.wire.wire import Wire
+
+
+class Feedback:
+    """What a rank's messages have lost so far, in its part of every sum and in the sums it forms.
+
+    Parameters
+    ----------
+    elements
+        Length of the vector that is summed again and again.
+    decay
+        Share of the loss that is added to the next message; 1 adds all of it.
+
+    Notes
+    -----
+    Both halves of a butterfly lose: a worker's shards on their way to their owners, and the sums on
+    their way back. Each is fed back where it was lost, as DoubleSqueeze does (Tang et al., ICML
+    2019). Nothing is lost of a worker's own shard.
+    """
+
+    def __init__(self, elements: int, decay: float = 1.0) -> None:
+        import torch
+
+        self.sent, self.summed, self.decay = torch.zeros(elements), torch.zeros(0), decay
+
+    def added(self, vector: Any) -> Any:
+        """Return a vector with what its last messages lost."""
+        return vector + self.decay * self.sent
+
+    def added_to_sum(self, total: Any) -> Any:
+        """Return the sum of a shard with what its last message lost."""
+        return total + self.summed if len(self.summed) == len(total) else total
 
 
 def butterfly_sum(
     wire: Wire,
     vector: Any,
     members: Sequence[int],
-    where: str = "",
     feedback: Feedback | None = None,
 ) -> Any:
     """Sum a vector over some ranks; all of them get the same result to the last bit.
@@ -26,8 +55,6 @@ def butterfly_sum(
         Of this rank, which is one of the members.
     vector
         32-bit floats on the CPU; the sum of all members comes back in a new one.
-    where
-        Put behind the names of the phases, such as `` inside regions``.
     feedback
         What compression lost of earlier sums of this vector: it is added, and what is lost now is
         kept there.
@@ -41,53 +68,29 @@ def butterfly_sum(
 
     if len(members) == 1:
         return vector
-    me = members.index(wire.rank)
     if feedback is not None:
         vector = feedback.added(vector)
-    shards = list(vector.tensor_split(len(members)))
-    codec = wire.codec
-    with wire.meter.phase(f"reduce-scatter{where}"):
-        came = {
-            i: codec.empty(len(shards[me]) if len(shards[me]) else 0)
-            for i in range(len(members))
-            if i != me
-        }
-        out = [(members[i], codec.encode(shards[i])) for i in came if len(shards[i])]
+    shards = dict(zip(members, vector.tensor_split(len(members)), strict=True))
+    codec, me, others = wire.codec, wire.rank, [rank for rank in members if rank != wire.rank]
+    with wire.meter.phase("reduce-scatter"):
+        out = {rank: codec.encode(shards[rank]) for rank in others}
         if feedback is not None:
-            decoded = {
-                peer: codec.decode(message, len(shards[members.index(peer)]))
-                for peer, message in out
-            }
-            feedback.sent = torch.cat(
-                [
-                    shard - decoded.get(rank, shard)
-                    for rank, shard in zip(members, shards, strict=True)
-                ]
-            )
-        wire.swap(
-            out, [(members[i], message) for i, message in came.items()] if len(shards[me]) else []
-        )
+            heard = {rank: codec.decode(out[rank], len(shards[rank])) for rank in others}
+            parts = [shard - heard.get(rank, shard) for rank, shard in shards.items()]
+            feedback.sent = torch.cat(parts)
+        came = {rank: codec.empty(len(shards[me])) for rank in others}
+        wire.swap(out.items(), came.items())
         total = torch.zeros_like(shards[me])
-        for i in range(len(members)) if len(shards[me]) else ():
-            total += shards[me] if i == me else codec.decode(came[i], len(shards[me]))
-    with wire.meter.phase(f"all-gather{where}"):
+        for rank in members:
+            total += shards[me] if rank == me else codec.decode(came[rank], len(total))
+    with wire.meter.phase("all-gather"):
         if feedback is not None:
             total = feedback.added_to_sum(total)
         mine = codec.encode(total)
         own = codec.decode(mine, len(total))
         if feedback is not None:
             feedback.summed = total - own
-        sums = {
-            i: codec.empty(len(shards[i]))
-            for i in range(len(members))
-            if i != me and len(shards[i])
-        }
-        wire.swap(
-            [(members[i], mine) for i in came] if len(total) else [],
-            [(members[i], message) for i, message in sums.items()],
-        )
-        gathered = [
-            own if i == me else codec.decode(sums[i], len(shards[i])) if i in sums else shards[i]
-            for i in range(len(members))
-        ]
-    return torch.cat(gathered)
+        sums = {rank: codec.empty(len(shards[rank])) for rank in others}
+        wire.swap([(rank, mine) for rank in others], sums.items())
+        whole = {rank: codec.decode(sums[rank], len(shards[rank])) for rank in others} | {me: own}
+    return torch.cat([whole[rank] for rank in members])

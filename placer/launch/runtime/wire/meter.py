@@ -19,7 +19,6 @@ class Meter:
         """Begin again."""
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.bytes: Counter[tuple[str, str]] = Counter()
-        self.control_bytes = 0
         self.asked: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.wire_s = 0.0
         self.overlap_s: dict[str, float] = {}
@@ -57,24 +56,18 @@ class Meter:
         """Return the requests to all object stores by kind."""
         return sum(self.asked.values(), Counter[str]())
 
-    def overlap(self, exchange_s: float, waited_s: float, flushed_s: float) -> None:
+    def overlap(self, **seconds: float) -> None:
         """Count an exchange that ran in a thread of its own.
 
         Parameters
         ----------
-        exchange_s
-            That it took beside the calculation of the next round.
-        waited_s
-            For which it was then still waited for.
-        flushed_s
-            For which it was waited for at once, as a checkpoint or the end of the run came.
+        seconds
+            ``exchange_s`` that it took beside the calculation of the next round; ``waited_s`` for
+            which it was then still waited for; ``flushed_s`` for which it was waited for at once,
+            as a checkpoint or the end of the run came.
         """
-        for name, seconds in (
-            ("exchange_s", exchange_s),
-            ("waited_s", waited_s),
-            ("flushed_s", flushed_s),
-        ):
-            self.overlap_s[name] = self.overlap_s.get(name, 0.0) + seconds
+        for name in ("exchange_s", "waited_s", "flushed_s"):
+            self.overlap_s[name] = self.overlap_s.get(name, 0.0) + seconds.get(name, 0.0)
 
     def absorb(self, other: Meter) -> None:
         """Take over what another meter has counted; it begins again."""
@@ -83,15 +76,12 @@ class Meter:
         self.bytes.update(other.bytes)
         for bucket, kinds in other.asked.items():
             self.asked[bucket].update(kinds)
-        self.control_bytes += other.control_bytes
         self.wire_s += other.wire_s
         other.clear()
 
     def take(self) -> dict[str, Any]:
         """Return the figures of a record and begin again."""
-        exchange = {
-            name: seconds for name, seconds in self.seconds.items() if name != "calculation"
-        }
+        exchange = {name: s for name, s in self.seconds.items() if name != "calculation"}
         taken = {
             "calculation_s": self.seconds["calculation"],
             "exchange_s": exchange,
@@ -100,7 +90,7 @@ class Meter:
                 {"src": src, "dst": dst, "bytes": count}
                 for (src, dst), count in sorted(self.bytes.items())
             ],
-            "control_bytes": self.control_bytes,
+            "control_bytes": 0,  # of early runtimes
             "requests": dict(sorted(self.requests.items())),
             "requests_by_bucket": {
                 bucket: dict(sorted(kinds.items())) for bucket, kinds in sorted(self.asked.items())

@@ -4,7 +4,7 @@ places; failures name the peer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -33,6 +33,8 @@ class Wire:
         Counts what is sent.
     timeout_s
         A peer that does not answer for so long is lost, seconds. gloo closes all connections then.
+    place_of
+        Place of a member; None: as in the plan.
     """
 
     def __init__(
@@ -43,8 +45,10 @@ class Wire:
         groups: Sequence[Any],
         meter: Meter,
         timeout_s: float,
+        place_of: Callable[[int], str] | None = None,
     ) -> None:
-        self.plan, self.rank, self.members, self.groups = plan, rank, tuple(members), groups
+        self.place_of = place_of or plan.place_of
+        self.rank, self.members, self.groups = rank, tuple(members), groups
         self.meter, self.codec = meter, Codec(plan.exchange.compression)
         self.patience = timedelta(seconds=timeout_s)
 
@@ -57,15 +61,12 @@ class Wire:
             Names the peer that is gone or silent.
         """
         with self.meter.on_the_wire():
+            both = (("recv", receives), ("send", sends))
             works = [
                 (peer, work)
-                for peer, message in receives
-                for work in self._begin("recv", peer, message)
-            ]
-            works += [
-                (peer, work)
-                for peer, message in sends
-                for work in self._begin("send", peer, message)
+                for name, messages in both
+                for peer, message in messages
+                for work in self._begin(name, peer, message)
             ]
             for peer, work in works:
                 self.wait(peer, work)
@@ -88,9 +89,7 @@ class Wire:
 
     def _begin(self, name: str, peer: int, message: Any, tag: int = 0) -> list[Any]:
         if name == "send":
-            self.meter.sent(
-                self.plan.place_of(self.rank), self.plan.place_of(peer), message.numel()
-            )
+            self.meter.sent(self.place_of(self.rank), self.place_of(peer), message.numel())
         number, count = self.members.index(peer), len(self.groups)
         parts = message.tensor_split(count) if count > 1 else (message,)
         try:

@@ -5,16 +5,19 @@ takes part in each exchange, so a lost world leaves and the others go on.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from datetime import timedelta
 from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.launch.runtime.processes.loopback_store import connected, store_at
 from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.run_plan import RunPlan
+from placer.launch.runtime.strategies.replica_group import Sums, process_group
+from placer.launch.runtime.strategies.strategy import Strategy
 from placer.launch.runtime.training.context import Context
-from placer.launch.runtime.training.replica_group import Sums, process_group
 from placer.problem.exchange.streaming_diloco import fragments
 from placer.version import install_line
 
@@ -25,6 +28,8 @@ RATES = {"local-sgd": 1.0, "diloco": 0.7, "streaming-diloco": 0.4}
 of Douillard et al. (2025). Local SGD replaces the model by the mean, which is rate 1 without
 momentum.
 """
+LIGHTHOUSE = "lighthouse"
+"""Key of the lighthouse's address in the store of the run."""
 OWN_SHARE = 0.5
 """Share of a worker's own parameters where a late outer step meets them: alpha of Douillard et al.
 (2025).
@@ -35,13 +40,13 @@ BEATS_S = 5.0
 """A world that the lighthouse has not heard of for so long is gone."""
 
 
-def check_torchft(plan: RunPlan) -> None:
-    """Refuse a plan that torchft does not execute as it was priced.
+def check_torchft(plan: RunPlan, steps: int) -> None:
+    """Refuse what torchft does not execute as it was priced.
 
     Raises
     ------
     PlacerError
-        If torchft is missing, or the plan does something else.
+        If torchft is missing, the plan does something else, or steps are no whole rounds of it.
     """
     exchange = plan.exchange
     name, h = exchange.strategy, exchange.local_steps
@@ -49,6 +54,11 @@ def check_torchft(plan: RunPlan) -> None:
         raise PlacerError(
             f"torchft sends {fragments(h)} fragments at even distances, not in {h} local steps",
             f"plan it with --local-steps {h // fragments(h) * fragments(h)}",
+        )
+    if steps % h:
+        raise PlacerError(
+            f"{steps} steps are no whole rounds of {h} local steps",
+            f"give --steps {-(-steps // h) * h}",
         )
     try:
         import torchft  # noqa: F401
@@ -80,19 +90,8 @@ def serve_lighthouse(plan: RunPlan, host: str, timeout_s: float) -> tuple[Any, s
     return server, f"http://{host}:{server.address().rsplit(':', 1)[1]}"
 
 
-class Replicas:
+class Replicas(Strategy):
     """One process of one world, of those that torchft keeps alike.
-
-    Parameters
-    ----------
-    context
-        Of the process.
-    host
-        Address of this machine, at which the other worlds reach it.
-    store
-        A ``TCPStore`` of this world alone.
-    lighthouse
-        Address of the lighthouse.
 
     Notes
     -----
@@ -101,13 +100,14 @@ class Replicas:
     the mean, whatever their share of the batch.
     """
 
-    def __init__(self, context: Context, host: str, store: Any, lighthouse: str) -> None:
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
         import torch
         from torchft import Manager
         from torchft.local_sgd import DiLoCo
 
         exchange, trainer, seat = context.plan.exchange, context.trainer, context.seat
-        self.context, self.trainer = context, trainer
+        self.trainer, self.store = trainer, _world_store(context)
         count = fragments(exchange.local_steps) if exchange.strategy == "streaming-diloco" else 1
         self.every = exchange.local_steps // count
         modules = [torch.nn.ParameterList(part) for part in even_parts(trainer.pieces(), count)]
@@ -126,11 +126,11 @@ class Replicas:
             quorum_timeout=timedelta(seconds=context.settings.timeout_s + context.plan.grace_s),
             rank=seat.world_rank,
             world_size=seat.world_size,
-            store_addr=host,
-            store_port=store.port,
-            lighthouse_addr=lighthouse,
+            store_addr=self.store.host,
+            store_port=self.store.port,
+            lighthouse_addr=context.store.get(LIGHTHOUSE).decode(),
             replica_id=f"worker-{seat.rank}",
-            hostname=host,
+            hostname=context.address,
             init_sync=False,
         )
         self.mark = 0.0
@@ -161,17 +161,19 @@ class Replicas:
         self.trainer.module.load_state_dict(state["module"])
         self.trainer.optimizer.load_state_dict(state["optimizer"])
 
-    @property
-    def done(self) -> int:
-        """Return the steps of all until the last exchange."""
-        return int(self.manager.current_step()) * self.every
-
-    def begin(self, step: int) -> None:
+    def begin(self) -> None:
         """Go on after so many steps; from now on each step of the optimizer counts."""
-        self.manager.load_state_dict({"step": step // self.every, "batches_committed": 0})
+        done = self.context.start // self.every
+        self.manager.load_state_dict({"step": done, "batches_committed": 0})
         # Before torchft's, which exchanges.
         self.trainer.optimizer.register_step_post_hook(self._updated)
         self.averaging.__enter__()
+
+    def steps(self) -> Iterator[int]:
+        """Count the steps of all: a world that comes back skips some."""
+        while (done := self.manager.current_step() * self.every) < self.context.settings.steps:
+            for local in range(self.every):
+                yield done + local
 
     def step(self, step: int) -> float:
         """Take a step of the own optimizer, with the exchange that is due; return the worker's part
@@ -193,17 +195,14 @@ class Replicas:
 
     def _log(self, waited: float, *, due: bool) -> None:
         meter, seconds = self.context.meter, self.sums.taken_seconds() if due else 0.0
-        meter.wire_s += seconds
         if self.context.plan.exchange.overlap:
             self.waited += waited
             if due:
-                meter.overlap(max(seconds, 1e-9), min(self.waited, seconds), 0.0)
+                meter.overlap(exchange_s=max(seconds, 1e-9), waited_s=min(self.waited, seconds))
                 self.waited = 0.0
 
     def tensors(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps of this process beside model and optimizer: tensors, which
-        loading fills.
-        """
+        """Return the outer model, its momentum, and what compression lost."""
         number = self.context.seat.process
         kept: dict[str, Any] = {}
         for part, (optimizer, fragment) in enumerate(
@@ -226,6 +225,17 @@ class Replicas:
     def leave(self) -> None:
         """Let the others go on without this world."""
         self.manager.shutdown(wait=False)
+
+
+def _world_store(context: Context) -> Any:
+    """Serve a store for this world alone, or connect to it: torchft's Manager has one in each."""
+    key, join_s = f"store/{context.seat.world}", context.settings.join_s
+    if context.seat.leads:
+        served = store_at(context.address, 0, join_s)
+        context.store.set(key, f"{context.address} {served.port}")
+        return served
+    host, port = context.store.get(key).decode().split()
+    return connected(host, int(port), join_s)
 
 
 def even_parts(pieces: list[Any], count: int) -> list[list[Any]]:

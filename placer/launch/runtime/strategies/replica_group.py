@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from datetime import timedelta
 from time import perf_counter
 from typing import Any
 
 from placer.launch.runtime.training.context import Context
-from placer.launch.runtime.wire.butterfly import butterfly_sum
-from placer.launch.runtime.wire.feedback import Feedback
+from placer.launch.runtime.wire.butterfly import Feedback, butterfly_sum
 from placer.launch.runtime.wire.wire import Wire
 
 SPARSE_DECAY = 0.95
@@ -65,10 +65,10 @@ class Sums:
             wire = Wire(
                 context.plan, context.rank, self.members, [group], context.wire_meter, timeout_s
             )
-            feedback = self.feedback[part].copy()
+            feedback = copy(self.feedback[part])
             vector = tensor.detach().to("cpu", dtype=feedback.sent.dtype)
             tensor.copy_(butterfly_sum(wire, vector, self.members, feedback=feedback))
-            self.feedback[part].load_state(feedback.state())
+            self.feedback[part] = feedback
             self.seconds += perf_counter() - began
 
         return self.thread.submit(run)
@@ -79,7 +79,9 @@ class Sums:
         def run() -> None:
             began = perf_counter()
             work.wait()
-            self.seconds += perf_counter() - began
+            seconds = perf_counter() - began
+            self.seconds += seconds
+            self.context.wire_meter.wire_s += seconds
 
         return self.thread.submit(run)
 
@@ -95,11 +97,12 @@ class Sums:
             context.meter.sent(here, there, round(2 * (count - 1) / count * size))
 
     def taken_seconds(self) -> float:
-        """Return the seconds of exchanges since the last look, and count what they sent."""
+        """Return the seconds of exchanges since the last look, with what is encoded; count what
+        they sent, and how long it was under way.
+        """
         seconds, self.seconds = self.seconds, 0.0
         wire_meter = self.context.wire_meter
         wire_meter.seconds.clear()
-        wire_meter.wire_s = 0.0
         whole = sum(self.of_world) / max(1, sum(self.sizes))
         for pair, count in wire_meter.bytes.items():  # its equals in this world send the rest
             wire_meter.bytes[pair] = round(count * whole)
@@ -113,7 +116,7 @@ class Sums:
         usual = self._feedback(self.sizes[part])
         if len(self.feedback[part].summed) != len(usual.summed):
             self.feedback[part].summed = usual.summed
-        return self.feedback[part].state()
+        return {"sent": self.feedback[part].sent, "summed": self.feedback[part].summed}
 
 
 def _sums(sizes: Sequence[int]) -> list[int]:
