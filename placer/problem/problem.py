@@ -203,6 +203,7 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         pools = [
             pool
             for size in self.worker_sizes(workers)
+            if self.may_reach(size.kind.offers[0], size.machines, workers, longest_s)
             for built in (self.island(size.kind.offers[0], size.machines, workers=workers),)
             if isinstance(built, Island) and built.step.seconds <= longest_s
             for offer in size.offers

@@ -4,6 +4,7 @@ for a share of a step, and its rate.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -14,8 +15,16 @@ from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island import Island, PlanWishes, Refusal, island, least_sequence_seconds
-from placer.workload.island.hardware import MOST_ISLAND_MACHINES, powers_of_two
+from placer.workload.island import (
+    Bounds,
+    Island,
+    PlanWishes,
+    Refusal,
+    bounds,
+    island,
+    least_sequence_seconds,
+)
+from placer.workload.island.hardware import MOST_ISLAND_MACHINES, Hardware, powers_of_two
 from placer.workload.island.precision import lacks_precision
 from placer.workload.profile import COMPRESSION_BYTES, ModelProfile, Rate
 from placer.workload.software import software
@@ -36,6 +45,12 @@ class StepPart(NamedTuple):
     def emptiest(self) -> int:
         """Sequences of the worker that has the fewest."""
         return self.batch // self.workers
+
+
+def _as_linked(gpu: Gpu, offer: VmOffer) -> Gpu:
+    """Return a device with the bandwidth that it has in the machines of an offer."""
+    own = offer.nvlink_gb_per_s
+    return gpu if own is None else replace(gpu, nvlink_gb_per_s=own)
 
 
 class IslandQuestion(Struct, frozen=True, kw_only=True):
@@ -109,11 +124,9 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
     def _built(
         self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, wishes: PlanWishes
     ) -> Island | Refusal:
-        if offer.nvlink_gb_per_s is not None:
-            gpu = replace(gpu, nvlink_gb_per_s=offer.nvlink_gb_per_s)
         return island(
             self.architecture,
-            gpu,
+            _as_linked(gpu, offer),
             offer.gpu_count,
             offer.network_gbps,
             offer.fabric,
@@ -124,6 +137,20 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
             offer.memory_gib,
             part.emptiest,
             part.workers > 1,
+        )
+
+    def bounds(self, offer: VmOffer, gpu: Gpu, machines: int, *, joined: bool) -> Bounds:
+        """Return the plans that fit some machines of an offer, with bounds on their seconds."""
+        hardware = Hardware(
+            gpu=_as_linked(gpu, offer),
+            gpu_count=offer.gpu_count,
+            network_gbps=offer.network_gbps,
+            fabric=offer.fabric,
+            machines=machines,
+            host_gib=offer.memory_gib,
+        )
+        return bounds(
+            self.architecture, hardware, self.plan_wishes(), self.transport, joined=joined
         )
 
     def sequence_seconds(
@@ -164,28 +191,33 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
             )
             return least, Refusal(code="network", reason=reason)
         most = min(limit, machines)
-        tried: list[tuple[int, Refusal]] = []
         doubled = {k for k in (least, *powers_of_two(most), most) if least <= k <= most}
-        for count in sorted(doubled) or [least]:
-            built = self.island(offer, gpu, count, part)
-            if isinstance(built, Island):
-                known = max((k for k, _ in tried), default=count)
-                return self._smallest(offer, gpu, part, known, (count, built))
-            tried.append((count, built))
-        return min(tried, key=lambda pair: pair[1].shortage)
-
-    def _smallest(
-        self, offer: VmOffer, gpu: Gpu, part: StepPart, low: int, fits: tuple[int, Island]
-    ) -> tuple[int, Island]:
-        """Return the smallest island above one that does not fit; the larger one fits."""
-        while fits[0] - low > 1:  # more machines never need more memory each
-            middle = (low + fits[0]) // 2
-            built = self.island(offer, gpu, middle, part)
-            if isinstance(built, Island):
-                fits = middle, built
-            else:
+        tried = sorted(doubled) or [least]
+        low = tried[0]
+        for count in tried:
+            built = self._fitting(offer, gpu, part, count)
+            if built is not None:
+                break
+            low = count
+        else:
+            refused = ((count, self.island(offer, gpu, count, part)) for count in tried)
+            return min(refused, key=lambda row: row[1].shortage)
+        while count - low > 1:  # more machines never need more memory each
+            middle = (low + count) // 2
+            smaller = self._fitting(offer, gpu, part, middle)
+            if smaller is None:
                 low = middle
-        return fits
+            else:
+                count, built = middle, smaller
+        return count, built
+
+    def _fitting(self, offer: VmOffer, gpu: Gpu, part: StepPart, machines: int) -> Island | None:
+        """Return the island of some machines; None if no plan fits them."""
+        known = self.bounds(offer, gpu, machines, joined=part.workers > 1)
+        if not known.reach(part.fullest, part.emptiest, math.inf):
+            return None
+        built = self.island(offer, gpu, machines, part)
+        return built if isinstance(built, Island) else None
 
     def rates(self, built: Island, offer: VmOffer, sequences: float) -> tuple[Rate, Rate]:
         """Return the speed of an island alone, and of one that exchanges with others, while each of

@@ -3,7 +3,8 @@
 `island` chooses the plan for a share of a step, and times it.
 """
 
-from placer.workload.island.plans import Island, island
+from placer.workload.island.fitting import Bounds
+from placer.workload.island.plans import Island, bounds, island
 from placer.workload.island.question import least_sequence_seconds
 from placer.workload.island.refusals import Refusal
 from placer.workload.island.transports import TRANSPORTS, Transport
@@ -11,10 +12,12 @@ from placer.workload.island.wishes import PlanWishes, check_wishes
 
 __all__ = [
     "TRANSPORTS",
+    "Bounds",
     "Island",
     "PlanWishes",
     "Refusal",
     "Transport",
+    "bounds",
     "check_wishes",
     "island",
     "least_sequence_seconds",
