@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -9,11 +10,12 @@ from placer.market.catalog import Gpu
 from placer.records import replace
 from placer.units import GIB
 from placer.workload.architecture import Architecture
+from placer.workload.island.collectives import BACKWARD_TAIL, HIDDEN_SHARE
 from placer.workload.island.hardware import Hardware
 from placer.workload.island.parallel.experts import LAYER_S, expert_layers
 from placer.workload.island.precision import lacks_precision, usual_precision
 from placer.workload.island.question import Candidate, all_candidates
-from placer.workload.island.step import Step, step, step_seconds
+from placer.workload.island.step import UNHIDDEN, Step, step, step_seconds
 from placer.workload.island.transformer_speed import (
     PRESSED_SLOWDOWN,
     calculation_seconds,
@@ -30,8 +32,8 @@ class Fit(NamedTuple):
     """A plan that fits the devices, before its microbatch is known.
 
     ``number`` orders plans of equal time, simple ones first. Each of ``ranks`` takes ``most``
-    sequences at once at most, calculates one in ``sequence_s``, and takes ``least_s`` for it at
-    least, on any network.
+    sequences at once at most, and calculates one in ``sequence_s``; ``fixed_s`` of a microbatch do
+    not depend on its sequences; a stage waits for ``waits`` microbatches.
     """
 
     number: int
@@ -39,7 +41,34 @@ class Fit(NamedTuple):
     ranks: int
     most: int
     sequence_s: float
-    least_s: float
+    fixed_s: float
+    waits: float
+
+    def least_s(self, share: int, each_s: float) -> float:
+        """Return the seconds that microbatches take at least which hold the sequences of a rank, of
+        which each takes ``each_s`` beside what is fixed.
+
+        Notes
+        -----
+        Larger microbatches have less fixed time, and stages wait longer for them: the best size is
+        taken, whole or not.
+        """
+        count = min(self.most, share)
+        if self.waits:
+            best = math.sqrt(share * self.fixed_s / (self.waits * each_s))
+            count = max(1.0, min(count, best))
+        return (share / count + self.waits) * (self.fixed_s + count * each_s)
+
+
+class Large(NamedTuple):
+    """What a microbatch of a plan takes by its step with the largest one: a sequence calculates
+    ``calculation_s`` and sends ``sent_s``; each microbatch gathers for ``gather_s``.
+    """
+
+    calculation_s: float
+    sent_s: float
+    gather_s: float
+    step: Step
 
 
 @lru_cache(maxsize=2**13)
@@ -48,10 +77,6 @@ def fitting(
 ) -> tuple[Fit, ...]:
     """List the plans that fit the memory of some machines of ``gpu_count`` devices, those first
     that calculate a sequence fastest with all devices.
-
-    Notes
-    -----
-    Experts add a fixed time to each microbatch, so that the largest one takes least for a sequence.
     """
     precision, room = wishes.precision or usual_precision(gpu), gpu.memory_gib * GIB
     free = (1 - wishes.headroom) * room
@@ -68,10 +93,18 @@ def fitting(
         key = plan.tensor_parallel, plan.pipeline, plan.context_parallel, plan.checkpointing
         if key not in seconds:
             seconds[key] = calculation_seconds(architecture, gpu, plan, 1)
-        fixed = expert_layers(architecture) / plan.pipeline * LAYER_S / most
-        ranks = gpu_count * machines // plan.rank_gpus
-        fits.append(Fit(number, candidate, ranks, most, seconds[key], seconds[key] + fixed))
-    return tuple(sorted(fits, key=lambda fit: fit.least_s / fit.ranks))
+        fits.append(
+            Fit(
+                number=number,
+                candidate=candidate,
+                ranks=gpu_count * machines // plan.rank_gpus,
+                most=most,
+                sequence_s=seconds[key],
+                fixed_s=expert_layers(architecture) / plan.pipeline * LAYER_S,
+                waits=(plan.pipeline - 1) / plan.virtual_stages,
+            )
+        )
+    return tuple(sorted(fits, key=lambda fit: fit.sequence_s / fit.ranks))
 
 
 class Bounds:
@@ -80,8 +113,7 @@ class Bounds:
     Notes
     -----
     Mutable: each plan is timed once, with its largest microbatch, when somebody asks for it. No
-    smaller microbatch takes less for a sequence: what a microbatch takes beside its sequences is
-    spread over fewer.
+    smaller microbatch calculates or sends a sequence in less.
     """
 
     def __init__(
@@ -95,7 +127,7 @@ class Bounds:
     ) -> None:
         self.architecture, self.hardware, self.wishes = architecture, hardware, wishes
         self.via, self.joined = via, joined
-        self._timed: dict[int, tuple[float, Step]] = {}
+        self._large: dict[int, Large] = {}
 
     @cached_property
     def fits(self) -> list[Fit]:
@@ -112,32 +144,38 @@ class Bounds:
     def reach(self, sequences: int, fewest: int, longest_s: float) -> bool:
         """Tell whether some plan may do a share of a step in some seconds."""
         for fit in self.fits:
-            if sequences * fit.least_s > longest_s * fit.ranks:
+            if sequences * fit.sequence_s > longest_s * fit.ranks:
                 return False
             share = -(-sequences // fit.ranks)
             if (
                 fit.ranks <= fewest
-                and share * fit.least_s <= longest_s
-                and self.least_s(fit, share) <= longest_s
+                and fit.least_s(share, fit.sequence_s) * (1 - ROUNDING) <= longest_s
+                and self.least_s(fit, share)[0] <= longest_s
             ):
                 return True
         return False
 
-    def least_s(self, fit: Fit, share: int) -> float:
-        """Return the seconds that a plan takes at least for the sequences of its fullest rank."""
-        known = self._timed.get(fit.number)
-        if known is None:
-            known = self._timed[fit.number] = self._largest(fit)
-        each_s, timed = known
-        plan = fit.candidate.plan
+    def least_s(self, fit: Fit, share: int) -> tuple[float, float]:
+        """Return the seconds that a plan takes at least for the sequences of its fullest rank,
+        alone and beside a long exchange between islands: `Step.seconds` and `Step.joined_s`.
+        """
+        large = self._large.get(fit.number)
+        if large is None:
+            large = self._large[fit.number] = self._largest(fit)
+        timed, plan = large.step, fit.candidate.plan
         if plan.virtual_stages > 1:  # a multiple of the stages
             share = max(share, plan.pipeline)
-        work_s = each_s * (share + (plan.pipeline - 1) / plan.virtual_stages)
-        least_s = step_seconds(work_s + timed.latency_s, timed.reduction_s, timed.network_s)
-        return max(share * fit.least_s, least_s * (1 - ROUNDING))
+        work_s = fit.least_s(share, large.calculation_s + large.sent_s)
+        count = -(-share // fit.most)
+        if not fit.waits:  # gathers hide calculation, or are hidden
+            gather_s, calculation_s = count * large.gather_s, share * large.calculation_s
+            work_s += gather_s - (1 - UNHIDDEN) * min(gather_s, calculation_s)
+        machine_s = step_seconds(work_s + timed.latency_s, timed.reduction_s) * (1 - ROUNDING)
+        alone_s = step_seconds(machine_s, timed.network_s)
+        return alone_s, (1 - HIDDEN_SHARE * BACKWARD_TAIL) * machine_s + timed.network_s
 
-    def _largest(self, fit: Fit) -> tuple[float, Step]:
-        """Time one microbatch of a plan, the largest; return its seconds for a sequence too."""
+    def _largest(self, fit: Fit) -> Large:
+        """Time one microbatch of a plan, the largest."""
         plan, count = replace(fit.candidate.plan, microbatch=fit.most), fit.most
         capacity = self.hardware.gpu.memory_gib * GIB
         tokens = count * self.architecture.sequence_length
@@ -152,6 +190,6 @@ class Bounds:
             self.wishes.gradient_bytes_per_parameter,
             joined=self.joined,
         )
-        # More calculation hides more of what a divided sequence sends: it is left out.
-        is_plain = plan.context_parallel == 1
-        return timed.work_s / count if is_plain else fit.least_s, timed
+        # More calculation hides more of what a divided sequence sends: that is left out.
+        sent_s = timed.tensor_s - fit.fixed_s if plan.context_parallel == 1 else 0.0
+        return Large(timed.calculation_s / count, sent_s / count, timed.gather_s, timed)

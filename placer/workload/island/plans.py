@@ -15,7 +15,7 @@ from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.collectives import BACKWARD_TAIL, HIDDEN_SHARE
-from placer.workload.island.fitting import Bounds, Fit
+from placer.workload.island.fitting import ROUNDING, Bounds, Fit
 from placer.workload.island.hardware import Hardware, powers_of_two
 from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import Memory, host_bytes
@@ -192,22 +192,23 @@ def _best(question: Question, known: Bounds) -> list[Timed]:
     which rises from ``seconds`` to ``joined_s + c``: a plan that is slower in both is never best.
     Of plans that take equally long the one that calculates less is kept, then the simpler.
     """
-    shortest = 1 - HIDDEN_SHARE * BACKWARD_TAIL if question.joined else 1.0
     best: list[Timed] = []
-    shares = (
-        (fit, -(-question.sequences // fit.ranks))
-        for fit in known.fits
-        if fit.ranks <= question.fewest
-    )
-    drafts = [(fit.least_s * share, fit.number, False, fit, share) for fit, share in shares]
+    drafts = []
+    for fit in known.fits:
+        if fit.ranks <= question.fewest:
+            share = -(-question.sequences // fit.ranks)
+            drafts.append((fit.least_s(share, fit.sequence_s), fit.number, False, fit, share))
     heapq.heapify(drafts)
+    shortest = 1 - HIDDEN_SHARE * BACKWARD_TAIL if question.joined else 1.0
     while drafts:
         least_s, number, is_bounded, fit, share = heapq.heappop(drafts)
-        if best and least_s * shortest > _last_s(question, best[-1]):
+        if best and least_s * shortest * (1 - ROUNDING) > _last_s(question, best[-1]):
             break
         if not is_bounded:
-            bound = known.least_s(fit, share)
-            heapq.heappush(drafts, (bound, number, True, fit, share))
+            alone_s, joined_s = known.least_s(fit, share)
+            lasts = joined_s if question.joined else alone_s
+            if not best or alone_s <= best[0].seconds or lasts <= _last_s(question, best[-1]):
+                heapq.heappush(drafts, (alone_s, number, True, fit, share))
             continue
         for timed in _timings(question, fit, share):
             slower = best and timed.seconds > best[0].seconds
