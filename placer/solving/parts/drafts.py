@@ -82,6 +82,8 @@ def _of_each_device(sizes: Iterable[Size], workers: int, problem: Problem) -> It
     """Yield, of each device, the first size whose workers are held by one place, and before it
     those that are held by several, up to one that can be paid wherever it begins.
     """
+    asked = problem.requirements.narrowed
+    longest_s = math.inf if asked is None else asked.most_s
     tried: dict[tuple[str, int], int] = {}
     spread: set[tuple[str, int]] = set()
     for size in sizes:
@@ -89,6 +91,8 @@ def _of_each_device(sizes: Iterable[Size], workers: int, problem: Problem) -> It
         if tried.setdefault(device, 0) >= SIZES:
             continue
         tried[device] += 1
+        if not problem.may_reach(size.kind.offers[0], size.machines, workers, longest_s):
+            continue
         together = list(_together(size, workers, problem))
         if together:
             tried[device] = SIZES
