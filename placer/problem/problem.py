@@ -208,7 +208,7 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
             if isinstance(built, Island) and built.step.seconds <= longest_s
             for offer in size.offers
             if size.machines * offer.usd_per_hour * built.step.seconds <= most
-            for inner in (None, *built.rivals)
+            for inner in (None, *(rival.plan for rival in built.rivals))
             for pool in (self.pool(offer, size.machines, inner, workers),)
             if pool is not None and pool.max_count >= 1 and self.part_s(pool, workers) <= longest_s
         ]

@@ -200,8 +200,8 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
                 break
             low = count
         else:
-            refused = ((count, self.island(offer, gpu, count, part)) for count in tried)
-            return min(refused, key=lambda row: row[1].shortage)
+            refused = [(count, self.island(offer, gpu, count, part)) for count in tried]
+            return min(refused, key=lambda row: getattr(row[1], "shortage", 0.0))
         while count - low > 1:  # more machines never need more memory each
             middle = (low + count) // 2
             smaller = self._fitting(offer, gpu, part, middle)

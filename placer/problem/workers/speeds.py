@@ -103,7 +103,10 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         known = self._known_islands.built
         if kind not in known:
             gpu = self.catalog.gpu(offer.gpu)
-            known[kind] = question.island(offer, gpu, machines, part, inner)
+            built = known[kind] = question.island(offer, gpu, machines, part, inner)
+            if inner is None and isinstance(built, Island):
+                for each in (built, *built.rivals):  # somebody may ask for their plans
+                    known.setdefault((*kind[:2], each.plan, part), each)
         return known[kind]
 
     def may_reach(self, offer: VmOffer, machines: int, workers: int, longest_s: float) -> bool:

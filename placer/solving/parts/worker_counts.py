@@ -164,11 +164,7 @@ class _CountSearch(PartSearch):
         something that is worth finding.
         """
         asked, goal = self._asking(workers), self.goal
-        sequences = self.problem.sequences(workers)
-        timed = [
-            (size.kind.calculation_s(size.machines, sequences), size.usd_per_hour)
-            for size in asked.worker_sizes(workers)
-        ]
+        timed = [(size.calculation_s, size.usd_per_hour) for size in asked.worker_sizes(workers)]
         rank = self._rank(timed, workers)
         if rank is not None and self.worth(rank):
             self.push(_Count(rank=rank, number=workers, asked=asked, goal=goal))
@@ -291,4 +287,8 @@ class _CountSearch(PartSearch):
         """Yield a placement, and its machines divided into workers otherwise."""
         yield placement
         if self.options.break_ties:
-            yield from divisions(placement, self.problem)
+            longest_s = math.inf
+            if self.known is not None and self.objective.by_speed:
+                speed = self.objective.to_searched(self.known) * self.multiplier
+                longest_s = self.problem.batch / speed * (1 + SAME)
+            yield from divisions(placement, self.problem, longest_s=longest_s)

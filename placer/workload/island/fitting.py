@@ -53,7 +53,7 @@ class Fit(NamedTuple):
         Larger microbatches have less fixed time, and stages wait longer for them: the best size is
         taken, whole or not.
         """
-        count = min(self.most, share)
+        count = float(min(self.most, share))
         if self.waits:
             best = math.sqrt(share * self.fixed_s / (self.waits * each_s))
             count = max(1.0, min(count, best))

@@ -60,8 +60,8 @@ class Island(Struct, frozen=True, kw_only=True):
     step
         Seconds of a step.
     rivals
-        Plans of one of several islands that take longer alone, and are faster with an exchange that
-        they hide better; the fastest first.
+        The same machines, one of several islands, by plans that take longer alone, and are faster
+        with an exchange that they hide better; the fastest first.
     """
 
     samples_per_second: float
@@ -73,7 +73,7 @@ class Island(Struct, frozen=True, kw_only=True):
     memory: Memory
     host_bytes: float
     step: Step
-    rivals: tuple[InnerPlan, ...] = ()
+    rivals: tuple[Island, ...] = ()
 
 
 class Timed(Struct, frozen=True, kw_only=True):
@@ -325,5 +325,5 @@ def _island(question: Question, best: Timed, rivals: Sequence[Timed] = ()) -> Is
         memory=best.one_sequence.of_microbatch(best.plan.microbatch),
         host_bytes=host_bytes(architecture, best.plan, hardware.gpu_count, hardware.machines),
         step=best.step,
-        rivals=tuple(rival.plan for rival in rivals),
+        rivals=tuple(_island(question, rival) for rival in rivals),
     )
