@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import estimate
@@ -98,19 +98,23 @@ class _CountSearch(PartSearch):
 
     def begin(self) -> None:
         """Offer drafts, and open number after number of workers."""
-        wish = self.problem.requirements
         quick = self.options.beat is None and not self.options.first
         for draft in self._drafts() if quick else ():
             if self.spent:
                 break
             self.offer(draft)
+        for workers in self._among:
+            self._bound(workers)
+
+    @property
+    def _among(self) -> Sequence[int]:
+        """Numbers of workers that are asked about."""
+        wish = self.problem.requirements
         most = min(wish.max_workers, self.problem.batch, wish.max_machines or wish.max_workers)
         fewest = max(wish.min_workers, wish.min_regions)
-        among: Iterable[int] = range(fewest, most + 1)
         if self.skips:
-            among = (fewest * 2**k for k in range(FEW) if fewest * 2**k <= most)
-        for workers in among:
-            self._bound(workers)
+            return [fewest * 2**k for k in range(FEW) if fewest * 2**k <= most]
+        return range(fewest, most + 1)
 
     def end(self) -> None:
         """Leave out machines that buy nothing."""
@@ -119,7 +123,7 @@ class _CountSearch(PartSearch):
 
     def _drafts(self) -> Iterator[Placement]:
         """Yield quickly made placements of sizes that may be better than the best so far."""
-        for workers in numbers(self.problem):
+        for workers in self._among if self.skips else numbers(self.problem):
             sizes = self._asking(workers).worker_sizes(workers)
             yield from first_placements(self.problem, sizes, self.objective, workers)
 

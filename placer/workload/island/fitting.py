@@ -44,6 +44,11 @@ class Fit(NamedTuple):
     fixed_s: float
     waits: float
 
+    @property
+    def gpu_s(self) -> float:
+        """Seconds of a sequence with the largest microbatch, over all ranks."""
+        return (self.sequence_s + self.fixed_s / self.most) / self.ranks
+
     def least_s(self, share: int, each_s: float) -> float:
         """Return the seconds that microbatches take at least which hold the sequences of a rank, of
         which each takes ``each_s`` beside what is fixed.
@@ -104,7 +109,7 @@ def fitting(
                 waits=(plan.pipeline - 1) / plan.virtual_stages,
             )
         )
-    return tuple(sorted(fits, key=lambda fit: fit.sequence_s / fit.ranks))
+    return tuple(sorted(fits, key=lambda fit: fit.gpu_s))
 
 
 class Bounds:
@@ -144,11 +149,12 @@ class Bounds:
     def reach(self, sequences: int, fewest: int, longest_s: float) -> bool:
         """Tell whether some plan may do a share of a step in some seconds."""
         for fit in self.fits:
-            if sequences * fit.sequence_s > longest_s * fit.ranks:
+            if sequences * fit.gpu_s * (1 - ROUNDING) > longest_s:
                 return False
             share = -(-sequences // fit.ranks)
             if (
                 fit.ranks <= fewest
+                and share * fit.sequence_s <= longest_s
                 and fit.least_s(share, fit.sequence_s) * (1 - ROUNDING) <= longest_s
                 and self.least_s(fit, share)[0] <= longest_s
             ):

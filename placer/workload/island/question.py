@@ -108,11 +108,15 @@ def candidates(
         for sharding in shardings(split, gpu_count, machines, wishes)
         for checkpointing in ([wishes.checkpointing] if wishes.checkpointing else CHECKPOINTING)
     ]
-    needs = [memory(architecture, plan, gpu_count, machines, wishes.loss) for plan in plans]
-    return tuple(
-        Candidate(plan, need, need.total, host_bytes(architecture, plan, gpu_count, machines))
-        for plan, need in zip(plans, needs, strict=True)
-    )
+    hosts: dict[tuple[str, bool], float] = {}
+    found = []
+    for plan in plans:
+        need = memory(architecture, plan, gpu_count, machines, wishes.loss)
+        key = plan.sharding, plan.pipeline > 1 or plan.expert_parallel > 1
+        if key not in hosts:
+            hosts[key] = host_bytes(architecture, plan, gpu_count, machines)
+        found.append(Candidate(plan, need, need.total, hosts[key]))
+    return tuple(found)
 
 
 @lru_cache(maxsize=2048)
