@@ -3,7 +3,7 @@
 `island` chooses the plan for a share of a step, and times it.
 """
 
-from placer.workload.island.fitting import Bounds
+from placer.workload.island.parallel.fitting import Bounds
 from placer.workload.island.plans import Island, bounds, island
 from placer.workload.island.question import least_sequence_seconds
 from placer.workload.island.refusals import Refusal

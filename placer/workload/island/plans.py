@@ -15,10 +15,10 @@ from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.collectives import BACKWARD_TAIL, HIDDEN_SHARE
-from placer.workload.island.fitting import ROUNDING, Bounds, Fit
 from placer.workload.island.hardware import Hardware, powers_of_two
 from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import Memory, host_bytes
+from placer.workload.island.parallel.fitting import ROUNDING, Bounds, Fit
 from placer.workload.island.question import Question
 from placer.workload.island.refusals import (
     Refusal,
