@@ -114,16 +114,17 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
                 code="device",
                 reason=f"nobody knows how fast {self.profile.name} trains on {gpu.gpu}",
             )
-        built = self._built(offer, gpu, machines, part, self.plan_wishes(inner))
+        built = self.built(offer, gpu, machines, part, self.plan_wishes(inner))
         if inner is not None and isinstance(built, Refusal) and built.code == "memory":
             # Somebody runs this plan, perhaps with software whose loss needs less.
             fused = replace(self.plan_wishes(inner), loss="fused")
-            built = self._built(offer, gpu, machines, part, fused)
+            built = self.built(offer, gpu, machines, part, fused)
         return built
 
-    def _built(
+    def built(
         self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, wishes: PlanWishes
     ) -> Island | Refusal:
+        """Return the plan that some wishes leave for machines of an offer, or why there is none."""
         return island(
             self.architecture,
             _as_linked(gpu, offer),

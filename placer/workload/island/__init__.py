@@ -4,6 +4,7 @@
 """
 
 from placer.workload.island.parallel.fitting import Bounds
+from placer.workload.island.parallel.splits import never_tried
 from placer.workload.island.plans import Island, bounds, island
 from placer.workload.island.question import least_sequence_seconds
 from placer.workload.island.refusals import Refusal
@@ -21,4 +22,5 @@ __all__ = [
     "check_wishes",
     "island",
     "least_sequence_seconds",
+    "never_tried",
 ]

@@ -106,6 +106,19 @@ class Step(Struct, frozen=True, kw_only=True, dict=True):
         return step_seconds(self._alone_s, self.reduction_s)
 
     @property
+    def parts(self) -> dict[str, float]:
+        """What a step consists of, in words; seconds that nothing else hides."""
+        gathers_s = self.work_s - self.calculation_s - self.tensor_s
+        return {
+            "calculation": self.calculation_s,
+            "gathers of weights": gathers_s,
+            "exchanges of activations": self.tensor_s,
+            "waiting for other stages": self.bubble * self.work_s,
+            "reductions of gradients": self.seconds - self._alone_s,
+            "optimizer and delays": self.latency_s,
+        }
+
+    @property
     def _alone_s(self) -> float:
         """Seconds of a step but for all reductions."""
         return self.work_s * (1 + self.bubble) + self.latency_s
