@@ -15,7 +15,7 @@ from placer.problem.workers.reading import WithReading
 from placer.records import replace
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import Bounds, Island, Refusal
-from placer.workload.island.hardware import MOST_ISLAND_MACHINES
+from placer.workload.island.hardware import DOMAIN_MACHINES, MOST_ISLAND_MACHINES
 from placer.workload.peer import ASSUMED_GBPS, Peer
 from placer.workload.profile import NODE_EFFICIENCY, ModelProfile, Rate
 
@@ -116,11 +116,24 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         question, part = self.island_question, StepPart(self.batch, workers)
         if question is None or longest_s == math.inf:
             return True
-        kind, known = (island_kind(offer), machines, workers > 1), self._known_islands.bounds
+        sequences, joined = part.fullest, workers > 1
+        rounded = 2 ** (machines - 1).bit_length()
+        is_rounded = machines < rounded and question.architecture.experts > 1
+        if is_rounded and offer.gpu not in DOMAIN_MACHINES:
+            whole = self._bounds(question, offer, rounded, joined=joined)
+            if not whole.reach_with(machines, sequences, longest_s):
+                return False
+        own = self._bounds(question, offer, machines, joined=joined)
+        return own.reach(sequences, part.emptiest, longest_s)
+
+    def _bounds(
+        self, question: IslandQuestion, offer: VmOffer, machines: int, *, joined: bool
+    ) -> Bounds:
+        kind, known = (island_kind(offer), machines, joined), self._known_islands.bounds
         if kind not in known:
             gpu = self.catalog.gpu(offer.gpu)
-            known[kind] = question.bounds(offer, gpu, machines, joined=workers > 1)
-        return known[kind].reach(part.fullest, part.emptiest, longest_s)
+            known[kind] = question.bounds(offer, gpu, machines, joined=joined)
+        return known[kind]
 
     def nearest_island(
         self, offer: VmOffer, machines: int = MOST_ISLAND_MACHINES

@@ -161,24 +161,66 @@ class Bounds:
                 return True
         return False
 
+    def reach_with(self, machines: int, sequences: int, longest_s: float) -> bool:
+        """Tell whether some plan of fewer machines, more than half of these, may do a share of a
+        step in some seconds; of a model with experts, whose stages are always tried.
+
+        Notes
+        -----
+        These machines are a power of two, and no domain of NVLink. Then all plans of fewer machines
+        are plans of these too, with no more memory and no smaller microbatches. What a microbatch
+        calculates and sends does not depend on their number; gathers and reductions over the
+        network rise with (k - 1)/k, and others are left out.
+        """
+        gpus, all_gpus = self.hardware.gpu_count * machines, self.hardware.gpus
+        for fit in self.fits:
+            if sequences * fit.gpu_s * all_gpus * (1 - ROUNDING) > longest_s * gpus:
+                return False
+            plan = fit.candidate.plan
+            share = -(-sequences * plan.rank_gpus // gpus)
+            least_s = fit.least_s(share, fit.sequence_s) * (1 - ROUNDING)
+            if plan.rank_gpus > gpus or least_s > longest_s:
+                continue
+            large = self._of(fit)
+            over = _network_share(machines, plan.pipeline) / (
+                _network_share(self.hardware.machines, plan.pipeline) or 1.0
+            )
+            work_s = self._work_s(fit, large, share, over)
+            if step_seconds(work_s, over * large.step.network_s) * (1 - ROUNDING) <= longest_s:
+                return True
+        return False
+
     def least_s(self, fit: Fit, share: int) -> tuple[float, float]:
         """Return the seconds that a plan takes at least for the sequences of its fullest rank,
         alone and beside a long exchange between islands: `Step.seconds` and `Step.joined_s`.
         """
+        large = self._of(fit)
+        timed, work_s = large.step, self._work_s(fit, large, share)
+        machine_s = step_seconds(work_s + timed.latency_s, timed.reduction_s) * (1 - ROUNDING)
+        alone_s = step_seconds(machine_s, timed.network_s)
+        return alone_s, (1 - HIDDEN_SHARE * BACKWARD_TAIL) * machine_s + timed.network_s
+
+    def _of(self, fit: Fit) -> Large:
+        """Return what a plan takes with its largest microbatch."""
         large = self._large.get(fit.number)
         if large is None:
             large = self._large[fit.number] = self._largest(fit)
-        timed, plan = large.step, fit.candidate.plan
+        return large
+
+    def _work_s(self, fit: Fit, large: Large, share: int, gathered: float = 1.0) -> float:
+        """Return the seconds in which a stage calculates, gathers, sends and waits at least, where
+        gathers take some share of their time.
+        """
+        plan = fit.candidate.plan
         if plan.virtual_stages > 1:  # a multiple of the stages
             share = max(share, plan.pipeline)
         work_s = fit.least_s(share, large.calculation_s + large.sent_s)
         count = -(-share // fit.most)
         if not fit.waits:  # gathers hide calculation, or are hidden
-            gather_s, calculation_s = count * large.gather_s, share * large.calculation_s
+            gather_s = count * gathered * large.gather_s
+            calculation_s = share * large.calculation_s
             work_s += gather_s - (1 - UNHIDDEN) * min(gather_s, calculation_s)
-        machine_s = step_seconds(work_s + timed.latency_s, timed.reduction_s) * (1 - ROUNDING)
-        alone_s = step_seconds(machine_s, timed.network_s)
-        return alone_s, (1 - HIDDEN_SHARE * BACKWARD_TAIL) * machine_s + timed.network_s
+        return work_s
 
     def _largest(self, fit: Fit) -> Large:
         """Time one microbatch of a plan, the largest."""
@@ -199,3 +241,9 @@ class Bounds:
         # More calculation hides more of what a divided sequence sends: that is left out.
         sent_s = timed.tensor_s - fit.fixed_s if plan.context_parallel == 1 else 0.0
         return Large(timed.calculation_s / count, sent_s / count, timed.gather_s, timed)
+
+
+def _network_share(machines: int, stages: int) -> float:
+    """Return the share of a payload that each machine of a stage sends in half a ring."""
+    each = machines / stages
+    return max(0.0, 1 - 1 / each)
