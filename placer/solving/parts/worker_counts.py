@@ -123,7 +123,9 @@ class _CountSearch(PartSearch):
 
     def _drafts(self) -> Iterator[Placement]:
         """Yield quickly made placements of sizes that may be better than the best so far."""
-        for workers in self._among if self.skips else numbers(self.problem):
+        # Workers of several regions have many drafts, and are here only compared with.
+        few = self.skips and self.problem.requirements.min_regions > 1
+        for workers in self._among if few else numbers(self.problem):
             sizes = self._asking(workers).worker_sizes(workers)
             yield from first_placements(self.problem, sizes, self.objective, workers)
 

@@ -11,6 +11,7 @@ from placer.problem.problem import Problem
 from placer.problem.workers.islands import StepPart
 from placer.records import replace
 from placer.solving.answer import Warn
+from placer.units import format_seconds
 from placer.workload.inner_plan import SHARDINGS, InnerPlan
 from placer.workload.island import Island, PlanWishes
 
@@ -22,7 +23,7 @@ DEGREES = (
 )
 """Degrees of a plan that a simpler one has not, the first to go first."""
 LEAST_SHARE = 0.005
-"""Parts of a step that differ by less of it are no reason."""
+"""Relative difference up to which plans are equally fast."""
 
 
 def plan_notes(problem: Problem, placement: Placement) -> Iterator[Warn]:
@@ -75,13 +76,15 @@ def _gain(built: Island, other: object) -> str:
         return f"is needed: without it {reason}"
     mine, theirs = built.step, other.step
     ratio = theirs.seconds / mine.seconds
-    text = f"carries {ratio:.3g} times as much as {other.plan.spec[1:]}"
-    slow, fast = (theirs, mine) if ratio >= 1 else (mine, theirs)
-    name, more_s = max(
-        ((part, seconds - fast.parts[part]) for part, seconds in slow.parts.items()),
-        key=lambda row: row[1],
+    if abs(ratio - 1) < LEAST_SHARE:
+        return f"is as fast as {other.plan.spec[1:]}"
+    slow, fast = (theirs, mine) if ratio > 1 else (mine, theirs)
+    name = max(slow.parts, key=lambda part: slow.parts[part] - fast.parts[part])
+    there, here = (
+        f"{format_seconds(step.parts[name])} ({100 * step.parts[name] / step.seconds:.0f} %)"
+        for step in (theirs, mine)
     )
-    if more_s < LEAST_SHARE * slow.seconds:
-        return text
-    shares = [f"{100 * step.parts[name] / step.seconds:.0f} %" for step in (theirs, mine)]
-    return f"{text}: there {name} take {shares[0]} of a step, here {shares[1]}"
+    return (
+        f"carries {ratio:.3g} times as much as {other.plan.spec[1:]}: of a step there {there} are "
+        f"{name}, here {here}"
+    )

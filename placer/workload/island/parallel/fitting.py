@@ -172,23 +172,34 @@ class Bounds:
         calculates and sends does not depend on their number; gathers and reductions over the
         network rise with (k - 1)/k, and others are left out.
         """
-        gpus, all_gpus = self.hardware.gpu_count * machines, self.hardware.gpus
+        each_s = sequences / (self.hardware.gpu_count * machines)
+        most_s = longest_s * (1 + ROUNDING)
+        return any(each_s * gpu_s + rest_s <= most_s for gpu_s, rest_s in self._with_fewer)
+
+    @cached_property
+    def _with_fewer(self) -> list[tuple[float, float]]:
+        """Seconds of one GPU for a sequence, and of a step beside, that plans of fewer machines
+        take at least; none that has more of both than another.
+        """
+        rows = []
         for fit in self.fits:
-            if sequences * fit.gpu_s * all_gpus * (1 - ROUNDING) > longest_s * gpus:
-                return False
-            plan = fit.candidate.plan
-            share = -(-sequences * plan.rank_gpus // gpus)
-            least_s = fit.least_s(share, fit.sequence_s) * (1 - ROUNDING)
-            if plan.rank_gpus > gpus or least_s > longest_s:
-                continue
-            large = self._of(fit)
-            over = _network_share(machines, plan.pipeline) / (
+            large, plan = self._of(fit), fit.candidate.plan
+            over = _network_share(self.hardware.machines // 2 + 1, plan.pipeline) / (
                 _network_share(self.hardware.machines, plan.pipeline) or 1.0
             )
-            work_s = self._work_s(fit, large, share, over)
-            if step_seconds(work_s, over * large.step.network_s) * (1 - ROUNDING) <= longest_s:
-                return True
-        return False
+            sequence_s = large.calculation_s + large.sent_s
+            least_s = sequence_s + fit.fixed_s / fit.most
+            if not fit.waits:
+                gather_s = over * large.gather_s / fit.most
+                least_s += gather_s - (1 - UNHIDDEN) * min(gather_s, large.calculation_s)
+            rest_s = (1 - HIDDEN_SHARE) * over * large.step.network_s
+            rest_s += fit.waits * (fit.fixed_s + sequence_s)
+            rows.append((least_s * plan.rank_gpus, rest_s))
+        kept: list[tuple[float, float]] = []
+        for row in sorted(rows):
+            if not kept or row[1] < kept[-1][1]:
+                kept.append(row)
+        return kept
 
     def least_s(self, fit: Fit, share: int) -> tuple[float, float]:
         """Return the seconds that a plan takes at least for the sequences of its fullest rank,
@@ -207,17 +218,15 @@ class Bounds:
             large = self._large[fit.number] = self._largest(fit)
         return large
 
-    def _work_s(self, fit: Fit, large: Large, share: int, gathered: float = 1.0) -> float:
-        """Return the seconds in which a stage calculates, gathers, sends and waits at least, where
-        gathers take some share of their time.
-        """
+    def _work_s(self, fit: Fit, large: Large, share: int) -> float:
+        """Return the seconds in which a stage calculates, gathers, sends and waits at least."""
         plan = fit.candidate.plan
         if plan.virtual_stages > 1:  # a multiple of the stages
             share = max(share, plan.pipeline)
         work_s = fit.least_s(share, large.calculation_s + large.sent_s)
         count = -(-share // fit.most)
         if not fit.waits:  # gathers hide calculation, or are hidden
-            gather_s = count * gathered * large.gather_s
+            gather_s = count * large.gather_s
             calculation_s = share * large.calculation_s
             work_s += gather_s - (1 - UNHIDDEN) * min(gather_s, calculation_s)
         return work_s
