@@ -91,7 +91,8 @@ def planned(groups: tuple[WorkerGroup, ...], problem: Problem) -> Iterator[tuple
     workers, plans = sum(group.count for group in groups), []
     for group in groups:
         built = problem.island(offer_of(group, problem), group.machines, group.inner, workers)
-        each = (built.plan, *built.rivals) if isinstance(built, Island) else (group.inner,)
+        several = (built, *built.rivals) if isinstance(built, Island) else ()
+        each = tuple(one.plan for one in several) or (group.inner,)
         plans.append(each)
     for inner in product(*plans):
         yield tuple(replace(g, inner=plan) for g, plan in zip(groups, inner, strict=True))

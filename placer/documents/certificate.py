@@ -21,6 +21,7 @@ from placer.problem.problem import Problem
 from placer.problem.question import PARTS
 from placer.problem.workers.pool import Pool
 from placer.version import __version__
+from placer.workload.island import never_tried
 
 SCHEMA = "placer.certificate/v1"
 MULTIPLIERS = 24
@@ -59,8 +60,10 @@ def certificate_document(
 
 def searched_document(problem: Problem) -> dict[str, Any]:
     """Build which workers with a plan a proof is about: how many, of how many machines of each
-    kind; of each the fastest of all plans and of all microbatches up to a rank's share.
+    kind; of each the fastest of all plans and of all microbatches up to a rank's share, but those
+    that are never tried.
     """
+    architecture = problem.profile.architecture
     wish = problem.requirements
     machines: dict[tuple[Any, ...], list[int]] = {}
     for kind in problem.worker_kinds:
@@ -75,6 +78,7 @@ def searched_document(problem: Problem) -> dict[str, Any]:
             {**dict(zip(names, key, strict=True)), "machines": machines[key]}
             for key in sorted(machines)
         ],
+        **({} if architecture is None else {"never_tried": never_tried(architecture)}),
     }
 
 

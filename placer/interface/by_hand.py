@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from placer.advice.recommendation.notes import notes_of
-from placer.cost_model.estimate import Estimate, estimate
+from placer.cost_model.estimate import Estimate, estimate, offer_of
 from placer.cost_model.limits import Violation, violations
 from placer.documents import result_parts as parts
 from placer.documents.request import request_document
@@ -19,6 +19,7 @@ from placer.records import replace
 from placer.report.shown import Shown
 from placer.solving.by_hand import every_exchange, place_by_hand
 from placer.solving.result import Option
+from placer.workload.island import Island
 
 ESTIMATE_SCHEMA = "placer.estimate/v1"
 COMPARISON_SCHEMA = "placer.comparison/v1"
@@ -170,7 +171,22 @@ def comparison_document(problem: Problem, options: Sequence[Option]) -> dict[str
                 "estimate": parts.estimate_document(o.estimate),
                 "outlook": parts.outlook_document(o.placement, o.estimate, problem),
                 "violations": [v for v in [o.note] if v],
+                **_inside(o.placement, problem),
             }
             for o in options
         ],
     }
+
+
+def _inside(placement: Placement, problem: Problem) -> dict[str, Any]:
+    """Build the key of what a step of the slowest worker consists of; none without plans."""
+    steps = [
+        built.step
+        for group in placement.groups
+        if group.inner is not None
+        for offer in (offer_of(group, problem),)
+        for built in (problem.island(offer, group.machines, group.inner, placement.workers),)
+        if isinstance(built, Island)
+    ]
+    slowest = max(steps, key=lambda step: step.seconds, default=None)
+    return {} if slowest is None else {"inside_seconds": slowest.parts}

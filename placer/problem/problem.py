@@ -203,11 +203,12 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         pools = [
             pool
             for size in self.worker_sizes(workers)
+            if self.may_reach(size.kind.offers[0], size.machines, workers, longest_s)
             for built in (self.island(size.kind.offers[0], size.machines, workers=workers),)
             if isinstance(built, Island) and built.step.seconds <= longest_s
             for offer in size.offers
             if size.machines * offer.usd_per_hour * built.step.seconds <= most
-            for inner in (None, *built.rivals)
+            for inner in (None, *(rival.plan for rival in built.rivals))
             for pool in (self.pool(offer, size.machines, inner, workers),)
             if pool is not None and pool.max_count >= 1 and self.part_s(pool, workers) <= longest_s
         ]

@@ -29,6 +29,7 @@ from placer.solving.answer import SolveOptions, Status, Warn
 from placer.solving.confident_plan import ConfidentPlan, confident_document
 from placer.solving.price_risk import PriceRisk, price_risk_document
 from placer.units import SPEED_LEVEL
+from placer.workload.island import never_tried
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -192,6 +193,8 @@ class Result(Shown):
             "notes": [to_builtins(note) for note in self.notes],
             "warnings": [to_builtins(warning) for warning in self.warnings],
         }
+        if problem.profile.architecture is not None:
+            document["never_tried"] = never_tried(problem.profile.architecture)
         if self.own_machines is not None:
             rows = self.own_machines.rows
             document["own_machines"] = {

@@ -16,7 +16,7 @@ from placer.errors import PlacerError
 from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan, parse_inner_plan
-from placer.workload.island import Island, island, least_sequence_seconds
+from placer.workload.island import Island, bounds, island, least_sequence_seconds
 from placer.workload.island.hardware import Hardware
 from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import memory
@@ -243,6 +243,41 @@ def test_no_plan_is_faster_than_the_bound(
         -(-sequences * degree // gpus) * s for degree, s in least if sequences * degree >= gpus
     )
     assert bound <= got.step.seconds * (1 + 1e-9)
+
+
+@given(
+    st.sampled_from(MODELS[:3]),
+    st.sampled_from(["H100", "B200", "A100-80", "L40S"]),
+    st.sampled_from([1, 4, 8]),
+    st.sampled_from([50.0, 400.0, 3200.0]),
+    st.integers(1, 40),
+    st.integers(64, 4096),
+    st.booleans(),
+)
+def test_bounds_leave_every_plan_that_is_as_fast(
+    name: str,
+    gpu: str,
+    gpu_count: int,
+    gbps: float,
+    machines: int,
+    sequences: int,
+    joined: bool,
+) -> None:
+    """Those of the machines themselves, and of the next power of two."""
+    shape, each = model(name, 8192), device(gpu)
+    at = (shape, each, gpu_count, gbps, "efa", machines, FREE, sequences, "nccl")
+    got = island(*at, joined=joined)
+    if not isinstance(got, Island):
+        return
+    seconds = got.step.seconds * (1 + 1e-9)
+    several = 2 ** (machines - 1).bit_length()
+    for count in {machines, several}:
+        hardware = Hardware(
+            gpu=each, gpu_count=gpu_count, network_gbps=gbps, fabric="efa", machines=count
+        )
+        known = bounds(shape, hardware, FREE, "nccl", joined=joined)
+        assert known.reach_with(machines, sequences, seconds)
+        assert count > machines or known.reach(sequences, sequences, seconds)
 
 
 @given(st.sampled_from(MODELS), st.sampled_from([1, 2, 4, 8]), st.sampled_from([128, 512]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import date
 
+from placer.advice.recommendation.beside.simpler_plan import plan_notes
 from placer.advice.recommendation.beside.stages_between import stages_between
 from placer.advice.recommendation.default_limits import default_limits
 from placer.advice.recommendation.equal_parts import uneven_batch, unlike_workers
@@ -226,6 +227,7 @@ def notes_of(problem: Problem, placement: Placement, got: Estimate) -> tuple[War
         *_quorum(problem, placement),
         *_continents(problem, placement, got),
         *_memory(problem, placement),
+        *plan_notes(problem, placement),
         *_quota(problem, placement),
         *stages_between(problem, placement, got),
         *_calibrated(problem),

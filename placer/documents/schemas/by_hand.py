@@ -40,11 +40,15 @@ class Compared(Part, frozen=True):
     ----------
     violations
         Limits of the request that it breaks.
+    inside_seconds
+        What a step of the slowest worker consists of before it exchanges with others, in seconds
+        that nothing else hides; missing without a plan inside.
     """
 
     placement: Placement
     estimate: Estimate
     violations: list[str]
+    inside_seconds: Maybe[dict[str, float]] = UNSET
     outlook: Maybe[Outlook | None] = UNSET
 
 

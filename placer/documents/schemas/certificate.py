@@ -70,11 +70,12 @@ class IslandKind(Closed, frozen=True):
 
 class Searched(Part, frozen=True):
     """Which workers with a plan the proof is about: how many, and of how many machines of each
-    kind; of each the fastest of all plans and microbatches.
+    kind; of each the fastest of all plans and microbatches but those that are never tried.
     """
 
     workers: list[Natural]
     islands: list[IslandKind]
+    never_tried: Maybe[str] = UNSET
 
 
 class AdmittedSpeed(DeviceSpeed, frozen=True):

@@ -208,6 +208,9 @@ class Result(Part, frozen=True, tag_field="schema", tag="placer.result/v1"):
         given.
     proof
         What was proved about each strategy; empty where the solver proves nothing that way.
+    never_tried
+        Plans inside a worker that no search tries, so that no proof is about them; missing for
+        models without dimensions.
     certificate
         Only in saved files.
     problem
@@ -239,6 +242,7 @@ class Result(Part, frozen=True, tag_field="schema", tag="placer.result/v1"):
     batch_proof: Maybe[BatchProof | None] = UNSET
     batches: Maybe[list[BatchRow]] = UNSET
     proof: Maybe[list[ModeProof]] = UNSET
+    never_tried: Maybe[str] = UNSET
     certificate: Maybe[Certificate] = UNSET
     confidence: Maybe[Confidence | None] = UNSET
     problem: Maybe[SavedProblem] = UNSET

@@ -4,6 +4,7 @@ for a share of a step, and its rate.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -17,10 +18,18 @@ from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.engines import ENGINES, MODELS
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island import Island, PlanWishes, Refusal, island, least_sequence_seconds
+from placer.workload.island import (
+    Bounds,
+    Island,
+    PlanWishes,
+    Refusal,
+    bounds,
+    island,
+    least_sequence_seconds,
+)
 from placer.workload.island.hardware import MOST_ISLAND_MACHINES, Hardware, powers_of_two
 from placer.workload.island.parallel.chain import Chain, Line, Way, chain
-from placer.workload.island.plans import plans_within, question_of
+from placer.workload.island.plans import plans_within
 from placer.workload.island.precision import lacks_precision
 from placer.workload.profile import COMPRESSION_BYTES, ModelProfile, Rate
 from placer.workload.software import software
@@ -45,21 +54,19 @@ class StepPart(NamedTuple):
 
 def _joined(gpu: Gpu, offer: VmOffer) -> Gpu:
     """Return a device as the machines of an offer join it."""
-    if offer.nvlink_gb_per_s is None:
-        return gpu
-    return replace(gpu, nvlink_gb_per_s=offer.nvlink_gb_per_s)
+    own = offer.nvlink_gb_per_s
+    return gpu if own is None else replace(gpu, nvlink_gb_per_s=own)
 
 
-def _hardware(part: ChainPart, gpu: Gpu) -> Hardware:
-    offer = part.offer
+def _hardware(offer: VmOffer, machines: int, gpu: Gpu) -> Hardware:
     return Hardware(
         gpu=_joined(gpu, offer),
         gpu_count=offer.gpu_count,
         network_gbps=offer.network_gbps,
         fabric=offer.fabric,
-        machines=part.machines,
+        machines=machines,
         host_gib=offer.memory_gib,
-    ).joined
+    )
 
 
 class IslandQuestion(Struct, frozen=True, kw_only=True):
@@ -128,16 +135,17 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
                 code="device",
                 reason=f"nobody knows how fast {self.profile.name} trains on {gpu.gpu}",
             )
-        built = self._built(offer, gpu, machines, part, self.plan_wishes(inner))
+        built = self.built(offer, gpu, machines, part, self.plan_wishes(inner))
         if inner is not None and isinstance(built, Refusal) and built.code == "memory":
             # Somebody runs this plan, perhaps with software whose loss needs less.
             fused = replace(self.plan_wishes(inner), loss="fused")
-            built = self._built(offer, gpu, machines, part, fused)
+            built = self.built(offer, gpu, machines, part, fused)
         return built
 
-    def _built(
+    def built(
         self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, wishes: PlanWishes
     ) -> Island | Refusal:
+        """Return the plan that some wishes leave for machines of an offer, or why there is none."""
         return island(*self._words(offer, gpu, machines, part, wishes))
 
     def plans_within(
@@ -147,7 +155,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         seconds: one for each time that a plan takes.
         """
         words = self._words(offer, gpu, machines, part, self.plan_wishes())
-        return plans_within(question_of(*words), longest_s).values()
+        return plans_within(longest_s, *words)
 
     def _words(
         self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, wishes: PlanWishes
@@ -190,13 +198,23 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         return chain(
             Line(
                 architecture=self.architecture,
-                hardware=tuple(map(_hardware, parts, gpus)),
+                hardware=tuple(
+                    _hardware(p.offer, p.machines, gpu).joined
+                    for p, gpu in zip(parts, gpus, strict=True)
+                ),
                 machines=tuple(part.machines for part in parts),
                 wishes=tuple(free if p is None else self.plan_wishes(p) for p in plans),
                 layers=layers or None,
                 ways=ways,
                 sequences=sequences,
             )
+        )
+
+    def bounds(self, offer: VmOffer, gpu: Gpu, machines: int, *, joined: bool) -> Bounds:
+        """Return the plans that fit some machines of an offer, with bounds on their seconds."""
+        hardware = _hardware(offer, machines, gpu)
+        return bounds(
+            self.architecture, hardware, self.plan_wishes(), self.transport, joined=joined
         )
 
     def sequence_seconds(
@@ -237,28 +255,33 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
             )
             return least, Refusal(code="network", reason=reason)
         most = min(limit, machines)
-        tried: list[tuple[int, Refusal]] = []
         doubled = {k for k in (least, *powers_of_two(most), most) if least <= k <= most}
-        for count in sorted(doubled) or [least]:
-            built = self.island(offer, gpu, count, part)
-            if isinstance(built, Island):
-                known = max((k for k, _ in tried), default=count)
-                return self._smallest(offer, gpu, part, known, (count, built))
-            tried.append((count, built))
-        return min(tried, key=lambda pair: pair[1].shortage)
-
-    def _smallest(
-        self, offer: VmOffer, gpu: Gpu, part: StepPart, low: int, fits: tuple[int, Island]
-    ) -> tuple[int, Island]:
-        """Return the smallest island above one that does not fit; the larger one fits."""
-        while fits[0] - low > 1:  # more machines never need more memory each
-            middle = (low + fits[0]) // 2
-            built = self.island(offer, gpu, middle, part)
-            if isinstance(built, Island):
-                fits = middle, built
-            else:
+        tried = sorted(doubled) or [least]
+        low = tried[0]
+        for count in tried:
+            built = self._fitting(offer, gpu, part, count)
+            if built is not None:
+                break
+            low = count
+        else:
+            refused = [(count, self.island(offer, gpu, count, part)) for count in tried]
+            return min(refused, key=lambda row: getattr(row[1], "shortage", 0.0))
+        while count - low > 1:  # more machines never need more memory each
+            middle = (low + count) // 2
+            smaller = self._fitting(offer, gpu, part, middle)
+            if smaller is None:
                 low = middle
-        return fits
+            else:
+                count, built = middle, smaller
+        return count, built
+
+    def _fitting(self, offer: VmOffer, gpu: Gpu, part: StepPart, machines: int) -> Island | None:
+        """Return the island of some machines; None if no plan fits them."""
+        known = self.bounds(offer, gpu, machines, joined=part.workers > 1)
+        if not known.reach(part.fullest, part.emptiest, math.inf):
+            return None
+        built = self.island(offer, gpu, machines, part)
+        return built if isinstance(built, Island) else None
 
     def rates(self, built: Island | Chain, offer: VmOffer, sequences: float) -> tuple[Rate, Rate]:
         """Return the speed of an island alone, and of one that exchanges with others, while each of

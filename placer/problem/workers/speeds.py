@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 from placer.market.catalog import OLD_TRANSPORT, VmOffer
 from placer.market.words.own_places import SITES
@@ -16,13 +17,22 @@ from placer.problem.workers.reading import WithReading
 from placer.records import replace
 from placer.workload.data_loading import LOADER_STREAMS
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island import TRANSPORTS, Island, Refusal
+from placer.workload.island import TRANSPORTS, Bounds, Island, Refusal
 from placer.workload.island.collectives import attained_bytes_per_s
-from placer.workload.island.hardware import MOST_ISLAND_MACHINES
+from placer.workload.island.hardware import DOMAIN_MACHINES, MOST_ISLAND_MACHINES
 from placer.workload.island.parallel.chain import MOST_PARTS, Chain, Way
 from placer.workload.island.parallel.stages import HOP_LATENCY_S
 from placer.workload.peer import ASSUMED_GBPS, Peer
 from placer.workload.profile import NODE_EFFICIENCY, ModelProfile, Rate
+
+
+class KnownIslands(NamedTuple):
+    """A profile, and what was worked out of its islands: fewest machines, plans, bounds."""
+
+    profile: ModelProfile
+    least: dict[object, int]
+    built: dict[object, Island | Refusal]
+    bounds: dict[object, Bounds]
 
 
 def island_kind(offer: VmOffer) -> tuple[object, ...]:
@@ -70,18 +80,14 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         return (*fields, plan, wish.max_machines, self.batch)
 
     @cached_property
-    def _known_islands(
-        self,
-    ) -> tuple[ModelProfile, dict[object, int], dict[object, Island | Refusal]]:
-        """The profile, smallest numbers of machines and plans of islands that were worked out;
-        questions of the book that differ in nothing that decides plans share them.
+    def _known_islands(self) -> KnownIslands:
+        """What was worked out of islands; questions of the book that differ in nothing that decides
+        plans share it.
         """
-        kept: Recent[tuple[ModelProfile, dict[object, int], dict[object, Island | Refusal]]] = (
-            self.catalog.memo.setdefault("islands", Recent(KEPT_POOLS))
-        )
+        kept: Recent[KnownIslands] = self.catalog.memo.setdefault("islands", Recent(KEPT_POOLS))
         # While the profile is held, nothing else has its id.
         key = id(self.profile), self._island_limits, self.transport, self.compression
-        return kept.get(key, lambda: (self.profile, {}, {}))
+        return kept.get(key, lambda: KnownIslands(self.profile, {}, {}, {}))
 
     def island(
         self,
@@ -100,10 +106,39 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         count = self.sharing(workers) or 1
         part = StepPart(self.batch, count)
         kind = island_kind(offer), machines, inner, part
-        _, _, known = self._known_islands
+        known = self._known_islands.built
         if kind not in known:
             gpu = self.catalog.gpu(offer.gpu)
-            known[kind] = question.island(offer, gpu, machines, part, inner)
+            built = known[kind] = question.island(offer, gpu, machines, part, inner)
+            if inner is None and isinstance(built, Island):
+                for each in (built, *built.rivals):  # somebody may ask for their plans
+                    known.setdefault((*kind[:2], each.plan, part), each)
+        return known[kind]
+
+    def may_reach(self, offer: VmOffer, machines: int, workers: int, longest_s: float) -> bool:
+        """Tell whether some machines of an offer, as one of some workers, may do their part of a
+        step in some seconds, by bounds alone.
+        """
+        question, part = self.island_question, StepPart(self.batch, workers)
+        if question is None or longest_s == math.inf:
+            return True
+        sequences, joined = part.fullest, workers > 1
+        rounded = 2 ** (machines - 1).bit_length()
+        is_rounded = machines < rounded and question.architecture.experts > 1
+        if is_rounded and offer.gpu not in DOMAIN_MACHINES:
+            whole = self._bounds(question, offer, rounded, joined=joined)
+            if not whole.reach_with(machines, sequences, longest_s):
+                return False
+        own = self._bounds(question, offer, machines, joined=joined)
+        return own.reach(sequences, part.emptiest, longest_s)
+
+    def _bounds(
+        self, question: IslandQuestion, offer: VmOffer, machines: int, *, joined: bool
+    ) -> Bounds:
+        kind, known = (island_kind(offer), machines, joined), self._known_islands.bounds
+        if kind not in known:
+            gpu = self.catalog.gpu(offer.gpu)
+            known[kind] = question.bounds(offer, gpu, machines, joined=joined)
         return known[kind]
 
     def chain(self, parts: tuple[ChainPart, ...]) -> Chain | Refusal:
@@ -161,7 +196,7 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
             pool = self.pool(offer)
             return () if pool is None else (pool,)
         kind = island_kind(offer)
-        _, known, _ = self._known_islands
+        known = self._known_islands.least
         if kind not in known:
             least, built = self.nearest_island(offer) or (1, None)
             known[kind] = least if isinstance(built, Island) else 0

@@ -118,16 +118,19 @@ class Kind(Struct, frozen=True, kw_only=True):
 
     def sizes(
         self, sequences: int, longest_s: float, usd_per_hour: float, others: int
-    ) -> Iterator[int]:
+    ) -> Iterator[tuple[int, float, float]]:
         """Yield the numbers of machines of which each rank has a sequence, that may be done in some
-        time and cost no more than a price with so many others like them.
+        time and cost no more than a price with so many others like them; with their least price
+        and seconds.
         """
         most = min(self.most, sequences * max((d for d, _ in self.rank_s), default=0) // self.gpus)
         for machines in range(self.fewest(sequences, longest_s), most + 1):
-            if self.least_usd(machines, others) > usd_per_hour * (1 + ROUNDING):
+            usd = self.least_usd(machines, others)
+            if usd > usd_per_hour * (1 + ROUNDING):
                 return
-            if self.calculation_s(machines, sequences) <= longest_s * (1 + ROUNDING):
-                yield machines
+            seconds = self.calculation_s(machines, sequences)
+            if seconds <= longest_s * (1 + ROUNDING):
+                yield machines, usd, seconds
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -163,14 +166,15 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Size(Struct, frozen=True, kw_only=True):
-    """A worker of some machines of a kind, what one of these may cost at most, and the least price
-    of a worker on average over all.
+    """A worker of some machines of a kind, what one of these may cost at most, the least price of a
+    worker on average over all, and the seconds that it calculates its part of a step at least.
     """
 
     kind: Kind
     machines: int
     most_usd: float
     usd_per_hour: float
+    calculation_s: float
 
     @property
     def offers(self) -> Iterator[VmOffer]:
@@ -191,17 +195,23 @@ def sizes(kinds: Iterable[Kind], limits: Limits) -> tuple[Size, ...]:
     others = limits.workers - 1 if limits.alike else 0
     found = []
     for kind in kinds:
-        for machines in kind.sizes(limits.sequences, limits.longest_s, limits.usd_per_hour, others):
-            usd = kind.least_usd(machines, others)
-            usd_s = usd * kind.calculation_s(machines, limits.sequences)
+        for machines, usd, seconds in kind.sizes(
+            limits.sequences, limits.longest_s, limits.usd_per_hour, others
+        ):
             if (
-                usd_s <= limits.usd_s * (1 + ROUNDING)
+                usd * seconds <= limits.usd_s * (1 + ROUNDING)
                 and (others + 1) * machines <= limits.machines
                 and (not limits.few_sizes or kind.is_step(machines, limits.sequences))
             ):
                 left = limits.usd_per_hour - kind.twins.usd(others * machines)
                 each = usd / (others + 1)
                 found.append(
-                    Size(kind=kind, machines=machines, most_usd=left / machines, usd_per_hour=each)
+                    Size(
+                        kind=kind,
+                        machines=machines,
+                        most_usd=left / machines,
+                        usd_per_hour=each,
+                        calculation_s=seconds,
+                    )
                 )
     return tuple(found)

@@ -11,7 +11,10 @@ from placer.report.kinds.shared import parts
 from placer.report.kinds.shared.placement import risk_words
 from placer.report.kinds.shared.provenance import sources
 from placer.report.places import map_blocks
-from placer.units import counted
+from placer.units import counted, format_seconds
+
+LEAST = 0.01
+"""Share of a step from which a part of it that differs is named."""
 
 
 def report(document: Document, today: date) -> Report:
@@ -72,9 +75,23 @@ def _differences(rows: list[Document], best: Document) -> tuple[Section, ...]:
         (
             f"row {number}",
             f"{percent(speed_of(row['estimate'])[0]['value'] / speed - 1, signed=True)} speed, "
-            f"{percent(row['estimate']['usd_per_hour']['total'] / usd - 1, signed=True)} cost",
+            f"{percent(row['estimate']['usd_per_hour']['total'] / usd - 1, signed=True)} cost"
+            f"{_inside(row, best)}",
         )
         for number, row in enumerate(rows, start=1)
         if row is not best and speed and usd
     ]
     return section("Against the fastest", facts(*pairs))
+
+
+def _inside(row: Document, best: Document) -> str:
+    """Name the parts of a step inside a worker that take longest beside those of the fastest."""
+    mine, theirs = row.get("inside_seconds"), best.get("inside_seconds")
+    if not mine or not theirs:
+        return ""
+    differ = sorted(((s - theirs[name], name) for name, s in mine.items()), reverse=True)
+    least_s = LEAST * sum(mine.values())
+    more = [f"{format_seconds(s)} more for {name}" for s, name in differ[:2] if s > least_s]
+    less = [f"{format_seconds(-s)} less for {name}" for s, name in differ[-1:] if -s > least_s]
+    words = [*more, *less]
+    return f"; {', '.join(words)}" if words else ""

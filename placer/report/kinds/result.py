@@ -167,6 +167,8 @@ def _facts(document: Document) -> list[tuple[str, str, str]]:
     solver = document["solver"]
     took = f"{solver['name']}, {format_seconds(solver['seconds'])}"
     rows.append(("proof", proof_words(document), took))
+    if document.get("never_tried"):
+        rows.append(("never tried", document["never_tried"], ""))
     second = document.get("verification")
     if second:
         rows.append(("second solver", f"{second['solver']}: {second['verdict']}", second["status"]))

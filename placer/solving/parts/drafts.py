@@ -50,38 +50,36 @@ def first_placements(
     """Yield some equal workers of some sizes that may be good: of each device those that calculate
     fastest, or cost least, where money is left for what they send, and time for their exchange.
     """
-    wish, sequences = problem.requirements, problem.sequences(workers)
+    wish = problem.requirements
     budget = wish.budget_usd_per_hour or math.inf
     floor = wish.floor_samples_per_second or 0.0
     sends = wish.min_regions > 1
-    timed = (
-        (size.kind.calculation_s(size.machines, sequences), number, size)
-        for number, size in enumerate(sizes)
-    )
-    found = sorted((_promise(s, size, objective), number, s, size) for s, number, size in timed)
+    found = sorted((_promise(size, objective), number, size) for number, size in enumerate(sizes))
     for share in SHARES if sends or floor else (1.0,):
         usd = share * budget if sends else budget
         longest_s = share * problem.batch / floor if floor else math.inf
         able = (
             size
-            for *_, seconds, size in found
-            if workers * size.usd_per_hour <= usd and seconds <= longest_s
+            for *_, size in found
+            if workers * size.usd_per_hour <= usd and size.calculation_s <= longest_s
         )
         yield from _of_each_device(able, workers, problem)
 
 
-def _promise(seconds: float, size: Size, objective: Objective) -> float:
+def _promise(size: Size, objective: Objective) -> float:
     """Return what orders sizes of workers that may be good, lowest is best."""
     if objective.by_speed:
-        return seconds
+        return size.calculation_s
     usd = size.usd_per_hour
-    return usd * seconds if objective.by_sample else usd
+    return usd * size.calculation_s if objective.by_sample else usd
 
 
 def _of_each_device(sizes: Iterable[Size], workers: int, problem: Problem) -> Iterator[Placement]:
     """Yield, of each device, the first size whose workers are held by one place, and before it
     those that are held by several, up to one that can be paid wherever it begins.
     """
+    asked = problem.requirements.narrowed
+    longest_s = math.inf if asked is None else asked.most_s
     tried: dict[tuple[str, int], int] = {}
     spread: set[tuple[str, int]] = set()
     for size in sizes:
@@ -89,6 +87,8 @@ def _of_each_device(sizes: Iterable[Size], workers: int, problem: Problem) -> It
         if tried.setdefault(device, 0) >= SIZES:
             continue
         tried[device] += 1
+        if not problem.may_reach(size.kind.offers[0], size.machines, workers, longest_s):
+            continue
         together = list(_together(size, workers, problem))
         if together:
             tried[device] = SIZES
@@ -189,7 +189,7 @@ def _placements(rented: Rented, size: Size, workers: int, problem: Problem) -> I
         where[offer.place] = where.get(offer.place, 0) + count
     built = problem.island(rented[0][0], size.machines, workers=workers)
     rivals = built.rivals if workers > 1 and isinstance(built, Island) else ()
-    for plan in (None, *rivals):
+    for plan in (None, *(rival.plan for rival in rivals)):
         pools = [problem.pool(offer, size.machines, plan, workers) for offer, _ in rented]
         groups = tuple(
             pool.group(count)
@@ -200,8 +200,11 @@ def _placements(rented: Rented, size: Size, workers: int, problem: Problem) -> I
             yield Placement(groups=groups, exchange=exchange)
 
 
-def divisions(placement: Placement, problem: Problem, less: int = 0) -> Iterator[Placement]:
-    """Yield the machines of a placement in one place, or a few less, as more or fewer workers.
+def divisions(
+    placement: Placement, problem: Problem, *, less: int = 0, longest_s: float = math.inf
+) -> Iterator[Placement]:
+    """Yield the machines of a placement in one place, or a few less, as more or fewer workers which
+    may do a step in some seconds.
 
     Notes
     -----
@@ -214,11 +217,14 @@ def divisions(placement: Placement, problem: Problem, less: int = 0) -> Iterator
         return
     machines_of = [group.machine_count - less for group in groups]
     every, together = sum(machines_of), math.gcd(*machines_of)
-    least, most = question.limits(offer_of(groups[0], problem))
+    offer = offer_of(groups[0], problem)
+    least, most = question.limits(offer)
     for machines in range(max(1, least), min(together, most) + 1):
         workers = every // machines
         same = not less and all(machines == group.machines for group in groups)
         if together % machines or same or not wish.min_workers <= workers <= wish.max_workers:
+            continue
+        if not problem.may_reach(offer, machines, workers, longest_s):
             continue
         divided = tuple(
             replace(group, count=count // machines, machines=machines, inner=None)

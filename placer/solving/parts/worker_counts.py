@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import by_each_plan, estimate
@@ -99,19 +99,23 @@ class _CountSearch(PartSearch):
 
     def begin(self) -> None:
         """Offer drafts, and open number after number of workers."""
-        wish = self.problem.requirements
         quick = self.options.beat is None and not self.options.first
         for draft in self._drafts() if quick else ():
             if self.spent:
                 break
             self.offer(draft)
+        for workers in self._among:
+            self._bound(workers)
+
+    @property
+    def _among(self) -> Sequence[int]:
+        """Numbers of workers that are asked about."""
+        wish = self.problem.requirements
         most = min(wish.max_workers, self.problem.batch, wish.max_machines or wish.max_workers)
         fewest = max(wish.min_workers, wish.min_regions)
-        among: Iterable[int] = range(fewest, most + 1)
         if self.skips:
-            among = (fewest * 2**k for k in range(FEW) if fewest * 2**k <= most)
-        for workers in among:
-            self._bound(workers)
+            return [fewest * 2**k for k in range(FEW) if fewest * 2**k <= most]
+        return range(fewest, most + 1)
 
     def end(self) -> None:
         """Leave out machines that buy nothing."""
@@ -120,7 +124,9 @@ class _CountSearch(PartSearch):
 
     def _drafts(self) -> Iterator[Placement]:
         """Yield quickly made placements of sizes that may be better than the best so far."""
-        for workers in numbers(self.problem):
+        # Workers of several regions have many drafts, and are here only compared with.
+        few = self.skips and self.problem.requirements.min_regions > 1
+        for workers in self._among if few else numbers(self.problem):
             sizes = self._asking(workers).worker_sizes(workers)
             yield from first_placements(self.problem, sizes, self.objective, workers)
 
@@ -215,11 +221,7 @@ class _CountSearch(PartSearch):
         something that is worth finding.
         """
         asked, goal = self._asking(workers), self.goal
-        sequences = self.problem.sequences(workers)
-        timed = [
-            (size.kind.calculation_s(size.machines, sequences), size.usd_per_hour)
-            for size in asked.worker_sizes(workers)
-        ]
+        timed = [(size.calculation_s, size.usd_per_hour) for size in asked.worker_sizes(workers)]
         rank = self._rank(timed, workers)
         if rank is not None and self.worth(rank):
             self.push(_Count(rank=rank, number=workers, asked=asked, goal=goal))
@@ -346,4 +348,8 @@ class _CountSearch(PartSearch):
         """Yield a placement, and its machines divided into workers otherwise."""
         yield placement
         if self.options.break_ties:
-            yield from divisions(placement, self.problem)
+            longest_s = math.inf
+            if self.known is not None and self.objective.by_speed:
+                speed = self.objective.to_searched(self.known) * self.multiplier
+                longest_s = self.problem.batch / speed * (1 + SAME)
+            yield from divisions(placement, self.problem, longest_s=longest_s)

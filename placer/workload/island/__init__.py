@@ -3,7 +3,9 @@
 `island` chooses the plan for a share of a step, and times it.
 """
 
-from placer.workload.island.plans import Island, island
+from placer.workload.island.parallel.fitting import Bounds
+from placer.workload.island.parallel.splits import never_tried
+from placer.workload.island.plans import Island, bounds, island
 from placer.workload.island.question import least_sequence_seconds
 from placer.workload.island.refusals import Refusal
 from placer.workload.island.transports import TRANSPORTS, Transport
@@ -11,11 +13,14 @@ from placer.workload.island.wishes import PlanWishes, check_wishes
 
 __all__ = [
     "TRANSPORTS",
+    "Bounds",
     "Island",
     "PlanWishes",
     "Refusal",
     "Transport",
+    "bounds",
     "check_wishes",
     "island",
     "least_sequence_seconds",
+    "never_tried",
 ]

@@ -54,6 +54,11 @@ class Hardware(Struct, frozen=True, kw_only=True):
         return self.gpu_count * self.machines
 
     @property
+    def is_connected(self) -> bool:
+        """Whether it is one machine, or the network is known."""
+        return self.machines == 1 or bool(self.network_gbps and self.fabric)
+
+    @property
     def node_bytes_per_s(self) -> float:
         """Bandwidth of one device to the others of its machine, each way."""
         if self.gpu.kind != "gpu":

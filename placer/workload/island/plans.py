@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from operator import attrgetter
-from typing import NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
@@ -19,7 +19,8 @@ from placer.workload.island.collectives import BACKWARD_TAIL, HIDDEN_SHARE
 from placer.workload.island.hardware import Hardware, powers_of_two
 from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import Memory, host_bytes
-from placer.workload.island.question import Candidate, Question
+from placer.workload.island.parallel.fitting import ROUNDING, Bounds, Fit
+from placer.workload.island.question import Question
 from placer.workload.island.refusals import (
     Refusal,
     degree_refusal,
@@ -31,10 +32,9 @@ from placer.workload.island.step import Step, step
 from placer.workload.island.transformer_speed import (
     FITTED,
     PRESSED_SLOWDOWN,
-    calculation_seconds,
     is_pressed,
 )
-from placer.workload.island.transports import TRANSPORTS, Transport, transport
+from placer.workload.island.transports import TRANSPORTS, transport
 from placer.workload.island.wishes import FREE, PlanWishes
 
 SOURCE = (
@@ -61,8 +61,8 @@ class Island(Struct, frozen=True, kw_only=True):
     step
         Seconds of a step.
     rivals
-        Plans of one of several islands that take longer alone, and are faster with an exchange that
-        they hide better; the fastest first.
+        The same machines, one of several islands, by plans that take longer alone, and are faster
+        with an exchange that they hide better; the fastest first.
     """
 
     samples_per_second: float
@@ -74,30 +74,20 @@ class Island(Struct, frozen=True, kw_only=True):
     memory: Memory
     host_bytes: float
     step: Step
-    rivals: tuple[InnerPlan, ...] = ()
-
-
-DEGREES_OF = attrgetter("tensor_parallel", "pipeline", "context_parallel")
-
-
-class Draft(NamedTuple):
-    """A plan that fits, before its microbatch is known: sequences of the fullest rank, and the
-    seconds in which it calculates them.
-    """
-
-    candidate: Candidate
-    sequences: int
-    calculation_s: float
+    rivals: tuple[Island, ...] = ()
 
 
 class Timed(Struct, frozen=True, kw_only=True):
-    """A plan that fits, with its memory for a microbatch of one sequence and its step."""
+    """A plan that fits, with its memory for a microbatch of one sequence, its step, and what
+    decides between plans that take equally long.
+    """
 
     plan: InnerPlan
     one_sequence: Memory
     step: Step
     seconds: float
     is_pressed: bool
+    order: tuple[float, int]
 
 
 @lru_cache(maxsize=2**13)
@@ -151,7 +141,7 @@ def island(
     PlacerError
         If there is no such transport.
     """
-    question = question_of(
+    question, known = _asked(
         architecture,
         gpu,
         gpu_count,
@@ -168,82 +158,117 @@ def island(
     refusal = network_refusal(question) or precision_refusal(question) or degree_refusal(question)
     if refusal is not None:
         return refusal
-    best = _best(question)
+    best = _best(question, known)
     return _island(question, best[0], best[1:]) if best else no_plan_refusal(question)
 
 
-def question_of(
+def _asked(
     architecture: Architecture,
     gpu: Gpu,
     gpu_count: int,
     network_gbps: float | None,
     fabric: str,
     machines: int,
-    wishes: PlanWishes = FREE,
-    sequences: int = 1,
-    transport_name: str = "nccl",
-    host_gib: float = math.inf,
-    fewest: int | None = None,
-    joined: bool = False,
-) -> Question:
-    """Return what `island` is asked with these words."""
-    return Question(
+    wishes: PlanWishes,
+    sequences: int,
+    transport_name: str,
+    host_gib: float,
+    fewest: int | None,
+    joined: bool,
+) -> tuple[Question, Bounds]:
+    """Return what `island` is asked with these words, and the plans that fit."""
+    hardware = Hardware(
+        gpu=gpu,
+        gpu_count=gpu_count,
+        network_gbps=network_gbps,
+        fabric=fabric,
+        machines=machines,
+        host_gib=host_gib,
+    )
+    known = bounds(architecture, hardware, wishes, transport_name, joined=joined)
+    question = Question(
         architecture=architecture,
-        hardware=Hardware(
-            gpu=gpu,
-            gpu_count=gpu_count,
-            network_gbps=network_gbps,
-            fabric=fabric,
-            machines=machines,
-            host_gib=host_gib,
-        ).joined,
+        hardware=known.hardware,
         wishes=wishes,
         sequences=sequences,
         fewest=sequences if fewest is None else fewest,
         joined=joined,
-        via=inner_transport(gpu, transport(transport_name)),
+        via=known.via,
     )
+    return question, known
 
 
-def plans_within(question: Question, longest_s: float) -> dict[float, InnerPlan]:
-    """Map the seconds of a step, up to some, to a plan that takes so long: all plans that fit, not
-    the fastest alone.
+def plans_within(longest_s: float, *words: Any) -> tuple[InnerPlan, ...]:
+    """List all plans by which some machines do their share of a step within some seconds, not the
+    fastest alone: one for each time that it takes.
+
+    Parameters
+    ----------
+    words
+        As for `island`.
     """
+    question, known = _asked(*words)
     found: dict[float, InnerPlan] = {}
-    for draft in _by_calculation(question):
-        if draft.calculation_s * (1 - HIDDEN_SHARE * BACKWARD_TAIL) > longest_s:
-            break
-        wished = question.wishes.microbatch
-        most = _most_sequences(question, draft)
-        for count in range(1, most + 1) if wished is None else (most,) if most else ():
-            timed = _with_microbatch(question, draft, count, -(-draft.sequences // count))
+    for fit in known.fits:
+        share, wished = -(-question.sequences // fit.ranks), question.wishes.microbatch
+        most = min(fit.most, share)
+        if fit.ranks > question.fewest or (wished is not None and min(wished, share) > most):
+            continue
+        for count in range(1, most + 1) if wished is None else (min(wished, share),):
+            timed = _with_microbatch(question, fit, share, count)
             if timed.seconds <= longest_s:
                 found.setdefault(float(f"{timed.seconds:.9g}"), timed.plan)
-    return found
+    return tuple(found.values())
 
 
-def inner_transport(gpu: Gpu, wanted: Transport) -> Transport:
-    """Return the transport inside an island: Gloo for CPUs and on request, else NCCL."""
-    return TRANSPORTS["gloo" if gpu.kind != "gpu" or wanted.name == "gloo" else "nccl"]
+@lru_cache(maxsize=2**13)
+def bounds(
+    architecture: Architecture,
+    hardware: Hardware,
+    wishes: PlanWishes,
+    transport_name: str,
+    *,
+    joined: bool,
+) -> Bounds:
+    """Return the plans that fit some machines, with bounds on their seconds; as `island` takes
+    them.
+    """
+    gloo = hardware.gpu.kind != "gpu" or transport(transport_name).name == "gloo"
+    via = TRANSPORTS["gloo" if gloo else "nccl"]
+    return Bounds(architecture, hardware.joined, wishes, via, joined=joined)
 
 
-def _best(question: Question) -> list[Timed]:
-    """Try plans in the order of their calculation alone, until that takes longer than the best
-    step; the fastest first, and those of one of several islands that a longer exchange makes best.
+def _best(question: Question, known: Bounds) -> list[Timed]:
+    """Time plans in the order of their bounds, until these are longer than the best step; the
+    fastest first, and those of one of several islands that a longer exchange makes best.
 
     Notes
     -----
     With an exchange of c seconds a step takes ``seconds + c - HIDDEN_SHARE * min(c, free_s)``,
     which rises from ``seconds`` to ``joined_s + c``: a plan that is slower in both is never best.
+    Of plans that take equally long the one that calculates less is kept, then the simpler.
     """
-    shortest = 1 - HIDDEN_SHARE * BACKWARD_TAIL if question.joined else 1.0
     best: list[Timed] = []
-    for draft in _by_calculation(question):
-        if best and draft.calculation_s * shortest >= _last_s(question, best[-1]):
+    drafts = []
+    for fit in known.fits:
+        if fit.ranks <= question.fewest:
+            share = -(-question.sequences // fit.ranks)
+            drafts.append((fit.least_s(share, fit.sequence_s), fit.number, False, fit, share))
+    heapq.heapify(drafts)
+    shortest = 1 - HIDDEN_SHARE * BACKWARD_TAIL if question.joined else 1.0
+    while drafts:
+        least_s, number, is_bounded, fit, share = heapq.heappop(drafts)
+        if best and least_s * shortest * (1 - ROUNDING) > _last_s(question, best[-1]):
             break
-        for timed in _timings(question, draft):
-            slower = best and timed.seconds >= best[0].seconds
-            if not slower or _last_s(question, timed) < _last_s(question, best[-1]):
+        if not is_bounded:
+            alone_s, joined_s = known.least_s(fit, share)
+            lasts = joined_s if question.joined else alone_s
+            if not best or alone_s <= best[0].seconds or lasts <= _last_s(question, best[-1]):
+                heapq.heappush(drafts, (alone_s, number, True, fit, share))
+            continue
+        for timed in _timings(question, fit, share):
+            slower = best and timed.seconds > best[0].seconds
+            if not slower or _last_s(question, timed) <= _last_s(question, best[-1]):
                 best = _undominated(question, [*best, timed])
     return best
 
@@ -256,39 +281,16 @@ def _last_s(question: Question, timed: Timed) -> float:
 def _undominated(question: Question, plans: list[Timed]) -> list[Timed]:
     """Keep the plans that are best for some exchange, the fastest alone first."""
     kept: list[Timed] = []
-    for timed in sorted(plans, key=lambda each: each.seconds):
+    for timed in sorted(plans, key=lambda each: (each.seconds, each.order)):
         last = _last_s(question, timed)
         if not kept or (last < _last_s(question, kept[-1]) and timed.seconds > kept[-1].seconds):
             kept.append(timed)
     return kept
 
 
-def _by_calculation(question: Question) -> list[Draft]:
-    """List the plans that fit and give each rank a sequence, fastest calculation first; of equals
-    simple ones first.
-    """
-    architecture, hardware = question.architecture, question.hardware
-    seconds: dict[tuple[object, ...], float] = {}
-    capacity, host = capacity_bytes(hardware.gpu), hardware.host_gib * GIB
-    drafts = []
-    for candidate in question.candidates:
-        plan, ranks = candidate.plan, question.ranks(candidate.plan)
-        if (
-            question.fewest < ranks
-            or candidate.total_bytes > capacity
-            or candidate.host_bytes > host
-        ):
-            continue
-        share = -(-question.sequences // ranks)
-        key = *DEGREES_OF(plan), plan.checkpointing
-        if key not in seconds:
-            seconds[key] = calculation_seconds(architecture, hardware.gpu, plan, share)
-        drafts.append(Draft(candidate, share, seconds[key]))
-    return sorted(drafts, key=lambda draft: draft.calculation_s)
-
-
-def _timings(question: Question, draft: Draft) -> Iterator[Timed]:
-    """Time a plan with each microbatch that may be best; none if the wished one does not fit.
+def _timings(question: Question, fit: Fit, share: int) -> Iterator[Timed]:
+    """Time a plan for the sequences of its fullest rank, with each microbatch that may be best;
+    none if the wished one does not fit.
 
     Notes
     -----
@@ -296,41 +298,37 @@ def _timings(question: Question, draft: Draft) -> Iterator[Timed]:
     the fewest that no rank was given. More microbatches cost gathers and launches, and save only
     such idle sequences: where none is idle, no further number need be tried.
     """
-    count, share = _most_sequences(question, draft), draft.sequences
-    if question.wishes.microbatch is not None:
-        if count:
-            yield _with_microbatch(question, draft, count, -(-share // count))
+    wished, count = question.wishes.microbatch, min(fit.most, share)
+    if wished is not None:
+        count = min(wished, share)
+        if count <= fit.most:
+            yield _with_microbatch(question, fit, share, count)
         return
-    if draft.candidate.plan.pipeline > 1:
-        yield from _staged(question, draft, count)
+    if fit.candidate.plan.pipeline > 1:
+        # Larger microbatches are fewer, and stages wait longer for them.
+        for power in powers_of_two(count):
+            yield _with_microbatch(question, fit, share, power)
         return
     while count:
         microbatches = -(-share // count)
         count = -(-share // microbatches)
-        yield _with_microbatch(question, draft, count, microbatches)
+        yield _with_microbatch(question, fit, share, count)
         if count * microbatches == share:
             break
         count -= 1
 
 
-def _staged(question: Question, draft: Draft, most: int) -> Iterator[Timed]:
-    """Time a plan with stages: larger microbatches are fewer, and stages wait longer for them, so
-    that each power of two is tried.
-    """
-    for count in powers_of_two(most):
-        yield _with_microbatch(question, draft, count, -(-draft.sequences // count))
-
-
-def _with_microbatch(question: Question, draft: Draft, count: int, microbatches: int) -> Timed:
-    """Time a plan with some microbatches of ``count`` sequences each; interleaved stages take a
-    multiple of their number.
+def _with_microbatch(question: Question, fit: Fit, share: int, count: int) -> Timed:
+    """Time a plan with microbatches of ``count`` sequences; interleaved stages take a multiple of
+    their number.
     """
     architecture, hardware = question.architecture, question.hardware
-    plan, one = _plan_with(draft.candidate.plan, count), draft.candidate.memory
+    plan, one = _plan_with(fit.candidate.plan, count), fit.candidate.memory
+    microbatches = -(-share // count)
     if plan.virtual_stages > 1:
         microbatches = -(-microbatches // plan.pipeline) * plan.pipeline
     pressed = is_pressed(one, capacity_bytes(hardware.gpu), count * architecture.sequence_length)
-    calculated = draft.calculation_s * count * microbatches / draft.sequences
+    calculated = fit.sequence_s * count * microbatches
     timed = step(
         architecture,
         hardware,
@@ -341,7 +339,14 @@ def _with_microbatch(question: Question, draft: Draft, count: int, microbatches:
         question.wishes.gradient_bytes_per_parameter,
         joined=question.joined,
     )
-    return Timed(plan=plan, one_sequence=one, step=timed, seconds=timed.seconds, is_pressed=pressed)
+    return Timed(
+        plan=plan,
+        one_sequence=one,
+        step=timed,
+        seconds=timed.seconds,
+        is_pressed=pressed,
+        order=(fit.sequence_s * share, fit.number),
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -352,19 +357,6 @@ def _plan_with(plan: InnerPlan, count: int) -> InnerPlan:
 def capacity_bytes(gpu: Gpu) -> float:
     """Return the memory of a device; bytes."""
     return gpu.memory_gib * GIB
-
-
-def _most_sequences(question: Question, draft: Draft) -> int:
-    """Return the most sequences that a rank can take at once, or the wished count, and no more than
-    the rank has; 0 if the wished count does not fit.
-    """
-    _, one, total, _ = draft.candidate
-    wished, each = question.wishes.microbatch, one.activations + one.logits
-    room = int((question.room_bytes(2) - (total - each)) / each)
-    if wished is None:
-        return max(1, min(room, draft.sequences))
-    count = min(wished, draft.sequences)
-    return count if count <= max(1, room) else 0
 
 
 def _island(question: Question, best: Timed, rivals: Sequence[Timed] = ()) -> Island:
@@ -389,5 +381,5 @@ def _island(question: Question, best: Timed, rivals: Sequence[Timed] = ()) -> Is
         memory=best.one_sequence.of_microbatch(best.plan.microbatch),
         host_bytes=host_bytes(architecture, best.plan, hardware.gpu_count, hardware.machines),
         step=best.step,
-        rivals=tuple(rival.plan for rival in rivals),
+        rivals=tuple(_island(question, rival) for rival in rivals),
     )

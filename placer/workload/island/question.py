@@ -50,10 +50,6 @@ class Question(Struct, frozen=True, kw_only=True):
         """The format that the user asks for, else the usual one of the device."""
         return self.wishes.precision or usual_precision(self.hardware.gpu)
 
-    def ranks(self, plan: InnerPlan) -> int:
-        """Count the data-parallel ranks of a plan, each of which takes sequences of its own."""
-        return self.hardware.gpus // plan.rank_gpus
-
     def room_bytes(self, microbatch: int) -> float:
         """Return the bytes of a device that a microbatch may fill: of one sequence all."""
         free = self.wishes.headroom if microbatch > 1 else 0.0
@@ -63,11 +59,24 @@ class Question(Struct, frozen=True, kw_only=True):
     def candidates(self) -> tuple[Candidate, ...]:
         """Plans that wishes and machines admit, with a microbatch of one; simple ones first."""
         hardware = self.hardware
-        kind = self.architecture, hardware.gpu_count, hardware.machines
-        plain = candidates(*kind, self.wishes, self.precision)
-        if not opens_stages(*kind, hardware.gpu):
-            return plain
-        return plain + candidates(*kind, self.wishes, self.precision, stages=True)
+        kind = self.architecture, hardware.gpu, hardware.gpu_count, hardware.machines
+        return all_candidates(*kind, self.wishes, self.precision)
+
+
+def all_candidates(
+    architecture: Architecture,
+    gpu: Gpu,
+    gpu_count: int,
+    machines: int,
+    wishes: PlanWishes,
+    precision: str,
+) -> tuple[Candidate, ...]:
+    """List the plans that wishes and machines admit, with stages where these are tried."""
+    kind = architecture, gpu_count, machines
+    plain = candidates(*kind, wishes, precision)
+    if not opens_stages(*kind, gpu):
+        return plain
+    return plain + candidates(*kind, wishes, precision, stages=True)
 
 
 def opens_stages(architecture: Architecture, gpu_count: int, machines: int, gpu: Gpu) -> bool:
@@ -99,11 +108,15 @@ def candidates(
         for sharding in shardings(split, gpu_count, machines, wishes)
         for checkpointing in ([wishes.checkpointing] if wishes.checkpointing else CHECKPOINTING)
     ]
-    needs = [memory(architecture, plan, gpu_count, machines, wishes.loss) for plan in plans]
-    return tuple(
-        Candidate(plan, need, need.total, host_bytes(architecture, plan, gpu_count, machines))
-        for plan, need in zip(plans, needs, strict=True)
-    )
+    hosts: dict[tuple[str, bool], float] = {}
+    found = []
+    for plan in plans:
+        need = memory(architecture, plan, gpu_count, machines, wishes.loss)
+        key = plan.sharding, plan.pipeline > 1 or plan.expert_parallel > 1
+        if key not in hosts:
+            hosts[key] = host_bytes(architecture, plan, gpu_count, machines)
+        found.append(Candidate(plan, need, need.total, hosts[key]))
+    return tuple(found)
 
 
 @lru_cache(maxsize=2048)

@@ -38,7 +38,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
 def network_refusal(question: Question) -> Refusal | None:
     """Refuse several machines whose network nobody wrote down."""
     hardware = question.hardware
-    if hardware.machines == 1 or (hardware.network_gbps and hardware.fabric):
+    if hardware.is_connected:
         return None
     missing = "fabric" if hardware.network_gbps else "bandwidth"
     return Refusal(

@@ -77,11 +77,11 @@ class Step(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def exposed_s(self) -> float:
         """Seconds of exchanges inside the island that calculation does not hide."""
-        waited = self.bubble * self._work_s
+        waited = self.bubble * self.work_s
         return self.seconds - self.calculation_s - self.latency_s - waited
 
     @property
-    def _work_s(self) -> float:
+    def work_s(self) -> float:
         """Seconds in which a stage calculates, gathers and sends activations."""
         hidden = (1 - UNHIDDEN) * min(self.calculation_s, self.gather_s)
         return self.calculation_s + self.gather_s - hidden + self.tensor_s
@@ -96,13 +96,30 @@ class Step(Struct, frozen=True, kw_only=True, dict=True):
         the last microbatch, as an exchange between islands of one zone does after them: several
         islands take as long as one of all their machines that works by the same plan.
         """
-        return self.machine_s + exposed_seconds(self.network_s, self.machine_s)
+        return step_seconds(self._alone_s, self.reduction_s, self.network_s)
 
     @cached_property
     def machine_s(self) -> float:
         """Seconds of a step but for the reduction over machines."""
-        seconds = self._work_s * (1 + self.bubble) + self.latency_s
-        return seconds + exposed_seconds(self.reduction_s, seconds)
+        return step_seconds(self._alone_s, self.reduction_s)
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """What a step consists of, in words; seconds that nothing else hides."""
+        gathers_s = self.work_s - self.calculation_s - self.tensor_s
+        return {
+            "calculation": self.calculation_s,
+            "gathers of weights": gathers_s,
+            "exchanges of activations": self.tensor_s,
+            "waiting for other stages": self.bubble * self.work_s,
+            "reductions of gradients": self.seconds - self._alone_s,
+            "optimizer and delays": self.latency_s,
+        }
+
+    @property
+    def _alone_s(self) -> float:
+        """Seconds of a step but for all reductions."""
+        return self.work_s * (1 + self.bubble) + self.latency_s
 
     @cached_property
     def free_share(self) -> float:
@@ -120,6 +137,13 @@ class Step(Struct, frozen=True, kw_only=True, dict=True):
     def joined_s(self) -> float:
         """Seconds of a step that a long exchange between islands does not hide."""
         return self.seconds - HIDDEN_SHARE * self.free_s
+
+
+def step_seconds(alone_s: float, *reductions_s: float) -> float:
+    """Return the seconds of a step with reductions, each of which hides behind what is before."""
+    for reduction_s in reductions_s:
+        alone_s += exposed_seconds(reduction_s, alone_s)
+    return alone_s
 
 
 def step(

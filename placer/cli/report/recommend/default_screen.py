@@ -57,6 +57,7 @@ from placer.units import (
     format_usd,
     speed_unit,
 )
+from placer.workload.island import never_tried
 
 Lines = Iterator[tuple[str, str]]
 SAID = ("spot", "estimated-rate", "estimated-price")
@@ -125,11 +126,7 @@ def answer_lines(result: Result) -> Lines:
     for label, text in _estimate_lines(placement, got, problem, in_time):
         if label != "total" or result.confidence is None:  # its plan has time and money of the run
             yield label, text
-    yield "proof", short_proof_words(result)
-    if result.confidence is None:
-        yield "doubt", standing_words(result)
-    if result.verification is not None:
-        yield "verified", verification_words(result.verification)
+    yield from _proof_lines(result)
     if result.confidence is not None:
         yield from short_confidence_lines(result.confidence)
     spot = spot_outlook(placement, got, problem)
@@ -144,6 +141,17 @@ def answer_lines(result: Result) -> Lines:
             yield LABELS.get(note.code, note.code), note.message
     if beside is not None:
         yield from _own_lines(beside, problem)
+
+
+def _proof_lines(result: Result) -> Lines:
+    """Yield what is proved, about which plans nothing is, and what a second solver found."""
+    yield "proof", short_proof_words(result)
+    if result.problem.profile.architecture is not None:
+        yield "untried", never_tried(result.problem.profile.architecture)
+    if result.confidence is None:
+        yield "doubt", standing_words(result)
+    if result.verification is not None:
+        yield "verified", verification_words(result.verification)
 
 
 def _own_lines(beside: OwnOrRented, problem: Problem) -> Lines:

@@ -19,6 +19,20 @@ LONG_SEQUENCE = 16_384
 MOST_PIECES = 8
 
 
+def never_tried(architecture: Architecture) -> str:
+    """Name the plans inside a worker that no search tries for a model, so that no proof is about
+    them, as parts of one sentence.
+    """
+    parts = ["unequal stages", "stages of several devices"]
+    if architecture.experts == 1:
+        parts.append("stages where other plans fit")
+    else:
+        parts.append(f"experts over other than {EXPERT_DEGREES[0]} to {EXPERT_DEGREES[-1]} GPUs")
+    if architecture.sequence_length < LONG_SEQUENCE:
+        parts.append(f"cp under {LONG_SEQUENCE:,} tokens")
+    return ", ".join(parts)
+
+
 class Split(NamedTuple):
     """Degrees of a plan, as `InnerPlan` takes them."""
 

@@ -1,0 +1,258 @@
+"""Plans that fit some machines, and bounds on the time that they take."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from placer.market.catalog import Gpu
+from placer.records import replace
+from placer.units import GIB
+from placer.workload.architecture import Architecture
+from placer.workload.island.collectives import BACKWARD_TAIL, HIDDEN_SHARE
+from placer.workload.island.hardware import Hardware
+from placer.workload.island.parallel.experts import LAYER_S, expert_layers
+from placer.workload.island.precision import lacks_precision, usual_precision
+from placer.workload.island.question import Candidate, all_candidates
+from placer.workload.island.step import UNHIDDEN, Step, step, step_seconds
+from placer.workload.island.transformer_speed import (
+    PRESSED_SLOWDOWN,
+    calculation_seconds,
+    is_pressed,
+)
+from placer.workload.island.transports import Transport
+from placer.workload.island.wishes import PlanWishes
+
+ROUNDING = 1e-9
+"""Relative slack of a bound, so that sums in another order are not cut off."""
+
+
+class Fit(NamedTuple):
+    """A plan that fits the devices, before its microbatch is known.
+
+    ``number`` orders plans of equal time, simple ones first. Each of ``ranks`` takes ``most``
+    sequences at once at most, and calculates one in ``sequence_s``; ``fixed_s`` of a microbatch do
+    not depend on its sequences; a stage waits for ``waits`` microbatches.
+    """
+
+    number: int
+    candidate: Candidate
+    ranks: int
+    most: int
+    sequence_s: float
+    fixed_s: float
+    waits: float
+
+    @property
+    def gpu_s(self) -> float:
+        """Seconds of a sequence with the largest microbatch, over all ranks."""
+        return (self.sequence_s + self.fixed_s / self.most) / self.ranks
+
+    def least_s(self, share: int, each_s: float) -> float:
+        """Return the seconds that microbatches take at least which hold the sequences of a rank, of
+        which each takes ``each_s`` beside what is fixed.
+
+        Notes
+        -----
+        Larger microbatches have less fixed time, and stages wait longer for them: the best size is
+        taken, whole or not.
+        """
+        count = float(min(self.most, share))
+        if self.waits:
+            best = math.sqrt(share * self.fixed_s / (self.waits * each_s))
+            count = max(1.0, min(count, best))
+        return (share / count + self.waits) * (self.fixed_s + count * each_s)
+
+
+class Large(NamedTuple):
+    """What a microbatch of a plan takes by its step with the largest one: a sequence calculates
+    ``calculation_s`` and sends ``sent_s``; each microbatch gathers for ``gather_s``.
+    """
+
+    calculation_s: float
+    sent_s: float
+    gather_s: float
+    step: Step
+
+
+@lru_cache(maxsize=2**13)
+def fitting(
+    architecture: Architecture, gpu: Gpu, gpu_count: int, machines: int, wishes: PlanWishes
+) -> tuple[Fit, ...]:
+    """List the plans that fit the memory of some machines of ``gpu_count`` devices, those first
+    that calculate a sequence fastest with all devices.
+    """
+    precision, room = wishes.precision or usual_precision(gpu), gpu.memory_gib * GIB
+    free = (1 - wishes.headroom) * room
+    seconds: dict[tuple[object, ...], float] = {}
+    fits = []
+    for number, candidate in enumerate(
+        all_candidates(architecture, gpu, gpu_count, machines, wishes, precision)
+    ):
+        plan, need, total, _ = candidate
+        if total > room:
+            continue
+        each = need.activations + need.logits
+        most = max(1, int((free - (total - each)) / each))
+        key = plan.tensor_parallel, plan.pipeline, plan.context_parallel, plan.checkpointing
+        if key not in seconds:
+            seconds[key] = calculation_seconds(architecture, gpu, plan, 1)
+        fits.append(
+            Fit(
+                number=number,
+                candidate=candidate,
+                ranks=gpu_count * machines // plan.rank_gpus,
+                most=most,
+                sequence_s=seconds[key],
+                fixed_s=expert_layers(architecture) / plan.pipeline * LAYER_S,
+                waits=(plan.pipeline - 1) / plan.virtual_stages,
+            )
+        )
+    return tuple(sorted(fits, key=lambda fit: fit.gpu_s))
+
+
+class Bounds:
+    """Bounds from below on the seconds of plans on some machines, whatever their share of a step.
+
+    Notes
+    -----
+    Mutable: each plan is timed once, with its largest microbatch, when somebody asks for it. No
+    smaller microbatch calculates or sends a sequence in less.
+    """
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        hardware: Hardware,
+        wishes: PlanWishes,
+        via: Transport,
+        *,
+        joined: bool,
+    ) -> None:
+        self.architecture, self.hardware, self.wishes = architecture, hardware, wishes
+        self.via, self.joined = via, joined
+        self._large: dict[int, Large] = {}
+
+    @cached_property
+    def fits(self) -> list[Fit]:
+        """Plans that fit devices and hosts; none without a network, or in a format that the device
+        lacks.
+        """
+        hardware, wanted = self.hardware, self.wishes.precision
+        if not hardware.is_connected or (wanted and lacks_precision(hardware.gpu, wanted)):
+            return []
+        kind = self.architecture, hardware.gpu, hardware.gpu_count, hardware.machines
+        host = hardware.host_gib * GIB
+        return [fit for fit in fitting(*kind, self.wishes) if fit.candidate.host_bytes <= host]
+
+    def reach(self, sequences: int, fewest: int, longest_s: float) -> bool:
+        """Tell whether some plan may do a share of a step in some seconds."""
+        for fit in self.fits:
+            if sequences * fit.gpu_s * (1 - ROUNDING) > longest_s:
+                return False
+            share = -(-sequences // fit.ranks)
+            if (
+                fit.ranks <= fewest
+                and share * fit.sequence_s <= longest_s
+                and fit.least_s(share, fit.sequence_s) * (1 - ROUNDING) <= longest_s
+                and self.least_s(fit, share)[0] <= longest_s
+            ):
+                return True
+        return False
+
+    def reach_with(self, machines: int, sequences: int, longest_s: float) -> bool:
+        """Tell whether some plan of fewer machines, more than half of these, may do a share of a
+        step in some seconds; of a model with experts, whose stages are always tried.
+
+        Notes
+        -----
+        These machines are a power of two, and no domain of NVLink. Then all plans of fewer machines
+        are plans of these too, with no more memory and no smaller microbatches. What a microbatch
+        calculates and sends does not depend on their number; gathers and reductions over the
+        network rise with (k - 1)/k, and others are left out.
+        """
+        each_s = sequences / (self.hardware.gpu_count * machines)
+        most_s = longest_s * (1 + ROUNDING)
+        return any(each_s * gpu_s + rest_s <= most_s for gpu_s, rest_s in self._with_fewer)
+
+    @cached_property
+    def _with_fewer(self) -> list[tuple[float, float]]:
+        """Seconds of one GPU for a sequence, and of a step beside, that plans of fewer machines
+        take at least; none that has more of both than another.
+        """
+        rows = []
+        for fit in self.fits:
+            large, plan = self._of(fit), fit.candidate.plan
+            over = _network_share(self.hardware.machines // 2 + 1, plan.pipeline) / (
+                _network_share(self.hardware.machines, plan.pipeline) or 1.0
+            )
+            sequence_s = large.calculation_s + large.sent_s
+            least_s = sequence_s + fit.fixed_s / fit.most
+            if not fit.waits:
+                gather_s = over * large.gather_s / fit.most
+                least_s += gather_s - (1 - UNHIDDEN) * min(gather_s, large.calculation_s)
+            rest_s = (1 - HIDDEN_SHARE) * over * large.step.network_s
+            rest_s += fit.waits * (fit.fixed_s + sequence_s)
+            rows.append((least_s * plan.rank_gpus, rest_s))
+        kept: list[tuple[float, float]] = []
+        for row in sorted(rows):
+            if not kept or row[1] < kept[-1][1]:
+                kept.append(row)
+        return kept
+
+    def least_s(self, fit: Fit, share: int) -> tuple[float, float]:
+        """Return the seconds that a plan takes at least for the sequences of its fullest rank,
+        alone and beside a long exchange between islands: `Step.seconds` and `Step.joined_s`.
+        """
+        large = self._of(fit)
+        timed, work_s = large.step, self._work_s(fit, large, share)
+        machine_s = step_seconds(work_s + timed.latency_s, timed.reduction_s) * (1 - ROUNDING)
+        alone_s = step_seconds(machine_s, timed.network_s)
+        return alone_s, (1 - HIDDEN_SHARE * BACKWARD_TAIL) * machine_s + timed.network_s
+
+    def _of(self, fit: Fit) -> Large:
+        """Return what a plan takes with its largest microbatch."""
+        large = self._large.get(fit.number)
+        if large is None:
+            large = self._large[fit.number] = self._largest(fit)
+        return large
+
+    def _work_s(self, fit: Fit, large: Large, share: int) -> float:
+        """Return the seconds in which a stage calculates, gathers, sends and waits at least."""
+        plan = fit.candidate.plan
+        if plan.virtual_stages > 1:  # a multiple of the stages
+            share = max(share, plan.pipeline)
+        work_s = fit.least_s(share, large.calculation_s + large.sent_s)
+        count = -(-share // fit.most)
+        if not fit.waits:  # gathers hide calculation, or are hidden
+            gather_s = count * large.gather_s
+            calculation_s = share * large.calculation_s
+            work_s += gather_s - (1 - UNHIDDEN) * min(gather_s, calculation_s)
+        return work_s
+
+    def _largest(self, fit: Fit) -> Large:
+        """Time one microbatch of a plan, the largest."""
+        plan, count = replace(fit.candidate.plan, microbatch=fit.most), fit.most
+        capacity = self.hardware.gpu.memory_gib * GIB
+        tokens = count * self.architecture.sequence_length
+        pressed = is_pressed(fit.candidate.memory, capacity, tokens)
+        timed = step(
+            self.architecture,
+            self.hardware,
+            plan,
+            1,
+            count * fit.sequence_s * (PRESSED_SLOWDOWN if pressed else 1.0),
+            self.via,
+            self.wishes.gradient_bytes_per_parameter,
+            joined=self.joined,
+        )
+        # More calculation hides more of what a divided sequence sends: that is left out.
+        sent_s = timed.tensor_s - fit.fixed_s if plan.context_parallel == 1 else 0.0
+        return Large(timed.calculation_s / count, sent_s / count, timed.gather_s, timed)
+
+
+def _network_share(machines: int, stages: int) -> float:
+    """Return the share of a payload that each machine of a stage sends in half a ring."""
+    each = machines / stages
+    return max(0.0, 1 - 1 / each)
