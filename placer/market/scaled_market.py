@@ -12,6 +12,8 @@ from placer.records import replace
 
 FREE = "free-egress"
 """Key under which a catalog keeps its market with free egress."""
+SCALED_USE = "scaled-use"
+"""Key under which a catalog keeps its markets with other prices of use, by factor."""
 AGGREGATOR_PLACES = "aggregator-places"
 """Key under which a catalog keeps the places of functions with their stores."""
 ONE_ROW = "one-row"
@@ -122,15 +124,18 @@ def with_scaled_use(catalog: Catalog, factor: float) -> Catalog:
     Parameters
     ----------
     factor
-        From 0.
+        From 0. Each market is kept, so that few factors should be asked for.
     """
-    changed = replace(
-        with_scaled_egress(catalog, factor),
-        stores=tuple(replace(store, **_fees(store, factor)) for store in catalog.stores),
-        functions=tuple(replace(each, **_fees(each, factor)) for each in catalog.functions),
-    )
-    _remember(changed, catalog, Network(changed, network_of(catalog)))
-    return changed
+    known: dict[float, Catalog] = catalog.memo.setdefault(SCALED_USE, {})
+    if factor not in known:
+        changed = replace(
+            with_scaled_egress(catalog, factor),
+            stores=tuple(replace(store, **_fees(store, factor)) for store in catalog.stores),
+            functions=tuple(replace(each, **_fees(each, factor)) for each in catalog.functions),
+        )
+        _remember(changed, catalog, Network(changed, network_of(catalog)))
+        known[factor] = changed
+    return known[factor]
 
 
 def _fees(row: msgspec.Struct, factor: float) -> dict[str, float]:
@@ -154,7 +159,8 @@ def with_scaled_links(catalog: Catalog, factor: float) -> Catalog:
 
 def _remember(changed: Catalog, catalog: Catalog, network: Network) -> None:
     """Share what is worked out of a market with one of the same offers but another network."""
-    changed.memo.update({key: value for key, value in catalog.memo.items() if key != FREE})
+    own = (FREE, SCALED_USE)
+    changed.memo.update({key: value for key, value in catalog.memo.items() if key not in own})
     changed.memo["network"] = network
 
 

@@ -31,6 +31,8 @@ from placer.units import SECONDS_PER_HOUR
 
 FEW = 2
 """Numbers of workers, each twice the one before, of a search whose answer is only compared with."""
+SHARES = 16
+"""Steps in which the prices of use become smaller: each is a market of its own, which is kept."""
 CLOSED = 0.9
 """Share of the gap in which nothing better is looked for; in the rest a machine less may be."""
 
@@ -183,6 +185,7 @@ class _CountSearch(PartSearch):
             return
         assert part.part_s is not None
         share = min(1.0, part.part_s / self._longest_s) * (1 - SAME)
+        share = math.floor(share * SHARES) / SHARES
         market = with_scaled_use(asked.catalog, share)
         waiting = replace(asked, catalog=market).with_pools(asked.requirements, asked.pools)
         answer, rank = self.answer(part, waiting)
