@@ -228,13 +228,14 @@ def test_nvl72_is_one_domain() -> None:
     st.integers(1, 24),
     st.integers(0, 24),
     st.integers(64, 4096),
+    st.sampled_from([100.0, 1600.0]),
 )
 def test_no_plan_is_faster_than_the_bound(
-    name: str, gpu: str, gpu_count: int, machines: int, more: int, sequences: int
+    name: str, gpu: str, gpu_count: int, machines: int, more: int, sequences: int, gbps: float
 ) -> None:
     """What bounds a proof, for the machines of the question and for fewer."""
     shape = model(name)
-    got = island(shape, device(gpu), gpu_count, 1600.0, "efa", machines, FREE, sequences)
+    got = island(shape, device(gpu), gpu_count, gbps, "efa", machines, FREE, sequences)
     if not isinstance(got, Island):
         return
     least = least_sequence_seconds(shape, device(gpu), gpu_count, machines + more, FREE)
@@ -345,6 +346,20 @@ def test_a_plan_by_hand_takes_as_long_as_the_same_plan_that_is_chosen(
     again = island(model(name), *words, fixed, sequences)
     assert isinstance(again, Island)
     assert again.step == free.step
+
+
+@pytest.mark.parametrize(("gbps", "gain"), [(25.0, 5.5), (100.0, 1.9), (3200.0, 1.0)])
+def test_stages_are_chosen_where_gathers_take_long(gbps: float, gain: float) -> None:
+    """Llama 3.1 70B on 8 x 8 H100, 512 sequences: ZeRO-3 gathers 141 GB for each microbatch over
+    the network; stages send 2 x 8,192 numbers a token over it.
+    """
+    words = model("llama-3.1-70b"), device("H100"), 8, gbps, "ethernet", 8
+    chosen = island(*words, FREE, 512)
+    sharded = island(*words, PlanWishes(sharding="zero-3"), 512)
+    assert isinstance(chosen, Island)
+    assert isinstance(sharded, Island)
+    assert (chosen.plan.pipeline > 1) == (gbps < 1600)
+    assert chosen.samples_per_second / sharded.samples_per_second == pytest.approx(gain, rel=0.05)
 
 
 def test_a_plan_is_written_as_it_is_read() -> None:

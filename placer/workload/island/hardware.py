@@ -24,6 +24,12 @@ HOST_GB_PER_S = 10.0
 """Copies between processes of one machine through host memory; assumed."""
 
 
+FAST_GBPS = 1600.0
+"""Network of a machine with which stages of dense models gain less than 5 % (timed for 70B and
+405B).
+"""
+
+
 class Hardware(Struct, frozen=True, kw_only=True):
     """Some equal machines of one offer in one zone.
 
@@ -57,6 +63,11 @@ class Hardware(Struct, frozen=True, kw_only=True):
     def is_connected(self) -> bool:
         """Whether it is one machine, or the network is known."""
         return self.machines == 1 or bool(self.network_gbps and self.fabric)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether weights that are gathered over the network may take longer than stages wait."""
+        return self.machines > 1 and (self.network_gbps or 0.0) < FAST_GBPS
 
     @property
     def node_bytes_per_s(self) -> float:

@@ -60,7 +60,7 @@ class Question(Struct, frozen=True, kw_only=True):
         """Plans that wishes and machines admit, with a microbatch of one; simple ones first."""
         hardware = self.hardware
         kind = self.architecture, hardware.gpu, hardware.gpu_count, hardware.machines
-        return all_candidates(*kind, self.wishes, self.precision)
+        return all_candidates(*kind, self.wishes, self.precision, is_slow=hardware.is_slow)
 
 
 def all_candidates(
@@ -70,18 +70,21 @@ def all_candidates(
     machines: int,
     wishes: PlanWishes,
     precision: str,
+    *,
+    is_slow: bool,
 ) -> tuple[Candidate, ...]:
     """List the plans that wishes and machines admit, with stages where these are tried."""
     kind = architecture, gpu_count, machines
     plain = candidates(*kind, wishes, precision)
-    if not opens_stages(*kind, gpu):
+    if not opens_stages(architecture, gpu_count, 1 if is_slow else machines, gpu):
         return plain
     return plain + candidates(*kind, wishes, precision, stages=True)
 
 
 def opens_stages(architecture: Architecture, gpu_count: int, machines: int, gpu: Gpu) -> bool:
     """Tell whether plans with stages are tried: of models with experts, and where no other plan
-    fits. No wish opens them, so that none makes an answer better.
+    fits so many machines; over a slow network, where none fits one. No wish opens them, so that
+    none makes an answer better.
     """
     if architecture.experts > 1:
         return True

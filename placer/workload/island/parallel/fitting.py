@@ -78,7 +78,13 @@ class Large(NamedTuple):
 
 @lru_cache(maxsize=2**13)
 def fitting(
-    architecture: Architecture, gpu: Gpu, gpu_count: int, machines: int, wishes: PlanWishes
+    architecture: Architecture,
+    gpu: Gpu,
+    gpu_count: int,
+    machines: int,
+    wishes: PlanWishes,
+    *,
+    is_slow: bool,
 ) -> tuple[Fit, ...]:
     """List the plans that fit the memory of some machines of ``gpu_count`` devices, those first
     that calculate a sequence fastest with all devices.
@@ -88,7 +94,7 @@ def fitting(
     seconds: dict[tuple[object, ...], float] = {}
     fits = []
     for number, candidate in enumerate(
-        all_candidates(architecture, gpu, gpu_count, machines, wishes, precision)
+        all_candidates(architecture, gpu, gpu_count, machines, wishes, precision, is_slow=is_slow)
     ):
         plan, need, total, _ = candidate
         if total > room:
@@ -144,7 +150,8 @@ class Bounds:
             return []
         kind = self.architecture, hardware.gpu, hardware.gpu_count, hardware.machines
         host = hardware.host_gib * GIB
-        return [fit for fit in fitting(*kind, self.wishes) if fit.candidate.host_bytes <= host]
+        fits = fitting(*kind, self.wishes, is_slow=hardware.is_slow)
+        return [fit for fit in fits if fit.candidate.host_bytes <= host]
 
     def reach(self, sequences: int, fewest: int, longest_s: float) -> bool:
         """Tell whether some plan may do a share of a step in some seconds."""

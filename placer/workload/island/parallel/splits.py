@@ -25,7 +25,7 @@ def never_tried(architecture: Architecture) -> str:
     """
     parts = ["unequal stages", "stages of several devices"]
     if architecture.experts == 1:
-        parts.append("stages where other plans fit")
+        parts.append("stages on fast networks or of small models")
     else:
         parts.append(f"experts over other than {EXPERT_DEGREES[0]} to {EXPERT_DEGREES[-1]} GPUs")
     if architecture.sequence_length < LONG_SEQUENCE:
