@@ -16,7 +16,7 @@ from placer.workload.inner_plan import COUNTS, PRECISIONS, SHARDINGS, InnerPlan
 
 ALONE = "none"
 """Exchange of a single worker, which compresses and overlaps nothing."""
-DIVISIONS = tuple(key for key in COUNTS if key != "mb")
+DIVISIONS = tuple(key for key in COUNTS if key not in ("mb", "layers"))
 """Degrees of an inner plan beyond data parallelism, by the key of its text."""
 MODELS = ("local-sgd", "diloco", "streaming-diloco")
 """Exchanges of models after many steps."""

@@ -144,7 +144,7 @@ def test_bad_input_is_said_in_one_line(command: Run, tmp_path: Path) -> None:
         (
             document("model-averaging", (A, 1), (B, 1), overlap=True),
             ("--local",),
-            "the exchange model-averaging cannot overlap the next step",
+            "placer run does not do model-averaging beside the next step",
         ),
         (told, ("--local", "--tbs", "1"), "target batch size 1 is below the 2 workers"),
         (told, (), "no rank is given"),
