@@ -39,9 +39,8 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
             continue
         outcome, broken = priced(placement, problem)
         able = [] if broken else [(outcome, placement)]
-        # A slower plan sends less in an hour: it may keep a budget, or cost less.
         if objective.name == "cost" or {violation.code for violation in broken} == {"budget"}:
-            able += _slower(placement, problem)
+            able += _slower(placement, problem, outcome)
         for outcome, found in able:
             key = objective.score(outcome)
             if best is None or key < best[0]:
@@ -53,13 +52,21 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     )
 
 
-def _slower(placement: Placement, problem: Problem) -> Iterator[tuple[Outcome, Placement]]:
-    if placement.exchange is not None and placement.workers > 1:
-        for slower in by_each_plan(placement, problem):
-            if not violations_without_price(slower, problem):
-                outcome, broken = priced(slower, problem)
-                if not broken:
-                    yield outcome, slower
+def _slower(
+    placement: Placement, problem: Problem, fastest: Outcome
+) -> Iterator[tuple[Outcome, Placement]]:
+    """Yield the plans of some workers that keep every limit, where a slower one may cost less in an
+    hour: it sends less, and its machines cost what they do.
+    """
+    budget = problem.requirements.budget_usd_per_hour
+    machines, total = fastest.usd.compute, fastest.usd.total
+    if machines == total or (budget is not None and machines > budget):
+        return
+    for slower in by_each_plan(placement, problem):
+        if not violations_without_price(slower, problem):
+            outcome, broken = priced(slower, problem)
+            if not broken:
+                yield outcome, slower
 
 
 def placements(problem: Problem) -> Iterator[Placement]:

@@ -40,6 +40,8 @@ RELAXATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ),
 )
 """What may be given up, in words about what then fits, and the wishes that go."""
+SCARCE = RELAXATIONS[:3]
+"""Those about what there is to rent: stages of several devices may do with it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,14 +102,15 @@ def _distance(refusal: Refusal, trial: Trial) -> tuple[float, int, str]:
 def _remedy(problem: Problem) -> str:
     """Name the cheapest worker that fits where one kind of wish is given up, else all of them."""
     wish = problem.requirements
-    ways = []
+    ways, is_wished = [], False
     for words, freed in RELAXATIONS:
         if all(getattr(wish, name) == value for name, value in freed.items()):
             continue
         fitting = _cheapest(replace(problem, requirements=replace(wish, **freed)))
         if fitting is not None:
             ways.append(_way(fitting, words))
-    if chain := best_chain(problem):
+            is_wished |= (words, freed) not in SCARCE
+    if not is_wished and (chain := best_chain(problem)):
         ways.append(
             f"stages of several machines fit: placer estimate --workers {chain.groups[0].spec}"
         )

@@ -34,8 +34,6 @@ def example() -> ModuleType:
     [
         ("pp=4+vp=2", [3, 3, 3, 1, 2, 2, 2, 0]),
         ("pp=2", [10, 6]),
-        pytest.param("pp=4", [5, 5, 5, 1], marks=pytest.mark.slow),
-        pytest.param("pp=2+vp=2", [5, 3, 5, 3], marks=pytest.mark.slow),
     ],
 )
 def test_stages_train_what_one_process_trains(
