@@ -39,8 +39,6 @@ class Multiplier(Struct, frozen=True, kw_only=True):
     def words(self) -> str:
         """The value in words.
 
-        Examples
-        --------
         >>> from msgspec.structs import replace
         >>> replace(PLAIN, value=1.05).words, replace(PLAIN, value=2.5).words, PLAIN.words
         ('5 % more samples', '2.5 x the samples', 'no more samples')
@@ -62,29 +60,13 @@ def samples_to_target(
     profile: ModelProfile | None = None,
 ) -> Multiplier:
     """Return the samples to target of an exchange, as a multiple of synchronous training in FP32.
-
-    Parameters
-    ----------
-    exchange
-        Its strategy, local steps, overlap and compression count.
-    given
-        The user's own figures: (strategy, multiplier); they replace the table's.
-    profile
-        The model, whose size counts where an outer optimizer takes the changes of many steps.
-
-    Raises
-    ------
-    PlacerError
-        If the table has no figure for so many local steps.
-
-    Notes
-    -----
     The product of the factors of catalogs/convergence.csv for local steps, staleness and
     compression. With an outer optimizer (DiLoCo) local steps and lateness are taken together, from
-    published losses: `placer.cost_model.diloco_losses`.
+    published losses: `placer.cost_model.diloco_losses`. ``exchange``: its strategy, local steps,
+    overlap and compression count. ``given``: the user's own figures: (strategy, multiplier); they
+    replace the table's. ``profile``: the model, whose size counts where an outer optimizer takes
+    the changes of many steps. `PlacerError` if the table has no figure for so many local steps.
 
-    Examples
-    --------
     >>> got = samples_to_target(Exchange(strategy="local-sgd", compression="fp16", local_steps=16))
     >>> # 1.05 (1 to 1.25) for H = 16, times 1 (1 to 1.02) for FP16
     >>> got.value, got.low, round(got.high, 3)
@@ -119,11 +101,8 @@ def samples_to_target(
 
 
 def multiplier_of(exchange: Exchange, problem: Problem) -> Multiplier:
-    """Return the samples to target of an exchange for one problem, its batch included.
-
-    Notes
-    -----
-    See `samples_to_target` and `batch_factor`.
+    """Return the samples to target of an exchange for one problem, its batch included. See
+    `samples_to_target` and `batch_factor`.
     """
     row, factor = (
         samples_to_target(exchange, problem.requirements.samples_to_target, problem.profile),
@@ -148,14 +127,10 @@ def multiplier_of(exchange: Exchange, problem: Problem) -> Multiplier:
 
 def batch_factor(problem: Problem) -> float:
     """Return the samples to target at the problem's batch over those at the profile's; 1 without a
-    critical batch.
-
-    Notes
-    -----
-    McCandlish et al. (2018), An Empirical Model of Large-Batch Training, eq. 2.11: the samples that
-    a loss needs are in proportion to 1 + B / B_crit, so a batch B needs (B_crit + B) / (B_crit +
-    B_profile) times those of the profile's batch. Without the user's B_crit every batch is taken to
-    be as good for each sample, and the answer says so.
+    critical batch. McCandlish et al. (2018), An Empirical Model of Large-Batch Training, eq. 2.11:
+    the samples that a loss needs are in proportion to 1 + B / B_crit, so a batch B needs (B_crit +
+    B) / (B_crit + B_profile) times those of the profile's batch. Without the user's B_crit every
+    batch is taken to be as good for each sample, and the answer says so.
     """
     critical = problem.requirements.critical_batch
     return (
@@ -204,11 +179,8 @@ def _outer(
 
 def _without_outer(local_steps: int, parameters: int) -> Multiplier:
     """Return the multiplier of local steps of a language model without an outer optimizer: the
-    table's, but no better than DiLoCo's.
-
-    Notes
-    -----
-    Douillard et al. (DiLoCo, 2023) find plain averages of models worse than an outer optimizer.
+    table's, but no better than DiLoCo's. Douillard et al. (DiLoCo, 2023) find plain averages of
+    models worse than an outer optimizer.
     """
     table_row = _local_steps(local_steps)
     value, low, high = times_samples(parameters, local_steps, delayed=False, known=False)

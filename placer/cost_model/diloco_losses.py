@@ -60,8 +60,6 @@ class Loss(Struct, frozen=True, kw_only=True):
 def was_trained(parameters: int) -> bool:
     """Return whether the papers trained decoders of such a size.
 
-    Examples
-    --------
     >>> was_trained(10_211_381_248), was_trained(70_000_000_000)
     (True, False)
     """
@@ -72,27 +70,15 @@ def times_samples(
     parameters: int, local_steps: int, *, delayed: bool, known: bool
 ) -> tuple[float, float, float]:
     """Return the samples to target of DiLoCo over those of data-parallel training: value, low,
-    high; none is below 1, and none falls with the local steps.
+    high; none is below 1, and none falls with the local steps. At equal tokens the loss is higher
+    by a share x(N, M, H) = x(N, M, 30) + b(M) ln(H / 30); m times the tokens lower it by m^-e, so m
+    = exp(x / e), e from `TOKEN_EXPONENT`. The number of workers M is in the interval: a search
+    compares strategies before it knows M.
 
-    Parameters
-    ----------
-    parameters
-        N. The nearest size that was trained is taken for models outside `PARAMETERS`.
-    local_steps
-        H.
-    delayed
-        Whether sums are applied late, as in Streaming DiLoCo.
-    known
-        Whether the papers trained such models; else the high end is farther off.
+    ``parameters``: N. The nearest size that was trained is taken for models outside `PARAMETERS`.
+    ``local_steps``: H. ``delayed``: whether sums are applied late, as in Streaming DiLoCo.
+    ``known``: whether the papers trained such models; else the high end is farther off.
 
-    Notes
-    -----
-    At equal tokens the loss is higher by a share x(N, M, H) = x(N, M, 30) + b(M) ln(H / 30); m
-    times the tokens lower it by m^-e, so m = exp(x / e), e from `TOKEN_EXPONENT`. The number of
-    workers M is in the interval: a search compares strategies before it knows M.
-
-    Examples
-    --------
     10 B parameters at 30 steps: 2.096 with four replicas over 2.090 is 0.29 % more, exp(0.0029 /
     0.0477).
 
@@ -111,8 +97,6 @@ def times_samples(
 def times_samples_of(parameters: int, replicas: int, local_steps: int) -> float:
     """Return the value for a known number of workers, between those that were trained.
 
-    Examples
-    --------
     >>> two, eight = (times_samples_of(10**10, m, 100) for m in (2, 8))
     >>> round(two, 2), round(eight, 2)
     (1.11, 1.73)

@@ -61,13 +61,9 @@ class LinkUse(Struct, frozen=True, kw_only=True):
 
 class Outcome(Struct, frozen=True, kw_only=True):
     """What a placement does and costs on average, without intervals and sources: all that a solver
-    compares.
-
-    Notes
-    -----
-    ``samples`` pass from exchange to exchange. ``samples_per_second`` counts samples at equal
-    progress: those processed, divided by the samples-to-target multiplier. ``carbon_g_per_hour`` is
-    worked out only where the request limits or minimises it.
+    compares. ``samples`` pass from exchange to exchange. ``samples_per_second`` counts samples at
+    equal progress: those processed, divided by the samples-to-target multiplier.
+    ``carbon_g_per_hour`` is worked out only where the request limits or minimises it.
     """
 
     step: StepSeconds
@@ -105,17 +101,13 @@ class DataPasses(Struct, frozen=True, kw_only=True):
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
-    """What a placement does and costs.
-
-    Notes
-    -----
-    ``samples_per_second`` is what passes through the workers and can be measured;
-    ``effective_samples_per_second`` divides it by ``samples_to_target`` and is what strategies are
-    compared by. ``step`` is the round from exchange to exchange, ``local_steps`` optimizer steps;
-    ``slow_step`` the same at the slow end. ``moves`` happen once before the run. Where local disks
-    keep the data of a store, ``data_passes`` has both speeds, and all other figures are means over
-    the passes.
-    ``tokens_per_sample`` is the sequence length of a language model; None: samples are no tokens.
+    """What a placement does and costs. ``samples_per_second`` is what passes through the workers
+    and can be measured; ``effective_samples_per_second`` divides it by ``samples_to_target`` and is
+    what strategies are compared by. ``step`` is the round from exchange to exchange,
+    ``local_steps`` optimizer steps; ``slow_step`` the same at the slow end. ``moves`` happen once
+    before the run. Where local disks keep the data of a store, ``data_passes`` has both speeds, and
+    all other figures are means over the passes. ``tokens_per_sample`` is the sequence length of a
+    language model; None: samples are no tokens.
     """
 
     samples_per_second: Interval
@@ -166,8 +158,8 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
     @property
     def token_figures(self) -> dict[str, float]:
-        """Tokens that count each second and the price of a billion of them; empty without
-        tokens.
+        """Tokens that count each second and the price of a billion of them; empty without tokens.
+                
         """
         length, price = self.tokens_per_sample, self.usd_per_billion_tokens
         if length is None or price is None:
@@ -196,19 +188,9 @@ def estimate(
     problem: Problem,
     interval: Callable[[VmOffer], PriceInterval] = price_interval,
 ) -> Estimate:
-    """Time and price a placement.
-
-    Parameters
-    ----------
-    placement, problem
-        What is rented, and for what.
-    interval
-        How far the price of an offer may be off; documents of older versions have another rule.
-
-    Raises
-    ------
-    PlacerError
-        If an offer, rate, link, price, function or store is not known.
+    """Time and price a placement. ``interval``: how far the price of an offer may be off; documents
+    of older versions have another rule. `PlacerError` if an offer, rate, link, price, function or
+    store is not known.
     """
     machines = workers_of(placement, problem)
     phases = exchange_phases(placement, problem)
@@ -257,8 +239,8 @@ def _data_passes(
     phases: tuple[Phase, ...],
     problem: Problem,
 ) -> DataPasses | None:
-    """Return both speeds where some worker keeps the data; None where each pass is like the
-    first.
+    """Return both speeds where some worker keeps the data; None where each pass is like the first.
+        
     """
     kept = {f"{pool.name} in {pool.place}" for pool, _ in machines if pool.keeps_data}
     if problem.data_reads is None or not kept:
@@ -427,19 +409,10 @@ def by_each_plan(
 
 
 def pool_of(group: WorkerGroup, problem: Problem, workers: int | None = None) -> Pool:
-    """Find the offer and the rates behind a group.
-
-    Parameters
-    ----------
-    workers
-        All workers that share a step, on which the rates of a worker with a plan depend, where the
-        request leaves their number open; None: a speed that no plan exceeds.
-
-    Raises
-    ------
-    PlacerError
-        If the catalog has no such offer, no rate is known for its device, or its machines cannot
-        train the model by the plan of the group.
+    """Find the offer and the rates behind a group. ``workers``: all workers that share a step, on
+    which the rates of a worker with a plan depend, where the request leaves their number open;
+    None: a speed that no plan exceeds. `PlacerError` if the catalog has no such offer, no rate is
+    known for its device, or its machines cannot train the model by the plan of the group.
     """
     workers = problem.sharing(workers)
     kind = (*group.offer_kind, group.machines, group.inner, group.behind, workers)
@@ -482,13 +455,7 @@ def plan_of(
 
 
 def offer_of(group: WorkerGroup, problem: Problem) -> VmOffer:
-    """Find the offer behind a group.
-
-    Raises
-    ------
-    PlacerError
-        If the catalog has none.
-    """
+    """Find the offer behind a group. `PlacerError` if the catalog has none."""
     offer = problem.catalog.offer(
         group.place, group.instance_type, group.gpu, group.gpu_count, group.market
     )
@@ -510,12 +477,9 @@ def exchange_phases(placement: Placement, problem: Problem) -> tuple[Phase, ...]
 
 
 def activations(placement: Placement, problem: Problem) -> Iterator[Phase]:
-    """Yield what stages in several places pass on from one exchange to the next.
-
-    Notes
-    -----
-    A sample passes ``sequence length x width`` activations on, and as many gradients come back.
-    What it costs is thus a price of each sample, however long a step takes.
+    """Yield what stages in several places pass on from one exchange to the next. A sample passes
+    ``sequence length x width`` activations on, and as many gradients come back. What it costs is
+    thus a price of each sample, however long a step takes.
     """
     shape = problem.profile.architecture
     for group in placement.groups:

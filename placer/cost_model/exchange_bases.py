@@ -49,17 +49,9 @@ FORMER_SERVER = (
 
 
 def exchange_bases(hosts: Iterable[str], placement: Placement, problem: Problem) -> list[str]:
-    """Return a sentence on each time of an exchange.
-
-    Parameters
-    ----------
-    hosts
-        Classes of averaging time of the workers.
-
-    Notes
-    -----
-    Questions of older versions, whose servers sum like functions, keep the words that were saved
-    with them.
+    """Return a sentence on each time of an exchange. Questions of older versions, whose servers sum
+    like functions, keep the words that were saved with them. ``hosts``: classes of averaging time
+    of the workers.
     """
     used, calibrated = placement.exchange, problem.calibration.name != PUBLISHED.name
     kind = traits(used.strategy).transport

@@ -126,17 +126,9 @@ def violations_without_price(placement: Placement, problem: Problem) -> tuple[Vi
 
 
 def broken_limits(outcome: Outcome, wish: Requirements) -> tuple[Violation, ...]:
-    """List the limits on money, speed, time and emissions that an evaluated placement breaks.
-
-    Parameters
-    ----------
-    outcome
-        Of `placer.cost_model.estimate.evaluate`, with emissions if the wishes count them.
-
-    Returns
-    -------
-    tuple
-        In the order budget, budget in total, deadline, carbon, throughput; empty if all are kept.
+    """List the limits on money, speed, time and emissions that an evaluated placement breaks. In
+    the order budget, budget in total, deadline, carbon, throughput; empty if all are kept.
+    ``outcome``: of `placer.cost_model.estimate.evaluate`, with emissions if the wishes count them.
     """
     usd, speed = outcome.usd.total, outcome.samples_per_second
     return (

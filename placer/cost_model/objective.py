@@ -22,18 +22,13 @@ NO_VALUE = 1e-12
 
 
 class Objective(Struct, frozen=True, kw_only=True):
-    """One objective: the value of a placement, and the direction that is better.
+    """One objective: the value of a placement, and the direction that is better. ``unit`` is that
+    of `value`; ``quantity`` names what more or less is wanted of, in words for a sentence.
+    ``maximised`` says that a higher value is better. ``by_speed`` says that the value depends on
+    samples/s alone, so that the fastest placement is the best; ``by_sample`` that it is the price
+    of a sample. ``samples`` is how many are to count, ``lead_s`` the time before the first, and
+    ``startup_s`` the paid part of it; only ``time`` and ``total`` need them.
 
-    Notes
-    -----
-    ``unit`` is that of `value`; ``quantity`` names what more or less is wanted of, in words for a
-    sentence. ``maximised`` says that a higher value is better. ``by_speed`` says that the value
-    depends on samples/s alone, so that the fastest placement is the best; ``by_sample`` that it is
-    the price of a sample. ``samples`` is how many are to count, ``lead_s`` the time before the
-    first, and ``startup_s`` the paid part of it; only ``time`` and ``total`` need them.
-
-    Examples
-    --------
     >>> from placer.problem.requirements import Requirements
     >>> fast = objective_of(Requirements())
     >>> fast.unit, fast.better(100.0, 90.0), fast.loss(90.0, 100.0)
@@ -78,17 +73,10 @@ class Objective(Struct, frozen=True, kw_only=True):
         machines_usd_per_hour: float = 0.0,
     ) -> float:
         """Return the value in ``unit``; infinite where emissions count and nobody knows them.
-
-        Parameters
-        ----------
-        samples_per_second
-            Samples that count towards the target.
-        usd_per_hour
-            All components together.
-        carbon_g_per_hour
-            None where it was not worked out, or is not known.
-        machines_usd_per_hour
-            Machines alone, which are paid while they start; 0 leaves the start out of the dollars.
+        ``samples_per_second``: samples that count towards the target. ``usd_per_hour``: all
+        components together. ``carbon_g_per_hour``: None where it was not worked out, or is not
+        known. ``machines_usd_per_hour``: machines alone, which are paid while they start; 0 leaves
+        the start out of the dollars.
         """
         if self.name == "throughput":
             return samples_per_second
@@ -135,12 +123,8 @@ class Objective(Struct, frozen=True, kw_only=True):
         return max(values, default=None) if self.maximised else min(values, default=None)
 
     def loss(self, value: float, best: float) -> float:
-        """Return how much worse a value is than the best one, as a share of the best.
-
-        Returns
-        -------
-        float
-            Negative if the value is better, infinite if it is worse than a best of 0.
+        """Return how much worse a value is than the best one, as a share of the best. Negative if
+        the value is better, infinite if it is worse than a best of 0.
         """
         worse = -self.gain(value, best)
         if worse == 0:
@@ -148,15 +132,9 @@ class Objective(Struct, frozen=True, kw_only=True):
         return worse / best if best else float("inf")
 
     def regret(self, value: float, best: float) -> float | None:
-        """Return the relative loss against the best value.
+        """Return the relative loss against the best value. 0 if the value is not worse; None if it
+        is worse than a best of 0, which has no share.
 
-        Returns
-        -------
-        float or None
-            0 if the value is not worse; None if it is worse than a best of 0, which has no share.
-
-        Examples
-        --------
         Half of the samples/s are given up; a price of 3 where 2 would do is half as much again.
 
         >>> from placer.problem.requirements import Requirements
@@ -171,15 +149,10 @@ class Objective(Struct, frozen=True, kw_only=True):
         return worse / best if best else None
 
     def improvement(self, new: float, old: float) -> float:
-        """Return the share by which a new value is better; negative if it is worse.
+        """Return the share by which a new value is better; negative if it is worse. A share of the
+        new samples/s, else of the old figure. Both are the share of time, money or emissions that
+        the same samples no longer take.
 
-        Notes
-        -----
-        A share of the new samples/s, else of the old figure. Both are the share of time, money or
-        emissions that the same samples no longer take.
-
-        Examples
-        --------
         >>> from placer.problem.requirements import Requirements
         >>> objective_of(Requirements()).improvement(100.0, 80.0)
         0.2
@@ -191,12 +164,8 @@ class Objective(Struct, frozen=True, kw_only=True):
 
     def beats_bound(self, value: float, bound: float, slack: float = SAME) -> bool:
         """Return whether a value is better than a bound allows: one of the two is then wrong.
-
-        Parameters
-        ----------
-        slack
-            Relative slack for the rounding of both. Values around 0 have an absolute slack of
-            `SAME`, as sums of prices that cancel are no closer.
+        ``slack``: relative slack for the rounding of both. Values around 0 have an absolute slack
+        of `SAME`, as sums of prices that cancel are no closer.
         """
         return self.gain(value, bound) > max(SAME, slack * max(abs(value), abs(bound)))
 
@@ -205,12 +174,8 @@ class Objective(Struct, frozen=True, kw_only=True):
         return value * (1 + slack) if self.maximised else value * (1 - slack)
 
     def demand(self, value: float, wish: Requirements) -> Requirements:
-        """Return the wishes with a limit that only values at least as good as one keep.
-
-        Parameters
-        ----------
-        value
-            Above 0, in ``unit``.
+        """Return the wishes with a limit that only values at least as good as one keep. ``value``:
+        above 0, in ``unit``.
         """
         if self.by_speed:
             floor = self.to_searched(value)
@@ -287,12 +252,9 @@ _OBJECTIVES = {
 
 
 def aimed_at(wish: Requirements, name: str) -> Requirements:
-    """Return the wishes with another objective that admits the same machines.
-
-    Notes
-    -----
-    The objective ``carbon`` leaves out machines whose emissions nobody knows. A limit that no
-    placement reaches does the same.
+    """Return the wishes with another objective that admits the same machines. The objective
+    ``carbon`` leaves out machines whose emissions nobody knows. A limit that no placement reaches
+    does the same.
     """
     if wish.counts_carbon and name != "carbon" and wish.max_carbon_g_per_hour is None:
         return replace(wish, objective=name, max_carbon_g_per_hour=ANY_CARBON_G_PER_HOUR)
@@ -300,12 +262,8 @@ def aimed_at(wish: Requirements, name: str) -> Requirements:
 
 
 def objective_named(name: str) -> Objective:
-    """Return the objective of a name, without a number of samples.
-
-    Raises
-    ------
-    KeyError
-        If there is none; `Requirements` refuses such names with a sentence.
+    """Return the objective of a name, without a number of samples. `KeyError` if there is none;
+    `Requirements` refuses such names with a sentence.
     """
     return _OBJECTIVES[name]
 

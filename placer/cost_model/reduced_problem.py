@@ -20,12 +20,8 @@ KINDS = ("intra_zone", "inter_zone", "internet")
 
 
 def used_problem(problem: Problem, placement: Placement, *, links_fixed: bool = False) -> Problem:
-    """Cut the price book down to what a placement uses; its figures stay the same.
-
-    Parameters
-    ----------
-    links_fixed
-        Write every link among the places down as it is, so that none is worked out again.
+    """Cut the price book down to what a placement uses; its figures stay the same. ``links_fixed``:
+    write every link among the places down as it is, so that none is worked out again.
     """
     small = used_by_all(problem, [placement])
     if not links_fixed:
@@ -59,15 +55,9 @@ def question_alone(problem: Problem) -> Problem:
 
 
 def cut_down(problem: Problem, places: Collection[str], offers: Iterable[VmOffer] = ()) -> Problem:
-    """Cut the price book down to some places.
-
-    Parameters
-    ----------
-    places
-        What lies there stays: regions, functions, stores, and the egress prices and measured links
-        among them.
-    offers
-        Machines that stay.
+    """Cut the price book down to some places. ``places``: what lies there stays: regions,
+    functions, stores, and the egress prices and measured links among them. ``offers``: machines
+    that stay.
     """
     book = problem.catalog
     regions = {place: region for place, region in book.regions.items() if place in places}

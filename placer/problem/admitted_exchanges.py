@@ -28,13 +28,7 @@ SERVER_VCPUS = 8
 
 
 def exchanges(problem: Problem, counts: Mapping[str, int]) -> Iterator[Exchange]:
-    """Yield every exchange that the request admits.
-
-    Parameters
-    ----------
-    counts
-        Workers by place.
-    """
+    """Yield every exchange that the request admits. ``counts``: workers by place."""
     workers = sum(counts.values())
     if workers == 1:
         yield exchange_for(NO_EXCHANGE, 1, problem)
@@ -55,11 +49,7 @@ def exchange_for(
     server: WorkerGroup | None = None,
 ) -> Exchange:
     """Fill in what a strategy needs: compression, streams, overlap, and the function's memory.
-
-    Parameters
-    ----------
-    gradients
-        How many gradients one function or server sums at most.
+    ``gradients``: how many gradients one function or server sums at most.
     """
     chosen, wish = traits(strategy_name), problem.requirements
     return Exchange(
@@ -103,12 +93,8 @@ def exchanges_of(
 
 
 def server_offer(server: WorkerGroup, problem: Problem) -> VmOffer:
-    """Find the offer of one machine, such as a parameter server.
-
-    Raises
-    ------
-    PlacerError
-        If the catalog has no such machine.
+    """Find the offer of one machine, such as a parameter server. `PlacerError` if the catalog has
+    no such machine.
     """
     offer = problem.catalog.offer(
         server.place, server.instance_type, server.gpu, server.gpu_count, server.market
@@ -133,15 +119,10 @@ def server_at(place: str, workers: int, problem: Problem) -> VmOffer | None:
 
 def servers_at(place: str, problem: Problem) -> tuple[VmOffer, ...]:
     """Return the machines at a place that may be a parameter server; the first one that holds the
-    gradients is taken.
-
-    Notes
-    -----
-    On demand, whatever the market of the workers: without its server nothing goes on, and a wish
-    for spot workers must not admit what no wider one does. Machines of limited number are left to
-    the workers. A server with GPUs counts against their quota. Small
-    machines get a small share of the network, so one with `SERVER_VCPUS` is taken where there is
-    one.
+    gradients is taken. On demand, whatever the market of the workers: without its server nothing
+    goes on, and a wish for spot workers must not admit what no wider one does. Machines of limited
+    number are left to the workers. A server with GPUs counts against their quota. Small machines
+    get a small share of the network, so one with `SERVER_VCPUS` is taken where there is one.
     """
     kept: Recent[dict[str, tuple[VmOffer, ...]]] = problem.catalog.memo.setdefault(
         "servers", Recent(KEPT_SERVERS)
@@ -167,12 +148,8 @@ def servers_key(problem: Problem) -> tuple[tuple[Quota, ...], int | None]:
 
 def same_servers(problem: Problem, other: Problem) -> bool:
     """Return whether two questions about one catalog choose the same server at every place, for any
-    number of workers.
-
-    Notes
-    -----
-    The first machine that holds the gradients is taken, so only one with more memory than all
-    before it is ever chosen.
+    number of workers. The first machine that holds the gradients is taken, so only one with more
+    memory than all before it is ever chosen.
     """
     if servers_key(problem) == servers_key(other):
         return True

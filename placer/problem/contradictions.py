@@ -45,15 +45,7 @@ class ContradictionError(BadInputError):
 
 
 def without_contradictions(problem: Problem) -> Problem:
-    """Refuse wishes that contradict each other before anything is searched.
-
-    Raises
-    ------
-    ContradictionError
-        Names the wishes.
-    PlacerError
-        Names a wish that would change nothing.
-    """
+    """Refuse wishes that contradict each other before anything is searched."""
     conflict = contradiction(problem)
     if conflict is not None:
         raise ContradictionError(conflict, problem)

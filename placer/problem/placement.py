@@ -22,13 +22,10 @@ LARGEST_ISLAND = 4_096
 
 
 class WorkerGroup(Struct, frozen=True, kw_only=True):
-    """Equal workers in one region and market.
-
-    Notes
-    -----
-    A worker is one machine, whatever GPUs it has, or an island: ``machines`` of one offer in one
-    zone that hold one copy of the model by the plan ``inner``; machines ``behind`` them, one group
-    for each offer, may hold the later layers of the copy.
+    """Equal workers in one region and market. A worker is one machine, whatever GPUs it has, or an
+    island: ``machines`` of one offer in one zone that hold one copy of the model by the plan
+    ``inner``; machines ``behind`` them, one group for each offer, may hold the later layers of the
+    copy.
     """
 
     place: str
@@ -127,16 +124,13 @@ class WorkerGroup(Struct, frozen=True, kw_only=True):
 
 
 class Exchange(Struct, frozen=True, kw_only=True):
-    """How workers keep their models alike.
-
-    Notes
-    -----
-    ``strategy`` is a name of `placer.problem.exchange.STRATEGIES`. ``local_steps`` optimizer steps
-    pass from exchange to exchange (H); ``streams`` TCP streams run side by side on each pair;
-    ``overlap``: the exchange runs beside the calculation of the next step. ``aggregator`` is the
-    place of the function, server or hub that the strategy needs, with the function's memory in GiB
-    or the server machine; ``storage`` the place of its store. ``transport`` is the software that
-    averages inside a zone: nccl (gloo on machines without a GPU), gloo or hivemind.
+    """How workers keep their models alike. ``strategy`` is a name of
+    `placer.problem.exchange.STRATEGIES`. ``local_steps`` optimizer steps pass from exchange to
+    exchange (H); ``streams`` TCP streams run side by side on each pair; ``overlap``: the exchange
+    runs beside the calculation of the next step. ``aggregator`` is the place of the function,
+    server or hub that the strategy needs, with the function's memory in GiB or the server machine;
+    ``storage`` the place of its store. ``transport`` is the software that averages inside a zone:
+    nccl (gloo on machines without a GPU), gloo or hivemind.
     """
 
     strategy: str
@@ -283,24 +277,15 @@ _BRACKETS = re.compile(r"x\(([^()]*)\)")
 
 def parse_workers(text: str) -> tuple[WorkerSpec, ...]:
     """Read ``place=COUNTx[MACHINESx]GPU[:GPUS][:MARKET][+INNER]``, groups separated by commas.
-
-    Notes
-    -----
     COUNT is workers; with MACHINES each worker is an island of so many machines, and INNER its
     plan: ``+zero-3+tp=2+ckpt=full+mb=4``. After a ``~`` follow the machines of later stages, with
-    their place where it is another one.
+    their place where it is another one. `PlacerError` if a group does not follow the grammar or has
+    no worker.
 
-    Examples
-    --------
     >>> parse_workers("gcp/us-central1=1xV100:8:spot")[0].gpu_count
     8
     >>> parse_workers("aws/us-east-1=1x8xH100:8~4xA100-80:8")[0].behind[0].machines
     4
-
-    Raises
-    ------
-    PlacerError
-        If a group does not follow the grammar or has no worker.
     """
     if not isinstance(text, str):
         raise PlacerError(

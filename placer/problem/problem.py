@@ -58,13 +58,9 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
     @cached_property
     def pools(self) -> tuple[Pool, ...]:
         """Offers that the request admits, in the order of the book; questions that admit the same
-        share them.
-
-        Notes
-        -----
-        For a model with an architecture, workers of every number of machines with their plan and
-        speed where the number of workers is known; else the smallest ones, with a speed that no
-        plan exceeds.
+        share them. For a model with an architecture, workers of every number of machines with their
+        plan and speed where the number of workers is known; else the smallest ones, with a speed
+        that no plan exceeds.
         """
         if self.island_question is not None and self.fixed_workers is not None:
             return self._sized(self.fixed_workers)
@@ -145,11 +141,8 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         offers: tuple[VmOffer, ...],
         twins: Mapping[tuple[str, int], Ladder],
     ) -> Kind | None:
-        """Return offers of one kind with the sizes of their workers; None if none fits the model.
-
-        Notes
-        -----
-        A smaller part of a step never needs fewer machines than the whole step.
+        """Return offers of one kind with the sizes of their workers; None if none fits the model. A
+        smaller part of a step never needs fewer machines than the whole step.
         """
         first = offers[0]
         gpu, (_, limit) = self.catalog.gpu(first.gpu), question.limits(first)
@@ -306,13 +299,7 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
 
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> Problem:
-        """Read what `to_dict` wrote.
-
-        Raises
-        ------
-        PlacerError
-            If the text is not a problem of this version.
-        """
+        """Read what `to_dict` wrote. `PlacerError` if the text is not a problem of this version."""
         if raw.get("schema") != SCHEMA:
             raise PlacerError(f"not a {SCHEMA} file", f'its "schema" must be "{SCHEMA}"')
         try:

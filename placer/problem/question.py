@@ -173,13 +173,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def modes(self) -> tuple[tuple[str, int], ...]:
-        """Pairs (strategy, local steps) that the request admits for two workers or more.
-
-        Notes
-        -----
-        ``auto`` admits what is synchronous, and with local steps also what exchanges every H steps,
-        as far as an engine does it.
-        Local steps are tried as powers of two between the ends of their range.
+        """Pairs (strategy, local steps) that the request admits for two workers or more. ``auto``
+        admits what is synchronous, and with local steps also what exchanges every H steps, as far
+        as an engine does it. Local steps are tried as powers of two between the ends of their
+        range.
         """
         wish = self.requirements
         least, most = wish.min_local_steps or 1, wish.max_local_steps or MOST_LOCAL_STEPS
@@ -278,12 +275,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def function(self, place: str) -> FunctionOffer:
         """Find the function of a place: the one that the user names where the place has it, else
-        the first of the book.
-
-        Raises
-        ------
-        PlacerError
-            If the place has no function.
+        the first of the book. `PlacerError` if the place has no function.
         """
         wanted = self.requirements.function
         if wanted is not None and any(

@@ -112,8 +112,6 @@ ALL_REGIONS = 1_000
 def matches(name: str, patterns: str) -> bool:
     """Tell whether a name is one of some patterns with ``|`` between them.
 
-    Examples
-    --------
     >>> [matches(name, "g[0-9]*|gr[0-9]*") for name in ("g6.xlarge", "gr6.4xlarge", "p5.48xlarge")]
     [True, True, False]
     """
@@ -289,31 +287,26 @@ class Narrowed(Struct, frozen=True, kw_only=True):
 class Requirements(Struct, frozen=True, kw_only=True):
     """The user's wishes, in SI units; None means no limit.
 
-    Notes
-    -----
     ``samples`` is how many to train on, at equal progress; ``deadline_s`` and ``budget_usd`` are
     for all of them, and ``startup_s`` are paid once before the first. ``oldest_price`` is an ISO
     date: older machine prices are left out. With a ``batch_range`` and no ``target_batch_size`` a
     solver chooses the batch; ``critical_batch`` is the gradient noise scale in samples. ``tokens``,
     ``sequence_length``, ``batch_tokens`` and the ranks of ``lora`` and ``qlora`` are about language
-    models, whose samples are sequences:
-    `placer.problem.words.tokens.in_sequences` sets ``samples`` and ``target_batch_size`` by them.
-    ``quota_gpus`` holds for each place, GPU and market that no row of ``quotas`` matches. An
-    exchange goes on when ``quorum`` workers have answered and ``grace_s`` seconds have passed; so
-    many workers are needed, and ``min_workers`` is at least as many.
-    ``data_bytes`` is the size of the data in ``data_store``, and ``data_cache`` says where later
-    passes over it read from. It is copied there once from ``data_source`` ("none": it lies there),
-    in ``copy_s``, which the problem works out. ``max_shares`` and ``on_demand_floor`` are shares of
-    the speed, ``confidence`` is a share of the scenarios of capacity, and ``expected`` asks for the
-    mean over
-    them;
-    ``speed_caps`` and ``least_speed`` are what a search over them asks of one range of speeds, and
-    ``narrowed`` what a search over numbers of workers asks of one number; ``engine`` names the one
-    of `placer.workload.engines` that is to run the plan. They are no words of a user. With
-    ``uniform`` all workers are machines of one kind where the software divides a step equally.
-    ``supply`` is how many spot machines of one type launch together in a place, where neither a
-    quota nor the capacity table says it. ``budget_rate`` names the rate at which a budget in
-    another currency was read.
+    models, whose samples are sequences: `placer.problem.words.tokens.in_sequences` sets ``samples``
+    and ``target_batch_size`` by them. ``quota_gpus`` holds for each place, GPU and market that no
+    row of ``quotas`` matches. An exchange goes on when ``quorum`` workers have answered and
+    ``grace_s`` seconds have passed; so many workers are needed, and ``min_workers`` is at least as
+    many. ``data_bytes`` is the size of the data in ``data_store``, and ``data_cache`` says where
+    later passes over it read from. It is copied there once from ``data_source`` ("none": it lies
+    there), in ``copy_s``, which the problem works out. ``max_shares`` and ``on_demand_floor`` are
+    shares of the speed, ``confidence`` is a share of the scenarios of capacity, and ``expected``
+    asks for the mean over them; ``speed_caps`` and ``least_speed`` are what a search over them asks
+    of one range of speeds, and ``narrowed`` what a search over numbers of workers asks of one
+    number; ``engine`` names the one of `placer.workload.engines` that is to run the plan. They are
+    no words of a user. With ``uniform`` all workers are machines of one kind where the software
+    divides a step equally. ``supply`` is how many spot machines of one type launch together in a
+    place, where neither a quota nor the capacity table says it. ``budget_rate`` names the rate at
+    which a budget in another currency was read.
     """
 
     objective: str = "throughput"
@@ -427,8 +420,8 @@ class Requirements(Struct, frozen=True, kw_only=True):
     @property
     def max_usd_per_million_samples(self) -> float | None:
         """Return the most USD for a million samples that count: the budget in total over the
-        samples, or a limit of its own if that is less. Start-up is in the budget in total, so
-        that what is left for samples is never too little.
+        samples, or a limit of its own if that is less. Start-up is in the budget in total, so that
+        what is left for samples is never too little.
         """
         given = [
             self.most_usd_per_million_samples,
@@ -681,8 +674,6 @@ def without_quotas(wish: Requirements) -> Requirements:
 def uses(rule: Used, place: str, device: str, market: str) -> bool:
     """Tell whether machines of a place, device and market are what a rule asks for.
 
-    Examples
-    --------
     >>> uses(Used(place="gcp/*", device="T4"), "gcp/us-west1", "T4", "spot")
     True
     >>> uses(Used(place="gcp/*", device="V100:8"), "gcp/us-west1", "V100", "spot")

@@ -57,8 +57,6 @@ class ShareLimit(Struct, frozen=True, kw_only=True):
     def pattern(self, place: str) -> str:
         """Return the pattern of all places of the area that a place is in.
 
-        Examples
-        --------
         >>> ShareLimit(share=0.5).pattern("gcp/us-west1")
         'gcp/us-west1'
         >>> ShareLimit(share=0.5, area="provider").pattern("gcp/us-west1")
@@ -74,8 +72,6 @@ class ShareLimit(Struct, frozen=True, kw_only=True):
     def fewest_areas(self) -> int:
         """Areas over which workers spread at least.
 
-        Examples
-        --------
         >>> ShareLimit(share=0.5).fewest_areas, ShareLimit(share=0.4).fewest_areas
         (2, 3)
         """
@@ -105,8 +101,6 @@ class SpeedCap(Struct, frozen=True, kw_only=True):
 def most_of(share: float, speed: int) -> int:
     """Return the most of a speed that is within a share of it.
 
-    Examples
-    --------
     >>> most_of(0.5, 9), most_of(1 - 0.25, 8)
     (4, 6)
     """
@@ -116,12 +110,8 @@ def most_of(share: float, speed: int) -> int:
 def broken_shares(
     shares: Iterable[ShareLimit], floor: float | None, parts: Iterable[Part]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each share that a placement breaks, as (code, sentence).
-
-    Parameters
-    ----------
-    floor
-        Share of the speed that is on demand at least; None: no limit.
+    """Yield each share that a placement breaks, as (code, sentence). ``floor``: share of the speed
+    that is on demand at least; None: no limit.
     """
     parts = tuple(parts)
     speed = sum(part.speed for part in parts)

@@ -71,13 +71,10 @@ class Cancel(Protocol):
 
 @dataclass
 class Allowance:
-    """Seconds and memory of one request, and whether its caller still wants an answer.
-
-    Notes
-    -----
-    Mutable: it notes why and when it was used up. ``deadline`` and ``ended`` are by the monotonic
-    clock, ``most_bytes`` is resident memory of this process. A part of a request has an allowance
-    of its own, which ends with the ``whole`` at the latest.
+    """Seconds and memory of one request, and whether its caller still wants an answer. Mutable: it
+    notes why and when it was used up. ``deadline`` and ``ended`` are by the monotonic clock,
+    ``most_bytes`` is resident memory of this process. A part of a request has an allowance of its
+    own, which ends with the ``whole`` at the latest.
     """
 
     deadline: float = inf
@@ -90,12 +87,8 @@ class Allowance:
     _looked: float = field(default=-inf, repr=False)
 
     def check(self) -> None:
-        """Look at the clock, the caller and the memory.
-
-        Raises
-        ------
-        OutOfTimeError
-            If something is used up, now or before.
+        """Look at the clock, the caller and the memory. `OutOfTimeError` if something is used up,
+        now or before.
         """
         if self.reason is None:
             now = time.monotonic()
@@ -113,13 +106,7 @@ class Allowance:
             self.whole.check()
 
     def reserve(self, count: float) -> None:
-        """Ask before an array of so many bytes is made.
-
-        Raises
-        ------
-        OutOfTimeError
-            If it does not fit.
-        """
+        """Ask before an array of so many bytes is made. `OutOfTimeError` if it does not fit."""
         if count > SMALL_BYTES and count > self.room_bytes:
             self.stop(Reason.MEMORY)
             raise OutOfTimeError(Reason.MEMORY)
@@ -215,22 +202,12 @@ def current() -> Allowance:
 def opened(
     seconds: float = inf, memory_limit_bytes: float | None = None, cancel: Cancel | None = None
 ) -> Iterator[Allowance]:
-    """Open the allowance of a request, or of a part of one that is open.
-
-    Parameters
-    ----------
-    seconds
-        From now.
-    memory_limit_bytes
-        Resident memory of the process. None: no limit of its own for a part; for a whole request
-        what the process holds and `default_memory_bytes` beside it.
-    cancel
-        Ends the work when it is set, from whatever thread.
-
-    Notes
-    -----
-    In the main thread the first Ctrl-C ends a whole request instead of raising KeyboardInterrupt,
-    so that what was found is returned; the second one raises.
+    """Open the allowance of a request, or of a part of one that is open. In the main thread the
+    first Ctrl-C ends a whole request instead of raising KeyboardInterrupt, so that what was found
+    is returned; the second one raises. ``seconds``: from now. ``memory_limit_bytes``: resident
+    memory of the process. None: no limit of its own for a part; for a whole request what the
+    process holds and `default_memory_bytes` beside it. ``cancel``: ends the work when it is set,
+    from whatever thread.
     """
     whole, deadline = _current.get(), time.monotonic() + seconds
     if memory_limit_bytes is not None:
@@ -253,11 +230,7 @@ def opened(
 @contextmanager
 def closing(seconds: float = CLOSING_S) -> Iterator[Allowance]:
     """Go on a little longer than the allowance that is open: for what a stopped search has to say.
-
-    Parameters
-    ----------
-    seconds
-        From the moment at which the allowance was used up, or else from its deadline.
+    ``seconds``: from the moment at which the allowance was used up, or else from its deadline.
     """
     after = _current.get()
     if after is None or isinstance(after, Closing):
@@ -301,17 +274,9 @@ def _heeding_interrupts(allowance: Allowance) -> Iterator[None]:
 @contextmanager
 def bounded_address_space(memory_limit_bytes: float | None) -> Iterator[None]:
     """Bound the address space of this process too, so that no array takes it over its memory limit:
-    what asks for more gets a MemoryError.
-
-    Parameters
-    ----------
-    memory_limit_bytes
-        Resident memory of the process; None: that of `opened`.
-
-    Notes
-    -----
-    For programs of their own, such as the command line: the bound is of the whole process. What is
-    resident never grows by more than the address space does.
+    what asks for more gets a MemoryError. For programs of their own, such as the command line: the
+    bound is of the whole process. What is resident never grows by more than the address space does.
+    ``memory_limit_bytes``: resident memory of the process; None: that of `opened`.
     """
     import numpy  # noqa: F401, ICN001 - reserves address space that it never fills
 

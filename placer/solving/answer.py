@@ -25,8 +25,6 @@ def stopped_by(reason: Reason) -> Status:
 class SolveOptions(Struct, frozen=True, kw_only=True):
     """What a solver is given beside the problem.
 
-    Notes
-    -----
     Relative gap, limits in seconds and in nodes of the search, seed, a placement to start from if a
     good one is known, a ``hint`` that may be far from the best, a function that hears the objective
     value of every better placement, whether a stopped search should work out a bound, whether to
@@ -66,15 +64,12 @@ class SolveOptions(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What a solver returns: a decision and a bound, not priced yet.
-
-    Notes
-    -----
-    ``bound`` is on the objective (samples/s, USD/h, USD per million samples, seconds or g CO2e/h);
-    None if nothing is proved. ``candidates`` counts placements that were evaluated, ``nodes`` those
-    of the search tree; ``proof`` says how the bound came about, mode by mode, and is empty where
-    nothing is proved that way. ``interrupted`` says that Ctrl-C ended the search; ``left_open``
-    names the strategies that a second solver did not finish.
+    """What a solver returns: a decision and a bound, not priced yet. ``bound`` is on the objective
+    (samples/s, USD/h, USD per million samples, seconds or g CO2e/h); None if nothing is proved.
+    ``candidates`` counts placements that were evaluated, ``nodes`` those of the search tree;
+    ``proof`` says how the bound came about, mode by mode, and is empty where nothing is proved that
+    way. ``interrupted`` says that Ctrl-C ended the search; ``left_open`` names the strategies that
+    a second solver did not finish.
     """
 
     status: Status
@@ -98,8 +93,6 @@ def total_bound(proofs: Iterable[ModeProof], objective: Objective) -> float | No
     """Bound on all modes together: the best of theirs; None if one is not known, or none holds a
     placement.
 
-    Examples
-    --------
     >>> from placer.cost_model.objective import objective_of
     >>> from placer.problem.requirements import Requirements
     >>> made = dict(local_steps=1, root_bound=None, nodes=0, priced=0)

@@ -29,14 +29,9 @@ def tail_share(asked: float) -> float:
 
 def assured(share: float, count: int) -> float:
     """Return the share that at least so many scenarios in the long run reach, where some of a
-    number of them do.
+    number of them do. The lower end of the score interval (Wilson, 1927) at `DOUBT_Z` standard
+    errors.
 
-    Notes
-    -----
-    The lower end of the score interval (Wilson, 1927) at `DOUBT_Z` standard errors.
-
-    Examples
-    --------
     95.7 % of 4,096 scenarios are enough for 95 %.
 
     >>> round(assured(0.957, 4096), 3)
@@ -50,9 +45,6 @@ def assured(share: float, count: int) -> float:
 
 class Rank(Struct, frozen=True, kw_only=True):
     """One placement of a plan: the first, or a fallback where those before it are not available.
-
-    Notes
-    -----
     ``alone`` is the chance that this placement alone would do; ``hours`` are what the plan spends
     on it on average. ``certain``: all of it is on demand, which is assumed to be there.
     """
@@ -67,8 +59,6 @@ class Rank(Struct, frozen=True, kw_only=True):
 class ConfidentPlan(Struct, frozen=True, kw_only=True):
     """What a plan reaches in the scenarios that it was chosen in, and in fresh ones.
 
-    Notes
-    -----
     ``reached`` is the share of the ``scenarios`` in which the run is done by ``deadline_h``, or
     reaches the floor where there is no deadline; ``fresh`` that of as many others. ``asked`` is 0
     where the mean is the objective. ``usd`` is the mean cost of a run, done or not, ``tail_usd``

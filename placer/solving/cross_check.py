@@ -21,13 +21,7 @@ CODE = "disagreement"
 
 
 def check_verifier(solver: str, verifier: str) -> None:
-    """Refuse a second solver that does not exist, is the first, or lacks its package.
-
-    Raises
-    ------
-    PlacerError
-        Names it.
-    """
+    """Refuse a second solver that does not exist, is the first, or lacks its package."""
     load_solver(verifier)
     if verifier == solver:
         raise PlacerError(
@@ -38,22 +32,9 @@ def check_verifier(solver: str, verifier: str) -> None:
 
 def verified(result: Result, verifier: str, options: SolveOptions) -> Result:
     """Solve the problem of a result again with another solver, which is told nothing of the answer,
-    and say whether both agree.
-
-    Parameters
-    ----------
-    result
-        The first answer.
-    verifier
-        Name of the second solver.
-    options
-        Gap and time limit of both.
-
-    Returns
-    -------
-    Result
-        With ``verification``; with a warning if the solvers contradict each other, or the second
-        one failed.
+    and say whether both agree. With ``verification``; with a warning if the solvers contradict each
+    other, or the second one failed. ``result``: the first answer. ``verifier``: name of the second
+    solver. ``options``: gap and time limit of both.
     """
     try:
         second = solve(result.problem, verifier, replace(options.deaf, start=None))
@@ -87,8 +68,6 @@ def verified(result: Result, verifier: str, options: SolveOptions) -> Result:
 def value_words(result: Result | Verification) -> str:
     """Give status, value and bound in words.
 
-    Examples
-    --------
     >>> second = Verification(
     ...     solver="x", status=Status.OPTIMAL, value=2.0, bound=2.02, seconds=1.0, verdict="agree")
     >>> value_words(second)
@@ -103,8 +82,6 @@ def value_words(result: Result | Verification) -> str:
 def verification_words(verification: Verification) -> str:
     """Say what a second solver found, in one sentence.
 
-    Examples
-    --------
     >>> second = Verification(
     ...     solver="x", status=Status.OPTIMAL, value=2.0, bound=2.02, seconds=1.0, verdict="agree")
     >>> verification_words(second)

@@ -21,13 +21,10 @@ without the row.
 
 
 class PriceCase(Struct, frozen=True, kw_only=True):
-    """What is best if one price is another one.
-
-    Notes
-    -----
-    ``usd_per_hour`` is None where the row is left out; ``placement`` and ``estimate`` are None
-    where nothing fits; ``proved`` best, or only the best that a short search found; ``same`` as the
-    answer or not; ``on_outlier`` where it rests on a spot price far below the usual as well.
+    """What is best if one price is another one. ``usd_per_hour`` is None where the row is left out;
+    ``placement`` and ``estimate`` are None where nothing fits; ``proved`` best, or only the best
+    that a short search found; ``same`` as the answer or not; ``on_outlier`` where it rests on a
+    spot price far below the usual as well.
     """
 
     case: str
@@ -40,15 +37,11 @@ class PriceCase(Struct, frozen=True, kw_only=True):
 
 
 class PriceRisk(Struct, frozen=True, kw_only=True):
-    """The price row whose rise changes an answer the soonest.
-
-    Notes
-    -----
-    ``changes_at`` is the price from which the answer is another one, in USD/h of one machine (at
-    the latest, where no limit of dollars breaks). ``on_demand`` and ``elsewhere`` are prices of the
-    same machine: on demand in the same place, and the cheapest in another region of the provider
-    with its name. ``usual`` is the price at the median share of on-demand over the provider's
-    regions.
+    """The price row whose rise changes an answer the soonest. ``changes_at`` is the price from
+    which the answer is another one, in USD/h of one machine (at the latest, where no limit of
+    dollars breaks). ``on_demand`` and ``elsewhere`` are prices of the same machine: on demand in
+    the same place, and the cheapest in another region of the provider with its name. ``usual`` is
+    the price at the median share of on-demand over the provider's regions.
     """
 
     offer: VmOffer

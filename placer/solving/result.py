@@ -66,8 +66,6 @@ class OwnOrRented(Struct, frozen=True, kw_only=True):
 class Result(Shown):
     """One solver's checked and priced answer to one problem.
 
-    Notes
-    -----
     `placer.solving.solve` fills the first fields; `placer.recommend` adds what was considered:
     ``options`` (best equal machines of each kind), ``baselines`` (what a single-region and an
     egress-blind tool would choose), ``near_misses`` (just outside a limit), ``verdict``
@@ -209,12 +207,8 @@ class Result(Shown):
 
     def to_saved(self, *, whole: bool = False) -> dict[str, Any]:
         """Build the document that ``placer recommend -o`` writes: with the problem, so that it can
-        be priced again.
-
-        Parameters
-        ----------
-        whole
-            Keep the whole market, so that the bounds can be worked out again as well.
+        be priced again. ``whole``: keep the whole market, so that the bounds can be worked out
+        again as well.
         """
         from placer.documents.saved_result import saved_document
 
@@ -229,12 +223,7 @@ class Result(Shown):
 
     def to_manifest(self) -> dict[str, Any]:
         """Build the ``placer.manifest/v1`` document that an executor can start; see
-        `placer.documents.manifest`.
-
-        Raises
-        ------
-        InfeasibleError
-            If the result has no placement.
+        `placer.documents.manifest`. `InfeasibleError` if the result has no placement.
         """
         from placer.documents.manifest.manifest_document import build_manifest
 
@@ -248,9 +237,6 @@ class Result(Shown):
 
     def fallback_manifests(self) -> tuple[dict[str, Any], ...]:
         """Build a manifest for each fallback of a plan with a confidence, in order; empty without.
-
-        Notes
-        -----
         An executor starts the first one whose machines it gets.
         """
         from placer.documents.manifest.manifest_document import build_manifest

@@ -83,30 +83,11 @@ def _names_in(folders: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None = None) -> Result:
-    """Find the best placement.
-
-    Parameters
-    ----------
-    problem
-        The question.
-    solver
-        Name of a module in placer.solvers.
-    options
-        Gap, time limit and seed.
-
-    Returns
-    -------
-    Result
-        Infeasible is a status; a placement in it breaks no limit. With a range of batches its
-        problem has the best one.
-
-    Raises
-    ------
-    PlacerError
-        If there is no such solver.
-    AssertionError
-        If a solver returned a placement that breaks a limit, or a bound that its value beats: an
-        internal error, never shown as an answer. The message names a file with the problem.
+    """Find the best placement. Infeasible is a status; a placement in it breaks no limit. With a
+    range of batches its problem has the best one. ``solver``: name of a module in placer.solvers.
+    ``options``: gap, time limit and seed. `PlacerError` if there is no such solver.
+    `AssertionError` if a solver returned a placement that breaks a limit, or a bound that its value
+    beats: an internal error, never shown as an answer. The message names a file with the problem.
     """
     module, options = load_solver(solver), options or SolveOptions()
     earlier = _EARLIER.get()
@@ -213,23 +194,8 @@ def _counts_workers(problem: Problem, solver: str) -> bool:
 
 def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, SolveOptions], Result]:
     """Make a solver ready for many questions that differ from one in objective, budget and floor
-    alone.
-
-    Parameters
-    ----------
-    problem, solver
-        As in `solve`.
-
-    Returns
-    -------
-    Callable[[Problem, SolveOptions], Result]
-        Answers one question as `solve` does; a solver with a `prepare` of its own works out only
-        once what they share.
-
-    Raises
-    ------
-    PlacerError
-        If there is no such solver.
+    alone. Answers one question as `solve` does; a solver with a `prepare` of its own works out only
+    once what they share. `PlacerError` if there is no such solver.
     """
     wish = problem.requirements
     parts = _asks_by_kind(problem, solver) or problem.island_question is not None
@@ -252,12 +218,8 @@ def _say_begun(options: SolveOptions) -> None:
 
 
 def load_solver(solver: str) -> ModuleType:
-    """Import a solver, before anything is computed or written.
-
-    Raises
-    ------
-    PlacerError
-        If there is none of that name, or a package that it needs is missing.
+    """Import a solver, before anything is computed or written. `PlacerError` if there is none of
+    that name, or a package that it needs is missing.
     """
     if solver not in solver_names():
         raise unknown("solver", solver, solver_names())
@@ -385,14 +347,7 @@ FILTERS = {
 
 
 def require_pools(problem: Problem) -> None:
-    """Say why if the request admits no machine at all.
-
-    Raises
-    ------
-    PlacerError
-        With the plan that comes nearest and what would fit, or the limit that excludes most of
-        the machines that remain.
-    """
+    """Say why if the request admits no machine at all."""
     if problem.worker_kinds if problem.island_question is not None else problem.pools:
         return
     from placer.solving.nearest_plan import nearest_plan  # only where nothing fits

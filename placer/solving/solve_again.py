@@ -13,18 +13,9 @@ from placer.units import format_number
 
 
 def solved_again(document: Mapping[str, Any], where: str, solver: str) -> str:
-    """Solve again and say what came out.
-
-    Parameters
-    ----------
-    document
-        A valid ``placer.result/v1`` document with its problem and a certificate.
-
-    Raises
-    ------
-    PlacerError
-        If the market is neither in the file nor on this machine, or if the second answer is better
-        than the bound of the first.
+    """Solve again and say what came out. ``document``: a valid ``placer.result/v1`` document with
+    its problem and a certificate. `PlacerError` if the market is neither in the file nor on this
+    machine, or if the second answer is better than the bound of the first.
     """
     certificate = document.get("certificate")
     if certificate is None or "problem" not in document:

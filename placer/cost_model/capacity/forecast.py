@@ -55,12 +55,8 @@ counts up to 1 h: beyond, it gained less than two standard errors on days left o
 
 
 def weights_at(lead_h: float) -> Weights:
-    """Return the parts of a forecast so many hours ahead.
-
-    Raises
-    ------
-    PlacerError
-        If the hours are not positive and finite.
+    """Return the parts of a forecast so many hours ahead. `PlacerError` if the hours are not
+    positive and finite.
     """
     if not 0 < lead_h < math.inf:
         raise PlacerError(f"a forecast {lead_h} h ahead is not possible", "give hours above 0")
@@ -86,22 +82,10 @@ def remembered(
     launched: Array, hours: Sequence[float] | Array, memory_h: float, prior: float, usual: Array
 ) -> Array:
     """Return the shares of time with 0, 1, ... machines as they are remembered at the end of a log.
-
-    Parameters
-    ----------
-    launched
-        Machines that could be launched; shape (observations, zones), -1 where nobody looked.
-    hours
-        When; shape (observations,), ascending.
-    memory_h, prior
-        As in `MEMORIES_H` and `PRIORS`.
-    usual
-        Shares to begin with; shape (machines + 1,).
-
-    Returns
-    -------
-    Array
-        Shape (zones, machines + 1); each row sums to 1.
+    Shape (zones, machines + 1); each row sums to 1. ``launched``: machines that could be launched;
+    shape (observations, zones), -1 where nobody looked. ``hours``: when; shape (observations,),
+    ascending. ``memory_h``, ``prior``: as in `MEMORIES_H` and `PRIORS`. ``usual``: shares to begin
+    with; shape (machines + 1,).
     """
     age = np.asarray(hours)[-1] - np.asarray(hours)
     counted = np.exp(-age / memory_h)[:, None] * (launched >= 0)
@@ -111,21 +95,11 @@ def remembered(
 def followed(
     launched: Array, hours: Sequence[float] | Array, lead_h: float, otherwise: Array
 ) -> Array:
-    """Return the shares of 0, 1, ... machines that followed counts like each zone's last one.
-
-    Parameters
-    ----------
-    launched, hours
-        As in `remembered`.
-    lead_h
-        Hours from a count to what followed it.
-    otherwise
-        Shares to begin with, which stay where nothing followed; shape (zones, machines + 1).
-
-    Notes
-    -----
-    It knows zones whose counts alternate, and how long a zone tends to stay as it is. What followed
-    is forgotten as by the long memory.
+    """Return the shares of 0, 1, ... machines that followed counts like each zone's last one. It
+    knows zones whose counts alternate, and how long a zone tends to stay as it is. What followed is
+    forgotten as by the long memory. ``launched``, ``hours``: as in `remembered`. ``lead_h``: hours
+    from a count to what followed it. ``otherwise``: shares to begin with, which stay where nothing
+    followed; shape (zones, machines + 1).
     """
     when = np.asarray(hours, dtype=float)
     before = np.searchsorted((when[1:] + when[:-1]) / 2, when - lead_h)
@@ -146,11 +120,7 @@ def _last(launched: Array) -> Array:
 
 def expected_now(launched: Array, usual: Array) -> Array:
     """Return what is expected of each zone's present: its last count, hardly anything else.
-
-    Parameters
-    ----------
-    launched, usual
-        As in `remembered`; a zone at which nobody ever looked is as usual.
+    ``launched``, ``usual``: as in `remembered`; a zone at which nobody ever looked is as usual.
     """
     count = _last(launched)
     stays = STAY * (count[:, None] == np.arange(len(usual))) + (1 - STAY) * usual
@@ -159,18 +129,9 @@ def expected_now(launched: Array, usual: Array) -> Array:
 
 def forecast(launched: Array, hours: Sequence[float] | Array, lead_h: float, usual: Array) -> Array:
     """Return the chances of 0, 1, ... machines in each zone some hours after the end of a log.
-
-    Parameters
-    ----------
-    launched, hours, usual
-        As in `remembered`; what counts as the present is each zone's last observation.
-    lead_h
-        Hours ahead.
-
-    Returns
-    -------
-    Array
-        Shape (zones, machines + 1); each row sums to 1.
+    Shape (zones, machines + 1); each row sums to 1. ``launched``, ``hours``, ``usual``: as in
+    `remembered`; what counts as the present is each zone's last observation. ``lead_h``: hours
+    ahead.
     """
     parts = weights_at(lead_h)
     short, long = (

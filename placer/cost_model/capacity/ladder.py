@@ -21,14 +21,10 @@ WORTH = 0.9
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rung:
-    """One placement of a ladder.
-
-    Notes
-    -----
-    ``there`` tells when all of its machines can be had; shape (steps, draws). ``start_h`` are the
-    hours that each start takes and that are paid for. ``certain``: its machines are assumed to be
-    there at any time. ``spent_per_sample`` is what a sample takes of what is to be little (dollars,
-    hours or grams); None: dollars.
+    """One placement of a ladder. ``there`` tells when all of its machines can be had; shape (steps,
+    draws). ``start_h`` are the hours that each start takes and that are paid for. ``certain``: its
+    machines are assumed to be there at any time. ``spent_per_sample`` is what a sample takes of
+    what is to be little (dollars, hours or grams); None: dollars.
     """
 
     samples_per_s: float
@@ -48,13 +44,9 @@ class Rung:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Runs:
-    """How a run ends in each scenario.
-
-    Notes
-    -----
-    ``hours`` until it is done, infinite where it is not by the last step; ``usd`` paid until then;
-    ``left`` samples are not done; ``starts`` and ``busy_h``, hours on each rung; shapes (draws,),
-    and (rungs, draws).
+    """How a run ends in each scenario. ``hours`` until it is done, infinite where it is not by the
+    last step; ``usd`` paid until then; ``left`` samples are not done; ``starts`` and ``busy_h``,
+    hours on each rung; shapes (draws,), and (rungs, draws).
     """
 
     hours: Array
@@ -74,23 +66,12 @@ class Runs:
 
 
 def climb(rungs: Sequence[Rung], samples: float, deadline_h: float, step_h: float) -> Runs:
-    """Run a ladder in every scenario.
-
-    Parameters
-    ----------
-    rungs
-        The most wanted first.
-    samples
-        To train on.
-    deadline_h
-        From the start. Where a rung is certain, the run moves to it for good as soon as another
-        step elsewhere would leave too little time.
-
-    Notes
-    -----
-    A run stays where it is until its machines are lost, then starts on the first rung that is
-    there, or waits. It moves back to a rung before it that was there for `STEADY_STEPS` and takes
-    less for a sample. Whoever waits pays nothing.
+    """Run a ladder in every scenario. A run stays where it is until its machines are lost, then
+    starts on the first rung that is there, or waits. It moves back to a rung before it that was
+    there for `STEADY_STEPS` and takes less for a sample. Whoever waits pays nothing. ``rungs``: the
+    most wanted first. ``samples``: to train on. ``deadline_h``: from the start. Where a rung is
+    certain, the run moves to it for good as soon as another step elsewhere would leave too little
+    time.
     """
     # What is certain is not hurried to: it is there when time runs out as well.
     there = np.stack(
@@ -140,8 +121,8 @@ def climb(rungs: Sequence[Rung], samples: float, deadline_h: float, step_h: floa
 
 
 def _chosen(at_rung: Array, now: Array, steady: Array, per_sample: Array) -> Array:
-    """Return the rung of each scenario for the next step, -1 where none is there; shape
-    (draws,).
+    """Return the rung of each scenario for the next step, -1 where none is there; shape (draws,).
+        
     """
     draws, count = now.shape
     first = np.where(now.any(axis=1), now.argmax(axis=1), -1)

@@ -26,13 +26,9 @@ MOST_ZONES = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ZoneForecast:
-    """One zone some hours ahead.
-
-    Notes
-    -----
-    ``last`` is its last count, ``usual`` the share of its observations with enough machines; None
-    where nobody looked. ``chance`` is that of all machines alone, None where so many were never
-    asked for, ``chance_any`` that of at least one.
+    """One zone some hours ahead. ``last`` is its last count, ``usual`` the share of its
+    observations with enough machines; None where nobody looked. ``chance`` is that of all machines
+    alone, None where so many were never asked for, ``chance_any`` that of at least one.
     """
 
     zone: str
@@ -47,9 +43,6 @@ class ZoneForecast:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetForecast:
     """Zones together: the chance that they have enough in sum, and that one of them alone has.
-
-    Notes
-    -----
     ``planned`` is the chance in sum to plan with: days unlike those of the log are among its
     scenarios.
     """
@@ -64,19 +57,9 @@ class CapacityForecast(
     Struct, frozen=True, kw_only=True, tag_field="schema", tag="placer.capacity-forecast/v1"
 ):
     """Chances that zones launch enough spot machines some hours after the end of a log.
-
-    Parameters
-    ----------
-    machines
-        Machines that are wanted.
-    asked
-        Machines that each zone was asked for.
-    first, last
-        Ends of the log, ISO in UTC.
-    zones
-        The most likely first.
-    sets
-        The best set of one zone, of two and so on.
+    ``machines``: machines that are wanted. ``asked``: machines that each zone was asked for.
+    ``first``, ``last``: ends of the log, ISO in UTC. ``zones``: the most likely first. ``sets``:
+    the best set of one zone, of two and so on.
     """
 
     machines: Natural
@@ -105,23 +88,10 @@ class CapacityForecast(
 def forecast_launches(
     log: LaunchLog, machines: int, hours_ahead: float, most_zones: int = MOST_ZONES
 ) -> CapacityForecast:
-    """Forecast how likely zones launch enough machines, alone and together.
-
-    Parameters
-    ----------
-    log
-        Of launches.
-    machines
-        That are wanted.
-    hours_ahead
-        Hours after the end of the log.
-    most_zones
-        Maximum number of zones combined.
-
-    Raises
-    ------
-    PlacerError
-        If all zones of the log were asked for fewer machines, or the hours are not positive.
+    """Forecast how likely zones launch enough machines, alone and together. ``log``: of launches.
+    ``machines``: that are wanted. ``hours_ahead``: hours after the end of the log. ``most_zones``:
+    maximum number of zones combined. `PlacerError` if all zones of the log were asked for fewer
+    machines, or the hours are not positive.
     """
     if machines > log.most * len(log.zones):
         raise PlacerError(
@@ -187,11 +157,8 @@ CHUNK = 256
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ZoneSet:
-    """Zones, and the chances that they have enough.
-
-    Notes
-    -----
-    ``together``: all of them in sum. ``one_zone``: at least one of them alone.
+    """Zones, and the chances that they have enough. ``together``: all of them in sum. ``one_zone``:
+    at least one of them alone.
     """
 
     zones: tuple[int, ...]
@@ -200,22 +167,11 @@ class ZoneSet:
 
 
 def best_sets(machines: Array, least: int, most_zones: int) -> tuple[ZoneSet, ...]:
-    """Find the zones that most likely have enough machines, for each number of zones.
-
-    Parameters
-    ----------
-    machines
-        That each zone can launch; shape (scenarios, zones).
-    least
-        Machines that are enough, in all.
-    most_zones
-        Largest set.
-
-    Returns
-    -------
-    tuple[ZoneSet, ...]
-        The best set of one zone, of two and so on; a larger one only if it is more likely to have
-        enough. Where there are over `MOST_SETS` of a size, the best that grows from smaller ones.
+    """Find the zones that most likely have enough machines, for each number of zones. The best set
+    of one zone, of two and so on; a larger one only if it is more likely to have enough. Where
+    there are over `MOST_SETS` of a size, the best that grows from smaller ones. ``machines``: that
+    each zone can launch; shape (scenarios, zones). ``least``: machines that are enough, in all.
+    ``most_zones``: largest set.
     """
     found: list[ZoneSet] = []
     kept: list[tuple[int, ...]] = [()]

@@ -19,11 +19,8 @@ Array = npt.NDArray[Any]
 
 
 class Likeness(Struct, frozen=True, kw_only=True):
-    """Correlation of the latent state of two zones: of one region, and of two regions.
-
-    Notes
-    -----
-    It is what is left beside each zone's own forecast, which already knows that a zone is short.
+    """Correlation of the latent state of two zones: of one region, and of two regions. It is what
+    is left beside each zone's own forecast, which already knows that a zone is short.
     """
 
     region: Share
@@ -60,25 +57,12 @@ def latent(
     likeness: Likeness = RESIDUAL,
     zones: Sequence[str] | None = None,
 ) -> Array:
-    """Draw the latent state of zones, standard normal each; shape (draws, zones).
-
-    Parameters
-    ----------
-    regions
-        Region of each zone.
-    draws
-        Scenarios, an even number: each has its mirror image, which halves the noise of means.
-    seed
-        The same seed gives the same scenarios.
-    likeness
-        How alike zones are.
-    zones
-        Name of each zone, no two alike; None: the region and a number.
-
-    Notes
-    -----
-    A name has the same states whatever else is drawn, so that a zone more changes nothing about
-    the others, and a placement meets the scenarios of the market that it was chosen from.
+    """Draw the latent state of zones, standard normal each; shape (draws, zones). A name has the
+    same states whatever else is drawn, so that a zone more changes nothing about the others, and a
+    placement meets the scenarios of the market that it was chosen from. ``regions``: region of each
+    zone. ``draws``: scenarios, an even number: each has its mirror image, which halves the noise of
+    means. ``seed``: the same seed gives the same scenarios. ``likeness``: how alike zones are.
+    ``zones``: name of each zone, no two alike; None: the region and a number.
     """
     names = [f"{region}/{at}" for at, region in enumerate(regions)] if zones is None else zones
     return mixed(regions, names, likeness, lambda name: _normal(name, draws, seed))
@@ -88,11 +72,8 @@ def mixed(
     regions: Sequence[str], zones: Sequence[str], likeness: Likeness, draw: Callable[[str], Array]
 ) -> Array:
     """Add up what all zones have in common, what those of a region have, and what is a zone's own.
-
-    Parameters
-    ----------
-    draw
-        Draws what belongs to a name, standard normal; its shape gets the zones as its last part.
+    ``draw``: draws what belongs to a name, standard normal; its shape gets the zones as its last
+    part.
     """
     near = {region: draw(region) for region in dict.fromkeys(regions)}
     everywhere = np.sqrt(likeness.across) * draw("")
@@ -107,9 +88,6 @@ def mixed(
 
 def unlike_day(states: Array, seed: int) -> Array:
     """Add to latent states what all zones have in common on a day that is unlike those of the log.
-
-    Notes
-    -----
     A plan is for one day to come, and days differ by more than forecasts of their zones say.
     """
     built: Array = states + DAY * _normal("day", len(states), seed)[:, None]
@@ -123,14 +101,9 @@ def _normal(name: str, draws: int, seed: int) -> Array:
 
 
 def launchable(chances: Array, states: Array) -> Array:
-    """Turn latent states into machines that can be launched; shape (draws, zones).
-
-    Parameters
-    ----------
-    chances
-        Of 0, 1, ... machines; shape (zones, machines + 1).
-    states
-        As from `latent`; a low state is a short zone.
+    """Turn latent states into machines that can be launched; shape (draws, zones). ``chances``: of
+    0, 1, ... machines; shape (zones, machines + 1). ``states``: as from `latent`; a low state is a
+    short zone.
     """
     below = np.cumsum(chances, axis=1)[:, :-1].clip(0.0, 1.0)
     normal = NormalDist()
@@ -163,16 +136,10 @@ def state_paths(
     seed: int,
     likeness: Likeness = RESIDUAL,
 ) -> Array:
-    """Draw the latent states of zones over time; shape (steps, draws, zones).
-
-    Parameters
-    ----------
-    regions, zones
-        Region and name of each zone. A name has the same path whatever else is drawn.
-    steps, step_h
-        Moments, and the hours between two of them.
-    draws
-        Scenarios, an even number: each has its mirror image.
+    """Draw the latent states of zones over time; shape (steps, draws, zones). ``regions``,
+    ``zones``: region and name of each zone. A name has the same path whatever else is drawn.
+    ``steps``, ``step_h``: moments, and the hours between two of them. ``draws``: scenarios, an even
+    number: each has its mirror image.
     """
     return mixed(regions, zones, likeness, lambda name: _path(name, steps, draws, step_h, seed))
 

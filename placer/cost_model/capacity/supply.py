@@ -23,11 +23,8 @@ EVERY = 10**6
 
 
 class Stock(Struct, frozen=True, kw_only=True):
-    """What is known of the zones in which a place launches one device on spot.
-
-    Notes
-    -----
-    ``zones`` are names, no two of them alike in the world; ``known`` is the capacity of each.
+    """What is known of the zones in which a place launches one device on spot. ``zones`` are names,
+    no two of them alike in the world; ``known`` is the capacity of each.
     """
 
     place: str
@@ -49,20 +46,11 @@ def stock_of(
     same_zone: bool,
     unavailable: float | None = None,
 ) -> Stock:
-    """Look up what a table knows of spot machines in a place.
-
-    Parameters
-    ----------
-    rows
-        As in `Catalog.capacity`.
-    place
-        ``provider/region``.
-    same_zone
-        Whether all machines of the place stay in one zone: the one with the best chance of the most
-        machines. Else they spread over the zones that the table names, or over as many as it
-        counts, at most `MOST_ZONES`.
-    unavailable
-        Share of the time without any spot machine, where the user knows it; instead of the table.
+    """Look up what a table knows of spot machines in a place. ``rows``: as in `Catalog.capacity`.
+    ``place``: ``provider/region``. ``same_zone``: whether all machines of the place stay in one
+    zone: the one with the best chance of the most machines. Else they spread over the zones that
+    the table names, or over as many as it counts, at most `MOST_ZONES`. ``unavailable``: share of
+    the time without any spot machine, where the user knows it; instead of the table.
     """
     provider, _, region = place.partition("/")
     wanted = {"provider": provider, "region": region, "device": device, "market": "spot"}
@@ -111,12 +99,9 @@ def given_capacity(share: float, known: ZoneCapacity) -> ZoneCapacity:
 
 
 def at_least(known: ZoneCapacity, end: str = "share") -> tuple[Array, Array]:
-    """Return numbers of machines and the chances that one zone launches at least so many.
-
-    Notes
-    -----
-    Below the fewest machines of any row the chance is that row's: who has eight has four. Between
-    rows it falls along a line; it never rises.
+    """Return numbers of machines and the chances that one zone launches at least so many. Below the
+    fewest machines of any row the chance is that row's: who has eight has four. Between rows it
+    falls along a line; it never rises.
     """
     counts = np.array([row.machines for row in known.launches], dtype=float)
     shares = np.array([getattr(row, end) for row in known.launches], dtype=float)
@@ -124,12 +109,8 @@ def at_least(known: ZoneCapacity, end: str = "share") -> tuple[Array, Array]:
 
 
 def chance_of(known: ZoneCapacity, machines: int, end: str = "share") -> float | None:
-    """Return the chance that one zone launches at least so many machines.
-
-    Returns
-    -------
-    float or None
-        None beyond the machines that anybody asked for: not observed.
+    """Return the chance that one zone launches at least so many machines. None beyond the machines
+    that anybody asked for: not observed.
     """
     if machines <= 0:
         return 1.0
@@ -139,19 +120,9 @@ def chance_of(known: ZoneCapacity, machines: int, end: str = "share") -> float |
 
 
 def chances_of(known: ZoneCapacity, most: int, end: str = "share") -> Array:
-    """Return the chances that one zone launches 0, 1, ... machines.
-
-    Parameters
-    ----------
-    most
-        Machines that are wanted: more count as so many. What was not observed counts as not there.
-    end
-        One of `ENDS`.
-
-    Returns
-    -------
-    Array
-        Shape (most + 1,); sums to 1.
+    """Return the chances that one zone launches 0, 1, ... machines. Shape (most + 1,); sums to 1.
+    ``most``: machines that are wanted: more count as so many. What was not observed counts as not
+    there. ``end``: one of `ENDS`.
     """
     top = min(most, known.most)
     reached = np.zeros(most + 2)
@@ -172,18 +143,10 @@ def supply_scenarios(
     zones: Sequence[str] | None = None,
     likeness: Likeness = RESIDUAL,
 ) -> Array:
-    """Draw how many machines places launch at the same time; shape (draws, places).
-
-    Parameters
-    ----------
-    regions
-        ``provider/region`` of each zone.
-    chances
-        Of 0, 1, ... machines in each zone; shape (zones, machines + 1).
-    draws, seed, zones, likeness
-        As in `latent`.
-    owners
-        Place of each zone, from 0; None: each zone is a place.
+    """Draw how many machines places launch at the same time; shape (draws, places). ``regions``:
+    ``provider/region`` of each zone. ``chances``: of 0, 1, ... machines in each zone; shape (zones,
+    machines + 1). ``draws``, ``seed``, ``zones``, ``likeness``: as in `latent`. ``owners``: place
+    of each zone, from 0; None: each zone is a place.
     """
     machines = launchable(chances, latent(regions, draws, seed, likeness, zones))
     if owners is None:

@@ -18,12 +18,8 @@ Array = npt.NDArray[Any]
 
 class Stay(Struct, frozen=True, kw_only=True):
     """Time until machines are lost, from any moment with all of them: the share that is left after
-    t hours is (1 + t / b)^-a.
-
-    Notes
-    -----
-    Losses come soon or late: what has stayed for hours is likely to stay. A constant rate would say
-    that neither is so.
+    t hours is (1 + t / b)^-a. Losses come soon or late: what has stayed for hours is likely to
+    stay. A constant rate would say that neither is so.
     """
 
     a: float
@@ -39,8 +35,6 @@ class Stay(Struct, frozen=True, kw_only=True):
     def share(self, hours: float) -> float:
         """Return the share that is left after some hours.
 
-        Examples
-        --------
         >>> round(Stay(a=0.42, b_h=0.95).share(24.0), 3)
         0.253
         """
@@ -50,8 +44,6 @@ class Stay(Struct, frozen=True, kw_only=True):
     def median_h(self) -> float:
         """Hours after which half is lost.
 
-        Examples
-        --------
         >>> round(Stay(a=0.58, b_h=2.31).median_h, 1)
         5.3
         """
@@ -63,16 +55,10 @@ class Stay(Struct, frozen=True, kw_only=True):
 
     @property
     def losses_per_h(self) -> float:
-        """Losses per hour of a run that launches anew after each loss: a / b.
+        """Losses per hour of a run that launches anew after each loss: a / b. What is met at any
+        moment has stayed for a while and will stay longer than what was just launched. In the long
+        run the density of the time that is left, at 0, is one over the mean time between losses.
 
-        Notes
-        -----
-        What is met at any moment has stayed for a while and will stay longer than what was just
-        launched. In the long run the density of the time that is left, at 0, is one over the mean
-        time between losses.
-
-        Examples
-        --------
         >>> round(Stay(a=0.42, b_h=0.95).losses_per_h, 2)
         0.44
         """
@@ -86,14 +72,9 @@ class Stay(Struct, frozen=True, kw_only=True):
 
 
 def stay_of(known: ZoneCapacity, machines: int) -> Stay | None:
-    """Return how long so many machines of one zone stay together.
-
-    Returns
-    -------
-    Stay or None
-        Between rows by the logarithms of both figures; below the fewest machines that row's, which
-        promises too little. None beyond the most machines of any row, or without rows: not
-        observed.
+    """Return how long so many machines of one zone stay together. Between rows by the logarithms of
+    both figures; below the fewest machines that row's, which promises too little. None beyond the
+    most machines of any row, or without rows: not observed.
     """
     rows = known.stays
     if not rows or machines > rows[-1].machines:
@@ -108,14 +89,9 @@ def stay_of(known: ZoneCapacity, machines: int) -> Stay | None:
 
 def first_loss_h(stays: Sequence[Stay], states: Array) -> Array:
     """Draw after how many hours the first of some groups of machines is lost; shape (draws,).
-
-    Parameters
-    ----------
-    stays
-        Of each group, the machines of one zone.
-    states
-        Latent states as from `latent`; shape (draws, groups). A low one is lost soon, so that
-        alike groups are lost together: never a product of their chances.
+    ``stays``: of each group, the machines of one zone. ``states``: latent states as from `latent`;
+    shape (draws, groups). A low one is lost soon, so that alike groups are lost together: never a
+    product of their chances.
     """
     lost = _normal_cdf(states)
     built: Array = np.min([stay.times_h(lost[:, at]) for at, stay in enumerate(stays)], axis=0)

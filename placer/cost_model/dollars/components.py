@@ -30,15 +30,9 @@ class UsdPerHour(Struct, frozen=True, kw_only=True):
 
 
 def compute_usd_per_hour(machines: Iterable[tuple[VmOffer, int]]) -> float:
-    """Price of the workers, billed while they wait as well (Phalak et al., eq. 3).
+    """Price of the workers, billed while they wait as well (Phalak et al., eq. 3). ``machines``:
+    offers and how many of each.
 
-    Parameters
-    ----------
-    machines
-        Offers and how many of each.
-
-    Examples
-    --------
     Four workers of figure 6 of Phalak et al. in Oregon, 0.0960 USD/h each, are 0.384 USD/h; a step
     of 5 s costs 0.384 / 720.
 
@@ -51,28 +45,11 @@ def compute_usd_per_hour(machines: Iterable[tuple[VmOffer, int]]) -> float:
 
 
 def egress_usd(phases: Sequence[Phase], network: Network, *, same_zone: bool = True) -> float:
-    """Price what one exchange sends, in USD per step.
+    """Price what one exchange sends, in USD per step. Phalak et al. (2024), eq. 7-9, summed over
+    the transfers; the provider of the source bills. ``phases``: transfers of one exchange; bytes.
+    ``network``: egress prices in USD per 2**30 bytes. ``same_zone``: whether the machines of one
+    region share a zone. `PlacerError` if a link has no price.
 
-    Parameters
-    ----------
-    phases
-        Transfers of one exchange; bytes.
-    network
-        Egress prices in USD per 2**30 bytes.
-    same_zone
-        Whether the machines of one region share a zone.
-
-    Raises
-    ------
-    PlacerError
-        If a link has no price.
-
-    Notes
-    -----
-    Phalak et al. (2024), eq. 7-9, summed over the transfers; the provider of the source bills.
-
-    Examples
-    --------
     One worker in each of four cities on AWS, S3 and Lambda in Oregon, gradients of 1 GiB: up from
     London, Mumbai and Sydney 0.02 + 0.086 + 0.098, down to them 3 x 0.02; what stays in Oregon is
     free: 0.264 USD.
@@ -108,8 +85,6 @@ def egress_usd_by_link(
 def function_usd(offer: FunctionOffer, memory_gib: float, seconds: float) -> float:
     """Price of one run of a cloud function in USD (Phalak et al., eq. 4).
 
-    Examples
-    --------
     >>> from placer.market.catalog import FunctionOffer
     >>> f = FunctionOffer(
     ...     provider="aws", region="r", function="lambda", usd_per_gib_second=1.66667e-05,
@@ -140,26 +115,11 @@ def storage_usd(
     offer: StoreOffer, gradient_bytes: float, workers: int, step_s: float, failed_polls: int
 ) -> float:
     """Price of the store for one step in USD: space, requests and what is read; deletes are free.
-
-    Parameters
-    ----------
-    gradient_bytes
-        S.
-    workers
-        n.
-    step_s
-        How long the objects are kept.
-    failed_polls
-        l, reads that found nothing.
-
-    Notes
-    -----
     Phalak et al. (2024), eq. 5: S R_st + (2n + l) R_read + (n + 1) R_write + n R_list. Where the
     provider also bills bytes that are read, 2 n S of them: the function fetches n gradients, each
-    worker the mean.
+    worker the mean. ``gradient_bytes``: S. ``workers``: n. ``step_s``: how long the objects are
+    kept. ``failed_polls``: l, reads that found nothing.
 
-    Examples
-    --------
     n = 4, l = 1, S = 1 GiB kept for an hour at 0.023 USD a month: 0.023 / 730 = 3.151e-5; 9 reads
     at 0.0004 and 5 writes and 4 lists at 0.005 per 1000: 3.6e-6 + 2.5e-5 + 2.0e-5; together
     8.0107e-5.
@@ -192,12 +152,8 @@ def storage_usd(
 
 def store_requests(workers: int) -> dict[str, int]:
     """Return the requests to one store in one step, without polls that found nothing: n + 1 writes,
-    2 n reads, n lists.
-
-    Notes
-    -----
-    Phalak et al. (2024), eq. 5: each worker writes its gradient and reads the mean, the function
-    lists after each upload, reads n gradients and writes the mean.
+    2 n reads, n lists. Phalak et al. (2024), eq. 5: each worker writes its gradient and reads the
+    mean, the function lists after each upload, reads n gradients and writes the mean.
     """
     return {"write": workers + 1, "read": 2 * workers, "list": workers}
 
@@ -207,8 +163,6 @@ def data_usd_per_sample(
 ) -> float:
     """Price of reading one sample from the dataset's store, in USD (Erben et al., section 3).
 
-    Examples
-    --------
     A GiB from Backblaze costs 0.01 USD.
 
     >>> from placer.market.books.book_reader import load_catalog
@@ -222,8 +176,6 @@ def data_usd_per_sample(
 def usd_per_million_samples(usd_per_hour: float, samples_per_second: float) -> float:
     """Price of a million samples: USD/h / 3600 / throughput x 1e6.
 
-    Examples
-    --------
     >>> round(usd_per_million_samples(3.6, 1000.0), 6)
     1.0
     """

@@ -49,11 +49,7 @@ def worker_sample_usd(pool: Pool, problem: Problem) -> float:
 
 def sample_usd(place: str, problem: Problem) -> float:
     """Price of reading one sample from the dataset's store at a place; 0 if no store is named.
-
-    Raises
-    ------
-    PlacerError
-        If nobody measured how many bytes a sample has.
+    `PlacerError` if nobody measured how many bytes a sample has.
     """
     if problem.data_store is None:
         return 0.0

@@ -15,24 +15,10 @@ from placer.units import HOURS_PER_MONTH, Interval
 
 
 def rate_per_month(chance: float) -> float:
-    """Return the interruptions of one machine in a month, from the chance of at least one.
+    """Return the interruptions of one machine in a month, from the chance of at least one. Constant
+    rate r: f = 1 - exp(-r), so r = -ln(1 - f). ``chance``: f, a share from 0 to below 1.
+    `PlacerError` if it is no such share: a machine that is taken away for certain has no rate.
 
-    Parameters
-    ----------
-    chance
-        f, a share from 0 to below 1.
-
-    Raises
-    ------
-    PlacerError
-        If it is no such share: a machine that is taken away for certain has no rate.
-
-    Notes
-    -----
-    Constant rate r: f = 1 - exp(-r), so r = -ln(1 - f).
-
-    Examples
-    --------
     >>> round(rate_per_month(0.2), 6)  # -ln 0.8
     0.223144
     """
@@ -50,15 +36,11 @@ def rates_per_month(value: float, low: float, high: float) -> Interval:
 
 
 class Interruption(Struct, frozen=True, kw_only=True):
-    """How often a spot machine is taken away and what that costs.
-
-    Notes
-    -----
-    ``per_month``: how often one machine is taken away in a month of 730 hours, at a constant rate.
-    Rates of many machines add up, where the chance that one of them goes rounds to 1.
-    ``restart_s``: seconds until it is replaced and takes part again. ``lost_steps``: steps that the
-    whole run loses when it rejoins. ``basis`` is assumed, published (a band of the provider), given
-    or mixed.
+    """How often a spot machine is taken away and what that costs. ``per_month``: how often one
+    machine is taken away in a month of 730 hours, at a constant rate. Rates of many machines add
+    up, where the chance that one of them goes rounds to 1. ``restart_s``: seconds until it is
+    replaced and takes part again. ``lost_steps``: steps that the whole run loses when it rejoins.
+    ``basis`` is assumed, published (a band of the provider), given or mixed.
     """
 
     per_month: Interval
@@ -117,20 +99,9 @@ its middle is then 35 %.
 
 def banded(low: float, high: float) -> Interruption:
     """Return the interruption of a machine whose provider publishes how often it is taken away; the
-    rest as assumed.
+    rest as assumed. ``low``, ``high``: ends of the band, shares of the machines per month; a band
+    that ends at 1 is open. `PlacerError` if the ends are not shares in order.
 
-    Parameters
-    ----------
-    low, high
-        Ends of the band, shares of the machines per month; a band that ends at 1 is open.
-
-    Raises
-    ------
-    PlacerError
-        If the ends are not shares in order.
-
-    Examples
-    --------
     The bands 10 to 15 % and over 20 % of the AWS Spot Advisor.
 
     >>> banded(0.1, 0.15).chance_per_month, banded(0.2, 1.0).chance_per_month
@@ -153,8 +124,6 @@ def banded(low: float, high: float) -> Interruption:
 def of_island(interruption: Interruption, machines: int) -> Interruption:
     """Return the interruption of an island, which stops as a whole when one of its machines goes.
 
-    Examples
-    --------
     >>> round(of_island(ASSUMED_INTERRUPTION, 4).chance_per_month, 4)  # 1 - 0.8 ** 4
     0.5904
     """
@@ -163,19 +132,10 @@ def of_island(interruption: Interruption, machines: int) -> Interruption:
 
 def together(machines: Sequence[tuple[Interruption, int]]) -> Interruption:
     """Return one interruption for machines that differ: the mean of their rates, so that their
-    expected number is kept.
+    expected number is kept. Restart and lost steps are those of the first; the basis is that of
+    all, or ``mixed``. ``machines``: interruption and how many machines have it; at least one
+    machine.
 
-    Parameters
-    ----------
-    machines
-        Interruption and how many machines have it; at least one machine.
-
-    Notes
-    -----
-    Restart and lost steps are those of the first; the basis is that of all, or ``mixed``.
-
-    Examples
-    --------
     One machine of 20 % and one of 5 %: 1 - sqrt(0.8 x 0.95).
 
     >>> round(together([(banded(c, c), 1) for c in (0.2, 0.05)]).chance_per_month, 6)

@@ -16,9 +16,6 @@ from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR, Interval
 
 class Losses(Struct, frozen=True, kw_only=True):
     """Machines that are lost together: how often, and which part of the work is theirs.
-
-    Notes
-    -----
     ``per_hour`` counts while they are there. ``times`` such machines, or gangs, have as much each.
     """
 
@@ -32,36 +29,20 @@ def kept_share(
 ) -> Interval:
     """Return the expected throughput over the throughput without losses.
 
-    Parameters
-    ----------
-    losses
-        r and p of each.
-    step_s
-        T, seconds of one step.
-    interruption
-        R, seconds of a restart, and k, steps that each loss makes useless.
-
-    Returns
-    -------
-    Interval
-        From 0 to 1; low takes the high rates, restart and lost steps, high the low ones.
-
-    Notes
-    -----
     A machine runs 1/r seconds and is away for R: a part r R / (1 + r R) of its time is missing, and
     with it p of that part of the work. This is the f of Erben et al. (2024): an interruption
     frequency f over the run makes it about f slower. Losses of the run come at the sum of r (r
-    alone while none is away: never too few), and each makes the following k T seconds useless
-    (k <= 2 steps for the rejoin); no such event lies in the last k T seconds with probability
-    exp(-r k T). Together
+    alone while none is away: never too few), and each makes the following k T seconds useless (k <=
+    2 steps for the rejoin); no such event lies in the last k T seconds with probability exp(-r k
+    T). Together
 
         share = (1 - sum of p r R / (1 + r R)) x exp(-sum of r k T).
 
     R takes for granted that another machine is available; `chance_all_lost` says how likely none
-    is.
+    is. From 0 to 1; low takes the high rates, restart and lost steps, high the low ones.
+    ``losses``: r and p of each. ``step_s``: T, seconds of one step. ``interruption``: R, seconds of
+    a restart, and k, steps that each loss makes useless.
 
-    Examples
-    --------
     A gang with half of the work that is lost .081 times an hour, restarts of 300 s, two steps of 60
     s: r R = .00675, so 1 - .5 x .006705; r k T = .0027.
 
@@ -90,15 +71,9 @@ def expected_share(
     spot: int, workers: int, step_s: float, interruption: Interruption = ASSUMED_INTERRUPTION
 ) -> Interval:
     """Return `kept_share` of workers that are lost one by one, of which some are spot machines.
+    `PlacerError` if there are fewer workers than spot workers or none at all, or the step is not a
+    positive time.
 
-    Raises
-    ------
-    PlacerError
-        If there are fewer workers than spot workers or none at all, or the step is not a positive
-        time.
-
-    Examples
-    --------
     Eight spot workers, a chance of 20 % a month, steps of 60 s: r = 0.223144 / 730 h = 8.491e-8 /
     s; away 8.491e-8 x 300 = 2.547e-5; lost 8 x 8.491e-8 x 2 x 60 = 8.151e-5; 1 - 2.547e-5 -
     8.151e-5 = 0.999893.
@@ -121,8 +96,6 @@ def chance_per_month(losses: Sequence[Losses]) -> float:
     """Return the chance that machines are lost within a month of 730 hours, by the mean of their
     rates.
 
-    Examples
-    --------
     >>> rate = Interval(value=0.001, low=0.001, high=0.001)
     >>> round(chance_per_month([Losses(per_hour=rate, part=1.0)]), 4)  # 1 - exp(-0.73)
     0.5181
@@ -134,9 +107,6 @@ def chance_per_month(losses: Sequence[Losses]) -> float:
 
 class Correlation(Struct, frozen=True, kw_only=True):
     """How alike availability is: between zones of a region and between regions, 0 to below 1.
-
-    Notes
-    -----
     Machines of one zone come and go together (0.88 to 0.98 over 16 nodes): they count as one.
     """
 
@@ -166,35 +136,20 @@ def chance_all_lost(
 ) -> float:
     """Return the probability that all zones of a placement have no spot capacity at once.
 
-    Parameters
-    ----------
-    zones
-        Zones used in each region; the machines of one zone count as one.
-    unavailable
-        u, share of the time in which one zone has no capacity, 0 to 1.
-    correlation
-        Of zones of a region, and of regions.
-
-    Raises
-    ------
-    PlacerError
-        If there is no region, a region has no zone, or u is not a share.
-
-    Notes
-    -----
-    Never u to the power of the zones: availability is correlated. Zones of a region are alike
-    given its chance p ~ Beta, regions are alike given a common chance g ~ Beta of mean u. A Beta of
-    mean m and correlation c = 1 / (alpha + beta + 1) makes the beta-binomial
+    Never u to the power of the zones: availability is correlated. Zones of a region are alike given
+    its chance p ~ Beta, regions are alike given a common chance g ~ Beta of mean u. A Beta of mean
+    m and correlation c = 1 / (alpha + beta + 1) makes the beta-binomial
 
         E[p^k] = product over i < k of (m (1 - c) + i c) / (1 - c + i c).
 
     c is the correlation between regions for g, and (zones - regions) / (1 - regions) for p around
     g, so that both pairwise correlations come out. E[p^k] is a polynomial in g, so the mixture is
     exact; only its shape beyond pairs is assumed. Regions with one zone each are beta-binomial
-    themselves.
+    themselves. ``zones``: zones used in each region; the machines of one zone count as one.
+    ``unavailable``: u, share of the time in which one zone has no capacity, 0 to 1.
+    ``correlation``: of zones of a region, and of regions. `PlacerError` if there is no region, a
+    region has no zone, or u is not a share.
 
-    Examples
-    --------
     u = 0.2: two regions u^2 + 0.14 u (1 - u) = 0.04 + 0.0224; two zones of one region 0.04 + 0.43 x
     0.16; three regions u x (0.2 x 0.86 + 0.14) x (0.2 x 0.86 + 0.28) / 1.14 = 0.2 x 0.312 x 0.452 /
     1.14.
@@ -221,24 +176,10 @@ def chance_all_lost(
 def chance_any_lost(
     zones: Sequence[int], unavailable: float, correlation: Correlation = OBSERVED_CORRELATION
 ) -> float:
-    """Return the probability that at least one zone of a placement has no spot capacity.
+    """Return the probability that at least one zone of a placement has no spot capacity. One minus
+    the probability that all have capacity, which is the same mixture with 1 - u. ``zones``,
+    ``unavailable``, ``correlation``: as in `chance_all_lost`.
 
-    Parameters
-    ----------
-    zones, unavailable, correlation
-        As in `chance_all_lost`.
-
-    Raises
-    ------
-    PlacerError
-        As in `chance_all_lost`.
-
-    Notes
-    -----
-    One minus the probability that all have capacity, which is the same mixture with 1 - u.
-
-    Examples
-    --------
     Two regions: 2 u - P(both) = 0.4 - 0.0624.
 
     >>> round(chance_any_lost([1, 1], 0.2), 6)

@@ -44,17 +44,13 @@ was a table of capacity: assumed.
 
 
 class SpotOutlook(Struct, frozen=True, kw_only=True):
-    """What spot machines do to a run.
-
-    Notes
-    -----
-    ``expected_samples_per_second`` counts interruptions, restarts and rejoins; ``share`` is what
-    they leave. ``floor`` is the throughput of the on-demand machines alone, 0 without any.
-    ``any_lost`` and ``all_lost`` are the chances that at least one region, or every one, has no
-    spot capacity at a time. ``chance_basis`` says who knows ``chance_per_month``: given, published,
-    measured, assumed or mixed. ``unavailable`` is the share of the time in which the worst zone
-    launches no machine. ``risk`` is None in a question that was saved before there was a table of
-    capacity.
+    """What spot machines do to a run. ``expected_samples_per_second`` counts interruptions,
+    restarts and rejoins; ``share`` is what they leave. ``floor`` is the throughput of the on-demand
+    machines alone, 0 without any. ``any_lost`` and ``all_lost`` are the chances that at least one
+    region, or every one, has no spot capacity at a time. ``chance_basis`` says who knows
+    ``chance_per_month``: given, published, measured, assumed or mixed. ``unavailable`` is the share
+    of the time in which the worst zone launches no machine. ``risk`` is None in a question that was
+    saved before there was a table of capacity.
     """
 
     expected_samples_per_second: Interval

@@ -41,15 +41,12 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 class StockRisk(Struct, frozen=True, kw_only=True):
-    """The spot machines of one device in one place.
-
-    Notes
-    -----
-    ``gpus`` are those of one machine, None where machines differ. ``chance`` is that all of them
-    launch, None where so many were never asked for: ``observed`` is
-    how many were. ``median_hours`` pass until half of such gangs have lost machines; None: not
-    observed. ``level`` is zone, region or class; ``basis``, ``source`` and ``as_of`` are those of
-    the row. ``market`` is the market that they are rented in: spot, community, or both.
+    """The spot machines of one device in one place. ``gpus`` are those of one machine, None where
+    machines differ. ``chance`` is that all of them launch, None where so many were never asked for:
+    ``observed`` is how many were. ``median_hours`` pass until half of such gangs have lost
+    machines; None: not observed. ``level`` is zone, region or class; ``basis``, ``source`` and
+    ``as_of`` are those of the row. ``market`` is the market that they are rented in: spot,
+    community, or both.
     """
 
     place: str
@@ -70,21 +67,19 @@ class StockRisk(Struct, frozen=True, kw_only=True):
 class Risk(Struct, frozen=True, kw_only=True):
     """What may go wrong with the spot machines of a placement.
 
-    Notes
-    -----
     ``chance_all`` is that all of them launch; ``chance_enough``, that there are at least
     ``enough_workers``, on-demand workers counted; ``chance_floor``, that the speed reaches the
     floor or deadline of the question (None without one). ``any_lost`` and ``all_lost`` are the
     chances that some stock, or every one, launches no machine at a time. ``stay`` are pairs of
     hours and the chance that no machine is lost until then; empty where that is not observed, as
-    ``median_hours``; ``held`` are such pairs of the chance that there are enough
-    workers at a moment and for so long, where all spot machines are in one zone and the table knows
-    both; else empty. ``stay_basis`` says who knows how long machines stay. ``losses_per_hour`` are
-    those of a run that launches anew after each.
-    ``expected_samples_per_second`` is the mean over ``scenarios``, with restarts and lost steps, 0
-    where a run cannot go on; its ends are those of the shares. ``quantiles`` are pairs of a share
-    of the scenarios and the samples/s that no more than it stay below. What was never asked for
-    counts as not there. On-demand machines are assumed to be there (``on_demand``).
+    ``median_hours``; ``held`` are such pairs of the chance that there are enough workers at a
+    moment and for so long, where all spot machines are in one zone and the table knows both; else
+    empty. ``stay_basis`` says who knows how long machines stay. ``losses_per_hour`` are those of a
+    run that launches anew after each. ``expected_samples_per_second`` is the mean over
+    ``scenarios``, with restarts and lost steps, 0 where a run cannot go on; its ends are those of
+    the shares. ``quantiles`` are pairs of a share of the scenarios and the samples/s that no more
+    than it stay below. What was never asked for counts as not there. On-demand machines are assumed
+    to be there (``on_demand``).
     """
 
     machines: int
@@ -195,23 +190,11 @@ def risk_of(
     constant: bool,
     losses_basis: str,
 ) -> Risk:
-    """Work out the risk of a placement with spot machines.
-
-    Parameters
-    ----------
-    gang
-        From `gang_of`.
-    samples_per_second
-        Speed while all machines are there.
-    kept
-        Share of it that restarts and lost steps leave.
-    losses_per_h
-        Of all machines together.
-    constant
-        Whether machines are lost at that rate, each on its own, as the user or the provider says;
-        else they stay as the table knows it.
-    losses_basis
-        Who knows how often machines are lost.
+    """Work out the risk of a placement with spot machines. ``gang``: from `gang_of`.
+    ``samples_per_second``: speed while all machines are there. ``kept``: share of it that restarts
+    and lost steps leave. ``losses_per_h``: of all machines together. ``constant``: whether machines
+    are lost at that rate, each on its own, as the user or the provider says; else they stay as the
+    table knows it. ``losses_basis``: who knows how often machines are lost.
     """
     drawn = [stock_scenarios(gang.stocks, gang.wanted, DRAWS, SEED, end) for end in ENDS]
     shares = [speed_shares(placement, problem, gang, machines) for machines in drawn]
@@ -278,23 +261,11 @@ def enough_workers(problem: Problem) -> int:
 
 
 def speed_shares(placement: Placement, problem: Problem, gang: Gang, machines: Array) -> Array:
-    """Return the part of the full speed that remains with the machines that are there.
-
-    Parameters
-    ----------
-    machines
-        Of each stock; shape (draws, stocks).
-
-    Returns
-    -------
-    Array
-        Shape (draws,): each worker counts by its rate. 0 without `enough_workers`, the server or a
-        worker where data must stay.
-
-    Notes
-    -----
-    An island is there with all of its machines or not at all. The machines of a stock go to the
-    server first, then to its groups in their order.
+    """Return the part of the full speed that remains with the machines that are there. An island is
+    there with all of its machines or not at all. The machines of a stock go to the server first,
+    then to its groups in their order. Shape (draws,): each worker counts by its rate. 0 without
+    `enough_workers`, the server or a worker where data must stay. ``machines``: of each stock;
+    shape (draws, stocks).
     """
     left = machines.copy()
     workers, work = np.zeros(len(left)), np.zeros(len(left))

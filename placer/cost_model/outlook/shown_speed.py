@@ -21,8 +21,6 @@ def unmeasured(provenance: Iterable[str]) -> dict[str, str]:
 def speed_number(value: float, provenance: Iterable[str]) -> str:
     """Write a speed with as many digits as its basis bears.
 
-    Examples
-    --------
     >>> speed_number(3272.6, ["speed on L4:4: assumed: wide"]), speed_number(3272.6, [])
     ('3,270', '3,273')
     """

@@ -24,23 +24,12 @@ def averaging_seconds(
     tensors: int | None,
     calibration: Calibration,
 ) -> float:
-    """Return the seconds of an average inside one zone, by the slowest class.
+    """Return the seconds of an average inside one zone, by the slowest class. ``hosts``: names of
+    classes: of ``calibration.hosts``, whose seconds to serialise, average and deserialise are l0 +
+    l1 S + l2 N + l3 T + l4 2 (N - 1) / N S, or of `placer.workload.peer`, rings over a network.
+    ``gradient_bytes``: S, compressed. ``workers``: N; one worker has nothing to average.
+    ``tensors``: T; None takes `ASSUMED_TENSORS`.
 
-    Parameters
-    ----------
-    hosts
-        Names of classes: of ``calibration.hosts``, whose seconds to serialise, average and
-        deserialise are l0 + l1 S + l2 N + l3 T + l4 2 (N - 1) / N S, or of
-        `placer.workload.peer`, rings over a network.
-    gradient_bytes
-        S, compressed.
-    workers
-        N; one worker has nothing to average.
-    tensors
-        T; None takes `ASSUMED_TENSORS`.
-
-    Examples
-    --------
     >>> from placer.workload.constants import PUBLISHED
     >>> # 4.96 x 1.75 x 1.12 + 0.279 x 8 + 0.0064 x 394
     >>> round(averaging_seconds(["a10"], 1.12e9, 8, 394, PUBLISHED), 2)
@@ -78,18 +67,9 @@ def wan_seconds(
     software: str = HIVEMIND,
 ) -> float:
     """Return the slowest pair between regions, phase after phase, times its factor; not faster than
-    the busiest machine can send.
-
-    Parameters
-    ----------
-    streams
-        TCP streams side by side on each pair.
-    case
-        0 expected, 1 slow, 2 fast.
-    peers
-        Workers that exchange; two bound the seconds from below.
-    software
-        What averages: hivemind's factors on links are its own.
+    the busiest machine can send. ``streams``: TCP streams side by side on each pair. ``case``: 0
+    expected, 1 slow, 2 fast. ``peers``: workers that exchange; two bound the seconds from below.
+    ``software``: what averages: hivemind's factors on links are its own.
     """
     total = 0.0
     for phase in phases:

@@ -21,12 +21,9 @@ class Links(Protocol):
 
 
 class Lanes(Struct, frozen=True):
-    """A network in which the workers of some places are several machines each.
-
-    Notes
-    -----
-    Between two places as many pairs of machines send side by side as the smaller island has
-    machines, each with a cap of its own.
+    """A network in which the workers of some places are several machines each. Between two places
+    as many pairs of machines send side by side as the smaller island has machines, each with a cap
+    of its own.
     """
 
     network: Network

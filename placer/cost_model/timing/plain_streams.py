@@ -29,8 +29,6 @@ def share_seconds(byte_count: float, machine_bytes_per_s: float, case: int = 0) 
 def direct_seconds(byte_count: float, link: Link, streams: int = 1, case: int = 0) -> float:
     """Time of one transfer: half a round trip and its bytes at goodput.
 
-    Examples
-    --------
     >>> from placer.market.network.graph import Link
     >>> link = Link(
     ...     src="a", dst="b", bytes_per_second=1e8, low=1e8, high=1e8, cap=1e8, rtt_s=0.1,
@@ -67,24 +65,11 @@ def direct_phase_seconds(phase: Phase, network: Links, streams: int = 1, case: i
 
 def arrival_seconds(starts: Sequence[float], alone: Sequence[float], shared: float) -> float:
     """Return when the last of several equal transfers into, or out of, one machine is there.
-
-    Parameters
-    ----------
-    starts
-        When each begins; seconds.
-    alone
-        How long each takes with the machine to itself.
-    shared
-        How long each takes of the machine's own capacity.
-
-    Notes
-    -----
     Transfers under way share the machine evenly, none is faster than alone: followed from one start
     or end to the next. The same as max(start + alone) as long as the machine could serve all at
-    full speed.
+    full speed. ``starts``: when each begins; seconds. ``alone``: how long each takes with the
+    machine to itself. ``shared``: how long each takes of the machine's own capacity.
 
-    Examples
-    --------
     >>> late = arrival_seconds([0.0, 0.0, 9.0], [4.0, 4.0, 4.0], 1.0)
     >>> late, arrival_seconds([0.0, 0.0, 0.0], [1.0, 1.0, 1.0], 1.0)
     (13.0, 3.0)

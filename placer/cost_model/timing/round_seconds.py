@@ -146,13 +146,9 @@ def _inside_regions(this: Round) -> tuple[float, float]:
 
 def _region_gossip(this: Round) -> StepSeconds:
     """Time H steps of each region at its own pace; a send to a partner hides behind them unless it
-    takes longer.
-
-    Notes
-    -----
-    A region whose send is not through waits with the next one. All regions together do sum(share H
-    B / period) samples/s, and the round is H B over that; where data has its place, the last region
-    ends it.
+    takes longer. A region whose send is not through waits with the next one. All regions together
+    do sum(share H B / period) samples/s, and the round is H B over that; where data has its place,
+    the last region ends it.
     """
     steps, batch, counts = this.exchange.local_steps, this.problem.batch, this.at_places()
     speeds, part = this.speeds(), this.shares()
@@ -201,13 +197,10 @@ def _server(this: Round) -> StepSeconds:
 
 
 def _store(this: Round) -> StepSeconds:
-    """Time max(download + calculation + upload) + aggregate, through one store and one function.
-
-    Notes
-    -----
-    A round goes from mean to mean: who has fetched it begins, and does not wait for others that
-    still fetch it. A near worker is therefore earlier by the differences of both ways, and the
-    function waits that much longer for the last gradient.
+    """Time max(download + calculation + upload) + aggregate, through one store and one function. A
+    round goes from mean to mean: who has fetched it begins, and does not wait for others that still
+    fetch it. A near worker is therefore earlier by the differences of both ways, and the function
+    waits that much longer for the last gradient.
     """
     function, store = this.exchange.aggregator or "", this.exchange.storage or ""
     streams, case, network, services = this.exchange.streams, this.case, this.network, this.services

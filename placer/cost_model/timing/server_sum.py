@@ -32,12 +32,7 @@ def summing_vcpus(server: VmOffer | None) -> float:
 
 def server_sum_seconds(gradients: Any, vcpus: Any, problem: Problem) -> Any:
     """Return the seconds in which a parameter server decodes and adds up some gradients and packs
-    the result; numbers or arrays of one shape.
-
-    Parameters
-    ----------
-    vcpus
-        Those that sum: `summing_vcpus`.
+    the result; numbers or arrays of one shape. ``vcpus``: those that sum: `summing_vcpus`.
     """
     services, profile = problem.calibration.services, problem.profile
     if services.server_sum_bytes_per_s is None:

@@ -27,13 +27,9 @@ EXPECTED, SLOW, FAST = 0, 1, 2
 
 
 class Round(Struct, frozen=True, kw_only=True, dict=True):
-    """What the timing of one round looks at.
-
-    Notes
-    -----
-    ``site_group`` holds place, workers and samples/s of one worker, by group; ``hosts`` the classes
-    of averaging time and the devices beside them by place, ``machines`` those of the smallest
-    worker of each place.
+    """What the timing of one round looks at. ``site_group`` holds place, workers and samples/s of
+    one worker, by group; ``hosts`` the classes of averaging time and the devices beside them by
+    place, ``machines`` those of the smallest worker of each place.
     """
 
     site_group: tuple[tuple[str, int, float], ...]
@@ -139,9 +135,6 @@ class Round(Struct, frozen=True, kw_only=True, dict=True):
 
     def forming(self, calculation: float) -> float:
         """Return the seconds that hosts wait after some calculation until they may average again.
-
-        Notes
-        -----
         Known of averages among all workers alone; those inside regions are taken to need none.
         """
         fitted = self.problem.calibration.hosts
@@ -200,9 +193,6 @@ def loaded_speeds(
     machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem, case: int
 ) -> list[float]:
     """Return the samples/s of one worker of each kind, as all of them share store and lines.
-
-    Notes
-    -----
     Workers with a plan have equal parts of a step, and wait for the slowest. A search over numbers
     of workers asks for what each does by itself, which is no slower.
     """

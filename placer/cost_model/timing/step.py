@@ -33,13 +33,10 @@ class StoreUse(Struct, frozen=True, kw_only=True):
 
 
 class StepSeconds(Struct, frozen=True, kw_only=True):
-    """From exchange to exchange in seconds: one optimizer step, or H local ones.
-
-    Notes
-    -----
-    ``parts`` names what communication consists of; ``hidden`` is how much of it overlaps with the
-    calculation. ``waiting`` is how long the first gradient waits for the last. ``functions`` and
-    ``stores`` say what is billed by use.
+    """From exchange to exchange in seconds: one optimizer step, or H local ones. ``parts`` names
+    what communication consists of; ``hidden`` is how much of it overlaps with the calculation.
+    ``waiting`` is how long the first gradient waits for the last. ``functions`` and ``stores`` say
+    what is billed by use.
     """
 
     calculation: float
@@ -52,11 +49,8 @@ class StepSeconds(Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> float:
-        """Calculation plus the communication that nothing hides.
-
-        Notes
-        -----
-        Erben et al. (2024), logs: without overlap the plain sum holds within 0.94 % over 119 runs.
+        """Calculation plus the communication that nothing hides. Erben et al. (2024), logs: without
+        overlap the plain sum holds within 0.94 % over 119 runs.
         """
         return self.calculation + self.communication - self.hidden
 
@@ -69,13 +63,8 @@ the backward pass of the last microbatch, two thirds of it, of one to several.
 
 def overlap_window(exchange: Exchange, case: int = 0, free_share: float = 1.0) -> float:
     """Return the share of the calculation beside which an exchange runs without staleness.
-
-    Parameters
-    ----------
-    case
-        0, 1 or 2: expected, slow or fast.
-    free_share
-        What exchanges inside the workers leave of it.
+    ``case``: 0, 1 or 2: expected, slow or fast. ``free_share``: what exchanges inside the workers
+    leave of it.
     """
     buckets = exchange.transport in RINGS and traits(exchange.strategy).bucketed
     is_pytorch = buckets and ENGINES["pytorch"].lack(exchange) is None
@@ -84,11 +73,7 @@ def overlap_window(exchange: Exchange, case: int = 0, free_share: float = 1.0) -
 
 def hidden_seconds(calculation: Any, communication: Any, window: float) -> Any:
     """Return the seconds of an exchange that run beside the calculation; numbers or arrays.
-
-    Parameters
-    ----------
-    window
-        Share of the calculation beside which the exchange may run; 0 hides nothing.
+    ``window``: share of the calculation beside which the exchange may run; 0 hides nothing.
     """
     return HIDDEN_SHARE * np.minimum(communication, window * calculation)
 
@@ -111,23 +96,18 @@ def overlapped(step: StepSeconds) -> StepSeconds:
 
 
 def bucketed(step: StepSeconds, window: float) -> StepSeconds:
-    """Return the same step when gradients travel in buckets beside the calculation that makes
-    them.
+    """Return the same step when gradients travel in buckets beside the calculation that makes them.
+        
     """
     hidden = float(hidden_seconds(step.calculation, step.communication, window))
     return replace(step, hidden=hidden) if window else step
 
 
 def gain_bound(granularity: float, factor: float = 2.0) -> float:
-    """Return the most that ``factor`` times the workers can multiply the throughput by.
+    """Return the most that ``factor`` times the workers can multiply the throughput by. Erben et
+    al. (2024): calculation shrinks with the workers, communication does not: (1 + g) / (1 + g /
+    factor).
 
-    Notes
-    -----
-    Erben et al. (2024): calculation shrinks with the workers, communication does not: (1 + g) / (1
-    + g / factor).
-
-    Examples
-    --------
     >>> round(gain_bound(1), 2), round(gain_bound(10), 2)
     (1.33, 1.83)
     """

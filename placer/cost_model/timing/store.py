@@ -62,11 +62,8 @@ def aggregate_seconds(
     services: ServiceConstants,
     case: int = 0,
 ) -> float:
-    """Time of the function once all gradients are there: N reads, the sum, one write.
-
-    Notes
-    -----
-    Phalak et al. (2024), section 5: aggregate = N x (read of S) + sum + (write of S).
+    """Time of the function once all gradients are there: N reads, the sum, one write. Phalak et al.
+    (2024), section 5: aggregate = N x (read of S) + sum + (write of S).
     """
     reads = gradients * function_transfer_seconds(gradient_bytes, fetch, services, case)
     summing = sum_seconds(gradient_bytes, gradients, services)

@@ -21,16 +21,9 @@ def transfer_seconds(byte_count: float, link: Link, streams: int = 1, case: int 
 
 
 def load_seconds(phase: Phase, network: Links, *, inside: bool) -> float:
-    """Time that the busiest machine needs to send or receive its share of a phase.
-
-    Parameters
-    ----------
-    inside
-        Whether transfers inside a region count as well.
-
-    Notes
-    -----
-    A machine sends and receives at most what one stream reaches inside its region.
+    """Time that the busiest machine needs to send or receive its share of a phase. A machine sends
+    and receives at most what one stream reaches inside its region. ``inside``: whether transfers
+    inside a region count as well.
     """
     loads = machine_loads(phase, inside=inside)
     return max(

@@ -40,23 +40,11 @@ def copies_of(
     wish: Requirements, catalog: Catalog, network: Network, bytes_per_sample: float | None
 ) -> tuple[Copy, ...]:
     """Return the copy that a request asks for, or without a store to copy to all that it allows;
-    none where data is read where it lies.
-
-    Parameters
-    ----------
-    bytes_per_sample
-        Of the model's profile.
-
-    Raises
-    ------
-    PlacerError
-        If nobody says how much data there is, or it is where it is to be copied to.
-
-    Notes
-    -----
-    A month of storage is paid, or as many as the deadline has begun: nobody deletes a copy on the
-    day. Its price is spread over the samples of the run, and without their number over one pass.
-    Samples that slow exchanges add are not counted, so that the price of each errs high.
+    none where data is read where it lies. A month of storage is paid, or as many as the deadline
+    has begun: nobody deletes a copy on the day. Its price is spread over the samples of the run,
+    and without their number over one pass. Samples that slow exchanges add are not counted, so that
+    the price of each errs high. ``bytes_per_sample``: of the model's profile. `PlacerError` if
+    nobody says how much data there is, or it is where it is to be copied to.
     """
     if not wish.copies_data:
         return ()
@@ -89,9 +77,6 @@ def least_usd_per_sample(
     copies: Sequence[Copy], place: str, network: Network, bytes_per_sample: float, passes: float
 ) -> tuple[float, Copy]:
     """Return the least USD of a sample for a worker in a place, and the copy that it is read from.
-
-    Notes
-    -----
     For each copy what it costs, and one pass over the way from its store: disks may keep the rest,
     so that no plan with any of these copies pays less.
     """

@@ -19,27 +19,11 @@ COPY_STREAMS = 16
 
 def shares(datasets: Sequence[Dataset], speed: Mapping[str, float]) -> dict[str, float]:
     """Share of all samples that each region with workers does, so that the last region finishes as
-    early as it can.
+    early as it can. Water-filling: regions whose own data takes longer than the common time keep
+    only that; the others share what may move in proportion to their speed. ``datasets``: what stays
+    is done where it is; what may move fills up the regions that would finish first. ``speed``:
+    samples/s of each region's workers together. `PlacerError` if samples that stay have no workers.
 
-    Parameters
-    ----------
-    datasets
-        What stays is done where it is; what may move fills up the regions that would finish first.
-    speed
-        Samples/s of each region's workers together.
-
-    Raises
-    ------
-    PlacerError
-        If samples that stay have no workers.
-
-    Notes
-    -----
-    Water-filling: regions whose own data takes longer than the common time keep only that; the
-    others share what may move in proportion to their speed.
-
-    Examples
-    --------
     >>> sizes = {"a": 300, "b": 100}
     >>> two = [Dataset(place=p, samples=n, may_move=False) for p, n in sizes.items()]
     >>> shares(two, {"a": 10.0, "b": 10.0})
@@ -90,12 +74,7 @@ def moves(
     network: Network,
 ) -> tuple[Move, ...]:
     """List what has to move so that each region can do its share; data at home is used first, then
-    the cheapest way.
-
-    Parameters
-    ----------
-    part
-        Share of all samples by place, as `shares` gives it.
+    the cheapest way. ``part``: share of all samples by place, as `shares` gives it.
     """
     total = fsum(data.samples for data in datasets)
     wanted = {place: share * total for place, share in part.items()}

@@ -34,24 +34,11 @@ def needs_place(datasets: Sequence[Dataset]) -> tuple[str, ...]:
 def passes_of(
     passes: float, samples: int | None, data_bytes: float | None, bytes_per_sample: float
 ) -> float:
-    """Return how often a run reads the data of a store, at least once.
+    """Return how often a run reads the data of a store, at least once. Samples and size say it as
+    well as the user. Without either it is once, in which the store sets the pace: more passes are
+    never slower. ``passes``: what the user says; 1 is the default. ``samples``: samples of the run;
+    None: nobody says how many. ``data_bytes``: size of the data.
 
-    Parameters
-    ----------
-    passes
-        What the user says; 1 is the default.
-    samples
-        Samples of the run; None: nobody says how many.
-    data_bytes
-        Size of the data.
-
-    Notes
-    -----
-    Samples and size say it as well as the user. Without either it is once, in which the store sets
-    the pace: more passes are never slower.
-
-    Examples
-    --------
     >>> passes_of(1, 10_000, 1e6, 1000.0), passes_of(3, None, None, 1000.0)
     (10.0, 3)
     >>> passes_of(1, 10, 1e6, 1000.0), passes_of(1, None, 1e6, 1000.0)
@@ -70,8 +57,6 @@ def bytes_of(
     """Return the size of the data of a store: as the user says, else what the samples of a run
     leave for each pass; None where nobody knows.
 
-    Examples
-    --------
     >>> bytes_of(10, 10_000, None, 1000.0), bytes_of(1, 10_000, None, 1000.0)
     (1000000.0, None)
     """

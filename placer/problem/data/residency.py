@@ -15,12 +15,9 @@ from placer.problem.problem import Problem
 def leaks(
     placement: Placement, phases: Sequence[Phase], moved: Sequence[Move], problem: Problem
 ) -> Iterator[str]:
-    """Yield one sentence for each rule and first way in which a placement breaks it.
-
-    Notes
-    -----
-    Gradients leave with the transfers of strategies that send them, checkpoints with those that
-    send the model, raw data with moves and with reads from the dataset's store.
+    """Yield one sentence for each rule and first way in which a placement breaks it. Gradients
+    leave with the transfers of strategies that send them, checkpoints with those that send the
+    model, raw data with moves and with reads from the dataset's store.
     """
     sends = [(t.src, t.dst) for phase in phases for t in phase.transfers if t.src != t.dst]
     store = problem.data_store
@@ -79,12 +76,8 @@ def _why_none(place: str, problem: Problem) -> str:
 
 def parted(problem: Problem) -> Iterator[str]:
     """Yield one sentence if data that stays in several places can use no exchange, because nothing
-    may pass between them.
-
-    Notes
-    -----
-    A rule parts two places if one is in its area and the other is not: the exchanges whose payload
-    is of its kind cannot run.
+    may pass between them. A rule parts two places if one is in its area and the other is not: the
+    exchanges whose payload is of its kind cannot run.
     """
     stay, wish = needs_place(problem.requirements.datasets), problem.requirements
     store = problem.data_store

@@ -10,11 +10,8 @@ TRAITS = Traits(transport="butterfly", may_overlap=True, bucketed=True)
 
 
 def pair_bytes(gradient_bytes: float, workers: int) -> float:
-    """Return the bytes that one ordered pair of workers carries in one step: 2 S / N.
-
-    Notes
-    -----
-    Erben et al. (2024), artifact logs: a worker sends 2 (N - 1) / N x S within 1 %.
+    """Return the bytes that one ordered pair of workers carries in one step: 2 S / N. Erben et al.
+    (2024), artifact logs: a worker sends 2 (N - 1) / N x S within 1 %.
     """
     return 2 * gradient_bytes / workers
 
@@ -68,8 +65,6 @@ def broadcast(workers: Workers, gradient_bytes: float) -> tuple[Phase, ...]:
 def phases(workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple[Phase, ...]:
     """Return reduce-scatter and all-gather over all workers.
 
-    Examples
-    --------
     >>> from placer.problem.placement import Exchange
     >>> exchange = Exchange(strategy="all-reduce", compression="fp16")
     >>> scatter, gather = phases([("a", 1), ("b", 1)], 100.0, exchange)

@@ -21,8 +21,6 @@ def memory_gib(gradient_bytes: float, gradients: int) -> float:
     """Return the smallest function memory in whole GiB, at least one, that holds the gradients it
     sums.
 
-    Examples
-    --------
     >>> memory_gib(17e6, 4), memory_gib(1.12e9, 8)
     (1.0, 9.0)
     """
@@ -31,15 +29,8 @@ def memory_gib(gradient_bytes: float, gradients: int) -> float:
 
 def gradients_held(counts: Collection[int], *, regional: bool) -> int:
     """Return the gradients that one function holds at most: those of all workers, or with a
-    function in each region those of the largest one.
+    function in each region those of the largest one. ``counts``: workers of each region.
 
-    Parameters
-    ----------
-    counts
-        Workers of each region.
-
-    Examples
-    --------
     Three regions: the global function sums three, the largest regional one two.
 
     >>> gradients_held([2, 1, 1], regional=False), gradients_held([2, 1, 1], regional=True)
@@ -49,12 +40,8 @@ def gradients_held(counts: Collection[int], *, regional: bool) -> int:
 
 
 def phases(workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple[Phase, ...]:
-    """Return upload, fetch, put and download.
-
-    Notes
-    -----
-    Phalak et al. (2024), eq. 7-9: S from each worker to the store, N x S from the store to the
-    function, S back, S from the store to each worker.
+    """Return upload, fetch, put and download. Phalak et al. (2024), eq. 7-9: S from each worker to
+    the store, N x S from the store to the function, S back, S from the store to each worker.
     """
     assert exchange.storage is not None
     assert exchange.aggregator is not None

@@ -12,13 +12,10 @@ TRAITS = Traits(division="equal", transport="regional-stores", hub="function", l
 
 
 def phases(workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple[Phase, ...]:
-    """Return what moves inside the regions, over to the global store, and back.
-
-    Notes
-    -----
-    Workers never leave their region: S each to its store and back. The region's function reads
-    them, writes one sum to the global store, and later copies the mean from there to the region's
-    store: 2 S per region over the WAN instead of 2 S per worker.
+    """Return what moves inside the regions, over to the global store, and back. Workers never leave
+    their region: S each to its store and back. The region's function reads them, writes one sum to
+    the global store, and later copies the mean from there to the region's store: 2 S per region
+    over the WAN instead of 2 S per worker.
     """
     assert exchange.storage is not None
     assert exchange.aggregator is not None

@@ -16,8 +16,6 @@ def phases(workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple
     """Return the averages inside the regions, the leaders' butterfly over R regions, and the
     broadcast.
 
-    Examples
-    --------
     >>> from placer.problem.exchange.phase import bytes_by_link
     >>> exchange = Exchange(strategy="hierarchical-all-reduce", compression="fp16")
     >>> sent = bytes_by_link(phases([("a", 4), ("b", 4)], 100.0, exchange))

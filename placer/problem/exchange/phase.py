@@ -11,13 +11,10 @@ Workers = Sequence[tuple[str, int]]
 
 
 class Transfer(Struct, frozen=True):
-    """``count`` equal transfers of ``bytes`` each from ``src`` to ``dst``, side by side.
-
-    Notes
-    -----
-    ``zonal``: both ends are machines, which may be in different zones of a region; a store or a
-    function belongs to the whole region. ``src_hosts`` and ``dst_hosts`` machines share the
-    transfers evenly.
+    """``count`` equal transfers of ``bytes`` each from ``src`` to ``dst``, side by side. ``zonal``:
+    both ends are machines, which may be in different zones of a region; a store or a function
+    belongs to the whole region. ``src_hosts`` and ``dst_hosts`` machines share the transfers
+    evenly.
     """
 
     src: str

@@ -29,8 +29,6 @@ TRAITS = Traits(
 def fragments(local_steps: int) -> int:
     """Return the number of fragments: no more than there are steps to begin one in.
 
-    Examples
-    --------
     >>> fragments(4), fragments(100)
     (4, 8)
     """

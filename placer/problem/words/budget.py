@@ -18,23 +18,11 @@ def read_budget(
     text: str, samples: str | int | None
 ) -> tuple[float | None, float | None, str | None]:
     """Read a budget as (USD per hour, USD in total, exchange rate), one of the first two None.
+    ``text``: a rate such as ``5/h``, ``120/day`` or ``5EUR/h``; or, beside a number of samples, a
+    total such as ``200``, ``$200``, ``200usd`` or ``200 total``. ``samples``: how many samples the
+    total is for; without it an amount alone could be either, and is refused. `PlacerError` if the
+    amount is ambiguous, zero, negative or not finite, or the currency is unknown.
 
-    Parameters
-    ----------
-    text
-        A rate such as ``5/h``, ``120/day`` or ``5EUR/h``; or, beside a number of samples, a total
-        such as ``200``, ``$200``, ``200usd`` or ``200 total``.
-    samples
-        How many samples the total is for; without it an amount alone could be either, and is
-        refused.
-
-    Raises
-    ------
-    PlacerError
-        If the amount is ambiguous, zero, negative or not finite, or the currency is unknown.
-
-    Examples
-    --------
     >>> read_budget("$1,200 total", "10M"), read_budget("200", "10M"), read_budget("5/h", "10M")
     ((None, 1200.0, None), (None, 200.0, None), (5.0, None, None))
     """

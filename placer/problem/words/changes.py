@@ -51,12 +51,8 @@ PARTS = {
 
 
 def add_own_machines(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
-    """Put machines of one's own into a book, each at the price of its electricity.
-
-    Raises
-    ------
-    PlacerError
-        If words do not follow the grammar, or name a device or a place that nobody knows.
+    """Put machines of one's own into a book, each at the price of its electricity. `PlacerError` if
+    words do not follow the grammar, or name a device or a place that nobody knows.
     """
     from placer.market.words.own_machines import parse_own, with_own_machines
     from placer.market.words.own_places import PREFIX
@@ -67,12 +63,8 @@ def add_own_machines(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
 
 
 def defend_figures(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
-    """Put figures that can be defended in place of those of a book; see `defended`.
-
-    Raises
-    ------
-    PlacerError
-        If the book has them.
+    """Put figures that can be defended in place of those of a book; see `defended`. `PlacerError`
+    if the book has them.
     """
     if FIGURES in catalog.changes:
         raise PlacerError(f"'{FIGURES}' changes nothing", "the book has such figures already")
@@ -105,13 +97,10 @@ MOST_FACTOR = 1e6
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One change of the world.
-
-    Notes
-    -----
-    ``what`` is a key of `TARGETS`, a wish, or ``drop``; ``target`` the patterns that say where it
-    holds. Either ``factor`` multiplies what is there, or ``value`` takes its place: USD/h, USD/GiB,
-    bytes/s, samples/s or a whole number; the text of a wish. A price is that of each GPU.
+    """One change of the world. ``what`` is a key of `TARGETS`, a wish, or ``drop``; ``target`` the
+    patterns that say where it holds. Either ``factor`` multiplies what is there, or ``value`` takes
+    its place: USD/h, USD/GiB, bytes/s, samples/s or a whole number; the text of a wish. A price is
+    that of each GPU.
     """
 
     text: str
@@ -129,13 +118,6 @@ def change_document(change: Change) -> dict[str, Any]:
 def parse_changes(given: Iterable[str] = (), drop: Iterable[str] = ()) -> tuple[Change, ...]:
     """Read the words of ``--set`` and ``--drop``.
 
-    Raises
-    ------
-    PlacerError
-        Names the word that does not follow the grammar.
-
-    Examples
-    --------
     >>> [change.factor for change in parse_changes(["price:gcp/*:T4=x0.5", "gradient=-25%"])]
     [0.5, 0.75]
     """
@@ -147,17 +129,9 @@ def parse_changes(given: Iterable[str] = (), drop: Iterable[str] = ()) -> tuple[
 
 def changed_book(catalog: Catalog, changes: Sequence[Change]) -> Catalog:
     """Change prices, egress and links of a book, or take offers away; the book that is given stays
-    as it is.
-
-    Raises
-    ------
-    PlacerError
-        If a pattern matches nothing.
-
-    Notes
-    -----
-    The changed book says in words what was changed and has a digest of its own, which follows from
-    that of the book and the words. Age, basis and name are those of the original.
+    as it is. The changed book says in words what was changed and has a digest of its own, which
+    follows from that of the book and the words. Age, basis and name are those of the original.
+    `PlacerError` if a pattern matches nothing.
     """
     for what, group in groupby(changes, key=lambda change: change.what):
         alike = list(group)
@@ -174,12 +148,8 @@ def changed_book(catalog: Catalog, changes: Sequence[Change]) -> Catalog:
 
 
 def book_changed_again(catalog: Catalog, words: Sequence[str]) -> Catalog:
-    """Make the changes again that a document says were made to its book.
-
-    Raises
-    ------
-    PlacerError
-        If there are very many, one follows no grammar, changes no book, or matches nothing.
+    """Make the changes again that a document says were made to its book. `PlacerError` if there are
+    very many, one follows no grammar, changes no book, or matches nothing.
     """
     if len(words) > MOST_WORDS or max(map(len, words), default=0) > LONGEST_WORD:
         raise PlacerError(

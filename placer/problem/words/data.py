@@ -33,17 +33,8 @@ KINDS = ("raw-data", "gradients", "checkpoints")
 
 def in_plain_words(given: list[str], profile: ModelProfile) -> tuple[list[str], str | None]:
     """Write words about data without sizes: ``2TB@STORE`` as the store, and ``PLACE=2TB:stay`` in
-    samples of a model.
-
-    Returns
-    -------
-    tuple of list and str
-        The words, and the size of the data in the store; None where none was given.
-
-    Raises
-    ------
-    PlacerError
-        If a size is none, or nobody knows the bytes of a sample.
+    samples of a model. The words, and the size of the data in the store; None where none was given.
+    `PlacerError` if a size is none, or nobody knows the bytes of a sample.
     """
     words, size = [], None
     for word in given:
@@ -68,12 +59,8 @@ def in_plain_words(given: list[str], profile: ModelProfile) -> tuple[list[str], 
 
 def store_named(word: str, catalog: Catalog) -> StoreOffer:
     """Find a store by its place or name, or by an address whose host is a region:
-    ``s3://us-east-1``, ``gs://us-central1``, ``az://eastus``.
-
-    Raises
-    ------
-    PlacerError
-        If there is none; a bucket is not looked up.
+    ``s3://us-east-1``, ``gs://us-central1``, ``az://eastus``. `PlacerError` if there is none; a
+    bucket is not looked up.
     """
     match = _ADDRESS.fullmatch(word.strip())
     if match is None:
@@ -103,12 +90,7 @@ def store_named(word: str, catalog: Catalog) -> StoreOffer:
 
 def parse_datasets(given: list[str], catalog: Catalog) -> tuple[Dataset, ...]:
     """Read ``PLACE=SAMPLES:stay`` or ``PLACE=SAMPLES:move``; several rows of one place and kind add
-    up.
-
-    Raises
-    ------
-    PlacerError
-        If a word does not follow the grammar, or a place is unknown.
+    up. `PlacerError` if a word does not follow the grammar, or a place is unknown.
     """
     samples_of: dict[tuple[str, bool], int] = {}
     for word in given:
@@ -133,12 +115,7 @@ def parse_datasets(given: list[str], catalog: Catalog) -> tuple[Dataset, ...]:
 
 def parse_kept(given: list[str], catalog: Catalog) -> tuple[Kept, ...]:
     """Read ``KIND=AREA``: what is of a kind (raw-data, gradients, checkpoints) and in an area does
-    not leave it.
-
-    Raises
-    ------
-    PlacerError
-        If a kind or an area is unknown.
+    not leave it. `PlacerError` if a kind or an area is unknown.
     """
     rules = []
     for word in given:
@@ -160,11 +137,7 @@ def parse_kept(given: list[str], catalog: Catalog) -> tuple[Kept, ...]:
 
 def parse_multipliers(given: list[str]) -> tuple[tuple[str, float], ...]:
     """Read ``STRATEGY=FACTOR``: samples to target as a multiple of synchronous training.
-
-    Raises
-    ------
-    PlacerError
-        If a strategy is unknown or a factor no positive number.
+    `PlacerError` if a strategy is unknown or a factor no positive number.
     """
     factors = {}
     for word in given:

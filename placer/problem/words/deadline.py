@@ -14,22 +14,10 @@ LEAST_S = 60.0
 
 
 def read_deadline(text: str, now: datetime | None = None) -> float:
-    """Read a time such as ``12h``, or the day by whose end it is over; seconds from now.
+    """Read a time such as ``12h``, or the day by whose end it is over; seconds from now. ``text``:
+    a duration, a day of the week (the next one, or today), or a date; days end at midnight UTC.
+    ``now``: None is the present. `PlacerError` if it is none of these, or is over.
 
-    Parameters
-    ----------
-    text
-        A duration, a day of the week (the next one, or today), or a date; days end at midnight UTC.
-    now
-        None is the present.
-
-    Raises
-    ------
-    PlacerError
-        If it is none of these, or is over.
-
-    Examples
-    --------
     >>> wednesday = datetime(2026, 11, 25, 18, tzinfo=UTC)
     >>> [read_deadline(text, wednesday) / 3600 for text in ("12h", "friday", "2026-11-25")]
     [12.0, 54.0, 6.0]

@@ -18,22 +18,11 @@ _RULE = re.compile(
 
 def parse_used(given: list[str], catalog: Catalog) -> tuple[Used, ...]:
     """Read ``PLACE`` or ``PLACE=NxDEVICE[:market]``: at least one worker in a place, or at least N
-    machines of a kind.
-
-    Parameters
-    ----------
-    given
-        Place and device may have wildcards; a provider stands for all its places. Devices are
-        written as for placements by hand: ``T4`` is a machine with one, ``V100:8`` one with eight,
-        ``T4*`` any.
-    catalog
-        Must have such a place and such a device.
-
-    Raises
-    ------
-    PlacerError
-        If a word does not follow the grammar, is given twice, or names what the catalog does not
-        have.
+    machines of a kind. ``given``: place and device may have wildcards; a provider stands for all
+    its places. Devices are written as for placements by hand: ``T4`` is a machine with one,
+    ``V100:8`` one with eight, ``T4*`` any. ``catalog``: must have such a place and such a device.
+    `PlacerError` if a word does not follow the grammar, is given twice, or names what the catalog
+    does not have.
     """
     rules: dict[tuple[str, str, str], Used] = {}
     for word in given:

@@ -26,20 +26,10 @@ SCOPES = ("each", "together")
 
 def read_quotas(path: Path, catalog: Catalog | None = None) -> tuple[Quota, ...]:
     """Read a quota file: CSV with place, gpu, market and gpus or vcpus, perhaps scope and machine;
-    ``*`` matches all, ``|`` stands between several patterns, the last matching row wins.
-
-    Rows whose scope is ``together`` cap the sum of all that they match, beside the others; those of
-    vCPUs or machine types always do.
-
-    Parameters
-    ----------
-    catalog
-        If given, every row must match a place, a device and a machine type of it.
-
-    Raises
-    ------
-    PlacerError
-        Names file, line, column and value.
+    ``*`` matches all, ``|`` stands between several patterns, the last matching row wins. Rows whose
+    scope is ``together`` cap the sum of all that they match, beside the others; those of vCPUs or
+    machine types always do. ``catalog``: if given, every row must match a place, a device and a
+    machine type of it.
     """
     try:
         text = bounded(path, GIVE).decode("utf-8-sig")
@@ -88,13 +78,7 @@ def _cells(row: list[str], header: list[str], where: str) -> dict[str, str]:
 def quotas_of(
     given: Mapping[str, int] | Mapping[tuple[str, str, str], int], catalog: Catalog
 ) -> tuple[Quota, ...]:
-    """Read quotas by GPU, or by place, GPU and market; ``*`` matches all, the last match wins.
-
-    Raises
-    ------
-    PlacerError
-        Names the key and what is wrong with it.
-    """
+    """Read quotas by GPU, or by place, GPU and market; ``*`` matches all, the last match wins."""
     rows = []
     for key, gpus in given.items():
         place, gpu, market = ("*", key, "*") if isinstance(key, str) else key
@@ -104,15 +88,8 @@ def quotas_of(
 
 
 def quota_gpus(text: str, where: str) -> int:
-    """Read a number of GPUs.
+    """Read a number of GPUs. `PlacerError` if it is not a whole number of up to nine digits.
 
-    Raises
-    ------
-    PlacerError
-        If it is not a whole number of up to nine digits.
-
-    Examples
-    --------
     >>> quota_gpus("8", "quota")
     8
     """

@@ -61,29 +61,10 @@ Reader = Callable[[Any, Reading], tuple[object, ...]]
 def read_wish(
     wish: Wish, value: object, catalog: Catalog, words: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Read the words of one wish.
-
-    Parameters
-    ----------
-    wish
-        The row of the table.
-    value
-        Its words: text, a list of text, or what stands for a flag.
-    catalog
-        Resolves places, devices and stores.
-    words
-        The other words of the request: ``samples`` decides what a budget is, ``exchange`` what an
-        aggregator is.
-
-    Returns
-    -------
-    dict
-        The fields of `Requirements` that the wish sets.
-
-    Raises
-    ------
-    PlacerError
-        Names the word that is wrong.
+    """Read the words of one wish. The fields of `Requirements` that the wish sets. ``wish``: the
+    row of the table. ``value``: its words: text, a list of text, or what stands for a flag.
+    ``catalog``: resolves places, devices and stores. ``words``: the other words of the request:
+    ``samples`` decides what a budget is, ``exchange`` what an aggregator is.
     """
     values = READERS[wish.reader](value, Reading(wish=wish, catalog=catalog, words=words))
     return dict(zip(wish.fields, values, strict=True))
@@ -226,11 +207,8 @@ def default_objective(given: Mapping[str, Any]) -> str:
 
 
 def _cost(given: Mapping[str, Any]) -> str:
-    """Name what ``cost`` means: USD/h, or USD in all where a job has an end.
-
-    Notes
-    -----
-    A plan with fallbacks counts the dollars of a whole run anyway: its mean over scenarios.
+    """Name what ``cost`` means: USD/h, or USD in all where a job has an end. A plan with fallbacks
+    counts the dollars of a whole run anyway: its mean over scenarios.
     """
     return "total" if _ends(given) else "cost"
 

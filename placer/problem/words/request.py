@@ -41,21 +41,9 @@ USER_SPREAD = 0.1
 
 
 def build_problem(profile: ModelProfile, catalog: Catalog, **words: Unpack[Wishes]) -> Problem:
-    """Read the user's words and check them against profile and catalog.
-
-    Parameters
-    ----------
-    profile
-        What is trained.
-    catalog
-        What can be rented, and how places are linked.
-    **words
-        The wishes of `placer.problem.words.wishes.WISHES`, as text or as plain values.
-
-    Raises
-    ------
-    PlacerError
-        Names the word that is wrong.
+    """Read the user's words and check them against profile and catalog. ``catalog``: what can be
+    rented, and how places are linked. ``**words``: the wishes of
+    `placer.problem.words.wishes.WISHES`, as text or as plain values.
     """
     given: Mapping[str, Any] = check_words(words)
     catalog = _with_own(_with_figures(catalog, given.get("figures")), given.get("own"))
@@ -156,12 +144,7 @@ def _in_full(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def with_links(catalog: Catalog, given: list[str]) -> Catalog:
     """Put measured links of the user's over those of a catalog; round-trip times stay as they are
-    known.
-
-    Raises
-    ------
-    PlacerError
-        If a link does not follow ``A:B=RATE``, or a place is unknown.
+    known. `PlacerError` if a link does not follow ``A:B=RATE``, or a place is unknown.
     """
     speeds = []
     for word in given:

@@ -18,16 +18,9 @@ from placer.workload.profile import ModelProfile
 
 def in_sequences(problem: Problem) -> Problem:
     """Apply the wishes about sequence length, adapters and tokens; done twice, it changes nothing.
-
-    Notes
-    -----
     The unit inside is the sequence: ``tokens`` become ``samples``, and a batch in tokens becomes
-    one in sequences, both at the sequence length of the question.
-
-    Raises
-    ------
-    PlacerError
-        If the model has no tokens.
+    one in sequences, both at the sequence length of the question. `PlacerError` if the model has no
+    tokens.
     """
     wish = problem.requirements
     profile = _profile(problem.profile, wish)

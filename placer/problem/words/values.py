@@ -36,21 +36,9 @@ LONGEST = 60
 
 
 def check_words(given: Mapping[str, object]) -> dict[str, Any]:
-    """Check the words of a request by the table, and write plain values as text.
+    """Check the words of a request by the table, and write plain values as text. Text, lists of
+    text, flags, and mappings and objects that a reader takes as they are.
 
-    Returns
-    -------
-    dict
-        Text, lists of text, flags, and mappings and objects that a reader takes as they are.
-
-    Raises
-    ------
-    PlacerError
-        Names the word that no request has, with the nearest one that exists; or the value that is
-        of another type, with what to write.
-
-    Examples
-    --------
     >>> check_words({"min_throughput": 400, "workers": (1, 4), "keep": {"gradients": "europe"}})
     {'min_throughput': '400/s', 'workers': '1..4', 'keep': ['gradients=europe']}
     """
@@ -60,8 +48,6 @@ def check_words(given: Mapping[str, object]) -> dict[str, Any]:
 def is_kind(value: object, hint: Any) -> bool:
     """Tell whether a value is of a type as the table writes it; True and False are no numbers.
 
-    Examples
-    --------
     >>> is_kind(4, str | int), is_kind(True, int), is_kind((1, 4), tuple[int, int])
     (True, False, True)
     """

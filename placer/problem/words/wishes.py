@@ -43,8 +43,6 @@ STRATEGY_NAMES = ", ".join(name for name in STRATEGIES if name != "none")
 class Wish(Struct, frozen=True, kw_only=True):
     """One row of the table.
 
-    Notes
-    -----
     group
         What the wish is about; the documentation of the Python functions lists wishes by it.
     fields

@@ -123,12 +123,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         inner: InnerPlan | None = None,
     ) -> Island | Refusal:
         """Return the plan by which some machines of an offer do a share of a step, or why there is
-        none.
-
-        Parameters
-        ----------
-        part
-            Its part of a step, or that of the fullest of several islands.
+        none. ``part``: its part of a step, or that of the fullest of several islands.
         """
         if gpu.kind != "gpu":
             return Refusal(
@@ -241,12 +236,8 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         self, offer: VmOffer, gpu: Gpu, part: StepPart, machines: int = MOST_ISLAND_MACHINES
     ) -> tuple[int, Island | Refusal]:
         """Return the smallest island of an offer that can train the model, with its machines; if
-        there is none, the one that lacks the least share of its memory.
-
-        Parameters
-        ----------
-        machines
-            Most machines that may be tried.
+        there is none, the one that lacks the least share of its memory. ``machines``: most machines
+        that may be tried.
         """
         least, limit = self.limits(offer)
         if least > limit:

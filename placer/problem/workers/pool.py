@@ -28,16 +28,14 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of worker that the request admits: machines of an offer, with the speed of one worker
     alone and in a group.
 
-    Notes
-    -----
-    ``host`` names its class of averaging time. ``machines`` of the offer are one worker, an
-    island, that works by the plan ``inner``; ``alone`` and ``shared`` are samples/s of the whole
-    island, on average over all passes of what ``loader`` reads (None: the data is with the
-    workers). ``speed_cap`` limits the speed of all workers of this kind. ``free_share`` of the
-    time behind which an exchange may hide is left to an exchange between workers.
-    ``machines_there`` of the offer are what every quota, stock and supply leave, each by itself.
-    Where the machines are ``supplied``, ``gpu_quota`` is that of their type alone. Machines
-    ``behind`` those of the offer hold the later layers of the same copy of the model.
+    ``host`` names its class of averaging time. ``machines`` of the offer are one worker, an island,
+    that works by the plan ``inner``; ``alone`` and ``shared`` are samples/s of the whole island, on
+    average over all passes of what ``loader`` reads (None: the data is with the workers).
+    ``speed_cap`` limits the speed of all workers of this kind. ``free_share`` of the time behind
+    which an exchange may hide is left to an exchange between workers. ``machines_there`` of the
+    offer are what every quota, stock and supply leave, each by itself. Where the machines are
+    ``supplied``, ``gpu_quota`` is that of their type alone. Machines ``behind`` those of the offer
+    hold the later layers of the same copy of the model.
     """
 
     offer: VmOffer
@@ -56,8 +54,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def streamed(self) -> float:
-        """Share of its samples that comes from the dataset's store; 1 where every pass reads
-        anew.
+        """Share of its samples that comes from the dataset's store; 1 where every pass reads anew.
+                
         """
         return 1.0 if self.loader is None else self.loader.streamed
 

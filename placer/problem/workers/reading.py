@@ -98,12 +98,8 @@ class WithReading(WithQuotas, frozen=True, kw_only=True, dict=True):
 
     def line_samples_per_s(self, place: str, case: int = 0) -> float:
         """Return the samples/s of the dataset's store that all workers of a place get together:
-        what the line of a site of one's own carries; infinite in clouds.
-
-        Parameters
-        ----------
-        case
-            0, 1 or 2: expected, slow or fast.
+        what the line of a site of one's own carries; infinite in clouds. ``case``: 0, 1 or 2:
+        expected, slow or fast.
         """
         store, size = self.data_store, self.profile.bytes_per_sample
         if store is None or size is None or not place.startswith(SITES) or store.place == place:

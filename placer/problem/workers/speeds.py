@@ -212,17 +212,11 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         behind: tuple[ChainPart, ...] = (),
     ) -> Pool | None:
         """Return the rates and quota of an offer as workers of some machines; None if nobody can
-        say how fast it is, or the model fits no plan.
-
-        Parameters
-        ----------
-        inner
-            The plan inside a worker; None: the fastest, for a model with an architecture.
-        workers
-            How many workers share a step in equal parts; None: as many as the request asks for.
-            Where it leaves that open a worker has no plan, and a speed that none exceeds.
-        behind
-            Machines with the later layers; such a worker does all of a step.
+        say how fast it is, or the model fits no plan. ``inner``: the plan inside a worker; None:
+        the fastest, for a model with an architecture. ``workers``: how many workers share a step in
+        equal parts; None: as many as the request asks for. Where it leaves that open a worker has
+        no plan, and a speed that none exceeds. ``behind``: machines with the later layers; such a
+        worker does all of a step.
         """
         if self.island_question is None and (machines > 1 or inner is not None):
             return None

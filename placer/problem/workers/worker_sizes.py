@@ -15,14 +15,8 @@ ROUNDING = 1e-9
 
 
 class Ladder(Struct, frozen=True, kw_only=True):
-    """Prices of some machines, the cheapest first.
-
-    Parameters
-    ----------
-    steps
-        Machines up to a step, and USD/h of one machine of it, by rising price.
-    sums
-        USD/h of all machines below each step.
+    """Prices of some machines, the cheapest first. ``steps``: machines up to a step, and USD/h of
+    one machine of it, by rising price. ``sums``: USD/h of all machines below each step.
     """
 
     steps: tuple[tuple[int, float], ...]
@@ -41,8 +35,6 @@ class Ladder(Struct, frozen=True, kw_only=True):
     def usd(self, machines: int) -> float:
         """Return the least price of so many machines together; infinite where there are fewer.
 
-        Examples
-        --------
         >>> [Ladder.of([(3.0, 9), (1.0, 2)]).usd(n) for n in (1, 2, 4, 12)]
         [1.0, 2.0, 8.0, inf]
         """
@@ -54,21 +46,11 @@ class Ladder(Struct, frozen=True, kw_only=True):
 
 
 class Kind(Struct, frozen=True, kw_only=True):
-    """Offers whose machines work alike: of one device, network and host memory.
-
-    Parameters
-    ----------
-    offers
-        In the order of the book.
-    rank_s
-        Seconds in which a rank calculates a sequence at least, by tensor parallel degree.
-    least, most
-        Machines of one worker that wishes, network and quotas allow.
-    usd_per_hour
-        Price of the cheapest machine.
-    twins
-        Prices of the machines of the same devices, whatever their network: alone they are equally
-        fast.
+    """Offers whose machines work alike: of one device, network and host memory. ``offers``: in the
+    order of the book. ``rank_s``: seconds in which a rank calculates a sequence at least, by tensor
+    parallel degree. ``least``, ``most``: machines of one worker that wishes, network and quotas
+    allow. ``usd_per_hour``: price of the cheapest machine. ``twins``: prices of the machines of the
+    same devices, whatever their network: alone they are equally fast.
     """
 
     offers: tuple[VmOffer, ...]
@@ -120,8 +102,8 @@ class Kind(Struct, frozen=True, kw_only=True):
         self, sequences: int, longest_s: float, usd_per_hour: float, others: int
     ) -> Iterator[tuple[int, float, float]]:
         """Yield the numbers of machines of which each rank has a sequence, that may be done in some
-        time and cost no more than a price with so many others like them; with their least price
-        and seconds.
+        time and cost no more than a price with so many others like them; with their least price and
+        seconds.
         """
         most = min(self.most, sequences * max((d for d, _ in self.rank_s), default=0) // self.gpus)
         for machines in range(self.fewest(sequences, longest_s), most + 1):
@@ -134,25 +116,12 @@ class Kind(Struct, frozen=True, kw_only=True):
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What limits the workers of a question about one number of them.
-
-    Parameters
-    ----------
-    workers
-        How many; N in the formulas.
-    sequences
-        Sequences of a step of the fullest worker.
-    longest_s
-        Seconds that the slowest worker may calculate in a step.
-    usd_per_hour, machines
-        Of all workers together.
-    usd_s
-        USD per hour of all workers times the seconds in which the slowest does its part of a step.
-    alike
-        Whether all workers are equally fast.
-    few_sizes
-        Whether numbers of machines are enough with which the fullest device has less than with
-        one machine less.
+    """What limits the workers of a question about one number of them. ``workers``: how many; N in
+    the formulas. ``sequences``: sequences of a step of the fullest worker. ``longest_s``: seconds
+    that the slowest worker may calculate in a step. ``usd_per_hour``, ``machines``: of all workers
+    together. ``usd_s``: USD per hour of all workers times the seconds in which the slowest does its
+    part of a step. ``alike``: whether all workers are equally fast. ``few_sizes``: whether numbers
+    of machines are enough with which the fullest device has less than with one machine less.
     """
 
     workers: int
@@ -184,13 +153,10 @@ class Size(Struct, frozen=True, kw_only=True):
 
 
 def sizes(kinds: Iterable[Kind], limits: Limits) -> tuple[Size, ...]:
-    """List the workers that may be part of a placement within some limits, by bounds alone.
-
-    Notes
-    -----
-    All workers wait for the slowest, so that each one has to calculate within `Limits.longest_s`.
-    Where they are alike the others cost at least as much as so many of the cheapest offer of
-    the same devices. Both leave too many workers in, never too few.
+    """List the workers that may be part of a placement within some limits, by bounds alone. All
+    workers wait for the slowest, so that each one has to calculate within `Limits.longest_s`. Where
+    they are alike the others cost at least as much as so many of the cheapest offer of the same
+    devices. Both leave too many workers in, never too few.
     """
     others = limits.workers - 1 if limits.alike else 0
     found = []

@@ -1,8 +1,6 @@
 """What holds for every target batch size of an interval: one question that is no harder than that
 of any of its batches.
 
-Notes
------
 Take one placement and let its batch grow from b to c. A round with c samples takes at least as long
 as one with b, and at most c / b times as long: calculation grows with the batch, everything else
 stays. Samples/s therefore do not fall, and egress, which is paid by the round, does not get dearer
@@ -75,11 +73,7 @@ def is_monotone(problem: Problem) -> bool:
 
 def question_of(problem: Problem, span: Span) -> Problem:
     """Return the question that admits whatever any batch of a span does; of one batch, its own.
-
-    Parameters
-    ----------
-    problem
-        Its batch is not chosen yet.
+    ``problem``: its batch is not chosen yet.
     """
     own = with_batch(problem, span.high)
     if span.strategy is None:

@@ -64,28 +64,13 @@ Ask = Callable[[Problem, SolveOptions], Result]
 
 
 def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
-    """Find the best batch of a range, and prove that no other is better.
-
-    Parameters
-    ----------
-    problem
-        Its wishes have a range of batches and none chosen.
-    ask
-        The solver.
-    options
-        The time limit is for all batches together.
-
-    Returns
-    -------
-    Result
-        Its problem has the chosen batch; of the tried batches with the same value the smallest. The
-        bound holds for every batch that ``batch_proof`` names, and for those that were tried.
-
-    Notes
-    -----
-    Where nobody says that large batches need more samples, the largest wins: it comes first, and
-    one question for each strategy proves it. Else the best placement of a batch is priced at all
-    others, and the batch nearest to where it is best comes next.
+    """Find the best batch of a range, and prove that no other is better. Where nobody says that
+    large batches need more samples, the largest wins: it comes first, and one question for each
+    strategy proves it. Else the best placement of a batch is priced at all others, and the batch
+    nearest to where it is best comes next. Its problem has the chosen batch; of the tried batches
+    with the same value the smallest. The bound holds for every batch that ``batch_proof`` names,
+    and for those that were tried. ``problem``: its wishes have a range of batches and none chosen.
+    ``options``: the time limit is for all batches together.
     """
     with allowance.opened(
         options.time_limit_s, options.memory_limit_bytes, options.cancel
@@ -108,12 +93,8 @@ def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
 @dataclass
 class _Search:
     """The best answer so far, the batches that were tried, and the spans that are open, the worst
-    bound first.
-
-    Notes
-    -----
-    Mutable. ``closed`` holds bounds of what is closed; ``covered`` says that spans and tried
-    batches are the whole range.
+    bound first. Mutable. ``closed`` holds bounds of what is closed; ``covered`` says that spans and
+    tried batches are the whole range.
     """
 
     problem: Problem
@@ -484,11 +465,8 @@ def limited(problem: Problem, limit: float) -> Problem:
 
 def best_batch_of(placement: Placement, problem: Problem) -> int | None:
     """Return the batch of a range at which a placement is best, or nearly; None if it fits at none
-    that was looked at.
-
-    Notes
-    -----
-    Its value has one peak, and what does not fit lies at one end: a coarse look, then thirds.
+    that was looked at. Its value has one peak, and what does not fit lies at one end: a coarse
+    look, then thirds.
     """
     objective = objective_of(problem.requirements)
     low, high = problem.requirements.batch_range or (problem.batch, problem.batch)

@@ -39,15 +39,11 @@ class Machines(NamedTuple):
 
 def best_chain(problem: Problem) -> Placement | None:
     """Find a fast worker whose stages are machines of two offers in one place; over two or three
-    places only where no place holds the model. None if none was found that keeps all limits.
-
-    Notes
-    -----
-    Of each pair as many machines of the one are taken as the limits leave, or the largest power of
-    two of them, and of the other as many as money then buys. Pairs are timed in the order of what
-    their devices calculate together without any exchange, which no chain of them exceeds, until
-    that is no more than the best found or `MOST_TIMED` were. Over places the first that fits is
-    taken.
+    places only where no place holds the model. None if none was found that keeps all limits. Of
+    each pair as many machines of the one are taken as the limits leave, or the largest power of two
+    of them, and of the other as many as money then buys. Pairs are timed in the order of what their
+    devices calculate together without any exchange, which no chain of them exceeds, until that is
+    no more than the best found or `MOST_TIMED` were. Over places the first that fits is taken.
     """
     if problem.island_question is None or problem.requirements.min_workers > 1:
         return None

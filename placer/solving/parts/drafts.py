@@ -204,11 +204,8 @@ def divisions(
     placement: Placement, problem: Problem, *, less: int = 0, longest_s: float = math.inf
 ) -> Iterator[Placement]:
     """Yield the machines of a placement in one place, or a few less, as more or fewer workers which
-    may do a step in some seconds.
-
-    Notes
-    -----
-    Machines of several markets are divided alike; a few less only where there is one.
+    may do a step in some seconds. Machines of several markets are divided alike; a few less only
+    where there is one.
     """
     groups, wish = placement.groups, problem.requirements
     question, place = problem.island_question, placement.groups[0].place

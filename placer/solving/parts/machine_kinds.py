@@ -34,30 +34,11 @@ ANY_SHARE = 0.5
 def best_of_kinds(
     problem: Problem, ask: Ask, options: SolveOptions, solver: str, *, proves: bool
 ) -> Result:
-    """Find the best placement whose machines are all of one kind, and prove it.
-
-    Parameters
-    ----------
-    problem
-        Its workers have to be alike, and its model has no architecture.
-    ask
-        The solver.
-    options
-        The limits are for all questions together.
-    solver
-        Name of the solver.
-    proves
-        Whether its answers have bounds.
-
-    Returns
-    -------
-    Result
-        The bound holds for every kind.
-
-    Notes
-    -----
-    Machines of one kind are some of any machines, so that the best of any are the best of one kind
-    where they are alike, and bound them where they are not.
+    """Find the best placement whose machines are all of one kind, and prove it. Machines of one
+    kind are some of any machines, so that the best of any are the best of one kind where they are
+    alike, and bound them where they are not. The bound holds for every kind. ``problem``: its
+    workers have to be alike, and its model has no architecture. ``proves``: whether its answers
+    have bounds.
     """
     with allowance.opened(
         options.time_limit_s, options.memory_limit_bytes, options.cancel
@@ -141,12 +122,8 @@ class _KindSearch(PartSearch):
                 yield replace(alone, exchange=exchange)
 
     def _rank(self, pools: Sequence[Pool]) -> float:
-        """Return a bound on the value of a kind, lowest is best.
-
-        Notes
-        -----
-        Exchanges take time and money: no placement is faster than its machines are together, nor
-        cheaper than they are.
+        """Return a bound on the value of a kind, lowest is best. Exchanges take time and money: no
+        placement is faster than its machines are together, nor cheaper than they are.
         """
         wish = self.problem.requirements
         fastest = max(max(pool.alone.value, pool.shared.value) for pool in pools)

@@ -46,27 +46,12 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 class PartSearch:
-    """The best answer so far, and the parts that are open, the best bound first.
-
-    Parameters
-    ----------
-    problem
-        The whole question.
-    ask
-        The solver of its parts.
-    options
-        The limits are for all parts together.
-    solver
-        Name of the solver.
-    allowed
-        What is left of the request.
-    proves
-        Whether the solver's answers have bounds.
-
-    Notes
-    -----
-    Mutable. ``left`` holds what was stopped, ``share`` that of the remaining time which a part may
-    take, ``most_short`` the questions of a search whose answer is only compared with.
+    """The best answer so far, and the parts that are open, the best bound first. Mutable. ``left``
+    holds what was stopped, ``share`` that of the remaining time which a part may take,
+    ``most_short`` the questions of a search whose answer is only compared with. ``problem``: the
+    whole question. ``ask``: the solver of its parts. ``options``: the limits are for all parts
+    together. ``allowed``: what is left of the request. ``proves``: whether the solver's answers
+    have bounds.
     """
 
     most_short = 16
@@ -212,8 +197,8 @@ class PartSearch:
         return answer, max(part.rank, rank)
 
     def offer(self, placement: Placement, answer: Result | None = None) -> None:
-        """Keep a placement, or a variant of it, that keeps every limit and is better than the
-        best.
+        """Keep a placement, or a variant of it, that keeps every limit and is better than the best.
+                
         """
         for found in (each.canonical() for each in self.variants(placement)):
             outcome, broken = evaluated(found, self.problem)

@@ -40,32 +40,12 @@ CLOSED = 0.9
 def best_worker_count(
     problem: Problem, ask: Ask, options: SolveOptions, solver: str, *, proves: bool
 ) -> Result:
-    """Find the best placement of workers with a plan, and prove it.
-
-    Parameters
-    ----------
-    problem
-        Its model has an architecture.
-    ask
-        The solver.
-    options
-        The limits are for all questions together.
-    solver
-        Name of the solver.
-    proves
-        Whether its answers have bounds.
-
-    Returns
-    -------
-    Result
-        The bound holds for every number of workers, of machines of a worker, and every plan.
-
-    Notes
-    -----
-    A number of workers is asked about by the seconds of their slowest: first bounded, then with
-    one question for each. Where all are equally fast it has these workers alone; where they may be
-    unlike it has faster ones too, timed as if they waited so long: that is true of all placements
-    with such a slowest worker, and bounds them.
+    """Find the best placement of workers with a plan, and prove it. A number of workers is asked
+    about by the seconds of their slowest: first bounded, then with one question for each. Where all
+    are equally fast it has these workers alone; where they may be unlike it has faster ones too,
+    timed as if they waited so long: that is true of all placements with such a slowest worker, and
+    bounds them. The bound holds for every number of workers, of machines of a worker, and every
+    plan. ``problem``: its model has an architecture. ``proves``: whether its answers have bounds.
     """
     with allowance.opened(
         options.time_limit_s, options.memory_limit_bytes, options.cancel
@@ -170,14 +150,11 @@ class _CountSearch(PartSearch):
 
     def _ask(self, part: _Count, asked: Problem) -> None:
         """Ask about some workers; where an hour has a price that a slower plan may keep, first as
-        if they paid for no more steps than the goal needs.
-
-        Notes
-        -----
-        What is sent is paid by the step, so that a slower plan pays less in an hour. The fastest
-        plan that pays for the steps of a slower one alone is no worse than that. A step takes at
-        least what these workers calculate, so that the share of the prices is too small, never too
-        large: where nothing is found there is nothing, by any plan.
+        if they paid for no more steps than the goal needs. What is sent is paid by the step, so
+        that a slower plan pays less in an hour. The fastest plan that pays for the steps of a
+        slower one alone is no worse than that. A step takes at least what these workers calculate,
+        so that the share of the prices is too small, never too large: where nothing is found there
+        is nothing, by any plan.
         """
         limited = self.problem.requirements.budget_usd_per_hour is not None
         if not self.proves or self.skips or not (limited or self.objective.name == "cost"):
@@ -263,17 +240,8 @@ class _CountSearch(PartSearch):
 
     def _rank(self, timed: Sequence[tuple[float, float]], workers: int) -> float | None:
         """Return a bound on the value of a question by calculation and prices alone, lowest is
-        best; None if it holds nothing.
-
-        Parameters
-        ----------
-        timed
-            Seconds of each worker, and USD per hour on average over all, at least.
-
-        Notes
-        -----
-        All wait for the slowest: a step takes so long that as many workers as there are can be paid
-        which are no slower.
+        best; None if it holds nothing. All wait for the slowest: a step takes so long that as many
+        workers as there are can be paid which are no slower.
         """
         budget, batch = self.problem.requirements.budget_usd_per_hour, self.problem.batch
         each = math.inf if budget is None else budget / workers * (1 + ROUNDING)

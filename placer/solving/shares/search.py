@@ -57,32 +57,13 @@ which it would keep it.
 def best_within_shares(
     problem: Problem, ask: Ask, options: SolveOptions, solver: str = "exact"
 ) -> Result:
-    """Find the best placement that keeps the shares of the speed, and prove it.
-
-    Parameters
-    ----------
-    problem
-        Its wishes have shares.
-    ask
-        The solver.
-    options
-        The limits are for all questions together.
-    solver
-        Name of the solver.
-
-    Returns
-    -------
-    Result
-        The bound holds for every placement that keeps the shares.
-
-    Notes
-    -----
-    A question about speeds from ``low`` to ``high`` caps each area at what its share allows of
-    ``high``: no slower placement that keeps its share is left out, so its bound holds for all of
-    them. Where its answer breaks a share the range is cut above its speed: the caps of the lower
-    part exclude it, and so does the least speed of the upper part. The first question is about all
-    speeds and has no caps, which would hardly bind and make a proof long: often its answer keeps
-    the shares.
+    """Find the best placement that keeps the shares of the speed, and prove it. A question about
+    speeds from ``low`` to ``high`` caps each area at what its share allows of ``high``: no slower
+    placement that keeps its share is left out, so its bound holds for all of them. Where its answer
+    breaks a share the range is cut above its speed: the caps of the lower part exclude it, and so
+    does the least speed of the upper part. The first question is about all speeds and has no caps,
+    which would hardly bind and make a proof long: often its answer keeps the shares. The bound
+    holds for every placement that keeps the shares. ``problem``: its wishes have shares.
     """
     wish = problem.requirements
     fewest = max([limit.fewest_areas for limit in wish.max_shares], default=1)
@@ -108,9 +89,6 @@ def best_within_shares(
 @dataclass
 class _Search:
     """The best answer so far, and the ranges of speeds that are open, the worst bound first.
-
-    Notes
-    -----
     Mutable. ``counted`` are the areas of several kinds of workers that are summed up, once an
     answer has crowded one; ``closed`` holds bounds of what is closed, ``left`` the ranges that were
     not finished with their bounds, None where nothing is known; ``share`` is that of the time that
@@ -146,11 +124,8 @@ class _Search:
         return objective_of(self.wish)
 
     def run(self) -> Result:
-        """Ask range after range until none may hold something better, or a limit is reached.
-
-        Notes
-        -----
-        The first is asked even where nothing is left of the time: its answer says so.
+        """Ask range after range until none may hold something better, or a limit is reached. The
+        first is asked even where nothing is left of the time: its answer says so.
         """
         self._push(1, self._highest, None)
         while (self.open or self._again()) and (self.last is None or not self._spent):
