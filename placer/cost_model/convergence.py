@@ -1,6 +1,4 @@
-"""How many more samples a model needs when workers exchange less often, later or coarser: samples
-to target.
-"""
+"""How many more samples a model needs when workers exchange less often, later or coarser."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ ARROW = " -> "
 
 
 class Multiplier(Struct, frozen=True, kw_only=True):
-    """Samples to target over those of plain synchronous training in FP32: 1 is as good, 2 needs
-    twice as many.
-    """
+    """Samples to target over those of synchronous training in FP32: 1 is as good."""
 
     value: float
     low: float
@@ -101,9 +97,7 @@ def samples_to_target(
 
 
 def multiplier_of(exchange: Exchange, problem: Problem) -> Multiplier:
-    """Return the samples to target of an exchange for one problem, its batch included. See
-    `samples_to_target` and `batch_factor`.
-    """
+    """Return the samples to target of an exchange for one problem, its batch included."""
     row, factor = (
         samples_to_target(exchange, problem.requirements.samples_to_target, problem.profile),
         batch_factor(problem),

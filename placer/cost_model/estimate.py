@@ -1,6 +1,4 @@
-"""Seconds, dollars and limits of a placement: the one model that serves solvers, reports and
-manifests.
-"""
+"""Seconds, dollars and sources of a placement: the one model that serves all."""
 
 from __future__ import annotations
 
@@ -47,9 +45,7 @@ from placer.workload.island.parallel.chain import Chain
 
 
 class LinkUse(Struct, frozen=True, kw_only=True):
-    """What one directed pair of places carries: bytes per round, streams side by side and their
-    price in USD/h.
-    """
+    """What a directed pair of places carries: bytes per round, streams, and their USD/h."""
 
     src: str
     dst: str
@@ -150,17 +146,13 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
     @property
     def shown_speed(self) -> Interval:
-        """Speed that counts towards the target, in tokens/s of a language model: what every surface
-        shows.
-        """
+        """Speed that counts towards the target, in tokens/s of a language model."""
         each, speed = self.tokens_per_sample or 1, self.effective_samples_per_second
         return Interval(value=speed.value * each, low=speed.low * each, high=speed.high * each)
 
     @property
     def token_figures(self) -> dict[str, float]:
-        """Tokens that count each second and the price of a billion of them; empty without tokens.
-                
-        """
+        """Tokens that count each second and the price of a billion; empty without tokens."""
         length, price = self.tokens_per_sample, self.usd_per_billion_tokens
         if length is None or price is None:
             return {}
@@ -177,9 +169,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
     @property
     def granularity(self) -> float | None:
-        """Calculation time over communication time, both by the wall clock; None without an
-        exchange.
-        """
+        """Calculation time over communication time; None without an exchange."""
         return self.step.calculation / self.step.communication if self.step.communication else None
 
 
@@ -239,9 +229,7 @@ def _data_passes(
     phases: tuple[Phase, ...],
     problem: Problem,
 ) -> DataPasses | None:
-    """Return both speeds where some worker keeps the data; None where each pass is like the first.
-        
-    """
+    """Return both speeds where some worker keeps the data, else None."""
     kept = {f"{pool.name} in {pool.place}" for pool, _ in machines if pool.keeps_data}
     if problem.data_reads is None or not kept:
         return None
@@ -264,9 +252,7 @@ def _data_passes(
 
 
 def evaluate(placement: Placement, problem: Problem) -> Outcome:
-    """Return the expected round and price of a placement, as in `estimate` but without intervals
-    and sources (for solvers).
-    """
+    """Return the expected round and price of a placement, for solvers; see `estimate`."""
     machines = workers_of(placement, problem)
     return _outcome(machines, placement, exchange_phases(placement, problem), problem, EXPECTED)
 
@@ -350,9 +336,7 @@ def _usd_interval(
     slow: cost.UsdPerHour,
     fast: cost.UsdPerHour,
 ) -> Interval:
-    """Return the USD/h between the cheapest and dearest case: prices that are estimates or move,
-    and use that grows with speed.
-    """
+    """Return the USD/h of the cheapest and dearest case: of prices, and of use by speed."""
     low = high = 0.0
     for price, n in prices:
         low += n * (price.low - price.value)
@@ -367,9 +351,7 @@ def workers_of(placement: Placement, problem: Problem) -> list[tuple[Pool, int]]
 
 
 def with_plans(placement: Placement, problem: Problem) -> Placement:
-    """Return a placement with the plan inside each worker, where there is one for its part of a
-    step.
-    """
+    """Return a placement with the plan inside each worker, where there is one."""
     if problem.island_question is None:
         return placement
     groups = []
@@ -382,9 +364,7 @@ def with_plans(placement: Placement, problem: Problem) -> Placement:
 
 
 def replanned(placement: Placement, problem: Problem) -> Placement:
-    """Return a placement with the plan that is best for its number of workers, where there is one:
-    of workers that were more or fewer before.
-    """
+    """Return a placement with the best plan for its number of workers, which has changed."""
     groups = tuple(
         replace(g, inner=None, behind=tuple(replace(part, inner=None) for part in g.behind))
         for g in placement.groups
@@ -446,9 +426,7 @@ def parts_of_chain(group: WorkerGroup, problem: Problem) -> tuple[ChainPart, ...
 def plan_of(
     group: WorkerGroup, problem: Problem, workers: int | None = None
 ) -> Island | Chain | Refusal | None:
-    """Return how the machines of a worker share its model, or why they cannot; None for a model
-    without an architecture.
-    """
+    """Return how a worker's machines share its model; None without an architecture."""
     if group.behind:
         return problem.chain(parts_of_chain(group, problem))
     return problem.island(offer_of(group, problem), group.machines, group.inner, workers)

@@ -1,6 +1,4 @@
-"""How each time of an exchange is known: measured, published, estimated or assumed, and under what
-software.
-"""
+"""How each time of an exchange is known, and under what software."""
 
 from __future__ import annotations
 

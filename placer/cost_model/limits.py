@@ -57,9 +57,7 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
 def evaluated(
     placement: Placement, problem: Problem
 ) -> tuple[Outcome | None, tuple[Violation, ...]]:
-    """Return what a placement does and costs with its `violations`; None where they leave nothing
-    to evaluate.
-    """
+    """Return what a placement does and costs, if anything, with its `violations`."""
     broken = violations_without_price(placement, problem)
     if any(v.code in ("function", "exchange", "data", "batch") for v in broken):
         return None, broken
@@ -335,9 +333,7 @@ def _joint_violations(placement: Placement, problem: Problem) -> Iterator[Violat
 
 
 def quota_use(placement: Placement, problem: Problem) -> dict[tuple[str, str, str], int]:
-    """Return the GPUs of a placement by place, GPU and market: what quotas count together, a server
-    with GPUs among them.
-    """
+    """Return the GPUs of a placement and its server by place, GPU and market."""
     used: dict[tuple[str, str, str], int] = {}
     for group in placement.parts:
         key = (group.place, group.gpu, group.market)
@@ -350,9 +346,7 @@ def quota_use(placement: Placement, problem: Problem) -> dict[tuple[str, str, st
 
 
 def joint_use(row: Quota, placement: Placement, problem: Problem) -> int:
-    """Return what a placement takes of a joint quota: GPUs, or vCPUs of all machines and the
-    server.
-    """
+    """Return the GPUs or vCPUs of a joint quota that machines and server take."""
     machines = [(offer_of(group, problem), group.machine_count) for group in placement.parts]
     server = placement.exchange.server
     if server is not None:

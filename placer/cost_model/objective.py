@@ -93,7 +93,7 @@ class Objective(Struct, frozen=True, kw_only=True):
         return each
 
     def score(self, outcome: Outcome) -> tuple[float, float]:
-        """Return a sort key, lowest is best: ties in speed go to the cheaper, all other ties to the
+        """Return a sort key, lowest first: ties in speed go to the cheaper, others to the
         faster.
         """
         if self.by_speed:
@@ -174,9 +174,7 @@ class Objective(Struct, frozen=True, kw_only=True):
         return value * (1 + slack) if self.maximised else value * (1 - slack)
 
     def demand(self, value: float, wish: Requirements) -> Requirements:
-        """Return the wishes with a limit that only values at least as good as one keep. ``value``:
-        above 0, in ``unit``.
-        """
+        """Return the wishes with a limit that only values as good as one above 0 keep."""
         if self.by_speed:
             floor = self.to_searched(value)
             return replace(
@@ -198,24 +196,18 @@ class Objective(Struct, frozen=True, kw_only=True):
         return (self.samples or 1) / value + self.lead_s
 
     def to_searched(self, value: float) -> float:
-        """Return the value of the searched objective that a value of this one stands for: the
-        inverse of `from_searched`.
-        """
+        """Return the searched value for one of this objective: `from_searched` inverted."""
         if self.searched == self.name:
             return value
         left_s = value - self.lead_s
         return (self.samples or 1) / left_s if left_s > 0 else float("inf")
 
     def usd_per_million(self, value: float) -> float:
-        """Return the price of a million samples that a value ``by_sample`` is, with its share of
-        the start.
-        """
+        """Return the USD per million samples of a value ``by_sample``."""
         return value / (self.samples or 1) * 1e6 if self.name == "total" else value
 
     def from_usd_per_million(self, usd: float) -> float:
-        """Return the value ``by_sample`` at a price of a million samples: the inverse of
-        `usd_per_million`.
-        """
+        """Return the value ``by_sample`` at a price of a million samples."""
         return usd * (self.samples or 1) / 1e6 if self.name == "total" else usd
 
 
@@ -262,9 +254,7 @@ def aimed_at(wish: Requirements, name: str) -> Requirements:
 
 
 def objective_named(name: str) -> Objective:
-    """Return the objective of a name, without a number of samples. `KeyError` if there is none;
-    `Requirements` refuses such names with a sentence.
-    """
+    """Return the objective of a name; `Requirements` refuses unknown names."""
     return _OBJECTIVES[name]
 
 

@@ -1,6 +1,4 @@
-"""A question cut down to what one placement of it uses: what saved results and manifests carry
-along.
-"""
+"""A question cut down to what a placement uses: saved results and manifests carry it."""
 
 from __future__ import annotations
 

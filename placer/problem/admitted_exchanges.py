@@ -1,6 +1,4 @@
-"""Every exchange that a request admits for some workers: what a solver chooses among, and a
-hand-made placement too.
-"""
+"""Every exchange that a request admits for some workers."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ def exchange_for(
     local_steps: int = 1,
     server: WorkerGroup | None = None,
 ) -> Exchange:
-    """Fill in what a strategy needs: compression, streams, overlap, and the function's memory.
-    ``gradients``: how many gradients one function or server sums at most.
-    """
+    """Fill in what a strategy needs; one function or server sums at most so many ``gradients``."""
     chosen, wish = traits(strategy_name), problem.requirements
     return Exchange(
         strategy=strategy_name,
@@ -93,9 +89,7 @@ def exchanges_of(
 
 
 def server_offer(server: WorkerGroup, problem: Problem) -> VmOffer:
-    """Find the offer of one machine, such as a parameter server. `PlacerError` if the catalog has
-    no such machine.
-    """
+    """Find the offer of one machine, such as a parameter server; `PlacerError` if there is none."""
     offer = problem.catalog.offer(
         server.place, server.instance_type, server.gpu, server.gpu_count, server.market
     )
@@ -109,9 +103,7 @@ def server_offer(server: WorkerGroup, problem: Problem) -> VmOffer:
 
 
 def server_at(place: str, workers: int, problem: Problem) -> VmOffer | None:
-    """Find the cheapest machine at a place that can hold N gradients and the sum; None if there is
-    none: `servers_at`.
-    """
+    """Find the cheapest machine at a place that can hold N gradients and the sum, if any."""
     return next(
         (offer for offer in servers_at(place, problem) if holds(offer, workers, problem)), None
     )
@@ -174,9 +166,7 @@ def _chosen(servers: tuple[VmOffer, ...]) -> list[int]:
 
 
 def holds(offer: VmOffer, workers: Any, problem: Problem) -> Any:
-    """Return whether a machine can hold N gradients and the sum; of the shape of ``workers``, a
-    number or an array.
-    """
+    """Return whether a machine can hold N gradients and the sum; numbers or arrays."""
     return offer.memory_gib * GIB >= server_bytes(workers, problem)
 
 
@@ -194,7 +184,5 @@ def _within_quota(offer: VmOffer, problem: Problem) -> bool:
 
 
 def server_bytes(workers: Any, problem: Problem) -> Any:
-    """Return the memory of a parameter server: the model and its sum in FP32, and N gradients as
-    they arrive; of the shape of ``workers``.
-    """
+    """Return the memory of a server: model and sum in FP32, and N gradients as they arrive."""
     return 2 * problem.profile.gradient_bytes_fp32 + workers * problem.gradient_bytes

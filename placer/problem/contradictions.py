@@ -1,6 +1,4 @@
-"""Wishes that contradict each other, or that would change nothing: refused before anything is
-searched.
-"""
+"""Wishes that contradict each other, or would change nothing: refused before any search."""
 
 from __future__ import annotations
 
@@ -54,9 +52,7 @@ def without_contradictions(problem: Problem) -> Problem:
 
 
 def contradiction(problem: Problem) -> PlacerError | None:
-    """Return the first contradiction among the wishes that is seen without a search; None if there
-    is none.
-    """
+    """Return the first contradiction that is seen without a search; None if there is none."""
     return _no_mode(problem) if not problem.modes else next(_contradictions(problem), None)
 
 
@@ -112,9 +108,7 @@ def _no_quorum(problem: Problem) -> PlacerError:
 
 
 def _contradictions(problem: Problem) -> Iterator[PlacerError]:
-    """Yield the data that can be used nowhere, machines that must be used and cannot be, and places
-    that cannot be had together.
-    """
+    """Yield unusable data, unusable machines and places that cannot be had together."""
     for sentence in homeless(problem):
         yield PlacerError(sentence, "change --data, --keep, or the option that excludes its place")
     for sentence in unusable(problem):

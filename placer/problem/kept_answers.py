@@ -1,6 +1,4 @@
-"""A few answers that are wanted again, the latest used: memory stays bounded however many questions
-come.
-"""
+"""The answers that were used last: memory stays bounded however many questions come."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ class Recent(Generic[T]):
         return type(self), (self.most,)
 
     def get(self, key: Hashable, build: Callable[[], T]) -> T:
-        """Return the answer to ``key``; worked out by ``build`` where it is not kept, outside the
-        lock, so perhaps twice at once.
-        """
+        """Return the answer to ``key``, or build it outside the lock, so perhaps twice at once."""
         with self._lock:
             if key in self._held:
                 answer = self._held[key] = self._held.pop(key)

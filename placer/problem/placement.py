@@ -1,6 +1,4 @@
-"""The answer as a decision only: which machines where, and how they exchange gradients. No prices
-in it.
-"""
+"""The answer as a decision only: which machines where, and how they exchange gradients."""
 
 from __future__ import annotations
 
@@ -74,9 +72,7 @@ class WorkerGroup(Struct, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> tuple[WorkerGroup, ...]:
-        """Machines of each offer of the workers by themselves: the group, unless it has others
-        behind.
-        """
+        """Machines of each offer of the workers: the group, unless others are behind it."""
         if not self.behind:
             return (self,)
         return replace(self, behind=()), *(replace(part, count=self.count) for part in self.behind)

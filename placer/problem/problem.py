@@ -1,6 +1,4 @@
-"""The validated question: a model, a market, a network and the user's wishes, with the workers that
-it admits. Saves to one JSON file.
-"""
+"""The validated question with the workers that it admits; saves to one JSON file."""
 
 from __future__ import annotations
 
@@ -68,9 +66,7 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
 
     @property
     def every_pool(self) -> tuple[Pool, ...]:
-        """Offers that the request admits, as workers of every number of machines: for a whole book
-        many more than `pools`.
-        """
+        """Offers that the request admits, as workers of every number of machines."""
         if self.island_question is None or self.fixed_workers is not None:
             return self.pools
         pools = (
@@ -188,9 +184,7 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         return {}
 
     def _sized(self, workers: int) -> tuple[Pool, ...]:
-        """Return the workers that some of them may be, each with its plan for an equal part of a
-        step, in the order of the book.
-        """
+        """Return workers with a plan for an equal part of a step, in the order of the book."""
         limits = self._limits(workers)
         longest_s, most = limits.longest_s * (1 + ROUNDING), limits.usd_s * (1 + ROUNDING)
         pools = [
@@ -226,9 +220,7 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def free_share(self) -> float:
-        """Share of the time behind which an exchange may hide that some worker leaves to it, at
-        most.
-        """
+        """Most of the time behind which an exchange may hide that some worker leaves to it."""
         if self.island_question is None or self.fixed_workers is None:
             return 1.0
         return max((pool.free_share for pool in self.pools), default=1.0)
@@ -253,9 +245,7 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def least_loaded_samples_per_s(self) -> float:
-        """Samples/s that store and lines leave to all workers together where these ask for more, at
-        least.
-        """
+        """Least samples/s that store and lines leave to all workers together."""
         if self.data_store is None:
             return self.most_loaded_samples_per_s
         lines = (self.line_samples_per_s(place) for place in {pool.place for pool in self.pools})

@@ -1,6 +1,4 @@
-"""The parts of a question, and what follows from them at once: batch, bytes, exchanges, where they
-may meet.
-"""
+"""The parts of a question, and what follows from them at once."""
 
 from __future__ import annotations
 
@@ -69,9 +67,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the question alone: what was worked out of it is found by identity, which means
-        nothing in another process.
-        """
+        """Return the question alone: its memos go by identity, which ends with a process."""
         return {name: getattr(self, name) for name in PARTS}
 
     @cached_property
@@ -150,9 +146,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.fixed_workers if self.requirements.narrowed else workers or self.fixed_workers
 
     def sequences(self, workers: int) -> int:
-        """Return the sequences of a step that the fullest of some workers has: all have equal
-        parts.
-        """
+        """Return the sequences of a step that the fullest of some workers has."""
         return StepPart(self.batch, workers).fullest
 
     @cached_property
@@ -222,17 +216,13 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def _local(self) -> tuple[str, ...]:
-        """Strategies with local steps that ``auto`` tries: for language models DiLoCo in place of
-        local SGD, which sends the same bytes and has no published figures there.
-        """
+        """Local strategies of ``auto``: local SGD has no published figures for language models."""
         language = self.profile.architecture is not None
         return tuple(name for name in LOCAL if name not in (("local-sgd",) if language else OUTER))
 
     @cached_property
     def aggregator_places(self) -> tuple[tuple[str, str], ...]:
-        """Pairs (function place, store place) that a central exchange may use, sorted; worked out
-        once for a catalog.
-        """
+        """Pairs (function place, store place) that a central exchange may use, sorted."""
         kept: Recent[tuple[tuple[str, str], ...]] = self.catalog.memo.setdefault(
             AGGREGATOR_PLACES, Recent(KEPT_POOLS)
         )

@@ -1,6 +1,4 @@
-"""Machines that must be used against the rest of the request: what can be seen to be impossible
-without a search.
-"""
+"""Machines that must be used against the rest of the request."""
 
 from __future__ import annotations
 
@@ -65,9 +63,7 @@ def pools_of(rule: Used, pools: Sequence[Pool]) -> list[Pool]:
 
 
 def disjoint(rules: Sequence[Used], pools: Sequence[Pool]) -> tuple[Used, ...]:
-    """Return the rules of which no two ask for machines of the same quota, so that their counts add
-    up; the first ones win.
-    """
+    """Return rules of which no two ask for machines of one quota: their counts add up."""
     taken: set[tuple[str, ...]] = set()
     unmet = []
     for rule in rules:
@@ -79,9 +75,7 @@ def disjoint(rules: Sequence[Used], pools: Sequence[Pool]) -> tuple[Used, ...]:
 
 
 def _most_machines(pools: Sequence[Pool], joint: Sequence[Quota]) -> int:
-    """Return the machines that quotas and numbers allow at most, with the joint quota that allows
-    the fewest: the smallest ones first.
-    """
+    """Return the most machines that quotas and numbers allow: the smallest ones first."""
     return min(_within(pools, row) for row in (None, *joint))
 
 

@@ -165,9 +165,7 @@ class Quota(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def of_machines(self) -> bool:
-        """Tell whether it counts vCPUs, or machine types apart: then machines of one place, GPU and
-        market differ in what they take.
-        """
+        """Tell whether machines of one place, GPU and market differ in what they take."""
         return self.vcpus is not None or self.machine != "*"
 
     def covers(self, place: str, gpu: str, market: str) -> bool:
@@ -187,9 +185,7 @@ class Quota(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.vcpus is not None and offer.stated_vcpus is None and self.counts(offer)
 
     def taken(self, offer: VmOffer, machines: int = 1) -> int:
-        """Return the GPUs or vCPUs that some machines of an offer take; more than there are where
-        nobody states their vCPUs.
-        """
+        """Return the GPUs or vCPUs of some machines; too many where nobody states their vCPUs."""
         if not self.counts(offer):
             return 0
         if self.vcpus is None:
@@ -215,9 +211,7 @@ class Counted(Protocol):
 
 
 class JointLimit(Struct, frozen=True, kw_only=True):
-    """At most so many GPUs or vCPUs of a joint quota, so much speed under a cap, or machines where
-    there is neither.
-    """
+    """At most so much of a joint quota, of speed under a cap, or of machines without either."""
 
     most: int
     quota: Quota | None = None
@@ -240,9 +234,7 @@ class Kept(Struct, frozen=True, kw_only=True):
 
 
 class Used(Struct, frozen=True, kw_only=True):
-    """At least ``count`` machines wherever place, device (``T4`` or ``V100:8``) and market match
-    (wildcards).
-    """
+    """At least ``count`` machines where place, device (``V100:8``) and market match (wildcards)."""
 
     place: str
     device: str = "*"
@@ -391,9 +383,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
 
     @property
     def floor_samples_per_second(self) -> float | None:
-        """Return the least samples/s that count: the floor, or what the deadline asks for if that
-        is more.
-        """
+        """Return the least samples/s that floor and deadline ask for."""
         needed = [
             self.min_samples_per_second,
             None if self.deadline_s is None else (self.samples or 0) / self.work_s,
@@ -451,9 +441,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
 
     @property
     def counts_carbon(self) -> bool:
-        """Tell whether emissions are limited or the objective: then machines whose emissions nobody
-        knows are left out.
-        """
+        """Tell whether machines whose emissions nobody knows are left out."""
         return self.max_carbon_g_per_hour is not None or self.objective == "carbon"
 
     @property
@@ -522,9 +510,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
 
     @property
     def required_places(self) -> tuple[str, ...]:
-        """List the places that need a worker, sorted: where data must stay, and where machines that
-        must be used are.
-        """
+        """List the places that need a worker, sorted: for data, or machines to be used."""
         named = {rule.named_place for rule in self.used if rule.named_place is not None}
         return tuple(sorted({*needs_place(self.datasets), *named}))
 
@@ -534,9 +520,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
         return any(data.may_move for data in self.datasets)
 
     def with_data_staying(self) -> Requirements:
-        """Return the same wishes with all data left where it is: nothing moves, so there are no
-        passes to spread a move over.
-        """
+        """Return the same wishes with all data left where it is, and one pass."""
         return replace(
             self,
             datasets=tuple(replace(data, may_move=False) for data in self.datasets),

@@ -87,9 +87,7 @@ class Allowance:
     _looked: float = field(default=-inf, repr=False)
 
     def check(self) -> None:
-        """Look at the clock, the caller and the memory. `OutOfTimeError` if something is used up,
-        now or before.
-        """
+        """Look at clock, caller and memory; `OutOfTimeError` if something is used up."""
         if self.reason is None:
             now = time.monotonic()
             if now > self.deadline:
@@ -304,9 +302,7 @@ def default_memory_bytes() -> float:
 
 
 def machine_bytes() -> float:
-    """Return the memory of the machine, or of the container if that is less; 8 GB where nobody
-    says.
-    """
+    """Return the memory of the machine or its container; 8 GB where nobody says."""
     known = []
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         known.append(float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
@@ -319,16 +315,12 @@ def machine_bytes() -> float:
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process; 0 where the system does not tell (only arrays
-    that are asked for with `reserve` count there).
-    """
+    """Return the resident memory of this process; 0 where the system does not tell."""
     return _memory_pages()[1] * PAGE_BYTES
 
 
 def _memory_pages() -> tuple[int, int]:
-    """Return the pages of the address space of this process, and those that are resident; 0 where
-    the system does not tell.
-    """
+    """Return the pages of this process, and those that are resident; 0 if not told."""
     if sys.platform != "linux":
         return 0, 0
     try:

@@ -174,9 +174,7 @@ def _planned(
     workers: int,
     behind: tuple[ChainPart, ...],
 ) -> WorkerGroup:
-    """Build the group of a spec with the plan inside each worker: the one written, else the fastest
-    that fits.
-    """
+    """Build the group of a spec with the plan that is written, else the fastest that fits."""
     pool = problem.pool(offer, spec.machines, spec.inner, workers, behind)
     if pool is None:
         refused: object = problem.island(offer, spec.machines, spec.inner, workers)

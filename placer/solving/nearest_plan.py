@@ -1,6 +1,4 @@
-"""What a model lacks where no machine is admitted for it: the plan that comes nearest, and what
-would fit.
-"""
+"""What a model lacks where no machine is admitted for it, and what would fit."""
 
 from __future__ import annotations
 
@@ -88,9 +86,7 @@ def nearest_plan(problem: Problem) -> tuple[str, str] | None:
 
 
 def _distance(refusal: Refusal, trial: Trial) -> tuple[float, int, str]:
-    """Order refusals: the least shortage of memory on few GPUs; else of large machines, which the
-    fewest reasons rule out.
-    """
+    """Order refusals: the least shortage on few GPUs, else those of large machines."""
     gpus = trial.gpus if isfinite(refusal.shortage) else -trial.gpus
     return refusal.shortage, gpus, trial.name
 

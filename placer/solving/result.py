@@ -112,9 +112,7 @@ class Result(Shown):
         return f"<Result {self.headline}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave what heard of the search out of the pickle: functions and events stay where they
-        are.
-        """
+        """Leave what heard of the search out of the pickle: it stays where it is."""
         deaf = self.limits and replace(self.limits.deaf, cancel=None)
         return {**self.__dict__, "limits": deaf}
 
@@ -222,9 +220,7 @@ class Result(Shown):
         return saved_document(self.to_dict(), self.problem, self.placement, limits, whole=whole)
 
     def to_manifest(self) -> dict[str, Any]:
-        """Build the ``placer.manifest/v1`` document that an executor can start; see
-        `placer.documents.manifest`. `InfeasibleError` if the result has no placement.
-        """
+        """Build the ``placer.manifest/v1`` document; `InfeasibleError` without a placement."""
         from placer.documents.manifest.manifest_document import build_manifest
 
         if self.placement is None or self.estimate is None:
@@ -236,9 +232,7 @@ class Result(Shown):
         )
 
     def fallback_manifests(self) -> tuple[dict[str, Any], ...]:
-        """Build a manifest for each fallback of a plan with a confidence, in order; empty without.
-        An executor starts the first one whose machines it gets.
-        """
+        """Build a manifest for each fallback, in order: the first that gets machines is run."""
         from placer.documents.manifest.manifest_document import build_manifest
 
         ranks = () if self.confidence is None else self.confidence.ranks[1:]

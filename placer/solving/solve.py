@@ -70,9 +70,7 @@ Run = Callable[[Problem, SolveOptions], Answer]
 
 
 def solver_names() -> list[str]:
-    """List the solvers: modules and packages in solvers/ whose names do not start with an
-    underscore, sorted.
-    """
+    """List the solvers in solvers/ whose names do not start with an underscore, sorted."""
     return [*_names_in(tuple(importlib.import_module("placer.solvers").__path__))]
 
 
@@ -99,9 +97,7 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
 def _known_or_searched(
     problem: Problem, solver: str, options: SolveOptions, run: Run, earlier: EarlierAnswers
 ) -> Result:
-    """Return an earlier answer that is one of this question; else ask a wider question, if its
-    answer is likely one of this, and then this one.
-    """
+    """Return an earlier answer that is one of this question, or of a wider one; else search."""
     known = earlier.answer(problem, solver, options)
     if known is not None:
         return known
@@ -218,9 +214,7 @@ def _say_begun(options: SolveOptions) -> None:
 
 
 def load_solver(solver: str) -> ModuleType:
-    """Import a solver, before anything is computed or written. `PlacerError` if there is none of
-    that name, or a package that it needs is missing.
-    """
+    """Import a solver; `PlacerError` if there is none, or a package of it is missing."""
     if solver not in solver_names():
         raise unknown("solver", solver, solver_names())
     module = importlib.import_module(f"placer.solvers.{solver}")

@@ -27,9 +27,7 @@ STAY = 0.98
 
 
 class Weights(NamedTuple):
-    """Parts of a forecast: the last count, the short and the long memory, the usual shares, and
-    what followed counts like the last one.
-    """
+    """Parts of a forecast: last count, both memories, usual shares, what followed like counts."""
 
     now: float
     short: float
@@ -55,9 +53,7 @@ counts up to 1 h: beyond, it gained less than two standard errors on days left o
 
 
 def weights_at(lead_h: float) -> Weights:
-    """Return the parts of a forecast so many hours ahead. `PlacerError` if the hours are not
-    positive and finite.
-    """
+    """Return the parts of a forecast so many hours ahead; they must be positive and finite."""
     if not 0 < lead_h < math.inf:
         raise PlacerError(f"a forecast {lead_h} h ahead is not possible", "give hours above 0")
     known = [math.log(lead) for lead in LEADS_H]
@@ -69,9 +65,7 @@ def weights_at(lead_h: float) -> Weights:
 
 
 def _shares(weight: Array, launched: Array, prior: float, otherwise: Array) -> Array:
-    """Return the weighted shares of 0, 1, ... machines in each zone, beside what counts as a few
-    observations; shape (zones, machines + 1).
-    """
+    """Return weighted shares of 0, 1, ... machines; shape (zones, machines + 1)."""
     counts = range(otherwise.shape[-1])
     sums = np.stack([(weight * (launched == count)).sum(0) for count in counts], 1)
     built: Array = (sums + prior * otherwise) / (sums.sum(1, keepdims=True) + prior)

@@ -121,9 +121,7 @@ def climb(rungs: Sequence[Rung], samples: float, deadline_h: float, step_h: floa
 
 
 def _chosen(at_rung: Array, now: Array, steady: Array, per_sample: Array) -> Array:
-    """Return the rung of each scenario for the next step, -1 where none is there; shape (draws,).
-        
-    """
+    """Return the rung of each scenario for the next step, -1 where none is there."""
     draws, count = now.shape
     first = np.where(now.any(axis=1), now.argmax(axis=1), -1)
     stays = (at_rung >= 0) & now[np.arange(draws), at_rung]

@@ -157,9 +157,7 @@ CHUNK = 256
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ZoneSet:
-    """Zones, and the chances that they have enough. ``together``: all of them in sum. ``one_zone``:
-    at least one of them alone.
-    """
+    """Zones, and the chances that they have enough in sum, or one of them alone."""
 
     zones: tuple[int, ...]
     together: float

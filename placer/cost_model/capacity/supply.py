@@ -79,9 +79,7 @@ def _rank(known: ZoneCapacity) -> tuple[float, ...]:
 
 
 def given_capacity(share: float, known: ZoneCapacity) -> ZoneCapacity:
-    """Return what the user says of a zone: any number of machines in a share of the time; the rest
-    as it is known.
-    """
+    """Return a zone with any number of machines in a share of the time; the rest as known."""
     row = CapacityRow(
         provider="*",
         device="*",
@@ -109,9 +107,7 @@ def at_least(known: ZoneCapacity, end: str = "share") -> tuple[Array, Array]:
 
 
 def chance_of(known: ZoneCapacity, machines: int, end: str = "share") -> float | None:
-    """Return the chance that one zone launches at least so many machines. None beyond the machines
-    that anybody asked for: not observed.
-    """
+    """Return the chance that a zone launches so many machines; None: not observed."""
     if machines <= 0:
         return 1.0
     if machines > known.most:
@@ -185,9 +181,7 @@ def _padded(chances: Array, most: int) -> Array:
 
 
 def likeness_of(stocks: Sequence[Stock]) -> Likeness:
-    """Return how alike some zones are: as the most alike of them, so that nothing is promised of
-    spreading that one of them does not keep.
-    """
+    """Return how alike zones are: as the most alike, so that nothing is promised in vain."""
     known = [each for stock in stocks for each in stock.known]
     region = [each.corr_region for each in known if each.corr_region is not None]
     across = [each.corr_across for each in known if each.corr_across is not None]

@@ -71,9 +71,7 @@ def egress_usd(phases: Sequence[Phase], network: Network, *, same_zone: bool = T
 def egress_usd_by_link(
     phases: Sequence[Phase], network: Network, *, same_zone: bool = True
 ) -> dict[tuple[str, str], float]:
-    """Price what one exchange sends for each directed pair of places, in USD per step; see
-    `egress_usd`.
-    """
+    """Price one exchange in USD for each directed pair of places; see `egress_usd`."""
     total: dict[tuple[str, str], float] = {}
     for phase in phases:
         for t in phase.transfers:

@@ -1,6 +1,4 @@
-"""What it costs that samples reach their workers: reads from a store, or datasets that move before
-the run.
-"""
+"""What it costs that samples reach their workers: reads from a store, or datasets that move."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ def data_usd_per_sample(
 
 
 def worker_sample_usd(pool: Pool, problem: Problem) -> float:
-    """Price the way of one sample to a kind of worker, on average over all passes, with its share
-    of what a copy of the data costs once.
-    """
+    """Price the way of one sample to a kind of worker, with its share of a copy."""
     if problem.data_store is None and problem.data_copies:
         return problem.least_copy(pool.place)[0]
     copied = 0.0 if problem.data_copy is None else problem.data_copy.usd_per_sample

@@ -1,6 +1,4 @@
-"""Egress of a whole calendar month: volume tiers and free allowances, which dollars per hour leave
-out.
-"""
+"""Egress of a calendar month: volume tiers and free allowances, which no hour has."""
 
 from __future__ import annotations
 
@@ -57,9 +55,7 @@ def tiered_usd(gib: float, tiers: Sequence[EgressPrice], *, already_gib: float =
 
 
 def allowance_gib(tiers: Sequence[EgressPrice]) -> float:
-    """Return the GiB of a month that are free before the first paid tier; 0 where everything or
-    nothing is free.
-    """
+    """Return the GiB of a month that are free before the first paid tier, else 0."""
     return first_paid(tiers).above_gib_per_month
 
 

@@ -1,6 +1,4 @@
-"""How often spot machines are taken away: assumed, in the bands that a provider publishes, and
-together where they differ.
-"""
+"""How often spot machines are taken away: assumed, or in bands that a provider publishes."""
 
 from __future__ import annotations
 

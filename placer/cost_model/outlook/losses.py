@@ -1,6 +1,4 @@
-"""What is left of a speed when machines are lost at known rates, and the risk that zones lose
-capacity together.
-"""
+"""What is left of a speed when machines are lost, and the risk of losing zones together."""
 
 from __future__ import annotations
 

@@ -65,9 +65,7 @@ class SpotOutlook(Struct, frozen=True, kw_only=True):
 
 
 class MonthOutlook(Struct, frozen=True, kw_only=True):
-    """Egress of a calendar month of 730 hours: at the rate per hour, and with volume tiers and free
-    allowances; USD.
-    """
+    """Egress of a month of 730 hours: at the rate per hour, and with tiers; USD."""
 
     egress_usd_at_rate: float
     egress_usd_with_tiers: float
@@ -139,9 +137,7 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
 def _losses(
     spot: Sequence[WorkerGroup], workers: int, gang: Gang, problem: Problem
 ) -> tuple[Losses, ...]:
-    """Return how often spot machines are lost, where the table of capacity knows it of some; none
-    where it knows nothing, or the user knows better.
-    """
+    """Return losses of spot machines by the capacity table; none if the user knows better."""
     if problem.requirements.interruption is not None or not any(gang.least_losses):
         return ()
     found: list[Losses] = []
@@ -179,9 +175,7 @@ def _of_worker(group: WorkerGroup, problem: Problem) -> Interruption:
 
 
 def _interruption(group: WorkerGroup, problem: Problem) -> Interruption:
-    """Return how often a spot machine goes: as the user says, else as its provider publishes, else
-    as assumed.
-    """
+    """Return how often a spot machine goes: given, else published, else assumed."""
     chance = problem.requirements.interruption
     if chance is not None:
         return replace(
@@ -197,9 +191,7 @@ def _interruption(group: WorkerGroup, problem: Problem) -> Interruption:
 
 
 def _floor(placement: Placement, problem: Problem) -> float:
-    """Return the samples/s of the on-demand machines alone, with the same exchange where it still
-    can run, else the best synchronous one.
-    """
+    """Return the samples/s of the on-demand machines alone, with an exchange that can run."""
     server = placement.exchange.server
     groups = tuple(group for group in placement.groups if not _spot_parts(group))
     if server is not None and server.market != "on_demand":

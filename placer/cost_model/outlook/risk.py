@@ -1,6 +1,4 @@
-"""The risk of a placement: how many of its spot machines launch, how long they stay, and the speed
-that is left.
-"""
+"""The risk of a placement: how many spot machines launch and stay, and the speed that is left."""
 
 from __future__ import annotations
 
@@ -126,8 +124,8 @@ class Gang(Struct, frozen=True, kw_only=True):
 
     @property
     def least_losses(self) -> tuple[Stay | None, ...]:
-        """As `stays`, and of more machines than anybody observed that of the most that were: more
-        are lost no less often.
+        """As `stays`; more machines than observed are lost no less often than the most
+        that were.
         """
         return tuple(
             stay_of(known, min(count, known.stays[-1].machines)) if known.stays else None
@@ -253,9 +251,7 @@ def _quantiles(samples: Array) -> tuple[tuple[float, float], ...]:
 
 
 def enough_workers(problem: Problem) -> int:
-    """Return the workers without which a run stops: its quorum, or the fewest that were asked for;
-    else one.
-    """
+    """Return the workers without which a run stops: its quorum, or the fewest asked for."""
     wish = problem.requirements
     return max(1, wish.min_workers, wish.quorum or 0)
 
@@ -296,17 +292,13 @@ def speed_shares(placement: Placement, problem: Problem, gang: Gang, machines: A
 
 
 def _constant_stay(losses_per_h: float) -> tuple[float | None, tuple[tuple[float, float], ...]]:
-    """Return the median time to the first loss and the chances of none, at a constant rate; no time
-    where nothing is ever lost.
-    """
+    """Return the median time to the first loss and the chances of none, at a rate."""
     chances = tuple((hours, math.exp(-losses_per_h * hours)) for hours in HOURS)
     return math.log(2) / losses_per_h if losses_per_h else None, chances
 
 
 def _stay(gang: Gang) -> tuple[float | None, tuple[tuple[float, float], ...]]:
-    """Return the median time to the first loss and the chances of none; None and nothing where that
-    is not observed.
-    """
+    """Return the median time to the first loss and the chances of none, where observed."""
     stays, alone = gang.stays, gang.alone
     if alone is not None:
         return alone.median_h, tuple((hours, alone.share(hours)) for hours in HOURS)

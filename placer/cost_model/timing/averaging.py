@@ -1,6 +1,4 @@
-"""Averaging among peers: inside a zone by hivemind's fitted form or as a ring, then the slowest
-pair between regions.
-"""
+"""Averaging among peers: inside a zone, then the slowest pair between regions."""
 
 from __future__ import annotations
 

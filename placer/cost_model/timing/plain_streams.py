@@ -1,6 +1,4 @@
-"""Point-to-point transfers over plain streams: a parameter server, or servers of regions among
-themselves.
-"""
+"""Transfers over plain streams: to a parameter server, or among servers of regions."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ DIRECT_SPREAD = (1.0, 1.05, 0.95)
 
 
 def share_seconds(byte_count: float, machine_bytes_per_s: float, case: int = 0) -> float:
-    """Time in which some bytes pass through a machine that others use as well: its part of the
-    machine's goodput.
-    """
+    """Time in which bytes pass through a machine that others use as well."""
     return DIRECT_SPREAD[case] * byte_count / machine_bytes_per_s / GOODPUT
 
 
@@ -43,16 +39,12 @@ def direct_seconds(byte_count: float, link: Link, streams: int = 1, case: int = 
 
 
 def seconds_over(rtt_s: Any, transfer_s: Any, case: int = 0) -> Any:
-    """Time of transfers whose bytes alone take so long without overhead: numbers or arrays of one
-    shape.
-    """
+    """Time of transfers whose bytes take so long without overhead; numbers or arrays."""
     return DIRECT_SPREAD[case] * (rtt_s / 2 + transfer_s / GOODPUT)
 
 
 def direct_phase_seconds(phase: Phase, network: Links, streams: int = 1, case: int = 0) -> float:
-    """Return the slowest transfer of a phase whose transfers start together, not faster than the
-    busiest machine.
-    """
+    """Return the slowest transfer of a phase, not faster than the busiest machine."""
     slowest = max(
         (
             direct_seconds(t.bytes, network.link(t.src, t.dst), streams, case)
@@ -101,9 +93,7 @@ def arrival_seconds(starts: Sequence[float], alone: Sequence[float], shared: flo
 
 
 def _even_rates(caps: Sequence[tuple[float, int]], capacity: float) -> list[float]:
-    """Share a capacity evenly among (cap, count): who cannot use an even part leaves the rest to
-    the others.
-    """
+    """Share a capacity evenly among (cap, count): what one cannot use is left to others."""
     rates, left = [0.0] * len(caps), sum(count for _, count in caps)
     for k in sorted(range(len(caps)), key=lambda k: caps[k][0]):
         cap, count = caps[k]

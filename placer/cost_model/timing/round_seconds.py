@@ -50,9 +50,7 @@ def step_seconds(
 
 
 def _adaptive(this: Round) -> float:
-    """Return the seconds of calculation when the workers of a region share its part and fast ones
-    do more: B max(share / speed).
-    """
+    """Return the calculation when fast workers do more: B max(share / speed)."""
     batch = samples_per_round(this.exchange, this.problem)
     if not this.problem.requirements.datasets:
         return batch / sum(count * rate for _, count, rate in this.site_group)
@@ -61,9 +59,7 @@ def _adaptive(this: Round) -> float:
 
 
 def _equal(this: Round) -> list[float]:
-    """Return the seconds of calculation of one machine of each group when the workers of a region
-    get equal parts.
-    """
+    """Return the calculation of a machine of each group when all parts are equal."""
     batch, counts = this.problem.batch, this.at_places()
     if not this.problem.requirements.datasets:
         return [batch / this.workers / rate for _, _, rate in this.site_group]
@@ -92,9 +88,7 @@ def _averaged(this: Round, parts: tuple[tuple[str, float], ...]) -> StepSeconds:
 
 
 def _leaders(this: Round) -> StepSeconds:
-    """Time averages inside the regions, among their leaders, and a broadcast: a composition of
-    measured parts.
-    """
+    """Time averages inside regions and among leaders, and a broadcast: measured parts."""
     counts = this.at_places()
     inside = this.averaging_inside()
     between = this.averaging(len(counts)) + this.wan(
@@ -114,9 +108,7 @@ def _broadcast(this: Round) -> float:
 
 
 def _region_hub(this: Round) -> StepSeconds:
-    """Time H steps that the regions synchronise inside, then all models up to the hub and its mean
-    down, with a barrier.
-    """
+    """Time H steps inside regions, then all models up to the hub and its mean down."""
     calculation, inside = _inside_regions(this)
     up, down = (
         sum(

@@ -24,16 +24,12 @@ SUM_SPREAD = (1.0, 2.0, 0.6)
 
 
 def summing_vcpus(server: VmOffer | None) -> float:
-    """Return the vCPUs of a server that sum; of one that is not known as many as may count, so that
-    bounds err low.
-    """
+    """Return the vCPUs that sum; of an unknown server the most, so that bounds err low."""
     return SUMMING_VCPUS if server is None else min(server.vcpus, SUMMING_VCPUS)
 
 
 def server_sum_seconds(gradients: Any, vcpus: Any, problem: Problem) -> Any:
-    """Return the seconds in which a parameter server decodes and adds up some gradients and packs
-    the result; numbers or arrays of one shape. ``vcpus``: those that sum: `summing_vcpus`.
-    """
+    """Return the seconds of decoding, adding and packing gradients; numbers or arrays."""
     services, profile = problem.calibration.services, problem.profile
     if services.server_sum_bytes_per_s is None:
         return sum_seconds(problem.gradient_bytes, gradients, services)

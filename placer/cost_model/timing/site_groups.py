@@ -95,9 +95,7 @@ class Round(Struct, frozen=True, kw_only=True, dict=True):
         return [count * speed / total for _, count, speed in self.site_group]
 
     def averaging(self, workers: int, place: str | None = None) -> float:
-        """Return the seconds of one average among some of the workers inside a zone, or inside one
-        place.
-        """
+        """Return the seconds of one average inside a zone, or inside one place."""
         calibration, tensors = self.problem.calibration, self.problem.profile.tensors
         hosts = frozenset().union(*self.hosts.values()) if place is None else self.hosts[place]
         return max(
@@ -107,9 +105,7 @@ class Round(Struct, frozen=True, kw_only=True, dict=True):
         )
 
     def averaging_inside(self) -> float:
-        """Return the seconds until each region has averaged once, side by side, each at the pace of
-        its own hosts.
-        """
+        """Return the seconds until each region has averaged once, side by side."""
         return max(self.averaging(count, place) for place, count in self.at_places().items())
 
     def latency(self, src: str, dst: str) -> float:
@@ -117,9 +113,7 @@ class Round(Struct, frozen=True, kw_only=True, dict=True):
         return DIRECT_SPREAD[self.case] * self.network.link(src, dst).rtt_s / 2
 
     def streaming(self, src: str, dst: str) -> float:
-        """Return the seconds from the first to the last byte of one gradient over plain streams,
-        not faster than both machines.
-        """
+        """Return the seconds from first to last byte of a gradient, no faster than both ends."""
         machines = min(self.network.machine_bytes_per_s(src), self.network.machine_bytes_per_s(dst))
         alone = max(
             transfer_seconds(

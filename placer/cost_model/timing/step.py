@@ -23,9 +23,7 @@ class FunctionRun(Struct, frozen=True, kw_only=True):
 
 
 class StoreUse(Struct, frozen=True, kw_only=True):
-    """One object store in one exchange: how many gradients are put into it, and polls that found
-    nothing.
-    """
+    """One object store in one exchange: gradients that are put, and polls that found nothing."""
 
     place: str
     gradients: int
@@ -72,16 +70,12 @@ def overlap_window(exchange: Exchange, case: int = 0, free_share: float = 1.0) -
 
 
 def hidden_seconds(calculation: Any, communication: Any, window: float) -> Any:
-    """Return the seconds of an exchange that run beside the calculation; numbers or arrays.
-    ``window``: share of the calculation beside which the exchange may run; 0 hides nothing.
-    """
+    """Return the seconds that a ``window`` of the calculation hides; numbers or arrays."""
     return HIDDEN_SHARE * np.minimum(communication, window * calculation)
 
 
 def most_calculation_seconds(round_s: Any, communication: Any, window: float) -> Any:
-    """Return the longest calculation of a round of some length with some communication: the inverse
-    of calculation + communication - `hidden_seconds`.
-    """
+    """Return the longest calculation of a round: the inverse of its length."""
     return np.minimum(
         round_s - (1 - HIDDEN_SHARE) * communication if window else round_s - communication,
         (round_s - communication) / (1 - HIDDEN_SHARE * window),
@@ -89,16 +83,12 @@ def most_calculation_seconds(round_s: Any, communication: Any, window: float) ->
 
 
 def overlapped(step: StepSeconds) -> StepSeconds:
-    """Return the same step when the exchange runs beside the calculation of the next one: the
-    longer of the two counts.
-    """
+    """Return the same step when the exchange runs beside the next one's calculation."""
     return replace(step, hidden=min(step.calculation, step.communication))
 
 
 def bucketed(step: StepSeconds, window: float) -> StepSeconds:
-    """Return the same step when gradients travel in buckets beside the calculation that makes them.
-        
-    """
+    """Return the same step when gradients travel in buckets beside their calculation."""
     hidden = float(hidden_seconds(step.calculation, step.communication, window))
     return replace(step, hidden=hidden) if window else step
 

@@ -14,9 +14,7 @@ def sum_seconds(gradient_bytes: float, gradients: int, services: ServiceConstant
 
 
 def transfer_seconds(byte_count: float, link: Link, streams: int = 1, case: int = 0) -> float:
-    """Time of some streams side by side over one link; ``case`` 0 takes the value, 1 the low, 2 the
-    high bandwidth.
-    """
+    """Time of streams over one link; ``case`` 1 is its low bandwidth, 2 its high one."""
     return byte_count / link.speed(streams, case)
 
 
@@ -32,9 +30,7 @@ def load_seconds(phase: Phase, network: Links, *, inside: bool) -> float:
 
 
 def machine_loads(phase: Phase, *, inside: bool) -> dict[str, float]:
-    """Return the bytes that the busiest machine of each place sends or receives in a phase,
-    whichever is more.
-    """
+    """Return the bytes that the busiest machine of each place sends or receives."""
     out: dict[str, float] = {}
     into: dict[str, float] = {}
     for t in phase.transfers:

@@ -1,6 +1,4 @@
-"""Elastic scheduling (Cloudless-Training): which share of a step each region does when data has a
-place.
-"""
+"""Elastic scheduling (Cloudless-Training): the share of a step that each region does."""
 
 from __future__ import annotations
 

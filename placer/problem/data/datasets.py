@@ -1,6 +1,4 @@
-"""Datasets: samples with a place, the places that must have a worker for them, and how often a run
-reads what lies in a store.
-"""
+"""Datasets: samples with a place, and how often a run reads what lies in a store."""
 
 from __future__ import annotations
 

@@ -34,9 +34,7 @@ def leaks(
 
 
 def homeless(problem: Problem) -> Iterator[str]:
-    """Yield one sentence for each dataset that may be used nowhere: it must stay where no worker
-    may be.
-    """
+    """Yield a sentence for each dataset that must stay where no worker may be."""
     for data in problem.requirements.datasets:
         rules = [
             rule

@@ -1,6 +1,4 @@
-"""Changes of a world as they are written: ``price:gcp/*:T4=x0.5``; and the price book that those of
-prices, egress, links and offers make of another one.
-"""
+"""Changes of a world, such as ``price:gcp/*:T4=x0.5``, and the price book that they make."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ PARTS = {
 
 
 def add_own_machines(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
-    """Put machines of one's own into a book, each at the price of its electricity. `PlacerError` if
-    words do not follow the grammar, or name a device or a place that nobody knows.
-    """
+    """Put machines of one's own into a book, each at the price of its electricity."""
     from placer.market.words.own_machines import parse_own, with_own_machines
     from placer.market.words.own_places import PREFIX
 
@@ -63,9 +59,7 @@ def add_own_machines(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
 
 
 def defend_figures(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
-    """Put figures that can be defended in place of those of a book; see `defended`. `PlacerError`
-    if the book has them.
-    """
+    """Put figures that can be defended in place of those of a book; see `defended`."""
     if FIGURES in catalog.changes:
         raise PlacerError(f"'{FIGURES}' changes nothing", "the book has such figures already")
     changed = defended(catalog)
@@ -148,9 +142,7 @@ def changed_book(catalog: Catalog, changes: Sequence[Change]) -> Catalog:
 
 
 def book_changed_again(catalog: Catalog, words: Sequence[str]) -> Catalog:
-    """Make the changes again that a document says were made to its book. `PlacerError` if there are
-    very many, one follows no grammar, changes no book, or matches nothing.
-    """
+    """Make the changes again that a document, perhaps edited, says of its book."""
     if len(words) > MOST_WORDS or max(map(len, words), default=0) > LONGEST_WORD:
         raise PlacerError(
             f"a book with more than {MOST_WORDS} changes, or with very long ones",
@@ -179,9 +171,7 @@ def defended_book(catalog: Catalog) -> Catalog:
 
 
 def changes_said(catalog: Catalog) -> str:
-    """Say what was changed in a book beside its figures, which every question defends; empty if
-    nothing was.
-    """
+    """Say what was changed in a book beside its figures; empty if nothing was."""
     words = ", ".join(word for word in catalog.changes if word != FIGURES)
     return words if len(words) <= LONGEST_WORD else f"{words[:LONGEST_WORD]}..."
 

@@ -1,4 +1,4 @@
-"""Words about data and convergence: datasets with a place, residency rules, samples to target."""
+"""Words about data and convergence: datasets, residency rules, samples to target."""
 
 from __future__ import annotations
 
@@ -89,9 +89,7 @@ def store_named(word: str, catalog: Catalog) -> StoreOffer:
 
 
 def parse_datasets(given: list[str], catalog: Catalog) -> tuple[Dataset, ...]:
-    """Read ``PLACE=SAMPLES:stay`` or ``PLACE=SAMPLES:move``; several rows of one place and kind add
-    up. `PlacerError` if a word does not follow the grammar, or a place is unknown.
-    """
+    """Read ``PLACE=SAMPLES:stay`` or ``:move``; rows of one place and kind add up."""
     samples_of: dict[tuple[str, bool], int] = {}
     for word in given:
         match = re.fullmatch(r"(?P<place>[^=\s]+)=(?P<samples>[^:]+)(?::(?P<may>stay|move))?", word)
@@ -114,9 +112,7 @@ def parse_datasets(given: list[str], catalog: Catalog) -> tuple[Dataset, ...]:
 
 
 def parse_kept(given: list[str], catalog: Catalog) -> tuple[Kept, ...]:
-    """Read ``KIND=AREA``: what is of a kind (raw-data, gradients, checkpoints) and in an area does
-    not leave it. `PlacerError` if a kind or an area is unknown.
-    """
+    """Read ``KIND=AREA``: what is of a kind and in an area does not leave it."""
     rules = []
     for word in given:
         kind, sign, area = word.partition("=")
@@ -136,9 +132,7 @@ def parse_kept(given: list[str], catalog: Catalog) -> tuple[Kept, ...]:
 
 
 def parse_multipliers(given: list[str]) -> tuple[tuple[str, float], ...]:
-    """Read ``STRATEGY=FACTOR``: samples to target as a multiple of synchronous training.
-    `PlacerError` if a strategy is unknown or a factor no positive number.
-    """
+    """Read ``STRATEGY=FACTOR``: samples to target over those of synchronous training."""
     factors = {}
     for word in given:
         name, sign, factor = word.partition("=")

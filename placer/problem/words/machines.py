@@ -53,9 +53,7 @@ def parse_used(given: list[str], catalog: Catalog) -> tuple[Used, ...]:
 
 
 def _place(word: str, catalog: Catalog) -> str:
-    """Read one pattern of places: counts are of all places together, so an area with several
-    places, which is a list, is refused.
-    """
+    """Read one pattern of places; areas of several are refused, as counts are of all together."""
     places = places_of(word, catalog)
     if len(places) > 1:
         what = "a continent" if plain_name(word) in CONTINENTS else "an area"

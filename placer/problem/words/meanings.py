@@ -77,9 +77,7 @@ PYTHON = {"in": "places", "not-in": "not-places"}
 
 
 def unknown_word(kind: str, word: str, known: Iterable[str], hint: str = "") -> PlacerError:
-    """Build the error for a word that does not exist, with the one that means the same, else the
-    one that is written most alike.
-    """
+    """Build the error for an unknown word, with one that means or is written the same."""
     names = list(known)
     same = meant(word, names)
     if same is None:

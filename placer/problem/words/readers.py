@@ -173,9 +173,7 @@ def _aggregator(value: str, asked: Reading) -> tuple[object, ...]:
 
 
 def _exchange(value: str, asked: Reading) -> tuple[object, ...]:
-    """Read an exchange: places of an aggregator or a store ask for a central one unless another is
-    named.
-    """
+    """Read an exchange; places of an aggregator or a store ask for a central one."""
     aggregator, storage = asked.words.get("aggregator"), asked.words.get("storage")
     if value not in EXCHANGES:
         raise unknown("exchange", value, EXCHANGES)
@@ -199,9 +197,7 @@ def _exchange(value: str, asked: Reading) -> tuple[object, ...]:
 
 
 def default_objective(given: Mapping[str, Any]) -> str:
-    """Choose cost where a floor or a deadline is given and no budget: in all where the job has an
-    end.
-    """
+    """Choose cost where a floor or a deadline is given and no budget."""
     floor = given.get("min_throughput") or given.get("deadline")
     return _cost(given) if floor and not given.get("budget") else "throughput"
 

@@ -78,9 +78,7 @@ def _requirements(given: Mapping[str, Any], catalog: Catalog) -> Requirements:
 
 
 def _with_figures(catalog: Catalog, given: Any) -> Catalog:
-    """Return a book at the figures that are asked for; a book whose world was changed is asked as
-    it is.
-    """
+    """Return a book at the figures asked for; a changed world is asked as it is."""
     wish = WISHES["figures"]
     value = given or wish.default
     if value not in wish.metavar.split("|"):
@@ -113,9 +111,7 @@ def _for_own_alone(given: Mapping[str, Any], catalog: Catalog) -> Mapping[str, A
 
 
 def _data_in_samples(given: Mapping[str, Any], profile: ModelProfile) -> Mapping[str, Any]:
-    """Write sizes of data as what they stand for: samples of the model, or the size of a store's
-    data.
-    """
+    """Write sizes of data as samples of the model, or as the size of a store's data."""
     if not given.get("data"):
         return given
     if given.get("seq_len") is not None:

@@ -1,6 +1,4 @@
-"""Python values of wishes: whether they are of a kind that the table allows, and how they are
-written as the words of the command line.
-"""
+"""Python values of wishes: of which kinds they may be, and how they are written as words."""
 
 from __future__ import annotations
 

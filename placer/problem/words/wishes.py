@@ -605,9 +605,7 @@ class TrainingWishes(TypedDict, total=False):
 
 
 class Wishes(TrainingWishes, total=False):
-    """All words of a request, for type checkers and completion: those of the training, and those
-    that limit a search. The order is that of ``--help``.
-    """
+    """All words of a request, in the order of ``--help``."""
 
     budget: Annotated[
         str | None,

@@ -23,9 +23,7 @@ class WithAdmission(WithSpeeds, frozen=True, kw_only=True, dict=True):
     """A question, with what it admits of a book."""
 
     def admitted_offers(self) -> Iterator[VmOffer]:
-        """Yield the offers that the request admits, in the order of the book; whether some plan
-        fits their machines is not looked at.
-        """
+        """Yield admitted offers in the order of the book, whether or not a plan fits."""
         plans = self.island_question is not None
         places: dict[tuple[str, str, bool], bool] = {}
         kinds: dict[tuple[object, ...], bool] = {}

@@ -1,6 +1,4 @@
-"""Workers of a model whose speed follows from its architecture: machines of one offer, their plan
-for a share of a step, and its rate.
-"""
+"""Workers of a model with an architecture: machines of one offer, their plan and its rate."""
 
 from __future__ import annotations
 
@@ -122,9 +120,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         part: StepPart,
         inner: InnerPlan | None = None,
     ) -> Island | Refusal:
-        """Return the plan by which some machines of an offer do a share of a step, or why there is
-        none. ``part``: its part of a step, or that of the fullest of several islands.
-        """
+        """Return the plan by which machines do a part of a step, or why there is none."""
         if gpu.kind != "gpu":
             return Refusal(
                 code="device",

@@ -54,9 +54,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def streamed(self) -> float:
-        """Share of its samples that comes from the dataset's store; 1 where every pass reads anew.
-                
-        """
+        """Share of its samples that comes from the store; 1 where every pass reads anew."""
         return 1.0 if self.loader is None else self.loader.streamed
 
     @property
@@ -69,9 +67,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return speed if self.loader is None else self.loader.first(speed)
 
     def in_pass(self, number: int) -> Pool:
-        """Return the same worker as it is expected to work in the first pass over the data, or in a
-        later one.
-        """
+        """Return the worker as it is expected to be in the first pass over the data, or later."""
         if self.loader is None or not self.loader.keeps:
             return self
         speed = self.loader.first if number == 1 else self.loader.later

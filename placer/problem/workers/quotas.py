@@ -54,9 +54,7 @@ class WithQuotas(Question, frozen=True, kw_only=True, dict=True):
         return tuple(row for row in self.catalog.capacity if row.region and row.share is not None)
 
     def _gpus_together(self, offer: VmOffer, supply: int | None) -> int:
-        """Return the GPUs of an offer that count together: those of its supply, which no quota
-        covers, else of the quota.
-        """
+        """Return the GPUs of an offer that count together, by supply or quota."""
         if supply is not None:
             return supply * offer.gpu_count
         if not self.requirements.quotas:  # asked of every row of a book
@@ -78,9 +76,7 @@ class WithQuotas(Question, frozen=True, kw_only=True, dict=True):
         return most
 
     def quota_problem(self, offer: VmOffer, machines: int = 1) -> str:
-        """Return which quota has no room for a worker of some machines, and what it would have to
-        be; empty if there is room.
-        """
+        """Return which quota has no room for a worker; empty if there is room."""
         bucket, needed = (offer.place, offer.gpu, offer.market), machines * offer.gpu_count
         most = self.quota(*bucket)
         if most < needed:

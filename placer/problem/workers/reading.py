@@ -42,9 +42,7 @@ class WithReading(WithQuotas, frozen=True, kw_only=True, dict=True):
         return wish.data_store, passes, data_bytes if cache == "auto" else None, cache
 
     def loader(self, offer: VmOffer, machines: int) -> Loader | None:
-        """Return how a worker of some machines of an offer reads from the dataset's store; None
-        where the data is with the workers.
-        """
+        """Return how a worker reads from the store; None where the data is with the workers."""
         size = self.profile.bytes_per_sample
         if self.data_reads is None or size is None:
             return None

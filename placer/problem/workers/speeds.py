@@ -81,9 +81,7 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _known_islands(self) -> KnownIslands:
-        """What was worked out of islands; questions of the book that differ in nothing that decides
-        plans share it.
-        """
+        """Islands that were worked out, shared by questions of the same plans."""
         kept: Recent[KnownIslands] = self.catalog.memo.setdefault("islands", Recent(KEPT_POOLS))
         # While the profile is held, nothing else has its id.
         key = id(self.profile), self._island_limits, self.transport, self.compression
@@ -116,9 +114,7 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         return known[kind]
 
     def may_reach(self, offer: VmOffer, machines: int, workers: int, longest_s: float) -> bool:
-        """Tell whether some machines of an offer, as one of some workers, may do their part of a
-        step in some seconds, by bounds alone.
-        """
+        """Tell whether machines may do their part of a step in some seconds, by bounds."""
         question, part = self.island_question, StepPart(self.batch, workers)
         if question is None or longest_s == math.inf:
             return True
@@ -142,9 +138,7 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         return known[kind]
 
     def chain(self, parts: tuple[ChainPart, ...]) -> Chain | Refusal:
-        """Return how machines of several offers do all of a step as stages of one worker, or why
-        they cannot.
-        """
+        """Return how machines of several offers do a step as stages, or why they cannot."""
         question = self.island_question
         if question is None or len(parts) > MOST_PARTS:
             reason = f"{self.profile.name} has no architecture that gives its layers"
@@ -189,9 +183,7 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         return question.nearest(offer, self.catalog.gpu(offer.gpu), whole, machines)
 
     def pools_of(self, offer: VmOffer) -> tuple[Pool, ...]:
-        """Return the workers that stand for an offer: one machine, or the smallest island that can
-        train the model.
-        """
+        """Return the workers that stand for an offer: the smallest that can train the model."""
         if self.island_question is None:
             pool = self.pool(offer)
             return () if pool is None else (pool,)

@@ -71,9 +71,7 @@ class Kind(Struct, frozen=True, kw_only=True):
         return self.offers[0].gpu_count
 
     def calculation_s(self, machines: int, sequences: int) -> float:
-        """Return the seconds in which some machines calculate some sequences at least: the fullest
-        rank has whole ones.
-        """
+        """Return the least seconds of some sequences: the fullest rank has whole ones."""
         gpus = machines * self.gpus
         return min(
             -(-sequences * degree // gpus) * seconds

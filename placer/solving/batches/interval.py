@@ -72,9 +72,7 @@ def is_monotone(problem: Problem) -> bool:
 
 
 def question_of(problem: Problem, span: Span) -> Problem:
-    """Return the question that admits whatever any batch of a span does; of one batch, its own.
-    ``problem``: its batch is not chosen yet.
-    """
+    """Return the question that admits whatever any batch of a span does."""
     own = with_batch(problem, span.high)
     if span.strategy is None:
         return own
@@ -113,17 +111,13 @@ def value_ahead(problem: Problem, span: Span, low: int, value: float) -> float:
 
 
 def slack(problem: Problem, span: Span) -> float:
-    """Return the share by which a value may be better in the question of a span than at any of its
-    batches.
-    """
+    """Return by which share the question of a span may be better than its batches."""
     slower, dearer = _factors(problem, span, span.low)
     return slower * dearer - 1
 
 
 def value_behind(problem: Problem, span: Span, value: float) -> float:
-    """Return the value that the question of a span must reach for a batch of it to reach a value:
-    the inverse of `value_ahead`.
-    """
+    """Return what a span's question must reach for a batch to reach a value."""
     slower, dearer = _factors(problem, span, span.low)
     return _moved(objective_of(problem.requirements), value, 1 / slower, 1 / dearer)
 
@@ -147,9 +141,7 @@ def least_closed(problem: Problem, span: Span, bound: float, goal: float) -> int
 
 
 def _factors(problem: Problem, span: Span, low: int) -> tuple[float, float]:
-    """Return by how much samples/s that count may be more at a batch from ``low`` on than at the
-    end of a span, and USD/h less.
-    """
+    """Return by how much samples/s may be more at a batch from ``low`` on, and USD/h less."""
     if low == span.high or span.strategy is None:
         return 1.0, 1.0
     growth = span.high / low
@@ -160,9 +152,7 @@ def _factors(problem: Problem, span: Span, low: int) -> tuple[float, float]:
 
 
 def _moved(objective: Objective, value: float, slower: float, dearer: float) -> float:
-    """Return a value as it may be at best with so many times the samples/s, and USD/h that much
-    less.
-    """
+    """Return a value as it may be at best by factors of speed and price."""
     if objective.by_speed:
         return value * slower if objective.maximised else value / slower
     if objective.name == "carbon":  # of machines, whatever the batch
@@ -195,9 +185,7 @@ def _only(strategy: str, wish: Requirements) -> Requirements:
 
 
 def _with_free_functions(catalog: Catalog) -> Catalog:
-    """Return the catalog with functions that cost and are limited by no time, and free polls; built
-    once.
-    """
+    """Return the catalog with free, endless functions and free polls; built once."""
     free: Catalog | None = catalog.memo.get("free-functions")
     if free is None:
         free = replace(

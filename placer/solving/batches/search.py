@@ -1,10 +1,4 @@
-"""The best target batch size of a range, proved over every whole number in it.
-
-First the ends of the range and the powers of two between are solved, the later ones only for what
-beats the best so far. Then spans of batches are closed, widest first: one question for each span
-and strategy bounds every batch of it (`placer.solving.batches.interval`), and a span that it leaves
-open is cut.
-"""
+"""A search that asks about the parts of a question one by one, the best bound first."""
 
 from __future__ import annotations
 

@@ -28,9 +28,7 @@ MOST_PLACES = 6
 
 
 class Machines(NamedTuple):
-    """Machines of an offer that quotas, stock and supply leave, and the samples/s that one of them
-    calculates at most.
-    """
+    """Machines of an offer that limits leave, and the most samples/s that one calculates."""
 
     offer: VmOffer
     most: int
@@ -107,9 +105,7 @@ def _fastest(chosen: Sequence[Sequence[Machines]], problem: Problem) -> Placemen
 def _promising(
     chosen: Sequence[Sequence[Machines]], problem: Problem
 ) -> list[tuple[tuple[ChainPart, ...], float]]:
-    """List chains that may hold the model, with the samples/s that their devices calculate at most;
-    the most first.
-    """
+    """List chains that may hold the model, with the most samples/s; the most first."""
     counted = {
         tuple(ChainPart(m.offer, n, None) for m, n in zip(machines, counts, strict=True)): sum(
             n * m.samples_per_s for n, m in zip(counts, machines, strict=True)

@@ -1,6 +1,4 @@
-"""Placements of workers with a plan that are quickly made: the first of a search, and the same
-machines divided otherwise.
-"""
+"""Quickly made placements of workers with a plan, and the same machines divided otherwise."""
 
 from __future__ import annotations
 
@@ -150,9 +148,7 @@ def _spread(
 
 
 def _filled(offers: Iterable[VmOffer], size: Size, workers: int, problem: Problem) -> Rented:
-    """Return so many workers of a size by offers of one place in their order, or all that quotas
-    and stock leave.
-    """
+    """Return workers of a size by offers of one place, as many as quotas and stock leave."""
     rented = Rented()
     for offer in offers:
         count = min(workers, problem.machines_there(offer) // size.machines)
@@ -178,9 +174,7 @@ def _way(src: str, dst: str, problem: Problem) -> tuple[float, float]:
 
 
 def _placements(rented: Rented, size: Size, workers: int, problem: Problem) -> Iterator[Placement]:
-    """Yield workers of a size at some offers with their first exchange, if they are all there and
-    can be paid.
-    """
+    """Yield workers of a size with their first exchange, if all are there and paid."""
     usd = _usd_per_hour(rented) * size.machines
     if _count(rented) != workers or usd > (problem.requirements.budget_usd_per_hour or math.inf):
         return

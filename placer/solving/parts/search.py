@@ -1,6 +1,4 @@
-"""A search that divides a question into parts and asks about one after the other, the best bound
-first.
-"""
+"""A search that asks about the parts of a question one by one, the best bound first."""
 
 from __future__ import annotations
 
@@ -183,9 +181,7 @@ class PartSearch:
             self.left.append(replace(part, rank=rank, again=again))
 
     def answer(self, part: Part, asked: Problem) -> tuple[Result, float]:
-        """Return what a solver says of a part, and the bound on it; infeasible says that it has
-        nothing better than the best.
-        """
+        """Return an answer about a part, and its bound; infeasible: nothing is better."""
         seconds = self.share * max(0.0, self.allowed.seconds_left)
         best = self.objective.best([v for v in (self.known, self.options.beat) if v is not None])
         own = replace(self.options.deaf, time_limit_s=seconds, start=None, hint=None, beat=best)
@@ -197,9 +193,7 @@ class PartSearch:
         return answer, max(part.rank, rank)
 
     def offer(self, placement: Placement, answer: Result | None = None) -> None:
-        """Keep a placement, or a variant of it, that keeps every limit and is better than the best.
-                
-        """
+        """Keep a placement, or a variant, that keeps every limit and is better than the best."""
         for found in (each.canonical() for each in self.variants(placement)):
             outcome, broken = evaluated(found, self.problem)
             if outcome is None or broken:
@@ -224,9 +218,7 @@ class PartSearch:
             self.options.on_better(value)
 
     def _again(self) -> bool:
-        """Open what was stopped once more, for twice the share of the time; return whether anything
-        is open now.
-        """
+        """Open what was stopped once more, for twice the share; return whether any is open."""
         if self.share >= 1 or self.options.node_limit is not None or self.spent:
             return False
         self.share = min(1.0, 2 * self.share)
@@ -281,9 +273,7 @@ class PartSearch:
         return Status.INFEASIBLE if self.best is None else Status.OPTIMAL
 
     def _total_bound(self, status: Status) -> float | None:
-        """Return what no placement beats: of a finished search the value and the gap; None of one
-        that skips parts.
-        """
+        """Return what no placement beats; None of a search that skips parts."""
         if self.skips:
             return None
         if not self.proves or status is Status.INFEASIBLE or self.best is None:

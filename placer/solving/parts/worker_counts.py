@@ -113,9 +113,7 @@ class _CountSearch(PartSearch):
             yield from first_placements(self.problem, sizes, self.objective, workers)
 
     def _drop_one(self) -> bool:
-        """Leave out a machine that buys nothing: the fullest rank has as many sequences without it;
-        return whether there was one.
-        """
+        """Leave out a machine that buys nothing; return whether there was one."""
         best, slack = self.best, (1 - CLOSED) * self.options.gap
         if best is None or best.placement is None or not self.options.break_ties:
             return False
@@ -197,9 +195,7 @@ class _CountSearch(PartSearch):
             self.offer(min(able)[2])
 
     def _bound(self, workers: int) -> None:
-        """Open the question about a number of workers with its bound as of now, if it may hold
-        something that is worth finding.
-        """
+        """Open a number of workers with its bound as of now, if worth it."""
         asked, goal = self._asking(workers), self.goal
         timed = [(size.calculation_s, size.usd_per_hour) for size in asked.worker_sizes(workers)]
         rank = self._rank(timed, workers)
@@ -259,9 +255,7 @@ class _CountSearch(PartSearch):
         return -self.objective.sign * value
 
     def _asking(self, workers: int) -> Problem:
-        """Return the question about some workers, with the limits that only a better placement
-        keeps.
-        """
+        """Return the question about some workers, with limits of only better ones."""
         wish, goal = self.problem.requirements, self.goal
         budget = wish.budget_usd_per_hour
         if goal is not None and self.objective.name == "cost":
@@ -302,9 +296,7 @@ class _CountSearch(PartSearch):
         return None if goal is None else self.objective.usd_per_million(goal)
 
     def is_open(self, answer: Result, rank: float) -> bool:
-        """Unlike workers that wait for a slower one than there is may be better: they are no
-        answer.
-        """
+        """Unlike workers that wait for a slower one than there is may be better."""
         return self.problem.mixes_workers and self.worth(rank)
 
     def tie(self, placement: Placement) -> float:

@@ -1,6 +1,4 @@
-"""Placements that keep shares of the speed, made of one that breaks them: fewer workers where too
-many are, machines on demand in place of others.
-"""
+"""Placements that keep shares of the speed, made of one that breaks them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The best placement under shares of the speed, such as at most half of it in one region.
-
-A share is no limit on machines: it grows with the speed. So ranges of speeds are asked one by one,
-each with the caps of its highest speed. A placement that breaks its own share cuts its range, and
-what remains open is bounded by answers to questions that allow more.
-"""
+"""A search that asks about the parts of a question one by one, the best bound first."""
 
 from __future__ import annotations
 
