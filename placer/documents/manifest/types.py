@@ -61,10 +61,7 @@ class Offer(Part, frozen=True):
 class GroupData(Part, frozen=True):
     """Where a group reads its samples.
 
-    Parameters
-    ----------
-    place_share
-        Share of all samples that the group's place computes, where data have places.
+    place_share: Share of all samples that the group's place computes, where data have places.
     """
 
     store: str | None
@@ -74,12 +71,8 @@ class GroupData(Part, frozen=True):
 class MachineGroup(Part, frozen=True, kw_only=True):
     """Equal workers in one place.
 
-    Parameters
-    ----------
-    count
-        Workers; islands count once.
-    samples_per_second
-        What one worker calculates as the plan expects; null in early files.
+    count: Workers; islands count once.
+    samples_per_second: What one worker calculates as the plan expects; null in early files.
     """
 
     name: Name
@@ -97,10 +90,7 @@ class Group(MachineGroup, frozen=True, kw_only=True):
     """Equal workers in one place. A worker is one machine, or an island: machines of one zone that
     hold one copy of the model by the plan inner.
 
-    Parameters
-    ----------
-    machines
-        Of one worker. Ranks count machines, those of one island in a row.
+    machines: Of one worker. Ranks count machines, those of one island in a row.
     """
 
     machines: Annotated[int, Meta(ge=1, le=LARGEST_ISLAND)]

@@ -1,7 +1,8 @@
 """The documents that placer writes and reads, as types, one module for each group of commands.
 
-Annotations give kinds and bounds of fields. The docstring of a type says what it is; its section
-``Parameters`` says what its fields are. JSON Schemas are made from these, so nothing stands twice.
+Annotations give kinds and bounds of fields. The docstring of a type says what it is; the lines at
+its end, or its section ``Parameters``, say what its fields are. JSON Schemas are made from these,
+so nothing stands twice.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ CLOSED = ("profile", "models", "calibration")
 WHOLE = ("InnerPlan",)
 """Parts whose keys have defaults in Python; those that the schema gives none are always written."""
 REFERENCE = "#/$defs/{name}"
-PARAMETER = re.compile(r"^(\w+(?:, \w+)*)\n((?:    .*\n?)+)", re.MULTILINE)
+FIELD = re.compile(r"^(\w+(?:, \w+)*)(?:: |\n)((?:.+\n?)(?:    .*\n?)*)", re.MULTILINE)
+"""Names of fields and what is said of them, on their line or below it."""
 
 
 def schema_name(version: object) -> str | None:
@@ -176,7 +178,7 @@ def _described(schema: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
     """Put what the docstrings of a type and of its bases say into its schema."""
     said: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        said |= field_words(base.__doc__ or "")
+        said |= field_words(base.__doc__ or "")[1]
     properties = {
         key: {
             # What a reader takes where a key is missing is no promise of a document.
@@ -186,29 +188,31 @@ def _described(schema: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
         for key, value in schema.get("properties", {}).items()
     }
     built = {key: value for key, value in schema.items() if key not in ("title", "description")}
-    words = inspect.cleandoc(kind.__doc__ or "").partition("\n\nParameters\n")[0]
-    words = " ".join(words.replace("Notes\n-----\n", "").split())
+    words = field_words(kind.__doc__ or "")[0]
     described = {"description": words} if words else {}
     return {**described, **built, **({"properties": properties} if properties else {})}
 
 
-def field_words(docstring: str) -> dict[str, str]:
-    """Return what the section ``Parameters`` of a docstring says of each field.
+def field_words(docstring: str) -> tuple[str, dict[str, str]]:
+    """Return what a docstring says of its type, and of each field.
 
     Examples
     --------
-    >>> field_words(field_words.__doc__), field_words('''A row.
+    >>> field_words('''A row.
     ...
-    ... Parameters
-    ... ----------
-    ... low, high
-    ...     Ends, in USD.
+    ... low, high: Ends,
+    ...     in USD.
     ... ''')
-    ({}, {'low': 'Ends, in USD.', 'high': 'Ends, in USD.'})
+    ('A row.', {'low': 'Ends, in USD.', 'high': 'Ends, in USD.'})
     """
-    section = inspect.cleandoc(docstring).partition("Parameters\n----------\n")[2]
-    return {
-        name: " ".join(words.split())
-        for names, words in PARAMETER.findall(section.partition("\n\n")[0] + "\n")
+    text = inspect.cleandoc(docstring).replace("Notes\n-----\n", "")
+    words, _, section = text.partition("\n\nParameters\n----------\n")
+    if not section:
+        head, _, tail = text.rpartition("\n\n")
+        words, section = (head, tail) if FIELD.sub("", tail).strip() == "" else (text, "")
+    said = {
+        name: " ".join(about.split())
+        for names, about in FIELD.findall(section.partition("\n\n")[0] + "\n")
         for name in names.split(", ")
     }
+    return " ".join(words.split()), said

@@ -26,10 +26,7 @@ Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 class Offer(VmOffer, frozen=True, kw_only=True):
     """A row of the price book.
 
-    Parameters
-    ----------
-    carbon_g_per_hour
-        g CO2e per hour of one machine; null: unknown.
+    carbon_g_per_hour: g CO2e per hour of one machine; null: unknown.
     """
 
     carbon_g_per_hour: float | None
@@ -38,10 +35,7 @@ class Offer(VmOffer, frozen=True, kw_only=True):
 class Offers(Part, frozen=True, tag_field="schema", tag="placer.offers/v1"):
     """Machines that a price book offers, sorted and cut off as asked.
 
-    Parameters
-    ----------
-    total
-        Offers that fit, before --limit.
+    total: Offers that fit, before --limit.
     """
 
     catalog: str
@@ -52,12 +46,8 @@ class Offers(Part, frozen=True, tag_field="schema", tag="placer.offers/v1"):
 class OfferGroups(Part, frozen=True, tag_field="schema", tag="placer.offer-groups/v1"):
     """Prices of groups of offers, in USD per hour and GPU.
 
-    Parameters
-    ----------
-    by
-        What the offers are grouped by.
-    total
-        Groups, before --limit.
+    by: What the offers are grouped by.
+    total: Groups, before --limit.
     """
 
     catalog: str
@@ -105,10 +95,7 @@ class Capacity(Part, frozen=True, tag_field="schema", tag="placer.capacity/v1"):
 class CapacityCheck(Part, frozen=True, tag_field="schema", tag="placer.capacity-check/v1"):
     """Doubts about the rows of capacity of a book.
 
-    Parameters
-    ----------
-    spot_machines
-        Kinds of spot machines by what is known of their capacity.
+    spot_machines: Kinds of spot machines by what is known of their capacity.
     """
 
     catalog: str
@@ -122,12 +109,8 @@ class CapacityCheck(Part, frozen=True, tag_field="schema", tag="placer.capacity-
 class Book(Part, frozen=True):
     """A price book at hand.
 
-    Parameters
-    ----------
-    used
-        Used where no --catalog is given.
-    problem
-        Why the book cannot be read; empty if it can.
+    used: Used where no --catalog is given.
+    problem: Why the book cannot be read; empty if it can.
     """
 
     name: str
@@ -154,10 +137,7 @@ class Catalogs(Part, frozen=True, tag_field="schema", tag="placer.catalogs/v1"):
 class Layer(Named, frozen=True):
     """A book of a catalog.
 
-    Parameters
-    ----------
-    origin
-        What the command that wrote the book recorded; null of other books.
+    origin: What the command that wrote the book recorded; null of other books.
     """
 
     origin: BookOrigin | None
@@ -166,12 +146,8 @@ class Layer(Named, frozen=True):
 class Coverage(Part, frozen=True, tag_field="schema", tag="placer.coverage/v1"):
     """What a catalog holds, how old it is and where it comes from.
 
-    Parameters
-    ----------
-    regions
-        Regions by provider.
-    own_sources
-        Rows that name a source of the user's own.
+    regions: Regions by provider.
+    own_sources: Rows that name a source of the user's own.
     """
 
     catalog: str
@@ -203,10 +179,7 @@ class RowCounts(Part, frozen=True):
 class CatalogDiff(Part, frozen=True, tag_field="schema", tag="placer.catalog-diff/v1"):
     """Rows that are new, gone or changed from one catalog to another.
 
-    Parameters
-    ----------
-    counts
-        By file.
+    counts: By file.
     """
 
     old: BookDigest
@@ -218,10 +191,7 @@ class CatalogDiff(Part, frozen=True, tag_field="schema", tag="placer.catalog-dif
 class CatalogValidation(Part, frozen=True, tag_field="schema", tag="placer.catalog-validation/v1"):
     """Doubts about the rows of a catalog; exit code 2 unless valid.
 
-    Parameters
-    ----------
-    own_sources
-        Rows that name a source of the user's own.
+    own_sources: Rows that name a source of the user's own.
     """
 
     catalog: str
@@ -257,14 +227,9 @@ class Pin(Part, frozen=True, tag_field="schema", tag="placer.pin/v1"):
 class Refresh(Part, frozen=True, tag_field="schema", tag="placer.refresh/v1"):
     """What a refresh found and did. written is null after a dry run.
 
-    Parameters
-    ----------
-    changes
-        Null where there was no book of this name.
-    failed
-        Regions that failed, with their error.
-    kept
-        Regions that failed and whose old offers were kept.
+    changes: Null where there was no book of this name.
+    failed: Regions that failed, with their error.
+    kept: Regions that failed and whose old offers were kept.
     """
 
     catalog: str
@@ -283,12 +248,8 @@ class Import(Part, frozen=True, tag_field="schema", tag="placer.import/v1"):
     """What an import read, left out and saved, of placer catalog import, network import, network
     probe and capacity import. folder is null after a dry run.
 
-    Parameters
-    ----------
-    rows
-        Rows by file of the book.
-    links
-        Rows of links.csv; only of networks.
+    rows: Rows by file of the book.
+    links: Rows of links.csv; only of networks.
     """
 
     book: str
@@ -303,10 +264,7 @@ class Import(Part, frozen=True, tag_field="schema", tag="placer.import/v1"):
 class ImportQuotas(Part, frozen=True, tag_field="schema", tag="placer.import-quotas/v1"):
     """Rows of a quota file, each of gpus or of vcpus. file is null where none was written.
 
-    Parameters
-    ----------
-    left_out
-        How often something was left out, by reason.
+    left_out: How often something was left out, by reason.
     """
 
     file: str | None

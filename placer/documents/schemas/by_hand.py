@@ -36,13 +36,9 @@ class Estimated(Part, frozen=True, tag_field="schema", tag="placer.estimate/v1")
 class Compared(Part, frozen=True):
     """One placement given by hand.
 
-    Parameters
-    ----------
-    violations
-        Limits of the request that it breaks.
-    inside_seconds
-        What a step of the slowest worker consists of before it exchanges with others, in seconds
-        that nothing else hides; missing without a plan inside.
+    violations: Limits of the request that it breaks.
+    inside_seconds: What a step of the slowest worker consists of before it exchanges with others,
+        in seconds that nothing else hides; missing without a plan inside.
     """
 
     placement: Placement
@@ -63,10 +59,7 @@ class Comparison(Part, frozen=True, tag_field="schema", tag="placer.comparison/v
 class ResultSide(Part, frozen=True):
     """A saved result that was compared.
 
-    Parameters
-    ----------
-    name
-        Its file.
+    name: Its file.
     """
 
     name: str
@@ -88,14 +81,9 @@ class ChangedWish(Part, frozen=True):
 class ChangedMachines(Part, frozen=True):
     """A kind of machines of either side; a parameter server is one.
 
-    Parameters
-    ----------
-    sign
-        Changed, new, gone; empty where nothing changes.
-    usd_per_hour_before, usd_per_hour_after
-        Of all machines of the kind.
-    usd_per_month_change
-        Of 730 hours.
+    sign: Changed, new, gone; empty where nothing changes.
+    usd_per_hour_before, usd_per_hour_after: Of all machines of the kind.
+    usd_per_month_change: Of 730 hours.
     """
 
     sign: Literal["", "~", "+", "-"]
@@ -121,13 +109,9 @@ class ChangedExchange(Part, frozen=True):
 class ChangedFigure(Part, frozen=True):
     """A figure of both sides.
 
-    Parameters
-    ----------
-    name
-        total (USD) and hours are of the whole run, and null without a number of samples or tokens;
-        of a plan with a confidence, total is USD per finished run.
-    relative_change
-        Change over the figure before; null where that is 0 or not known.
+    name: total (USD) and hours are of the whole run, and null without a number of samples or
+        tokens; of a plan with a confidence, total is USD per finished run.
+    relative_change: Change over the figure before; null where that is 0 or not known.
     """
 
     sign: Literal["", "~"]
@@ -152,12 +136,8 @@ class ChangedCost(Part, frozen=True):
 class Difference(Part, frozen=True, tag_field="schema", tag="placer.diff/v1"):
     """What changes from one saved result to another.
 
-    Parameters
-    ----------
-    wishes
-        Wishes of the request that differ.
-    failed
-        Conditions of --fail-on that hold.
+    wishes: Wishes of the request that differ.
+    failed: Conditions of --fail-on that hold.
     """
 
     before: ResultSide
@@ -189,16 +169,10 @@ class Waiting(Part, frozen=True):
 class Simulation(Part, frozen=True, tag_field="schema", tag="placer.simulation/v1"):
     """A placement replayed event by event beside the closed form. Seconds are of one round.
 
-    Parameters
-    ----------
-    workers
-        The placement, as on the command line.
-    round_seconds
-        One number a round.
-    difference
-        Simulated over predicted speed, minus 1.
-    tokens_per_sample
-        Only of language models.
+    workers: The placement, as on the command line.
+    round_seconds: One number a round.
+    difference: Simulated over predicted speed, minus 1.
+    tokens_per_sample: Only of language models.
     """
 
     workers: str
@@ -224,12 +198,8 @@ class Simulation(Part, frozen=True, tag_field="schema", tag="placer.simulation/v
 class Validation(Part, frozen=True, tag_field="schema", tag="placer.validation/v1"):
     """A file is what it says. What is not valid is an error (placer.error/v1).
 
-    Parameters
-    ----------
-    confirmed
-        Figures that were worked out again.
-    trusted
-        Figures that this check takes as given.
+    confirmed: Figures that were worked out again.
+    trusted: Figures that this check takes as given.
     """
 
     valid: Annotated[bool, one_of(True)]
@@ -262,10 +232,7 @@ class ConfigFiles(Part, frozen=True):
 class Setting(Part, frozen=True):
     """A default.
 
-    Parameters
-    ----------
-    command
-        The command whose table has it; null: it is for all.
+    command: The command whose table has it; null: it is for all.
     """
 
     option: str
@@ -284,16 +251,10 @@ class Config(Part, frozen=True, tag_field="schema", tag="placer.config/v1"):
 class Mistake(Part, frozen=True):
     """What went wrong.
 
-    Parameters
-    ----------
-    message
-        One line that names the thing and its value.
-    hint
-        What to do about it; empty if there is nothing to add.
-    field
-        Word of the request that is wrong; only where one is.
-    value
-        What that word says.
+    message: One line that names the thing and its value.
+    hint: What to do about it; empty if there is nothing to add.
+    field: Word of the request that is wrong; only where one is.
+    value: What that word says.
     """
 
     message: str

@@ -27,11 +27,8 @@ class DeviceSpeed(Part, frozen=True):
 class MachineSpeed(DeviceSpeed, frozen=True, kw_only=True):
     """Speeds of a machine of the answer: alone, and in a group.
 
-    Parameters
-    ----------
-    free_share
-        Share of the time behind which an exchange may hide that those inside the worker leave to
-        one between workers; 1 where it is left out.
+    free_share: Share of the time behind which an exchange may hide that those inside the worker
+        leave to one between workers; 1 where it is left out.
     """
 
     place: str
@@ -106,10 +103,7 @@ class Certificate(Part, frozen=True, tag_field="schema", tag="placer.certificate
     """The part certificate of a file of placer recommend -o: digests (SHA-256 of canonical JSON) of
     what the answer rests on, and what placer validate works its bounds out with.
 
-    Parameters
-    ----------
-    whole
-        Whether the file has the whole market; missing in files of early versions.
+    whole: Whether the file has the whole market; missing in files of early versions.
     """
 
     placer: str

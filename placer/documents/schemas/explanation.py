@@ -14,10 +14,7 @@ from placer.documents.schemas.request import Request
 class Candidate(Part, frozen=True):
     """A placement with its main figures.
 
-    Parameters
-    ----------
-    effective_tokens_per_second, usd_per_billion_tokens
-        Of a language model.
+    effective_tokens_per_second, usd_per_billion_tokens: Of a language model.
     """
 
     placement: Placement
@@ -37,12 +34,8 @@ class Candidate(Part, frozen=True):
 class Limit(Part, frozen=True):
     """A limit of the request, and what it costs.
 
-    Parameters
-    ----------
-    binds
-        Whether something better exists without it; null if that is not proved.
-    gain
-        Improvement of the objective without the limit, as a share.
+    binds: Whether something better exists without it; null if that is not proved.
+    gain: Improvement of the objective without the limit, as a share.
     """
 
     code: str
@@ -80,10 +73,7 @@ class JointLimits(Part, frozen=True):
 class Binding(Part, frozen=True):
     """Which limits bind.
 
-    Parameters
-    ----------
-    joint
-        Limits that bind together: each alone is without effect, without all of them something
+    joint: Limits that bind together: each alone is without effect, without all of them something
         better exists. Null if that was not proved either way.
     """
 
@@ -104,10 +94,7 @@ class Remedy(Part, frozen=True):
 class BreakEven(Part, frozen=True):
     """From which figure on it would be chosen.
 
-    Parameters
-    ----------
-    factor
-        Multiple of today's; null and proved: at none.
+    factor: Multiple of today's; null and proved: at none.
     """
 
     what: Literal["price", "egress", "bandwidth"]
@@ -120,14 +107,9 @@ class BreakEven(Part, frozen=True):
 class WhyNot(Part, frozen=True):
     """Why something is not chosen.
 
-    Parameters
-    ----------
-    difference
-        Objective with it less the best objective.
-    regret
-        Loss as a share of the best objective; at most so much where proved is false.
-    never_by_network
-        True: proved that no bandwidth and no egress price would help.
+    difference: Objective with it less the best objective.
+    regret: Loss as a share of the best objective; at most so much where proved is false.
+    never_by_network: True: proved that no bandwidth and no egress price would help.
     """
 
     subject: str
@@ -146,10 +128,7 @@ class WhyNot(Part, frozen=True):
 class Worth(Part, frozen=True):
     """What a larger limit is worth.
 
-    Parameters
-    ----------
-    least
-        Least increase that changes anything, up to twice the limit; null if none was found.
+    least: Least increase that changes anything, up to twice the limit; null if none was found.
     """
 
     code: str
@@ -167,10 +146,7 @@ class Worth(Part, frozen=True):
 class Staying(Part, frozen=True):
     """What staying in one region costs.
 
-    Parameters
-    ----------
-    leave
-        First placement over several regions that beats all of one region at its price.
+    leave: First placement over several regions that beats all of one region at its price.
     """
 
     regions: int
@@ -187,10 +163,7 @@ class Staying(Part, frozen=True):
 class ConflictingWish(Part, frozen=True):
     """A wish of a conflict.
 
-    Parameters
-    ----------
-    given
-        False for limits that hold by default.
+    given: False for limits that hold by default.
     """
 
     code: str
@@ -201,10 +174,7 @@ class ConflictingWish(Part, frozen=True):
 class Conflict(Part, frozen=True):
     """Wishes that contradict each other.
 
-    Parameters
-    ----------
-    further
-        What contradicts itself even without these wishes.
+    further: What contradicts itself even without these wishes.
     """
 
     wishes: list[ConflictingWish]
@@ -218,10 +188,7 @@ class Conflict(Part, frozen=True):
 class Explanation(Part, frozen=True, tag_field="schema", tag="placer.explanation/v1"):
     """Units stand in the names; prices are USD; shares are fractions of the objective.
 
-    Parameters
-    ----------
-    complete
-        False if the time was up before every question was asked.
+    complete: False if the time was up before every question was asked.
     """
 
     request: Request

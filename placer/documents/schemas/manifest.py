@@ -19,11 +19,8 @@ class Manifest(AnyManifest, frozen=True, kw_only=True, tag_field="schema", tag=S
     timeouts.poll_s and drift.max_round_seconds; readers work them out from the rest. They also lack
     groups.samples_per_second and question.
 
-    Parameters
-    ----------
-    question
-        The problem that the plan answers, cut down to what it uses: links, prices, speeds. placer
-        rehearse times the plan again with it.
+    question: The problem that the plan answers, cut down to what it uses: links, prices, speeds.
+        placer rehearse times the plan again with it.
     """
 
     groups: Some[MachineGroup]
@@ -52,14 +49,9 @@ class LaunchFile(Part, frozen=True):
 class Fallback(Part, frozen=True):
     """A fallback of the plan.
 
-    Parameters
-    ----------
-    manifest
-        Digest of the manifest.
-    dir
-        Where its files are.
-    tried_by_itself
-        The plan's own files try it; else it has a folder of its own.
+    manifest: Digest of the manifest.
+    dir: Where its files are.
+    tried_by_itself: The plan's own files try it; else it has a folder of its own.
     """
 
     manifest: str
@@ -70,16 +62,10 @@ class Fallback(Part, frozen=True):
 class Export(Part, frozen=True, tag_field="schema", tag="placer.export/v1"):
     """Launch files that were written, or with --diff would be.
 
-    Parameters
-    ----------
-    manifest
-        Digest of the manifest.
-    removed
-        Files of an earlier export.
-    fallbacks
-        Fallbacks of the plan, in order; only with --fallback.
-    diff
-        Unified diff; only with --diff.
+    manifest: Digest of the manifest.
+    removed: Files of an earlier export.
+    fallbacks: Fallbacks of the plan, in order; only with --fallback.
+    diff: Unified diff; only with --diff.
     """
 
     target: str

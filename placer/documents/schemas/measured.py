@@ -154,10 +154,7 @@ class Errors(Closed, frozen=True):
 class FitReport(Part, frozen=True):
     """What was fitted, for people.
 
-    Parameters
-    ----------
-    exchange
-        The arithmetic of an exchange that was measured; only of placer profile --exchange.
+    exchange: The arithmetic of an exchange that was measured; only of placer profile --exchange.
     """
 
     fitted: list[Fitted]
@@ -272,10 +269,7 @@ class ProfileEstimate(Closed, frozen=True, tag_field="schema", tag="placer.profi
     meta device: bytes, floating point operations (a multiply-add is two), samples per second.
     Errors are shares of 1, estimated over known minus 1.
 
-    Parameters
-    ----------
-    kernels_per_step
-        Kernels that the host launches; those inside recurrent layers are left out.
+    kernels_per_step: Kernels that the host launches; those inside recurrent layers are left out.
     """
 
     placer_version: str
@@ -329,15 +323,10 @@ class PaperGroup(Part, frozen=True):
 class Claim(Part, frozen=True):
     """A claim of the paper, judged.
 
-    Parameters
-    ----------
-    verdict
-        Documents before 2026-11-23 say "not reproducible" where newer ones say "undecided: inputs
-        unpublished".
-    condition
-        Machines, prices and accounting under which the claim is judged.
-    tolerance
-        Share of the published figure by which ours may miss it.
+    verdict: Documents before 2026-11-23 say "not reproducible" where newer ones say "undecided:
+        inputs unpublished".
+    condition: Machines, prices and accounting under which the claim is judged.
+    tolerance: Share of the published figure by which ours may miss it.
     """
 
     id: str
@@ -359,10 +348,7 @@ class Claim(Part, frozen=True):
 class Reproduction(Part, frozen=True, tag_field="schema", tag="placer.reproduction/v1"):
     """Errors and coverage are shares of 1; error is ours over published less 1.
 
-    Parameters
-    ----------
-    verdicts
-        Number of claims by verdict.
+    verdicts: Number of claims by verdict.
     """
 
     paper: str

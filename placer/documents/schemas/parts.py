@@ -73,10 +73,7 @@ class Range(Part, frozen=True):
 class Message(Part, frozen=True):
     """A sentence for people.
 
-    Parameters
-    ----------
-    code
-        Short name of its kind, for programs.
+    code: Short name of its kind, for programs.
     """
 
     code: str
@@ -86,11 +83,8 @@ class Message(Part, frozen=True):
 class BookData(Part, frozen=True):
     """The price book, and the dates of its prices.
 
-    Parameters
-    ----------
-    changes
-        What a question about another world changed in the book; the digest is that of the changed
-        book.
+    changes: What a question about another world changed in the book; the digest is that of the
+        changed book.
     """
 
     catalog: str
@@ -126,14 +120,9 @@ class Machines(Part, frozen=True):
 class Workers(Machines, frozen=True):
     """Equal workers in one place.
 
-    Parameters
-    ----------
-    machines
-        Machines of one worker, an island; missing: 1.
-    inner
-        Missing: none is known.
-    behind
-        Machines of other offers with the later layers of the same copies of the model, for one
+    machines: Machines of one worker, an island; missing: 1.
+    inner: Missing: none is known.
+    behind: Machines of other offers with the later layers of the same copies of the model, for one
         worker; missing: none.
     """
 
@@ -158,10 +147,7 @@ class StoragePlace(Part, frozen=True):
 class Placement(Part, frozen=True):
     """Which machines where, and how they exchange gradients.
 
-    Parameters
-    ----------
-    transport
-        Software that averages inside a zone; missing: hivemind.
+    transport: Software that averages inside a zone; missing: hivemind.
     """
 
     workers: Some[Workers]
@@ -216,11 +202,8 @@ class Estimate(Part, frozen=True):
     ``step_seconds`` and the bytes of links are those of one round: from exchange to exchange,
     ``local_steps`` optimizer steps.
 
-    Parameters
-    ----------
-    carbon_g_per_hour
-        Emissions of the machines in g CO2e per hour by the grid of their places; null where not
-        known.
+    carbon_g_per_hour: Emissions of the machines in g CO2e per hour by the grid of their places;
+        null where not known.
     """
 
     samples_per_second: Range
@@ -260,10 +243,7 @@ class Spot(SpotOutlook, frozen=True, kw_only=True):
 class Outlook(Part, frozen=True):
     """What a run has to expect beyond its rate: interruptions, and the egress of a month.
 
-    Parameters
-    ----------
-    spot
-        Null without spot machines.
+    spot: Null without spot machines.
     """
 
     spot: Spot | None

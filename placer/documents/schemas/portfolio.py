@@ -13,10 +13,7 @@ from placer.documents.schemas.result import Result
 class PortfolioObjective(Part, frozen=True):
     """What all jobs together are best by.
 
-    Parameters
-    ----------
-    per_dollar
-        What one more USD/h of the budget adds to the objective, by the relaxation.
+    per_dollar: What one more USD/h of the budget adds to the objective, by the relaxation.
     """
 
     name: Literal["cost", "throughput", "time"]
@@ -113,10 +110,7 @@ class Displaced(Part, frozen=True):
 class PortfolioJob(Part, frozen=True):
     """One job.
 
-    Parameters
-    ----------
-    result
-        The saved result of the job: with -o.
+    result: The saved result of the job: with -o.
     """
 
     name: str

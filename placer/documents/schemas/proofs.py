@@ -34,21 +34,14 @@ class Status(StrEnum):
 class ModeProof(Struct, frozen=True, kw_only=True):
     """What was proved about one strategy with its local steps.
 
-    Parameters
-    ----------
-    method
-        alone: every single machine was looked at. root: the relaxation alone rules the mode out, no
-        node was searched. search: branch and bound, finished. stopped: not finished, only the
-        relaxation holds.
-    bound
-        No placement of this mode is better, on the objective. Null: no placement of a closed mode
-        keeps the limits; of a stopped one nothing is known.
-    root_bound
-        What the relaxation alone proves.
-    nodes
-        That were searched.
-    priced
-        Placements that were priced in full.
+    method: alone: every single machine was looked at. root: the relaxation alone rules the mode
+        out, no node was searched. search: branch and bound, finished. stopped: not finished, only
+        the relaxation holds.
+    bound: No placement of this mode is better, on the objective. Null: no placement of a closed
+        mode keeps the limits; of a stopped one nothing is known.
+    root_bound: What the relaxation alone proves.
+    nodes: That were searched.
+    priced: Placements that were priced in full.
     """
 
     strategy: str
@@ -75,12 +68,8 @@ class BatchProof(Struct, frozen=True, kw_only=True):
     """What is proved of every whole number of a range of target batch sizes: none has a better
     value than the bound, which is null where nothing is known.
 
-    Parameters
-    ----------
-    searches
-        That bounded several batches at once.
-    finished
-        None was left open, so that the gap is the one that was asked for.
+    searches: That bounded several batches at once.
+    finished: None was left open, so that the gap is the one that was asked for.
     """
 
     low: Natural
@@ -105,13 +94,9 @@ class BreakEven(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Verification(Struct, frozen=True, kw_only=True):
     """What a second solver (--verify) says of the same question.
 
-    Parameters
-    ----------
-    verdict
-        agree: both proved, neither beats the other's bound. disagree: one has what the other proved
-        impossible. open: no contradiction, but one of them proved nothing.
-    left_open
-        Strategies that the second solver did not finish.
+    verdict: agree: both proved, neither beats the other's bound. disagree: one has what the other
+        proved impossible. open: no contradiction, but one of them proved nothing.
+    left_open: Strategies that the second solver did not finish.
     """
 
     solver: str

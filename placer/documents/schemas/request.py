@@ -26,22 +26,15 @@ class KeepRule(Part, frozen=True):
 class Wishes(Part, frozen=True):
     """The wishes as they were read, in SI units; null: no limit.
 
-    Parameters
-    ----------
-    sample
-        What one sample of the model is, such as `16 tokens`; null if its profile does not state it.
-        Files of November 2026 and before lack it.
-    batch_assumed
-        Whether the batch is the default of adapters, which nobody asked for.
-    trainable_parameters
-        Parameters that the optimizer changes, of language models: few with adapters.
-    quota_gpus
-        Most GPUs of each place, type and market where no row of quotas matches; null: no limit;
-        absent: 8.
-    data_bytes
-        Size of the data in the store; null where nobody said it.
-    data_cache
-        Where later passes over the data of a store read from; null: auto.
+    sample: What one sample of the model is, such as `16 tokens`; null if its profile does not state
+        it. Files of November 2026 and before lack it.
+    batch_assumed: Whether the batch is the default of adapters, which nobody asked for.
+    trainable_parameters: Parameters that the optimizer changes, of language models: few with
+        adapters.
+    quota_gpus: Most GPUs of each place, type and market where no row of quotas matches; null: no
+        limit; absent: 8.
+    data_bytes: Size of the data in the store; null where nobody said it.
+    data_cache: Where later passes over the data of a store read from; null: auto.
     """
 
     model: str

@@ -60,10 +60,7 @@ class OwnMachines(Closed, frozen=True):
     """Own machines alone, with rented ones of the same devices, and rented ones alone; only where
     the question names own machines.
 
-    Parameters
-    ----------
-    idle
-        Why own machines stay idle; empty where all of them work.
+    idle: Why own machines stay idle; empty where all of them work.
     """
 
     rows: list[Option]
@@ -107,15 +104,10 @@ class PriceRisk(Part, frozen=True):
     """The price row whose rise inside its interval changes the answer the soonest, and what is best
     then; null where none does.
 
-    Parameters
-    ----------
-    usd_per_hour
-        Price of one machine, where it is expected for 30 days (4 times in 5), and what the ends
-        come from.
-    changes_at_usd_per_hour
-        Price of one machine from which the answer is another one.
-    usual_usd_per_hour
-        On-demand times the median share over the provider's regions.
+    usd_per_hour: Price of one machine, where it is expected for 30 days (4 times in 5), and what
+        the ends come from.
+    changes_at_usd_per_hour: Price of one machine from which the answer is another one.
+    usual_usd_per_hour: On-demand times the median share over the provider's regions.
     """
 
     row: PriceRow
@@ -148,30 +140,23 @@ class Confidence(Part, frozen=True):
     """The plan with fallbacks that holds in the share of scenarios that was asked for; null where
     nobody asked.
 
-    Parameters
-    ----------
-    status
-        Of the plan; the status of the result is that of the best placement where every machine is
-        there. holds: `assured` is at least `asked`. not-assured: `reached` is, which may be chance.
-        over-budget: `tail_usd` is above the budget in total. not-reached: `reached` is below
-        `asked`, in the best of the plans that were tried before the time was up; it is not proved
-        that no plan reaches it. Without a stopped search the last two are errors with exit code 3.
-    assured
-        Share of the scenarios that is reached in the long run: the lower end of a 95 % score
+    status: Of the plan; the status of the result is that of the best placement where every machine
+        is there. holds: `assured` is at least `asked`. not-assured: `reached` is, which may be
+        chance. over-budget: `tail_usd` is above the budget in total. not-reached: `reached` is
+        below `asked`, in the best of the plans that were tried before the time was up; it is not
+        proved that no plan reaches it. Without a stopped search the last two are errors with exit
+        code 3.
+    assured: Share of the scenarios that is reached in the long run: the lower end of a 95 % score
         interval around `reached`.
-    usd
-        Mean cost of a run, finished or not.
-    usd_per_finished_run
-        Mean cost of a run over the share of runs that finish: plans are compared by it. Null
-        without a deadline, or where none finishes.
-    least_usd
-        Proved: no run that finishes costs less, whatever the capacity; null where nothing is
+    usd: Mean cost of a run, finished or not.
+    usd_per_finished_run: Mean cost of a run over the share of runs that finish: plans are compared
+        by it. Null without a deadline, or where none finishes.
+    least_usd: Proved: no run that finishes costs less, whatever the capacity; null where nothing is
         proved.
-    gap
-        Relative distance of `usd_per_finished_run` from `least_usd`: what a plan that nobody tried
+    gap: Relative distance of `usd_per_finished_run` from `least_usd`: what a plan that nobody tried
         may save at most.
-    carbon_g
-        Mean emissions of a run, grams of CO2e; null without a deadline, or where nobody knows.
+    carbon_g: Mean emissions of a run, grams of CO2e; null without a deadline, or where nobody
+        knows.
     """
 
     asked: Share
@@ -199,24 +184,15 @@ class Confidence(Part, frozen=True):
 class Result(Part, frozen=True, tag_field="schema", tag="placer.result/v1"):
     """Units stand in the names; prices are USD.
 
-    Parameters
-    ----------
-    speed_interval_level
-        Share of runs within low and high of a speed, at least.
-    batches
-        One row for each target batch size of a range that was solved by itself; empty where one was
-        given.
-    proof
-        What was proved about each strategy; empty where the solver proves nothing that way.
-    never_tried
-        Plans inside a worker that no search tries, so that no proof is about them; missing for
-        models without dimensions.
-    certificate
-        Only in saved files.
-    problem
-        Only in saved files with a placement.
-    question
-        Only in saved files without a placement.
+    speed_interval_level: Share of runs within low and high of a speed, at least.
+    batches: One row for each target batch size of a range that was solved by itself; empty where
+        one was given.
+    proof: What was proved about each strategy; empty where the solver proves nothing that way.
+    never_tried: Plans inside a worker that no search tries, so that no proof is about them; missing
+        for models without dimensions.
+    certificate: Only in saved files.
+    problem: Only in saved files with a placement.
+    question: Only in saved files without a placement.
     """
 
     request: Request
@@ -267,18 +243,12 @@ class Solves(Part, frozen=True):
 class FrontierPoint(Part, frozen=True):
     """One placement of a frontier.
 
-    Parameters
-    ----------
-    samples_per_second
-        Samples/s that count towards the target.
-    marginal_usd_per_million_samples
-        Price of a million samples more than the point before gives; null for the first.
-    least_usd_per_hour
-        No placement that is as fast costs less; null: not proved.
-    most_samples_per_second
-        No placement that costs as much or less is faster; null: not proved.
-    gap
-        Larger relative distance of the two figures from their bounds.
+    samples_per_second: Samples/s that count towards the target.
+    marginal_usd_per_million_samples: Price of a million samples more than the point before gives;
+        null for the first.
+    least_usd_per_hour: No placement that is as fast costs less; null: not proved.
+    most_samples_per_second: No placement that costs as much or less is faster; null: not proved.
+    gap: Larger relative distance of the two figures from their bounds.
     """
 
     usd_per_hour: Amount
@@ -296,18 +266,11 @@ class FrontierPoint(Part, frozen=True):
 class Frontier(Part, frozen=True, tag_field="schema", tag="placer.pareto/v1"):
     """The frontier of cost against throughput; units stand in the names; prices are USD.
 
-    Parameters
-    ----------
-    status
-        Why there are no more points; complete: it is proved that there are none.
-    knee
-        Position in points.
-    best_value
-        Position in points of the lowest price of a sample.
-    points
-        From the cheapest to the fastest.
-    problem
-        Only in saved files.
+    status: Why there are no more points; complete: it is proved that there are none.
+    knee: Position in points.
+    best_value: Position in points of the lowest price of a sample.
+    points: From the cheapest to the fastest.
+    problem: Only in saved files.
     """
 
     request: Wishes

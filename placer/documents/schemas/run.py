@@ -13,12 +13,8 @@ from placer.records import Amount, Count, Natural, Positive
 class RunGroup(Part, frozen=True):
     """Equal workers in one place.
 
-    Parameters
-    ----------
-    machines
-        Of one worker, where it is an island; absent: 1.
-    inner
-        The inner plan of an island, as placer.manifest/v2 has it.
+    machines: Of one worker, where it is an island; absent: 1.
+    inner: The inner plan of an island, as placer.manifest/v2 has it.
     """
 
     place: str
@@ -37,14 +33,9 @@ class Line(Closed, frozen=True, tag_field="kind"):
 class RunStart(Line, frozen=True, tag="run"):
     """The first line: what is run.
 
-    Parameters
-    ----------
-    overlap
-        Whether the exchange runs beside the next round; early logs do not say: it does not.
-    threads
-        Of PyTorch in each process; 0: its own choice. Early logs do not say.
-    question
-        Profile, book and wishes behind the plan, as in placer.manifest; early logs have none.
+    overlap: Whether the exchange runs beside the next round; early logs do not say: it does not.
+    threads: Of PyTorch in each process; 0: its own choice. Early logs do not say.
+    question: Profile, book and wishes behind the plan, as in placer.manifest; early logs have none.
     """
 
     schema: Literal["placer.run/v1"]
@@ -91,14 +82,9 @@ class Sent(Closed, frozen=True):
 class Beside(Closed, frozen=True):
     """Seconds of an exchange that ran beside the calculation.
 
-    Parameters
-    ----------
-    exchange_s
-        That an exchange took which ran beside the calculation and ended in this step.
-    waited_s
-        Of that: for which it was still waited for after the calculation.
-    flushed_s
-        For which an exchange was waited for at once, before a checkpoint or at the end.
+    exchange_s: That an exchange took which ran beside the calculation and ended in this step.
+    waited_s: Of that: for which it was still waited for after the calculation.
+    flushed_s: For which an exchange was waited for at once, before a checkpoint or at the end.
     """
 
     exchange_s: Amount
@@ -109,20 +95,13 @@ class Beside(Closed, frozen=True):
 class Traffic(Line, frozen=True):
     """What a rank exchanged.
 
-    Parameters
-    ----------
-    exchange_s
-        Seconds by phase; the wait for others is in them.
-    sent
-        Payload bytes that this rank handed over, by directed pair of places.
-    requests
-        To all object stores: write, read, poll (a read that found nothing), list, delete, retry.
-    requests_by_bucket
-        The same by bucket.
-    wire_s
-        Of the exchange: while messages were under way.
-    beside
-        Of plans with overlap, in steps in which an exchange ended.
+    exchange_s: Seconds by phase; the wait for others is in them.
+    sent: Payload bytes that this rank handed over, by directed pair of places.
+    requests: To all object stores: write, read, poll (a read that found nothing), list, delete,
+        retry.
+    requests_by_bucket: The same by bucket.
+    wire_s: Of the exchange: while messages were under way.
+    beside: Of plans with overlap, in steps in which an exchange ended.
     """
 
     calculation_s: Amount
@@ -150,10 +129,7 @@ class Step(Traffic, frozen=True, kw_only=True, tag="step"):
 class Notice(Line, frozen=True, tag="notice"):
     """A rank gives up another one.
 
-    Parameters
-    ----------
-    gone
-        The rank that is given up.
+    gone: The rank that is given up.
     """
 
     rank: Count
@@ -164,10 +140,7 @@ class Notice(Line, frozen=True, tag="notice"):
 class Back(Line, frozen=True, tag="back"):
     """A rank takes part again.
 
-    Parameters
-    ----------
-    rank
-        The rank that takes part again.
+    rank: The rank that takes part again.
     """
 
     rank: Count
@@ -247,12 +220,8 @@ class MeanLoss(Part, frozen=True):
 class Summary(Line, frozen=True, tag="summary"):
     """The last line: the run beside its prediction.
 
-    Parameters
-    ----------
-    schema
-        As placer run --json prints it.
-    seconds_compare
-        Whether the seconds are of the plan's model, batch and links.
+    schema: As placer run --json prints it.
+    seconds_compare: Whether the seconds are of the plan's model, batch and links.
     """
 
     rounds: Count
@@ -277,12 +246,8 @@ RunLine = Annotated[
 class RehearsedNetwork(Part, frozen=True):
     """How links were shaped.
 
-    Parameters
-    ----------
-    why_not
-        Why no better method; empty where there is none.
-    slower
-        Pairs of places whose link is faster in the plan than this machine carries.
+    why_not: Why no better method; empty where there is none.
+    slower: Pairs of places whose link is faster in the plan than this machine carries.
     """
 
     method: str
@@ -293,12 +258,8 @@ class RehearsedNetwork(Part, frozen=True):
 class RehearsedLine(Part, frozen=True):
     """A figure, predicted and measured.
 
-    Parameters
-    ----------
-    difference
-        Measured over predicted less 1.
-    within
-        Whether the line is within its tolerance; null: not judged.
+    difference: Measured over predicted less 1.
+    within: Whether the line is within its tolerance; null: not judged.
     """
 
     kind: Literal["seconds", "bytes", "requests", "usd", "rate"]
@@ -313,14 +274,9 @@ class RehearsedLine(Part, frozen=True):
 class MachineLoad(Part, frozen=True):
     """CPU time of this machine during the rehearsal; absent where the system does not say.
 
-    Parameters
-    ----------
-    in_use
-        Share that its processes used.
-    stolen
-        Share that its host gave to others.
-    busy
-        Whether a slow round says nothing about the plan.
+    in_use: Share that its processes used.
+    stolen: Share that its host gave to others.
+    busy: Whether a slow round says nothing about the plan.
     """
 
     in_use: float
@@ -331,16 +287,10 @@ class MachineLoad(Part, frozen=True):
 class Rehearsal(Part, frozen=True, tag_field="schema", tag="placer.rehearsal/v1"):
     """A plan run in small on one machine with shaped links, line by line beside its prediction.
 
-    Parameters
-    ----------
-    plan
-        Name of the manifest that was rehearsed.
-    scale
-        Bytes over those of the plan; in earlier documents calculation as well.
-    gradient_bytes
-        Of the rehearsal, as they travel.
-    confirmed
-        Whether the exchange was measured, and all lines that are judged are within their
+    plan: Name of the manifest that was rehearsed.
+    scale: Bytes over those of the plan; in earlier documents calculation as well.
+    gradient_bytes: Of the rehearsal, as they travel.
+    confirmed: Whether the exchange was measured, and all lines that are judged are within their
         tolerances.
     """
 

@@ -98,11 +98,8 @@ class MeasuringWorth(Factor, frozen=True):
 class Robust(Answered, frozen=True, kw_only=True, tag_field="schema", tag="placer.robust/v1"):
     """What a recommendation loses against the best placement if figures are not what the book says.
 
-    Parameters
-    ----------
-    spot_price_correlation
-        Correlation of the spot prices of one device of a provider in the drawn worlds; null where
-        no two of them vary.
+    spot_price_correlation: Correlation of the spot prices of one device of a provider in the drawn
+        worlds; null where no two of them vary.
     """
 
     request: Request
@@ -125,10 +122,7 @@ class Axis(Part, frozen=True):
 class SweepQuestion(Part, frozen=True):
     """What was asked.
 
-    Parameters
-    ----------
-    question
-        SHA-256 of the question, its points, the solver and the version of placer.
+    question: SHA-256 of the question, its points, the solver and the version of placer.
     """
 
     question: Digest
@@ -279,12 +273,9 @@ class Running(Part, frozen=True):
 class Replan(Part, frozen=True, tag_field="schema", tag="placer.replan/v1"):
     """The question of a plan, solved again with what its run measured.
 
-    Parameters
-    ----------
-    gain
-        Share of improvement over what runs: of the new samples/s, else of the old figure.
-    break_even_seconds
-        Seconds from the beginning of a move until it has paid off: move_seconds / gain.
+    gain: Share of improvement over what runs: of the new samples/s, else of the old figure.
+    break_even_seconds: Seconds from the beginning of a move until it has paid off: move_seconds /
+        gain.
     """
 
     manifest: Named
@@ -305,12 +296,8 @@ class Replan(Part, frozen=True, tag_field="schema", tag="placer.replan/v1"):
 class Trace(Part, frozen=True):
     """A trace of capacity.
 
-    Parameters
-    ----------
-    asked
-        Machines that each zone was asked for.
-    carried
-        Share of cells in which nobody looked: they have what the zone had last.
+    asked: Machines that each zone was asked for.
+    carried: Share of cells in which nobody looked: they have what the zone had last.
     """
 
     zones: Some[str]
@@ -346,14 +333,9 @@ class ReplayMarket(Part, frozen=True):
 class Policy(Part, frozen=True):
     """What a policy costs, as means over the starts.
 
-    Parameters
-    ----------
-    moves
-        Times that the checkpoint went to another place.
-    on_demand_hours
-        Machine-hours on-demand over the machines of the job.
-    on_demand_for_good
-        Runs that ended on on-demand machines because the slack was used up.
+    moves: Times that the checkpoint went to another place.
+    on_demand_hours: Machine-hours on-demand over the machines of the job.
+    on_demand_for_good: Runs that ended on on-demand machines because the slack was used up.
     """
 
     policy: str
@@ -374,12 +356,9 @@ class Policy(Part, frozen=True):
 class Offline(Part, frozen=True):
     """What could have been done with all known beforehand.
 
-    Parameters
-    ----------
-    optimum_usd
-        Least dollars in one place at a time, knowing everything; null where it was not asked for.
-    bound_usd
-        Dollars that no policy undercuts in any number of places.
+    optimum_usd: Least dollars in one place at a time, knowing everything; null where it was not
+        asked for.
+    bound_usd: Dollars that no policy undercuts in any number of places.
     """
 
     optimum_usd: Amount | None
@@ -409,12 +388,8 @@ class Replay(Part, frozen=True, tag_field="schema", tag="placer.replay/v1"):
 class Action(Part, frozen=True):
     """What to do at a tick.
 
-    Parameters
-    ----------
-    usd
-        Hours that are paid without work, and the checkpoint.
-    from
-        The place that a move leaves.
+    usd: Hours that are paid without work, and the checkpoint.
+    from: The place that a move leaves.
     """
 
     action: Literal["lose", "add", "drop", "move"]
@@ -427,14 +402,10 @@ class Action(Part, frozen=True):
 class Watch(Part, frozen=True, tag_field="schema", tag="placer.watch/v1"):
     """One line of placer capacity watch --json: a tick that changes something.
 
-    Parameters
-    ----------
-    held
-        Machines by place from now on.
-    usd
-        Dollars since the feed began.
-    latest_on_demand
-        When on-demand machines must start if nothing works until then; null once the work is done.
+    held: Machines by place from now on.
+    usd: Dollars since the feed began.
+    latest_on_demand: When on-demand machines must start if nothing works until then; null once the
+        work is done.
     """
 
     utc: str
