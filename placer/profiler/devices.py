@@ -38,17 +38,11 @@ slice (MIG) has much less.
 class Device:
     """One device of the catalog with the peaks of its data sheet.
 
-    Parameters
-    ----------
-    generation
-        Architecture, such as ``ampere``; None where nobody has said.
-    peak_flops
-        Dense FLOP/s by precision, never the figure with sparsity; None where the hardware has no
-        units for it.
-    memory_bytes, memory_bytes_per_second
-        What a program can use, and the bandwidth.
-    source, as_of
-        Data sheets and their date.
+    * generation: architecture, such as ``ampere``; None where nobody has said.
+    * peak_flops: dense FLOP/s by precision, never the figure with sparsity; None where the hardware
+      has no units for it.
+    * memory_bytes, memory_bytes_per_second: what a program can use, and the bandwidth.
+    * source, as_of: data sheets and their date.
     """
 
     gpu: str
@@ -82,8 +76,6 @@ def device(name: str) -> Device | None:
 def device_of(gpu: Gpu) -> Device:
     """Return the peaks of a catalog's row.
 
-    Notes
-    -----
     FP16 FLOP/s, memory and bandwidth are the catalog's. The other precisions come from devices.csv;
     a GPU that a user's catalog alone has lacks them.
     """
@@ -166,12 +158,8 @@ class DeviceFacts:
 
 
 def choose_device(name: str | None) -> Any:
-    """Find a device: the one named, else the first GPU, else the CPU.
-
-    Raises
-    ------
-    PlacerError
-        If it is not there.
+    """Find a device: the one named, else the first GPU, else the CPU. Raises `PlacerError` if it is
+    not there.
     """
     torch, known = load_torch(), "known: cpu, cuda:0, cuda:1 ..., mps"
     cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
@@ -200,10 +188,7 @@ def choose_device(name: str | None) -> Any:
 def facts(device: Any, threads: int | None = None) -> DeviceFacts:
     """Read name, driver and clocks of a device; its clocks are right while it is still warm.
 
-    Parameters
-    ----------
-    threads
-        That PyTorch was asked to use; None: its own choice, which is the whole processor.
+    * threads: that PyTorch was asked to use; None: its own choice, which is the whole processor.
     """
     torch = load_torch()
     name, gpu, driver = cpu_name(), device.type, GpuDriver()
@@ -234,8 +219,6 @@ def has_nvml(device: Any) -> bool:
 def busy_words() -> str | None:
     """Say that other programs slow down what is measured on this CPU; None if they hardly do.
 
-    Notes
-    -----
     The load average counts programs that run or want to, and this one is one of them.
     """
     try:
@@ -271,13 +254,7 @@ def cpu_name() -> str:
 
 
 def load_nvml() -> ModuleType:
-    """Import NVIDIA's binding of NVML.
-
-    Raises
-    ------
-    PlacerError
-        If it is not installed.
-    """
+    """Import NVIDIA's binding of NVML. Raises `PlacerError` if it is not installed."""
     try:
         import pynvml
     except ImportError:
@@ -292,22 +269,12 @@ def load_nvml() -> ModuleType:
 def read_driver(uuid: str | None, index: int = 0) -> GpuDriver:
     """Read the driver and the clocks of one GPU.
 
-    Parameters
-    ----------
-    uuid
-        Universally unique identifier without the prefix ``GPU-``; None where PyTorch has none.
-    index
-        Number of the GPU on the machine, for want of an identifier.
+    A machine without a driver, a GPU that is gone and a figure that this GPU does not tell (a slice
+    of a GPU tells no clocks) are None: a measurement is worth keeping without them. Raises
+    `PlacerError` if nvidia-ml-py is not installed.
 
-    Raises
-    ------
-    PlacerError
-        If nvidia-ml-py is not installed.
-
-    Notes
-    -----
-    A machine without a driver, a GPU that is gone and a figure that this GPU does not tell (a
-    slice of a GPU tells no clocks) are None: a measurement is worth keeping without them.
+    * uuid: universally unique identifier without the prefix ``GPU-``; None where PyTorch has none.
+    * index: number of the GPU on the machine, for want of an identifier.
     """
     nvml = load_nvml()
 

@@ -26,23 +26,16 @@ class GradientSizes:
     """Gradients of one training step. Every tensor counts once, however often the model uses it
     (tied weights).
 
-    Parameters
-    ----------
-    parameters
-        Elements of all parameters, frozen ones too.
-    trainable, tensors
-        Elements and tensors that can have a gradient: what is exchanged. DistributedDataParallel
-        reduces all of them (with ``find_unused_parameters=True`` also those that the step did not
-        use, as zeros; without it, it stops with an error), and hivemind's GradientAverager fills
-        those without a gradient with zeros before it averages. Gloo sends of sparse gradients the
-        rows of the batch alone.
-    bytes_fp32
-        Bytes of the trainable elements at 4 bytes each, 8 if complex: S of the formulas without
-        compression.
-    bytes_native
-        The same in the types that the parameters have: what an all-reduce of them is handed.
-    notes
-        What is worth knowing, in words.
+    * parameters: elements of all parameters, frozen ones too.
+    * trainable, tensors: elements and tensors that can have a gradient: what is exchanged.
+      DistributedDataParallel reduces all of them (with ``find_unused_parameters=True`` also those
+      that the step did not use, as zeros; without it, it stops with an error), and hivemind's
+      GradientAverager fills those without a gradient with zeros before it averages. Gloo sends of
+      sparse gradients the rows of the batch alone.
+    * bytes_fp32: bytes of the trainable elements at 4 bytes each, 8 if complex: S of the formulas
+      without compression.
+    * bytes_native: the same in the types that the parameters have: what an all-reduce of them is
+      handed.
     """
 
     parameters: int
@@ -54,12 +47,8 @@ class GradientSizes:
 
 
 def gradient_sizes(workload: Workload) -> GradientSizes:
-    """Count the gradients of a step; nothing is run, but once a model with lazy modules.
-
-    Raises
-    ------
-    PlacerError
-        If nothing can be trained, or the first batch of lazy modules fails.
+    """Count the gradients of a step; nothing is run, but once a model with lazy modules. Raises
+    `PlacerError` if nothing can be trained, or the first batch of lazy modules fails.
     """
     _shape_lazy_parameters(workload)
     module = workload.module
@@ -119,8 +108,6 @@ def twin_on(module: torch.nn.Module, device: torch.device | str) -> torch.nn.Mod
     """Copy a model to a device; the model itself stays where and as it is. On the meta device the
     copy has no numbers and takes no memory.
 
-    Notes
-    -----
     `copy.deepcopy` takes tensors that its memo knows from there, so a parameter that two modules
     share (tied weights) is shared in the twin, and no second copy of the weights is ever made.
     """

@@ -53,25 +53,12 @@ def measurement_of(
     command: str,
     partial: bool,
 ) -> Measurement | None:
-    """Turn what was measured in one precision into a row of the profile.
+    """Turn what was measured in one precision into a row of the profile. None if no step was timed.
 
-    Parameters
-    ----------
-    findings, facts
-        What was measured, and on what.
-    flops_per_sample, peak_flops
-        Operations of a sample and FLOP/s of the device in this precision, where known.
-    loading_seconds_per_sample
-        Of the dataset, if one was measured.
-    date, command
-        Day in ISO format; what the user typed.
-    partial
-        Whether it was stopped before the end.
-
-    Returns
-    -------
-    Measurement | None
-        None if no step was timed.
+    * flops_per_sample, peak_flops: operations of a sample and FLOP/s of the device in this
+      precision, where known.
+    * loading_seconds_per_sample: of the dataset, if one was measured.
+    * date, command: day in ISO format; what the user typed.
     """
     if not findings.rates:
         return None
@@ -157,12 +144,8 @@ def main_measurement(measurements: Sequence[Measurement]) -> Measurement:
 
 
 def check_same_model(sizes: Sizes, old: ModelProfile, path: str) -> None:
-    """Refuse to put two models into one profile.
-
-    Raises
-    ------
-    PlacerError
-        If the number of parameters or bytes of gradients differ.
+    """Refuse to put two models into one profile. Raises `PlacerError` if the number of parameters
+    or bytes of gradients differ.
     """
     if (sizes.parameters, sizes.gradient_bytes_fp32) != (old.parameters, old.gradient_bytes_fp32):
         here = (
@@ -205,18 +188,11 @@ def profile_of(
 ) -> ModelProfile:
     """Build a profile, or add to one.
 
-    Parameters
-    ----------
-    sizes
-        Of the model; memory worked out, used where none was measured.
-    measurements, rates
-        All of them, old and new.
-    efficiency
-        New rows; they replace old ones of the same framework.
-    old
-        Profile that is added to: its name and what cannot be measured stay.
-    target_batch_size
-        Samples of an optimizer step; None: the old profile's, else assumed.
+    * sizes: of the model; memory worked out, used where none was measured.
+    * measurements, rates: all of them, old and new.
+    * efficiency: new rows; they replace old ones of the same framework.
+    * old: profile that is added to: its name and what cannot be measured stay.
+    * target_batch_size: samples of an optimizer step; None: the old profile's, else assumed.
     """
     frameworks = {row.framework: row for row in (*(old.efficiency if old else ()), *efficiency)}
     main = main_measurement(measurements) if measurements else None
@@ -262,22 +238,12 @@ def _is_plain(rate: Rate) -> bool:
 def worked_out(
     workload: Workload, catalog: Catalog, main: Measurement | None, known: Sequence[Rate]
 ) -> Estimate | str:
-    """Estimate a workload on the GPUs of a catalog, from rates that are known.
+    """Estimate a workload on the GPUs of a catalog, from rates that are known. Or why there is
+    none: a model that looks at values cannot run on the meta device.
 
-    Parameters
-    ----------
-    workload, catalog
-        The model, and the GPUs.
-    main
-        Gives batch size and precision if it is of a GPU of the catalog; None before anything was
-        measured.
-    known
-        Rates from which others are worked out.
-
-    Returns
-    -------
-    Estimate | str
-        Or why there is none: a model that looks at values cannot run on the meta device.
+    * main: gives batch size and precision if it is of a GPU of the catalog; None before anything
+      was measured.
+    * known: rates from which others are worked out.
     """
     precision, microbatch = USUAL_PRECISION, None
     if main is not None and main.gpu in catalog.gpus:  # a CPU's batch size would leave a GPU idle
@@ -306,12 +272,7 @@ def estimated_profile(
     estimated: Estimate, old: ModelProfile | None, path: str, target_batch_size: int | None
 ) -> ModelProfile:
     """Build the profile of a model that was not measured here, or renew the estimates of an old
-    one.
-
-    Raises
-    ------
-    PlacerError
-        If the file has another model.
+    one. Raises `PlacerError` if the file has another model.
     """
     made = estimated.to_profile()
     if old is None:

@@ -51,20 +51,8 @@ class Profiling:
     """One target on one device: `run` measures, `profile` is what is known so far, whether it ended
     or not.
 
-    Parameters
-    ----------
-    subject, plan
-        What to measure, and how.
-    catalog
-        Names the GPUs for which rates are worked out until one of them is measured.
-    command
-        What the user typed, for the profile.
-    old
-        Profile that is added to.
-    path
-        Its file, for errors.
-    progress
-        Called after every block with a line for a progress bar.
+    * catalog: names the GPUs for which rates are worked out until one of them is measured.
+    * command: what the user typed, for the profile.
     """
 
     subject: Workload | StepFunction
@@ -83,12 +71,8 @@ class Profiling:
     _facts: DeviceFacts | None = None
 
     def run(self) -> None:
-        """Count, then measure.
-
-        Raises
-        ------
-        PlacerError
-            If the target cannot be measured; what was measured before stays.
+        """Count, then measure. Raises `PlacerError` if the target cannot be measured; what was
+        measured before stays.
         """
         if has_nvml(self.plan.device):
             load_nvml()

@@ -34,34 +34,24 @@ def load_target(
     name: str | None = None,
     seq_len: int | None = None,
 ) -> Workload | StepFunction:
-    """Find what shall be measured.
+    """Find what shall be measured. Raises `PlacerError` if the words or what they lead to are no
+    such thing.
 
-    Parameters
-    ----------
-    target
-        ``package.module:function`` or ``hf:FILE`` with a Hugging Face config. The function is
-        called without arguments and returns
+    * target: ``package.module:function`` or ``hf:FILE`` with a Hugging Face config. The function is
+      called without arguments and returns
 
-        * a `Workload`; or
-        * ``(module, batch)`` or ``(module, batch, loss)``: a ``torch.nn.Module``; ``batch(n)`` or
-          ``batch(n, device)``, which makes n
-          samples; ``loss(module, batch)``, a scalar. Without a loss, the batch is what the module
-          is called with (a tuple: positional, a dict: by keyword), and its result, its ``loss`` or
-          the mean of its result is the loss. The optimizer is AdamW; or
-        * a step function: ``step(batch_size)`` trains one batch on the device of its own choice.
-          Only whole steps can be timed then.
-          Its attribute ``module``, if it has one, is the model whose gradients are counted.
-    builtin
-        Name of a built-in model instead.
-    name
-        Name of the profile; by default the function's, the built-in's or the file's.
-    seq_len
-        Tokens of a text for ``hf:FILE``; None: the usual number.
-
-    Raises
-    ------
-    PlacerError
-        If the words or what they lead to are no such thing.
+      * a `Workload`; or
+      * ``(module, batch)`` or ``(module, batch, loss)``: a ``torch.nn.Module``; ``batch(n)`` or
+        ``batch(n, device)``, which makes n
+        samples; ``loss(module, batch)``, a scalar. Without a loss, the batch is what the module
+        is called with (a tuple: positional, a dict: by keyword), and its result, its ``loss`` or
+        the mean of its result is the loss. The optimizer is AdamW; or
+      * a step function: ``step(batch_size)`` trains one batch on the device of its own choice.
+        Only whole steps can be timed then.
+        Its attribute ``module``, if it has one, is the model whose gradients are counted.
+    * builtin: name of a built-in model instead.
+    * name: name of the profile; by default the function's, the built-in's or the file's.
+    * seq_len: tokens of a text for ``hf:FILE``; None: the usual number.
     """
     if (target is None) == (builtin is None):
         raise PlacerError(
@@ -95,13 +85,8 @@ def load_target(
 
 def check_target(target: str) -> None:
     """Refuse a function that is not there, without importing its module: once here in place of once
-    in each process of a run.
-
-    Raises
-    ------
-    PlacerError
-        If the words have another form, there is no such module, or its source is no Python or
-        never names the function.
+    in each process of a run. Raises `PlacerError` if the words have another form, there is no such
+    module, or its source is no Python or never names the function.
     """
     if target.startswith("hf:"):
         return
@@ -124,12 +109,8 @@ def check_target(target: str) -> None:
 
 def check_source(spec: ModuleSpec, function_name: str) -> None:
     """Refuse a module whose source is no Python or names no such function; one without source, or
-    that makes names as it runs, passes.
-
-    Raises
-    ------
-    PlacerError
-        Names the functions that the source defines.
+    that makes names as it runs, passes. A `PlacerError` names the functions that the source
+    defines.
     """
     try:
         source = getattr(spec.loader, "get_source", lambda name: None)(spec.name)
@@ -164,11 +145,7 @@ def no_function(module_name: str, function_name: str, defined: Sequence[str]) ->
 
 def _names(target: str) -> tuple[str, str]:
     """Split the words into module and function; modules are looked for in the current folder too.
-
-    Raises
-    ------
-    PlacerError
-        If the words have another form.
+    Raises `PlacerError` if the words have another form.
     """
     module_name, _, function_name = target.partition(":")
     if not all(map(str.isidentifier, (*module_name.split("."), function_name))):

@@ -22,13 +22,7 @@ WORDS = (
 
 
 def load_torch() -> ModuleType:
-    """Import PyTorch.
-
-    Raises
-    ------
-    PlacerError
-        If it is not installed.
-    """
+    """Import PyTorch. Raises `PlacerError` if it is not installed."""
     try:
         import torch
     except ImportError:
@@ -47,14 +41,8 @@ class OutOfMemory(Exception):  # noqa: N818 - it is no error: it ends the search
 @contextmanager
 def translate_failures(doing: str) -> Iterator[None]:
     """Turn what the measured code raises into `OutOfMemory`, or into one line that says what it was
-    doing, such as ``at batch size 8``.
-
-    Raises
-    ------
-    OutOfMemory
-        If memory ran out.
-    PlacerError
-        If the code failed in another way.
+    doing, such as ``at batch size 8``. Raises `OutOfMemory` if memory ran out. Raises `PlacerError`
+    if the code failed in another way.
     """
     try:
         yield

@@ -27,17 +27,9 @@ class Paper(Protocol):
 
 
 def reproduce(name: str) -> Reproduction:
-    """Work a paper out again from the shipped books.
+    """Work a paper out again from the shipped books. Raises `PlacerError` if there is no such
+    paper; the hint names the nearest one.
 
-    Parameters
-    ----------
-    name
-        One of `PAPERS`.
-
-    Raises
-    ------
-    PlacerError
-        If there is no such paper; the hint names the nearest one.
     """
     module = PAPERS.get(name)
     if module is None:

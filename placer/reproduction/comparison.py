@@ -24,8 +24,6 @@ class PublishedClaim:
     """One claim; ``value`` is a figure in ``unit``, a placement, or empty where the statement says
     all.
 
-    Notes
-    -----
     ``condition`` says under which machines, prices and accounting the claim is judged and
     ``tolerance`` by which share of ``value`` ours may miss it; both stand in the file, so they are
     fixed before anything is worked out.
@@ -47,8 +45,6 @@ class PublishedRun:
     """One measured run; ``workers`` as on the command line, ``calibrates`` empty if nothing was
     fitted to it.
 
-    Notes
-    -----
     ``calculation_s`` and ``communication_s`` are parts of a step by the wall clock, as logged; they
     need not sum to it.
     """
@@ -84,8 +80,6 @@ def _rows(book: str, file: str) -> list[dict[str, Any]]:
 class Row:
     """One quantity of one run or placement.
 
-    Notes
-    -----
     ``groups`` are what its error is averaged over, the first one is where it stands in a table;
     ``family`` names rows that a short table shows only the best of. ``published`` is None where the
     paper gives no number; ``low`` and ``high`` bound ``ours``; ``parts`` add up to it;
@@ -136,8 +130,6 @@ class Group:
 class Verdict(StrEnum):
     """What became of a claim.
 
-    Notes
-    -----
     ``contradicted``: the figures of the books, or an estimate by more than its tolerance, say
     otherwise. ``undecided``: what decides it was never published as a number, and placer's
     assumptions in its place do not settle it.
@@ -206,8 +198,6 @@ class Reproduction(Shown):
 def group_errors(rows: Iterable[Row]) -> tuple[Group, ...]:
     """Average the absolute errors of each group and quantity over the rows with a published figure.
 
-    Examples
-    --------
     >>> same = {"groups": ("A",), "quantity": "samples/s", "unit": "", "published": 100.0}
     >>> rows = [Row(label="1", ours=98.0, **same), Row(label="2", ours=104.0, **same)]
     >>> round(group_errors(rows)[0].mean_error, 6), round(group_errors(rows)[0].worst_error, 6)
@@ -251,8 +241,6 @@ def decided(margin: float) -> Verdict:
     """Judge an order of estimated times by the share by which it holds (negative: by which the
     opposite holds).
 
-    Examples
-    --------
     >>> [str(decided(margin)) for margin in (0.2, 0.01, -0.2)]
     ['reproduced', 'undecided: inputs unpublished', 'contradicted']
     """
@@ -269,8 +257,6 @@ def within(claim: PublishedClaim, ours: float) -> Verdict:
 def percent_range(shares: Sequence[float]) -> str:
     """Write shares of 1 from the smallest to the largest in percent.
 
-    Examples
-    --------
     >>> percent_range([0.011, -0.2, 0.006]), percent_range([0.0, -1e-12])
     ('-20.0 % to +1.1 %', '+0.0 %')
     """

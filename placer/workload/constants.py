@@ -42,8 +42,6 @@ UNMEASURED_HOSTS = (1.0, 1.5, 0.67)
 class HostConstants(Struct, frozen=True):
     """What averaging costs a host inside one zone under hivemind: seconds, s/GB, s/peer, s/tensor.
 
-    Notes
-    -----
     ``s_per_gb`` counts the gradient, ``s_per_gb_sent`` what the host sends of it: 2 (N - 1) / N
     gradients among N peers. Only calibrations of older versions hold the former. ``least_period_s``
     is the least from the end of one average among all peers to the beginning of the next.
@@ -118,8 +116,6 @@ class Calibration(Struct, frozen=True, kw_only=True, dict=True):
     """Host constants by class, the factors on links between regions, and how far measurements lie
     around them.
 
-    Notes
-    -----
     The tuples are (value, slow, fast): multiples of a time. ``kappa`` is hivemind's, ``site_kappa``
     its multiple where one end is a site of one's own on the same continent, ``ring_kappa`` that of
     all other software. ``stream_power`` is how the slowest of m streams to a site falls behind one:
@@ -164,16 +160,10 @@ class Calibration(Struct, frozen=True, kw_only=True, dict=True):
     ) -> float:
         """Return the multiple of bytes over bandwidth that a link between two places takes.
 
-        Parameters
-        ----------
-        rtt_s
-            Round trip of the link.
-        peers
-            Workers that exchange: each waits for the slowest of its streams to and from the others.
-            Two bound the factor from below.
+        * rtt_s: round trip of the link.
+        * peers: workers that exchange: each waits for the slowest of its streams to and from the
+          others. Two bound the factor from below.
 
-        Examples
-        --------
         >>> PUBLISHED.line_factor("nccl", "gcp/a", "onprem/b", rtt_s=0.016), RING_KAPPA[0]
         (1.0, 1.0)
         >>> far = [
@@ -244,11 +234,9 @@ pass there.
 
 
 def host_constants(name: str) -> HostConstants:
-    """Return the published constants of a class of averaging time: of hosts under hivemind, or of
-    a ring over a network, in the same form.
+    """Return the published constants of a class of averaging time: of hosts under hivemind, or of a
+    ring over a network, in the same form.
 
-    Examples
-    --------
     >>> host_constants("gloo 10 Gb/s").s_per_gb_sent  # 1 GB over 10 Gb/s, of which 1 / 1.9 is used
     1.52
     """

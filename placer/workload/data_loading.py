@@ -37,8 +37,6 @@ table (6,240 MB/s of sixteen). Assumed alike at other providers.
 class Loader(Struct, frozen=True, kw_only=True):
     """How one worker reads its samples.
 
-    Notes
-    -----
     ``store`` holds the samples/s from the store, ``disk_samples_per_s`` those from its local disks,
     and ``streamed`` the share of all samples that comes from the store: 1 where every pass reads
     anew. The disk is never slower than the store, or every pass reads anew.
@@ -51,8 +49,6 @@ class Loader(Struct, frozen=True, kw_only=True):
     def first(self, speed: float, case: int = 0) -> float:
         """Return the speed in the first pass of a worker whose mean speed over all passes is given.
 
-        Notes
-        -----
         A worker that waits for the store in its first pass reads as fast as it can; one that does
         not is as fast in all.
         """
@@ -62,8 +58,6 @@ class Loader(Struct, frozen=True, kw_only=True):
         """Return the mean speed over all passes of a worker that calculates no faster than it
         reads.
 
-        Examples
-        --------
         >>> fast = Rate(gpu="T4", gpu_count=1, framework="none", value=200.0, low=150.0, high=300.0,
         ...     basis="measured", source="")
         >>> store = replace(fast, value=160.0, low=80.0, high=200.0)
@@ -113,8 +107,6 @@ def machine_bytes_per_s(store: StoreOffer, offer: VmOffer, network: Network) -> 
     """Return the bytes/s that one machine reads from a store, with an interval and where it comes
     from.
 
-    Notes
-    -----
     Over the network of the machine inside the store's region; from elsewhere also over its link
     with `LOADER_STREAMS` streams. A machine whose network no book names reaches inside a region
     what one stream does. Each machine reads by itself; what a store gives to all of them together
@@ -145,8 +137,6 @@ def site_line(network: Network, place: str) -> tuple[float, float, float]:
     """Return the bytes/s that all machines of a site of one's own send or receive together:
     expected, slow, fast.
 
-    Notes
-    -----
     A book tells the line of a site as the link of the site with itself, as exchanges use it.
     """
     line = network.link(place, place)
@@ -156,8 +146,6 @@ def site_line(network: Network, place: str) -> tuple[float, float, float]:
 def disk_bytes_per_s(local_disk_gb: float | None) -> float:
     """Return the bytes/s that the local disks of one machine read; of unknown size: one disk.
 
-    Examples
-    --------
     >>> disk_bytes_per_s(None), disk_bytes_per_s(6000)
     (660000000.0, 5280000000.0)
     """
@@ -176,22 +164,13 @@ def loader_of(
 ) -> Loader:
     """Return how a worker of some machines reads.
 
-    Parameters
-    ----------
-    read
-        Bytes/s that one of its machines reads from the store.
-    data_bytes
-        Size of the data; None where nobody says it.
-    passes
-        How often the run reads the data.
-    cache
-        One of `CACHES`.
+    The disks of a worker hold the whole data and not a share of it alone: which share is a worker's
+    changes from pass to pass, and when another worker is taken away. A disk that reads more slowly
+    than the link is left alone.
 
-    Notes
-    -----
-    The disks of a worker hold the whole data and not a share of it alone: which share is a
-    worker's changes from pass to pass, and when another worker is taken away. A disk that reads
-    more slowly than the link is left alone.
+    * read: bytes/s that one of its machines reads from the store.
+    * data_bytes: size of the data; None where nobody says it.
+    * passes: how often the run reads the data.
     """
     store = replace(
         read,
@@ -245,25 +224,17 @@ def speeds_within(
 ) -> list[float]:
     """Return the mean speed of each kind of worker where a store gives so many samples/s at most.
 
-    Parameters
-    ----------
-    most
-        Samples/s to all workers together.
-    case
-        0, 1 or 2: expected, slow or fast.
-    equal_parts
-        Whether all workers do equal parts of a step, and so wait for the slowest of each pass.
-
-    Notes
-    -----
     What the store or the line of a site lacks while all of them read their first pass they lack in
     proportion. Workers that read every pass anew keep this share in all of them, although others
     read from their disks by then: the limit then counts too much, never too little. With equal
     parts another worker may be the slowest in the first pass than in later ones; all are then
     slower by what the slowest mean speed leaves out.
 
-    Examples
-    --------
+    * most: samples/s to all workers together.
+    * case: 0, 1 or 2: expected, slow or fast.
+    * equal_parts: whether all workers do equal parts of a step, and so wait for the slowest of each
+      pass.
+
     >>> far = Rate(gpu="T4", gpu_count=1, framework="none", value=100.0, low=100.0, high=100.0,
     ...     basis="measured", source="")
     >>> one = Readers(count=2, speed=100.0, loader=Loader(store=far))

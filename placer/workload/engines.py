@@ -67,26 +67,14 @@ class Lack(NamedTuple):
 class Engine(Struct, frozen=True, kw_only=True):
     """What one engine executes.
 
-    Parameters
-    ----------
-    title
-        In text.
-    exchanges
-        Names of `placer.problem.exchange.STRATEGIES`.
-    compressions
-        Of messages; the first is what it does by default.
-    late
-        Exchanges that it runs beside the next step.
-    rings
-        Whether it averages in a ring, not in a butterfly.
-    many_streams
-        Whether a pair may have several TCP streams.
-    islands
-        Whether a worker may be several machines.
-    shardings, divisions, precisions
-        Of the plan inside a worker; divisions are keys of its text.
-    staged
-        Shardings of plans with stages, where they are others.
+    * exchanges: names of `placer.problem.exchange.STRATEGIES`.
+    * compressions: of messages; the first is what it does by default.
+    * late: exchanges that it runs beside the next step.
+    * rings: whether it averages in a ring, not in a butterfly.
+    * many_streams: whether a pair may have several TCP streams.
+    * islands: whether a worker may be several machines.
+    * shardings, divisions, precisions: of the plan inside a worker; divisions are keys of its text.
+    * staged: shardings of plans with stages, where they are others.
     """
 
     title: str
@@ -213,8 +201,6 @@ ENGINES = {
 }
 """By name.
 
-Notes
------
 PyTorch (2.13) averages gradients in 4 bytes, or in 2 by DDP's ``fp16_compress_hook`` and
 ``reduce_dtype`` of FSDP2; it has meshes, stages (``torch.distributed.pipelining``), experts and
 sequences that are divided, as torchtitan uses them. torchft (0.2) averages parameters as they are

@@ -142,17 +142,11 @@ class InnerPlan(
 
 
 def parse_inner_plan(text: str) -> InnerPlan:
-    """Read what follows a group of machines: ``+zero-3+tp=2+ckpt=full+mb=4``.
+    """Read what follows a group of machines: ``+zero-3+tp=2+ckpt=full+mb=4``. Raises `PlacerError`
+    if a part is not known.
 
-    Examples
-    --------
     >>> parse_inner_plan("+zero-3+tp=2+mb=4").tensor_parallel
     2
-
-    Raises
-    ------
-    PlacerError
-        If a part is not known.
     """
     values: dict[str, str | int] = {}
     for part in filter(None, text.split("+")):

@@ -131,11 +131,7 @@ class Overlay(Struct, frozen=True, kw_only=True):
 
 def with_link_speeds(catalog: Catalog, speeds: Sequence[LinkSpeed]) -> Catalog:
     """Put measured bandwidths over the links of a catalog; round-trip times stay as they are known.
-
-    Raises
-    ------
-    PlacerError
-        If a place is unknown.
+    Raises `PlacerError` if a place is unknown.
     """
     if not speeds:
         return catalog
@@ -173,12 +169,8 @@ def as_overlay(given: str | os.PathLike[str] | Calibration | Overlay | None) -> 
 
 
 def read_overlay(path: str) -> Overlay:
-    """Read what ``placer profile runs -o`` wrote.
-
-    Raises
-    ------
-    PlacerError
-        Names the file and what is wrong with it.
+    """Read what ``placer profile runs -o`` wrote. A `PlacerError` names the file and what is wrong
+    with it.
     """
     try:
         data = bounded(path, WRITE)
@@ -196,12 +188,8 @@ def read_overlay(path: str) -> Overlay:
 
 
 def overlay_from(raw: Any, where: str) -> Overlay:
-    """Check and convert an overlay document; ``where`` names it in errors.
-
-    Raises
-    ------
-    PlacerError
-        If the schema is another or a newer one, or a key is unknown, missing or of the wrong kind.
+    """Check and convert an overlay document; ``where`` names it in errors. Raises `PlacerError` if
+    the schema is another or a newer one, or a key is unknown, missing or of the wrong kind.
     """
     schema = raw.get("schema") if isinstance(raw, Mapping) else None
     if schema != SCHEMA:

@@ -37,8 +37,6 @@ class Peer(Struct, frozen=True, kw_only=True):
     def seconds(self, byte_count: float, peers: int) -> float:
         """Return the seconds of an all-reduce among peers of this class.
 
-        Examples
-        --------
         >>> # 2 x 7 / 8 x 16 GB over 0.73 x 400 GB/s, and the latency
         >>> round(Peer(transport="nccl", gbps=3200).seconds(16e9, 8), 4)
         0.0963

@@ -123,8 +123,6 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
     """One model: sizes in bytes, memory of one device and of its host, rates by device, and what
     they were measured from.
 
-    Notes
-    -----
     A model with an ``architecture`` needs no rates: its speed and memory follow from its
     dimensions; its samples are sequences. ``out_of_memory`` names machines on which it failed.
     ``sample`` says what one sample is (``16 tokens``), ``sample_source`` on which basis.
@@ -254,29 +252,17 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
     ) -> Rate | None:
         """Return the speed of one machine while it computes, in samples per second.
 
-        Parameters
-        ----------
-        gpu, gpu_count
-            The devices of the machine.
-        framework
-            ``none`` for a machine alone, else the framework whose accumulation slows it
-            (``hivemind``).
-        catalog
-            Gives the data-sheet figures from which unmeasured devices are estimated.
-        node
-            Speed-up per device of an unmeasured node with several GPUs: value, low, high.
+        The measured or published rate if there is one; else baseline times framework efficiency;
+        else an estimate from another device. None if no device of the same kind was measured.
 
-        Returns
-        -------
-        Rate | None
-            The measured or published rate if there is one; else baseline times framework
-            efficiency; else an estimate from another device. None if no device of the same kind
-            was measured.
+        Erben et al. (2024): the efficiency is a property of framework and model, nearly constant in
+        batch size and device.
 
-        Notes
-        -----
-        Erben et al. (2024): the efficiency is a property of framework and model, nearly constant
-        in batch size and device.
+        * gpu, gpu_count: the devices of the machine.
+        * framework: ``none`` for a machine alone, else the framework whose accumulation slows it
+          (``hivemind``).
+        * catalog: gives the data-sheet figures from which unmeasured devices are estimated.
+        * node: speed-up per device of an unmeasured node with several GPUs: value, low, high.
         """
         for row in self.rates:
             if (row.gpu, row.gpu_count, row.framework) == (gpu.gpu, gpu_count, framework):
@@ -391,12 +377,8 @@ def profile_names() -> list[str]:
 
 
 def load_profile(name: str) -> ModelProfile:
-    """Read a model profile by name or from a JSON file.
-
-    Raises
-    ------
-    PlacerError
-        If there is no such model, or the file is not a valid profile.
+    """Read a model profile by name or from a JSON file. Raises `PlacerError` if there is no such
+    model, or the file is not a valid profile.
     """
     if not isinstance(name, str):
         raise PlacerError(f"model {name!r} is not a name", "give text")
@@ -438,11 +420,8 @@ def profile_from_json(data: bytes, where: str) -> ModelProfile:
 def profile_document(profile: ModelProfile, *, measurements: bool = True) -> dict[str, Any]:
     """Build the JSON document of a profile, without the key ``schema``.
 
-    Parameters
-    ----------
-    measurements
-        Keep them, if there are any. Problems and manifests leave them out: nothing is priced from
-        them.
+    * measurements: keep them, if there are any. Problems and manifests leave them out: nothing is
+      priced from them.
     """
     import msgspec
 

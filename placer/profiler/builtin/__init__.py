@@ -31,22 +31,10 @@ BUILTINS: Mapping[str, Callable[[], Workload]] = MappingProxyType(
 
 
 def builtin(name: str) -> Workload:
-    """Make a built-in workload.
+    """Make a built-in workload. Its module is on the CPU, or where ``with torch.device("meta"):``
+    around the call says. Raises `PlacerError` if there is no such name, or PyTorch is not
+    installed.
 
-    Parameters
-    ----------
-    name
-        One of `BUILTINS`.
-
-    Returns
-    -------
-    Workload
-        Its module is on the CPU, or where ``with torch.device("meta"):`` around the call says.
-
-    Raises
-    ------
-    PlacerError
-        If there is no such name, or PyTorch is not installed.
     """
     if name not in BUILTINS:
         raise unknown("built-in model", name, BUILTINS)

@@ -23,12 +23,8 @@ def generator(device: torch.device) -> Any:
 
 
 def images(samples: int, size: int, classes: int, device: torch.device) -> Any:
-    """Draw pictures and their classes.
-
-    Returns
-    -------
-    tuple[torch.Tensor, torch.Tensor]
-        ``[samples, 3, size, size]`` in FP32 with mean 0 and deviation 1, and ``[samples]`` classes.
+    """Draw pictures and their classes. ``[samples, 3, size, size]`` in FP32 with mean 0 and
+    deviation 1, and ``[samples]`` classes.
     """
     torch, numbers = load_torch(), generator(device)
     pictures = torch.randn(samples, 3, size, size, device=device, generator=numbers)
@@ -36,13 +32,9 @@ def images(samples: int, size: int, classes: int, device: torch.device) -> Any:
 
 
 def masked_text(samples: int, tokens: int, vocabulary: int, device: torch.device) -> Any:
-    """Draw text in which 15 % of the tokens are hidden.
-
-    Returns
-    -------
-    tuple[torch.Tensor, torch.Tensor]
-        Tokens and labels, both ``[samples, tokens]``; labels are -100 where nothing is hidden.
-        The first token is always hidden, so that no batch is without a loss.
+    """Draw text in which 15 % of the tokens are hidden. Tokens and labels, both
+    ``[samples, tokens]``; labels are -100 where nothing is hidden. The first token is always
+    hidden, so that no batch is without a loss.
     """
     torch, numbers = load_torch(), generator(device)
     text = torch.randint(1, vocabulary, (samples, tokens), device=device, generator=numbers)
@@ -52,13 +44,7 @@ def masked_text(samples: int, tokens: int, vocabulary: int, device: torch.device
 
 
 def running_text(samples: int, tokens: int, vocabulary: int, device: torch.device) -> Any:
-    """Draw text and the word after each word.
-
-    Returns
-    -------
-    tuple[torch.Tensor, torch.Tensor]
-        Both ``[samples, tokens]``.
-    """
+    """Draw text and the word after each word. Both ``[samples, tokens]``."""
     text = load_torch().randint(
         vocabulary, (samples, tokens + 1), device=device, generator=generator(device)
     )

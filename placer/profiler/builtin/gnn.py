@@ -91,13 +91,9 @@ def _message_passing() -> Any:
 
 
 def molecules(samples: int, device: torch.device) -> Any:
-    """Draw molecules with random bonds, side by side in one graph.
-
-    Returns
-    -------
-    tuple[torch.Tensor, ...]
-        Features of atoms ``[26 samples, 9]``, edges ``[2, 56 samples]``, features of bonds ``[56
-        samples, 3]``, and the label ``[samples]`` of each molecule.
+    """Draw molecules with random bonds, side by side in one graph. Features of atoms
+    ``[26 samples, 9]``, edges ``[2, 56 samples]``, features of bonds ``[56 samples, 3]``, and the
+    label ``[samples]`` of each molecule.
     """
     torch, numbers = load_torch(), generator(device)
 

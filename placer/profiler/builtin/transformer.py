@@ -24,15 +24,10 @@ INITIAL_DEVIATION = 0.02
 class Encoder:
     """Shape of an encoder.
 
-    Parameters
-    ----------
-    layers, width, heads
-        Blocks, numbers of a token, and heads of the attention; the feed-forward part is 4 widths
-        wide.
-    vocabulary, positions, kinds
-        Rows of the embeddings of words, places and segments.
-    dropout
-        Share of numbers and of attention that is dropped in training.
+    * layers, width, heads: blocks, numbers of a token, and heads of the attention; the feed-forward
+      part is 4 widths wide.
+    * vocabulary, positions, kinds: rows of the embeddings of words, places and segments.
+    * dropout: share of numbers and of attention that is dropped in training.
     """
 
     layers: int

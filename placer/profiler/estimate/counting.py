@@ -62,34 +62,21 @@ class Counts:
 
 
 def count_work(workload: Workload, samples: int, precision: str) -> Work:
-    """Count the work of a microbatch of so many samples on the meta device.
+    """Count the work of a microbatch of so many samples on the meta device. Raises `PlacerError` if
+    the model cannot run there, or not with so few samples.
 
-    Parameters
-    ----------
-    workload
-        The model; it is neither moved nor changed.
-    samples
-        Samples of the microbatch: how large tensors are decides which of them caches hold.
-    precision
-        ``fp16`` or ``bf16``: as under autocast, if the model is in FP32; others: as the model is.
-
-    Raises
-    ------
-    PlacerError
-        If the model cannot run there, or not with so few samples.
+    * samples: samples of the microbatch: how large tensors are decides which of them caches hold.
+    * precision: ``fp16`` or ``bf16``: as under autocast, if the model is in FP32; others: as the
+      model is.
     """
     with said_plainly(workload):
         return _pass(workload, twin_on(workload.module, "meta"), samples, precision)
 
 
 def count(workload: Workload) -> Counts:
-    """Count a workload on the meta device; nothing is computed and no memory is taken.
-
-    Raises
-    ------
-    PlacerError
-        If the model cannot run there: its forward pass looks at values, or uses tensors that it has
-        not registered.
+    """Count a workload on the meta device; nothing is computed and no memory is taken. Raises
+    `PlacerError` if the model cannot run there: its forward pass looks at values, or uses tensors
+    that it has not registered.
     """
     few, many = BATCHES
     with said_plainly(workload):
@@ -154,8 +141,6 @@ def _pass(workload: Workload, twin: torch.nn.Module, samples: int, precision: st
 def _recurrent(twin: torch.nn.Module, traffic: Any) -> Iterator[list[int]]:
     """Count the kernels of recurrent layers apart, as the first of a list.
 
-    Notes
-    -----
     The meta device takes an LSTM apart into kernels of each time step, which cuDNN runs in one
     call: the host launches none of them. They are left out, in backward by their share in forward.
     FLOPs and bytes of the steps stay.

@@ -134,12 +134,8 @@ class Estimate:
 
     def to_profile(self) -> ModelProfile:
         """Build a profile that ``placer recommend --model`` reads, with estimated rates alone, of
-        GPUs that it fits on; a language model has its dimensions instead.
-
-        Raises
-        ------
-        PlacerError
-            If it fits on none.
+        GPUs that it fits on; a language model has its dimensions instead. Raises `PlacerError` if
+        it fits on none.
         """
         if self.architecture is not None:
             return language_model(
@@ -192,29 +188,16 @@ def estimate(
     known: Sequence[Rate] = (),
 ) -> Estimate:
     """Count a workload on the meta device and estimate memory and throughput for every GPU of a
-    catalog.
+    catalog. Raises `PlacerError` if the model cannot run on the meta device, or there is no such
+    precision or optimizer.
 
-    Parameters
-    ----------
-    workload
-        The model; it is neither moved nor changed.
-    catalog
-        Whose GPUs are looked at.
-    microbatch
-        Samples that a device takes at once; None: the workload's, else 32 or, where these do not
-        fit, the largest power of two that does; 1 sequence of a language model.
-    precision
-        ``fp32``, ``tf32``, ``fp16`` or ``bf16`` (autocast, weights in FP32).
-    optimizer
-        Name of one (``sgd``, ``momentum``, ``adam`` ...) in the place of the workload's.
-    known
-        Rates of this model that were measured on devices of the catalog at this precision:
-        estimates start from the most alike.
-
-    Raises
-    ------
-    PlacerError
-        If the model cannot run on the meta device, or there is no such precision or optimizer.
+    * catalog: whose GPUs are looked at.
+    * microbatch: samples that a device takes at once; None: the workload's, else 32 or, where these
+      do not fit, the largest power of two that does; 1 sequence of a language model.
+    * precision: ``fp32``, ``tf32``, ``fp16`` or ``bf16`` (autocast, weights in FP32).
+    * optimizer: name of one (``sgd``, ``momentum``, ``adam`` ...) in the place of the workload's.
+    * known: rates of this model that were measured on devices of the catalog at this precision:
+      estimates start from the most alike.
     """
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)

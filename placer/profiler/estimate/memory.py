@@ -68,14 +68,9 @@ class Component:
 class Fit:
     """Whether a microbatch fits on a GPU.
 
-    Parameters
-    ----------
-    gpu, memory_bytes
-        The device and what a program can use of it.
-    needed_bytes
-        At the microbatch asked for.
-    largest_microbatch
-        Most samples that fit, 0 if not even one does.
+    * gpu, memory_bytes: the device and what a program can use of it.
+    * needed_bytes: at the microbatch asked for.
+    * largest_microbatch: most samples that fit, 0 if not even one does.
     """
 
     gpu: str
@@ -92,24 +87,11 @@ class Fit:
 def optimizer_state(workload: Workload, trainable: int, name: str | None = None) -> OptimizerState:
     """Count the bytes of an optimizer's state after its first step.
 
-    Parameters
-    ----------
-    workload
-        Its own optimizer takes a step on the meta device, where nothing is computed.
-    trainable
-        Trainable parameters.
-    name
-        Takes the place of the workload's optimizer: one of `STATES`.
-
-    Raises
-    ------
-    PlacerError
-        If there is no such optimizer.
-
-    Notes
-    -----
     An optimizer that looks at values (Adafactor, LBFGS) cannot take a step there: then as many
-    figures as Adam keeps are assumed.
+    figures as Adam keeps are assumed. Raises `PlacerError` if there is no such optimizer.
+
+    * workload: its own optimizer takes a step on the meta device, where nothing is computed.
+    * name: takes the place of the workload's optimizer: one of `STATES`.
     """
     if name is not None:
         short = name.lower()

@@ -86,31 +86,15 @@ def measure_host(
     progress: Callable[[float], None] = lambda share: None,
 ) -> HostMeasurement:
     """Measure serialising, averaging and deserialising of gradients on one core of this machine.
+    CPU seconds of one thread: what else runs on the machine counts little. Ctrl-C after the first
+    round ends it early, marked partial. Raises `PlacerError` if PyTorch is missing or there are too
+    few sizes.
 
-    Parameters
-    ----------
-    sizes
-        Bytes of a gradient in messages, at least two different ones.
-    tensors
-        Numbers of equal tensors that a gradient has, at least two different ones.
-    seconds
-        Time of the measurement; at least three rounds over all points are made however long they
-        take.
-    compressions
-        ``fp16`` and ``none``.
-    progress
-        Called with the share that is done, 0 to 1.
-
-    Returns
-    -------
-    HostMeasurement
-        CPU seconds of one thread: what else runs on the machine counts little. Ctrl-C after the
-        first round ends it early, marked partial.
-
-    Raises
-    ------
-    PlacerError
-        If PyTorch is missing or there are too few sizes.
+    * sizes: bytes of a gradient in messages, at least two different ones.
+    * tensors: numbers of equal tensors that a gradient has, at least two different ones.
+    * seconds: time of the measurement; at least three rounds over all points are made however long
+      they take.
+    * compressions: ``fp16`` and ``none``.
     """
     if len(set(sizes)) < 2 or len(set(tensors)) < 2 or min(*sizes, *tensors) < 1:
         raise PlacerError(
@@ -151,8 +135,6 @@ def measure_host(
 def average_once(tensors: Sequence[torch.Tensor], compression: str) -> tuple[float, float, float]:
     """Average one gradient with a copy of itself and return CPU seconds of `STAGES`.
 
-    Notes
-    -----
     A part is serialised and sent; what comes from a peer is deserialised and added; the difference
     from the mean is serialised for that peer; differences that come are deserialised and added to
     the gradient. So a peer of a large group treats every part of its gradient: (N - 1) / N of it in

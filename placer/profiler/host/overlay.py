@@ -45,28 +45,13 @@ class HostFit:
 
 
 def fit(points: Sequence[tuple[float, float, float]]) -> HostFit:
-    """Fit the two costs.
+    """Fit the two costs. Least squares of the relative errors, no cost below 0; standard errors
+    from the residuals, times Student's quantile. Raises `PlacerError` if there are fewer than three
+    points, a time is not positive, or the points do not tell the costs apart.
 
-    Parameters
-    ----------
-    points
-        (bytes, tensors, seconds) each, seconds above 0; at least three, of different sizes and
-        counts.
+    * points: (bytes, tensors, seconds) each, seconds above 0; at least three, of different sizes
+      and counts.
 
-    Returns
-    -------
-    HostFit
-        Least squares of the relative errors, no cost below 0; standard errors from the residuals,
-        times Student's quantile.
-
-    Raises
-    ------
-    PlacerError
-        If there are fewer than three points, a time is not positive, or the points do not tell the
-        costs apart.
-
-    Examples
-    --------
     >>> # 3 s/GB and 1 ms a tensor
     >>> costs = fit([(1e9, 10, 3.01), (2e9, 10, 6.01), (1e9, 1000, 4.0)])
     >>> round(costs.s_per_gb.value, 6), round(costs.s_per_tensor.value, 6)
@@ -105,8 +90,6 @@ def fit(points: Sequence[tuple[float, float, float]]) -> HostFit:
 def student(freedom: int) -> float:
     """Return the 95 % quantile of Student's distribution, by the expansion around the normal one.
 
-    Examples
-    --------
     >>> # tables: 2.13, 1.81, 1.70; below 4 it is too narrow
     >>> [round(student(n), 2) for n in (4, 10, 30)]
     [2.13, 1.81, 1.7]
@@ -203,12 +186,8 @@ class HostReport:
 
 
 def host_class(name: str, catalog: Catalog) -> str:
-    """Return the class of averaging constants of a host class or of a device.
-
-    Raises
-    ------
-    PlacerError
-        If it is neither.
+    """Return the class of averaging constants of a host class or of a device. Raises `PlacerError`
+    if it is neither.
     """
     if name.lower() in PUBLISHED.hosts:
         return name.lower()
@@ -226,21 +205,14 @@ def host_class(name: str, catalog: Catalog) -> str:
 def host_report(measured: HostMeasurement, host: str, today: str | None = None) -> HostReport:
     """Fit a measurement and scale the published constants by it.
 
-    Parameters
-    ----------
-    measured
-        Points of FP16 messages at least.
-    host
-        Class that gets the constants, or a device of it.
-    today
-        Date, ISO; None takes today.
-
-    Notes
-    -----
     hivemind spends a host's processor mostly on what one machine alone cannot show: its event loop,
     its daemon, encryption and copies between processes. The published s/GB and s/tensor are
     therefore scaled by the speed of this machine's arithmetic. l0 and l2 (matchmaking, round trips)
     stay as published.
+
+    * measured: points of FP16 messages at least.
+    * host: class that gets the constants, or a device of it.
+    * today: date, ISO; None takes today.
     """
     catalog = load_catalog("default")
     kind = host_class(host, catalog)

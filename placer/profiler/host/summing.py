@@ -53,25 +53,13 @@ def measure_sums(
 ) -> tuple[SumPoint, ...]:
     """Measure sums of FP16 and FP32 messages on one thread and on as many as there are CPUs.
 
-    Parameters
-    ----------
-    values
-        Values of one gradient; the threads share them. None: `VALUES`.
-    rounds
-        Sums of which the median counts.
-    threads
-        Numbers of threads; by default 1 and the CPUs of this machine, at most `MOST_THREADS`.
-    progress
-        Called with the share that is done, 0 to 1.
+    CPU seconds of each thread: what else runs on the machine counts little. Raises `PlacerError` if
+    PyTorch is missing.
 
-    Raises
-    ------
-    PlacerError
-        If PyTorch is missing.
-
-    Notes
-    -----
-    CPU seconds of each thread: what else runs on the machine counts little.
+    * values: values of one gradient; the threads share them. None: `VALUES`.
+    * rounds: sums of which the median counts.
+    * threads: numbers of threads; by default 1 and the CPUs of this machine, at most
+      `MOST_THREADS`.
     """
     torch = load_torch()
     counts = sorted({*threads} or {1, min(os.cpu_count() or 1, MOST_THREADS)})

@@ -109,11 +109,7 @@ def _speech(asked: Asked) -> dict[str, Any]:
 
 def _any(asked: Asked) -> dict[str, Any]:
     """Draw texts, pictures or both for a model without a task, such as CLIP or an encoder alone.
-
-    Raises
-    ------
-    PlacerError
-        If it takes neither.
+    Raises `PlacerError` if it takes neither.
     """
     known, batch = _keywords(asked.module), {}
     if "input_ids" in known:

@@ -23,18 +23,11 @@ MOST_CPU_S, MOST_SECONDS, MOST_BYTES = 60, 300, 12 * 2**30
 
 
 def counted_profile(asked: Configuration) -> ModelProfile:
-    """Count a model whose dimensions the configuration does not give in a known way.
+    """Count a model whose dimensions the configuration does not give in a known way. Raises
+    `PlacerError` if PyTorch or the library is missing, cannot make the model, or takes too long.
 
-    Parameters
-    ----------
-    asked
-        Of any model that transformers or diffusers can make without code of others. Language models
-        get dimensions, others estimated rates on the GPUs of the shipped book.
-
-    Raises
-    ------
-    PlacerError
-        If PyTorch or the library is missing, cannot make the model, or takes too long.
+    * asked: of any model that transformers or diffusers can make without code of others. Language
+      models get dimensions, others estimated rates on the GPUs of the shipped book.
     """
     paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     try:

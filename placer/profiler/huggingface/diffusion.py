@@ -26,13 +26,8 @@ batches."""
 
 
 def diffusion_model(asked: Configuration) -> Workload:
-    """Make a workload of the class that the configuration names.
-
-    Raises
-    ------
-    PlacerError
-        If diffusers is missing, has no such class, or cannot make it; or if nobody says what the
-        class takes.
+    """Make a workload of the class that the configuration names. Raises `PlacerError` if diffusers
+    is missing, has no such class, or cannot make it; or if nobody says what the class takes.
     """
     name = str(asked.values[DIFFUSION])
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when it is imported

@@ -49,27 +49,13 @@ CONVOLUTIONAL = frozenset(
 
 
 def from_config(path: str | Path, tokens: int | None = None) -> Workload:
-    """Make a workload from a local ``config.json``.
+    """Make a workload from a local ``config.json``. Weights are random and in FP32, on the CPU or
+    where ``with torch.device("meta"):`` around the call says. Raises `PlacerError` if transformers
+    or PyTorch is missing, or the configuration is not one that it can make without code of others.
 
-    Parameters
-    ----------
-    path
-        The file, or a folder with a ``config.json``.
-    tokens
-        Length of texts; None: `sequence_length` for models that write the next token, else
-        `TOKENS`, or fewer if the model takes fewer.
-
-    Returns
-    -------
-    Workload
-        Weights are random and in FP32, on the CPU or where ``with torch.device("meta"):`` around
-        the call says.
-
-    Raises
-    ------
-    PlacerError
-        If transformers or PyTorch is missing, or the configuration is not one that it can make
-        without code of others.
+    * path: the file, or a folder with a ``config.json``.
+    * tokens: length of texts; None: `sequence_length` for models that write the next token, else
+      `TOKENS`, or fewer if the model takes fewer.
     """
     asked = read_configuration(path)
     load_torch()
@@ -85,12 +71,8 @@ def from_config(path: str | Path, tokens: int | None = None) -> Workload:
 
 
 def _config(transformers: ModuleType, values: Mapping[str, Any]) -> Any:
-    """Build the configuration of a model type, with the type's defaults.
-
-    Raises
-    ------
-    PlacerError
-        If transformers does not know the type.
+    """Build the configuration of a model type, with the type's defaults. Raises `PlacerError` if
+    transformers does not know the type.
     """
     kind = str(values["model_type"])
     if kind not in transformers.CONFIG_MAPPING:
@@ -139,12 +121,8 @@ def _workload(
 
 
 def _length(asked: Configuration, config: Any, task: Task, tokens: int | None) -> int:
-    """Return the tokens of a text: those asked for, else the usual number.
-
-    Raises
-    ------
-    PlacerError
-        If the model takes fewer than are asked for.
+    """Return the tokens of a text: those asked for, else the usual number. Raises `PlacerError` if
+    the model takes fewer than are asked for.
     """
     names = ("max_position_embeddings", "max_target_positions")
     parts = (config, config.get_text_config())
@@ -279,12 +257,7 @@ def _prepare_for_training(config: Any) -> None:
 
 def _make(transformers: ModuleType, asked: Configuration, config: Any) -> tuple[Task, Any]:
     """Make the class that the configuration names (``architectures``), else the first task that its
-    type can do.
-
-    Raises
-    ------
-    PlacerError
-        If transformers has no such class, or the type can do none.
+    type can do. Raises `PlacerError` if transformers has no such class, or the type can do none.
     """
     named = asked.named_class
     made = getattr(transformers, named, None) if named else None

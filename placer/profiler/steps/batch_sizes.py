@@ -67,28 +67,13 @@ def search(
     most: int = LARGEST_BATCH,
     clock: Callable[[], float] = time.perf_counter,
 ) -> None:
-    """Measure batch sizes, smallest first.
+    """Measure batch sizes, smallest first. Raises `PlacerError` if not even the smallest batch size
+    fits.
 
-    Parameters
-    ----------
-    probe
-        Measures one.
-    findings
-        Where it puts what it measures.
-    seconds
-        For all of them.
-    sizes
-        Exactly these; None: 1, 2, 4 ... until two in a row bring less than 5 %, memory runs out or
-        the time is over.
-    most
-        Largest batch size that is tried without ``sizes``.
-    clock
-        Clock of ``seconds``.
-
-    Raises
-    ------
-    PlacerError
-        If not even the smallest batch size fits.
+    * seconds: for all of them.
+    * sizes: exactly these; None: 1, 2, 4 ... until two in a row bring less than 5 %, memory runs
+      out or the time is over.
+    * most: largest batch size that is tried without ``sizes``.
     """
     start = clock()
 

@@ -59,17 +59,8 @@ class Plan:
 class Session:
     """Measures a plan; what it has so far stands in ``findings`` whenever it is stopped.
 
-    Parameters
-    ----------
-    subject
-        The workload or step function.
-    plan
-        What to measure.
-    progress
-        Called after every block with a line for a progress bar.
-    bytes_per_sample
-        Memory of a sample that was worked out, if it could be: says which batches not to try until
-        two have been measured.
+    * bytes_per_sample: memory of a sample that was worked out, if it could be: says which batches
+      not to try until two have been measured.
     """
 
     subject: Workload | StepFunction
@@ -81,13 +72,8 @@ class Session:
     notes: list[str] = field(default_factory=list)
 
     def run(self) -> None:
-        """Measure everything.
-
-        Raises
-        ------
-        PlacerError
-            If the measured code fails, names its batch size; if a precision is not supported, or
-            one sample does not fit.
+        """Measure everything. Raises `PlacerError` if the measured code fails, names its batch
+        size; if a precision is not supported, or one sample does not fit.
         """
         self.check()
         _prepare(self.plan.device)
@@ -234,20 +220,9 @@ def _words(precision: str, timing: Timing) -> str:
 
 def loading_seconds_per_sample(samples: Iterable[Any], seconds: float) -> float | None:
     """Measure the median seconds for a batch of a dataset over its samples; the first batch, which
-    starts workers and opens files, does not count.
+    starts workers and opens files, does not count. None if there are fewer than two batches, or no
+    tensor in them that tells how many samples they have.
 
-    Parameters
-    ----------
-    samples
-        Batches.
-    seconds
-        Stop after this long.
-
-    Returns
-    -------
-    float | None
-        None if there are fewer than two batches, or no tensor in them that tells how many samples
-        they have.
     """
     times: list[float] = []
     start = last = time.perf_counter()

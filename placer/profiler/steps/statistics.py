@@ -43,26 +43,17 @@ class MedianInterval:
 def ranks(count: int, confidence: float = CONFIDENCE) -> tuple[int, int, float]:
     """Return the ranks of the ordered values that enclose the median, and the confidence.
 
-    Parameters
-    ----------
-    count
-        Number of independent values.
-    confidence
-        Least probability that the interval covers the median.
+    Lowest and highest rank, from 1, and the probability 1 - 2 P(B < lowest) for B ~ Binomial(count,
+    1/2). Where even the smallest and the largest value are less sure than asked for, they are
+    returned with their probability.
 
-    Returns
-    -------
-    tuple[int, int, float]
-        Lowest and highest rank, from 1, and the probability 1 - 2 P(B < lowest) for B ~
-        Binomial(count, 1/2). Where even the smallest and the largest value are less sure than asked
-        for, they are returned with their probability.
-
-    Notes
-    -----
     David and Nagaraja, Order Statistics (2003), section 7.1.
 
     >>> ranks(6), ranks(20)
     ((1, 6, 0.96875), (6, 15, 0.9586105346679688))
+
+    * count: number of independent values.
+    * confidence: least probability that the interval covers the median.
     """
     tail, lowest = 0.0, 1
     below = 0.5**count
@@ -78,12 +69,7 @@ def ranks(count: int, confidence: float = CONFIDENCE) -> tuple[int, int, float]:
 
 def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> MedianInterval:
     """Return the median and its interval by order statistics; fewer than six values have their
-    range, widened by 10 %.
-
-    Raises
-    ------
-    ValueError
-        If there are no values.
+    range, widened by 10 %. Raises `ValueError` if there are no values.
     """
     ordered = sorted(values)
     low, high, sure = ranks(len(ordered), confidence)

@@ -24,12 +24,8 @@ def default_precision(device: Any) -> str:
 
 
 def check_precision(precision: str, device: Any) -> None:
-    """Refuse a precision that a device does not have.
-
-    Raises
-    ------
-    PlacerError
-        If there is no such precision, or the device would run it as another one.
+    """Refuse a precision that a device does not have. Raises `PlacerError` if there is no such
+    precision, or the device would run it as another one.
     """
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
@@ -93,20 +89,12 @@ def _half(precision: str) -> Any:
 class TrainingStep:
     """Forward and backward pass of some batches, then one optimizer step.
 
-    Parameters
-    ----------
-    workload
-        Its module must be on the device.
-    device, precision
-        Where and how.
-    batch_size, accumulation
-        Samples of a batch, and batches of an optimizer step. One batch is made and used again:
-        making batches is timed apart.
-
-    Notes
-    -----
     Learning rates are set to 0: optimizers do the same work, and the weights stay as they are, so
     that no figure depends on how a training on made-up samples goes.
+
+    * workload: its module must be on the device.
+    * batch_size, accumulation: samples of a batch, and batches of an optimizer step. One batch is
+      made and used again: making batches is timed apart.
     """
 
     def __init__(
@@ -149,12 +137,8 @@ class TrainingStep:
         return [*marks, ("optimizer", watch.mark())]
 
     def check(self) -> str | None:
-        """Say what is odd about the loss.
-
-        Raises
-        ------
-        PlacerError
-            If it is no scalar that a gradient can be taken of.
+        """Say what is odd about the loss. Raises `PlacerError` if it is no scalar that a gradient
+        can be taken of.
         """
         loss = self._loss()
         check_loss(self.workload, loss)

@@ -28,8 +28,6 @@ class Solution:
     """Fitted values, their relative standard errors in steps, and how much each run counts (1: in
     full).
 
-    Notes
-    -----
     ``freedom`` is the number of residuals less that of parameters.
     """
 
@@ -51,24 +49,11 @@ def solve(
 ) -> Solution:
     """Fit what the runs tell.
 
-    Parameters
-    ----------
-    equations
-        Of the runs.
-    asked
-        Links to be fitted although they are known.
-    near
-        Where to start; None starts from the published figures.
-
-    Notes
-    -----
     soft_l1 loss on relative errors; fitted twice, the second time with a scale from the residuals
-    of the first.
+    of the first. Raises `PlacerError` if SciPy is not installed.
 
-    Raises
-    ------
-    PlacerError
-        If SciPy is not installed.
+    * asked: links to be fitted although they are known.
+    * near: where to start; None starts from the published figures.
     """
     least_squares = _least_squares()
     chosen = choose(equations, asked)

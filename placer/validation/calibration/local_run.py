@@ -38,16 +38,10 @@ def local_report(
 ) -> CalibrationReport:
     """Take up the speed of a model on the machine that ran all processes of a plan.
 
-    Raises
-    ------
-    PlacerError
-        If the log does not tell it either: another model than the plan's, a GPU whose name is not
-        in the log, or too few steps.
-
-    Notes
-    -----
     The processes share the processors, so only what they do together is a speed: the samples of a
-    step over the seconds that its slowest process calculates.
+    step over the seconds that its slowest process calculates. Raises `PlacerError` if the log does
+    not tell it either: another model than the plan's, a GPU whose name is not in the log, or too
+    few steps.
     """
     head = records[0]
     workers, model = sum(group["count"] for group in head["groups"]), head["model"]

@@ -94,8 +94,6 @@ def wrong_field(record: Record) -> str | None:
     """Name the first field of a record that is missing or no figure that a run can have; None if
     there is none.
 
-    Examples
-    --------
     >>> wrong_field({"kind": "notice", "gone": -1, "message": "away"})
     'gone of a notice record is -1'
     >>> wrong_field({"kind": "notice", "gone": 1})

@@ -65,8 +65,6 @@ class Lost:
 class Observed:
     """What a run says.
 
-    Notes
-    -----
     ``exchange_s`` is of one round, with the wait for others. Where the run was not at the plan's
     places, or is too short, ``speeds`` is empty and the other figures are None: then it only says
     who was lost. ``rounds`` are those that count.
@@ -81,17 +79,11 @@ class Observed:
 
 
 def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
-    """Read the log of a run of a plan, or the parts that its machines kept when it stopped.
+    """Read the log of a run of a plan, or the parts that its machines kept when it stopped. Raises
+    `PlacerError` if one is of another plan or model, or they say nothing: too short, and nobody was
+    lost.
 
-    Parameters
-    ----------
-    paths
-        The log, or several: what several say of a step of a rank counts once.
-
-    Raises
-    ------
-    PlacerError
-        If one is of another plan or model, or they say nothing: too short, and nobody was lost.
+    * paths: the log, or several: what several say of a step of a rank counts once.
     """
     path, *others = [paths] if isinstance(paths, Path) else paths
     records = _together([_of_plan(one, manifest) for one in (path, *others)])

@@ -38,8 +38,6 @@ GBPS = 8 / 1e9
 class Parameter:
     """One figure that runs can replace.
 
-    Notes
-    -----
     ``key`` is (model, GPU, GPUs, framework) of a rate, the two places of a link, (host,) of a scale
     or (host, constant). ``known`` says that the published figure is measured or published, not
     estimated.
@@ -135,12 +133,8 @@ def overlay_of(
 ) -> Overlay:
     """Put some values over the published figures.
 
-    Parameters
-    ----------
-    values
-        Figures that were fitted; what is not among them stays as published.
-    runs
-        Know both directions of the links.
+    * values: figures that were fitted; what is not among them stays as published.
+    * runs: know both directions of the links.
     """
     rates, links = [], []
     for p, value in values.items():

@@ -36,8 +36,6 @@ MOST_FITS = 50
 class Check:
     """One run beside its estimates in samples/s: errors are (expected / measured - 1).
 
-    Notes
-    -----
     ``left_out`` is the error of the fit to all other runs, None where there are none or they say
     nothing. ``weight`` is 1 for a run that counts in full.
     """
@@ -100,11 +98,8 @@ def left_out_errors(
     """Fit without each group in turn, and return the errors of its runs; None where the others do
     not determine it.
 
-    Parameters
-    ----------
-    groups
-        Runs that are left out together; None: each run by itself, or with very many runs in
-        `MOST_FITS` groups.
+    * groups: runs that are left out together; None: each run by itself, or with very many runs in
+      `MOST_FITS` groups.
     """
     runs = equations.runs
     if groups is None:

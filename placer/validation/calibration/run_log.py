@@ -33,18 +33,12 @@ Record = Mapping[str, Any]
 class RoundSeconds:
     """Medians over rounds, from exchange to exchange.
 
-    Parameters
-    ----------
-    calculation, whole
-        Of the slowest worker in each round; seconds. Where the exchange runs beside the
-        calculation, ``whole`` is the mean over workers.
-    between
-        What is between them: exchange and waiting; seconds. Where the exchange runs beside the
-        calculation, what it takes there, of the worker that waits least for others.
-    hidden
-        How much of it ran beside the calculation; None where it does not.
-    samples_per_second
-        Samples of all workers over the whole round.
+    * calculation, whole: of the slowest worker in each round; seconds. Where the exchange runs
+      beside the calculation, ``whole`` is the mean over workers.
+    * between: what is between them: exchange and waiting; seconds. Where the exchange runs beside
+      the calculation, what it takes there, of the worker that waits least for others.
+    * hidden: how much of it ran beside the calculation; None where it does not.
+    * samples_per_second: samples of all workers over the whole round.
     """
 
     calculation: float
@@ -58,14 +52,6 @@ def whole_rounds(steps: Iterable[Record], workers: int, local_steps: int) -> lis
     """Group step records by round; those that some rank did not end are left out, and the first
     where there are more: it is warm-up.
 
-    Parameters
-    ----------
-    steps
-        Records of kind ``step``, of all ranks.
-    workers
-        Ranks below are workers.
-    local_steps
-        Optimizer steps of a round.
     """
     grouped: dict[int, list[Record]] = defaultdict(list)
     for record in steps:
@@ -83,8 +69,6 @@ def counted_rounds(
 ) -> list[list[Record]]:
     """Choose the rounds that say how long one takes: all but the first, which is warm-up.
 
-    Notes
-    -----
     Where the exchange runs beside the next round, those in which one did: the first has none, nor
     has one after a checkpoint, and before a checkpoint and at the end it is waited for at once. Of
     those, the first has the exchange of the first round and is left out too, if there are more.
@@ -114,8 +98,6 @@ def _beside(records: Iterable[Record], workers: int) -> list[dict[str, float]]:
 def round_seconds(rounds: Sequence[Sequence[Record]], workers: int) -> RoundSeconds | None:
     """Return the medians of some rounds; None without any.
 
-    Notes
-    -----
     Beside the calculation, workers that came first wait for the last: the one whose exchange was
     shortest tells how long it takes. Nor do they end a round together, so one that is early in a
     round is as much longer in the next: the slowest of each would be too slow.
@@ -157,14 +139,10 @@ def by_rank(records: Iterable[Record], key: str, workers: int) -> list[float]:
 
 
 def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
-    """Read a log of ``placer run`` as one row of a runs file, with the line of its header.
-
-    Raises
-    ------
-    PlacerError
-        If it is no such log, or says nothing about the plan's machines and links: run on one
-        machine, with another model, of another strategy than all-reduce, with the exchange beside
-        the next step, or too short.
+    """Read a log of ``placer run`` as one row of a runs file, with the line of its header. Raises
+    `PlacerError` if it is no such log, or says nothing about the plan's machines and links: run on
+    one machine, with another model, of another strategy than all-reduce, with the exchange beside
+    the next step, or too short.
     """
     records = read_run(path)
     head = records[0]
@@ -259,12 +237,8 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def read_run(path: Path) -> list[dict[str, Any]]:
-    """Read a log whose figures are used: as `read_log`, each record with what is read of it.
-
-    Raises
-    ------
-    PlacerError
-        Names the line and the field that is missing or no figure of a run.
+    """Read a log whose figures are used: as `read_log`, each record with what is read of it. A
+    `PlacerError` names the line and the field that is missing or no figure of a run.
     """
     records = read_log(path)
     for number, record in enumerate(records, 1):

@@ -50,8 +50,6 @@ do within 8 %.
 class MeasuredRun:
     """One measured run; times in seconds, ``line`` of its file.
 
-    Notes
-    -----
     Spreads are half of the logarithm between the slowest and fastest twentieth of its rounds; 0
     where the run was not logged round by round.
     """
@@ -121,12 +119,8 @@ class MeasuredRun:
 
 
 def read_runs(path: Path, catalog: Catalog) -> tuple[MeasuredRun, ...]:
-    """Read a runs file, or the log of one run (``.jsonl``), against a price book.
-
-    Raises
-    ------
-    PlacerError
-        Names the line that is wrong, or the two lines that contradict each other.
+    """Read a runs file, or the log of one run (``.jsonl``), against a price book. A `PlacerError`
+    names the line that is wrong, or the two lines that contradict each other.
     """
     profiles: dict[str, ModelProfile] = {}
     runs = []

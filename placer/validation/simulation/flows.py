@@ -41,8 +41,6 @@ Process = Generator[float | Signal, None, None]
 class Loop:
     """Events in the order of their time, those of one time in the order in which they were planned.
 
-    Examples
-    --------
     >>> loop, ended = Loop(), []
     >>> def sleeper(name, seconds):
     ...     yield seconds
@@ -117,8 +115,6 @@ class Flow:
 class Fluid:
     """All flows under way; their rates change whenever one begins or ends.
 
-    Examples
-    --------
     >>> loop, port = Loop(), Port(10.0)
     >>> fluid, ends = Fluid(loop), []
     >>> for size in (10.0, 30.0):  # 5 bytes/s each until 2 s, then 20 bytes at 10 bytes/s
@@ -138,14 +134,9 @@ class Fluid:
     def send(self, size: float, cap: float, ports: Sequence[Port]) -> Signal:
         """Send bytes from now on; the signal is their arrival.
 
-        Parameters
-        ----------
-        size
-            Bytes, above 0.
-        cap
-            Bytes/s that the flow reaches alone.
-        ports
-            What it passes through: the sender's out, the receiver's in; none for a store.
+        * size: bytes, above 0.
+        * cap: bytes/s that the flow reaches alone.
+        * ports: what it passes through: the sender's out, the receiver's in; none for a store.
         """
         self._advance()
         flow = Flow(size, cap, ports)
@@ -193,12 +184,8 @@ def share(flows: Sequence[Flow]) -> None:
     """Set the rates of flows: all rise together until a flow reaches its cap or a port is full
     (progressive filling).
 
-    Notes
-    -----
     Bertsekas and Gallager, Data Networks (1992), section 6.5.2: the max-min fair allocation.
 
-    Examples
-    --------
     >>> port = Port(10.0)
     >>> flows = [Flow(1.0, 2.0, [port]), Flow(1.0, 9.0, [port]), Flow(1.0, 9.0, [port])]
     >>> share(flows)  # the first reaches its cap of 2, the others share the 8 that are left

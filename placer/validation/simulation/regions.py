@@ -36,12 +36,7 @@ class Gossip:
     """Regions that send what they have to one partner after the other and go on at once, unless the
     last send is under way.
 
-    Parameters
-    ----------
-    scene
-        Where they act.
-    rounds
-        How many rounds of H batches to see, after each region has sent once.
+    * rounds: how many rounds of H batches to see, after each region has sent once.
     """
 
     def __init__(self, scene: Scene, rounds: int) -> None:
@@ -52,8 +47,6 @@ class Gossip:
     def run(self) -> list[float]:
         """Return when rounds end, the first entry being the start.
 
-        Notes
-        -----
         Where data has its place the last region ends a round; elsewhere a round has ended when all
         regions together have done another H batches.
         """

@@ -44,14 +44,11 @@ EXCHANGES: dict[str, Callable[[Scene], Process]] = {
 class Simulation(Shown):
     """What a simulated placement did, beside what the closed form says of it.
 
-    Notes
-    -----
     ``round_seconds`` are from exchange to exchange, in order; ``p5``, ``p50`` and ``p95`` their
     percentiles. ``bytes_by_link`` holds source, destination and bytes per round;
     ``waiting_by_place`` the mean seconds per round that a worker of a place waits at barriers.
-    ``difference`` is the mean simulated round over the predicted one, less 1.
-    ``tokens_per_sample`` is the sequence length of a language model. ``workers`` are written as on
-    the command line.
+    ``difference`` is the mean simulated round over the predicted one, less 1. ``tokens_per_sample``
+    is the sequence length of a language model. ``workers`` are written as on the command line.
     """
 
     strategy: str
@@ -113,24 +110,12 @@ def replay(
     stragglers: float = 0.0,
     straggler_factor: float = 2.0,
 ) -> Simulation:
-    """Simulate some rounds of a placement.
+    """Simulate some rounds of a placement. Raises `PlacerError` if a value is out of its range, or
+    the placement cannot be simulated.
 
-    Parameters
-    ----------
-    rounds
-        How many, from exchange to exchange.
-    seed
-        Equal seeds give equal results.
-    jitter
-        Coefficient of variation of the speed of each worker in each step and of each link in each
-        round.
-    stragglers, straggler_factor
-        Probability that a worker is slower in a step, and by how much.
-
-    Raises
-    ------
-    PlacerError
-        If a value is out of its range, or the placement cannot be simulated.
+    * jitter: coefficient of variation of the speed of each worker in each step and of each link in
+      each round.
+    * stragglers, straggler_factor: probability that a worker is slower in a step, and by how much.
     """
     _check(placement, rounds, seed, jitter, stragglers, straggler_factor)
     scene = Scene(placement, problem, Noise(seed, jitter, stragglers, straggler_factor))
@@ -258,8 +243,6 @@ def _overlapped(
 def percentile(ordered: list[float], share: float) -> float:
     """Return the value below which a share of ordered values lies, linear between neighbours.
 
-    Examples
-    --------
     >>> percentile([1.0, 2.0, 3.0], 0.5), percentile([1.0, 2.0, 3.0], 0.95)
     (2.0, 2.9)
     """

@@ -39,21 +39,12 @@ SiteGroup = tuple[Machine, ...]
 class Noise:
     """Factors on speeds, drawn from one seed: each worker and each link has a stream of its own.
 
-    Parameters
-    ----------
-    seed
-        Equal seeds draw equal factors.
-    jitter
-        Coefficient of variation of speeds; lognormal with mean 1.
-    stragglers
-        Probability that a worker is slowed in one step.
-    straggler_factor
-        By how much.
-
-    Notes
-    -----
     A worker draws both chances in each step, so that more stragglers leave all other draws as they
     are.
+
+    * seed: equal seeds draw equal factors.
+    * jitter: coefficient of variation of speeds; lognormal with mean 1.
+    * stragglers: probability that a worker is slowed in one step.
     """
 
     def __init__(
@@ -91,15 +82,7 @@ class Noise:
 
 
 class Scene:
-    """Workers, network and chance of one simulation, and its clock.
-
-    Parameters
-    ----------
-    placement, problem
-        What is replayed.
-    noise
-        Where factors on speeds come from.
-    """
+    """Workers, network and chance of one simulation, and its clock."""
 
     def __init__(self, placement: Placement, problem: Problem, noise: Noise) -> None:
         self.problem, self.exchange, self.noise = problem, placement.exchange, noise
@@ -179,8 +162,6 @@ class Scene:
         """Let workers take samples from one pool until it is empty: fast ones do more, all end
         together.
 
-        Notes
-        -----
         Each worker draws its speed once for each of ``steps``; over several it has their harmonic
         mean.
         """

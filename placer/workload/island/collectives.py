@@ -16,8 +16,6 @@ microbatch, as an average over accumulation counts; assumed.
 def attained_bytes_per_s(network_gbps: float, transport: Transport) -> float:
     """Return the bandwidth that a ring attains over machines.
 
-    Notes
-    -----
     Slow links are used nearly whole, fast fabrics to `Transport.network_share`. Between both the
     larger is taken, so that a faster network is never slower.
     """
@@ -45,13 +43,5 @@ def network_seconds(
 
 
 def exposed_seconds(exchange_s: float, calculation_s: float) -> float:
-    """Return the part of a gradient exchange that calculation does not hide.
-
-    Parameters
-    ----------
-    exchange_s
-        Seconds of the all-reduce alone.
-    calculation_s
-        Seconds that a step calculates.
-    """
+    """Return the part of a gradient exchange that calculation does not hide."""
     return exchange_s - HIDDEN_SHARE * min(exchange_s, BACKWARD_TAIL * calculation_s)

@@ -62,8 +62,6 @@ def rate_interval(
 ) -> tuple[Doubt, str]:
     """Return the multiples of a rate between which it is expected, and the basis of the rate.
 
-    Notes
-    -----
     Reasons are taken as independent: their logarithms add as squares.
     """
     gpu = hardware.gpu

@@ -106,22 +106,10 @@ def memory(
 ) -> Memory:
     """Return the bytes that a plan needs on each device.
 
-    Parameters
-    ----------
-    architecture
-        The model.
-    plan
-        Its sharding, tensor parallel degree, checkpointing, microbatch and precision.
-    gpu_count, machines
-        Devices of a machine, and machines.
-    loss
-        A key of `LOGIT_BYTES`.
-
-    Notes
-    -----
     16 bytes a trainable parameter, Rajbhandari et al. (2020), or what the software keeps.
     Activations of a layer with fused attention: 34 bytes a token and unit of width in a plain GPT,
     Korthikanti et al. (2022), here counted for its widths.
+
     """
     degree = plan.tensor_parallel
     gpu_count, machines = stage_shape(gpu_count, machines, plan.pipeline) or (gpu_count, machines)
@@ -260,8 +248,6 @@ def _activation_bytes(architecture: Architecture, degree: int, kept: str, elemen
 def activation_bytes(architecture: Architecture, plan: InnerPlan) -> float:
     """Return the bytes that backward needs for each token of a microbatch.
 
-    Notes
-    -----
     A layer keeps inputs, norms and masks (10 bytes a unit of width), queries and the input of the
     output projection (4), keys and values (4 a unit of theirs), and the hidden values of the
     feed-forward part before and after its function (4 each). Selective checkpointing keeps what

@@ -129,8 +129,6 @@ def least_sequence_seconds(
     """Return the seconds in which a rank calculates a sequence at least, by its GPUs: by any plan
     that fits the memory of some machines.
 
-    Notes
-    -----
     A bound from below for so many machines and fewer, which hold no less each. It leaves out
     exchanges and launches. Stages and experts of fewer machines need not divide these, so that
     where they are open all plans count whose activations alone fit; the fixed time of experts is

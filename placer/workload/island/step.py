@@ -90,8 +90,6 @@ class Step(Struct, frozen=True, kw_only=True, dict=True):
     def seconds(self) -> float:
         """Seconds from one step to the next.
 
-        Notes
-        -----
         Buckets pass through the machine and then through the network, each behind the backward of
         the last microbatch, as an exchange between islands of one zone does after them: several
         islands take as long as one of all their machines that works by the same plan.
@@ -159,17 +157,11 @@ def step(
 ) -> Step:
     """Return the seconds of a step.
 
-    Parameters
-    ----------
-    microbatches
-        Forward and backward passes of one data-parallel rank.
-    calculation_s
-        Seconds that a device calculates for all of them; see `calculation_seconds`.
-    gradient_bytes_per_parameter
-        Bytes of a gradient on the wire where gradients are not sharded.
-    joined
-        Whether an exchange between islands follows the reduction over machines: one collective does
-        both, and its delay counts once, there.
+    * microbatches: forward and backward passes of one data-parallel rank.
+    * calculation_s: seconds that a device calculates for all of them; see `calculation_seconds`.
+    * gradient_bytes_per_parameter: bytes of a gradient on the wire where gradients are not sharded.
+    * joined: whether an exchange between islands follows the reduction over machines: one
+      collective does both, and its delay counts once, there.
     """
     whole, hardware = hardware, stage_hardware(hardware, plan.pipeline)
     inside, over = _reduction_seconds(
@@ -205,8 +197,6 @@ def _split_seconds(
     """Return the seconds by which stages, experts and divided sequences lengthen a microbatch that
     takes a stage ``calculation_s``.
 
-    Notes
-    -----
     Forward and backward pass a microbatch on. Divided sequences pass keys and values on, once
     forward and twice backward, beside attention, which hides most of it.
     """
@@ -238,8 +228,6 @@ def kernel_seconds(
     """Return the seconds of a device's kernels: those that it calculates, and no less than the
     launches take.
 
-    Notes
-    -----
     Full checkpointing launches forward twice. Kernels of adapters are small, so that launches and
     calculation hinder each other: their squares add. Never below ``calculation_s``, by which the
     search for a plan is ended.

@@ -24,16 +24,10 @@ ASKED = "; here "
 def with_sequence_length(profile: ModelProfile, tokens: int) -> ModelProfile:
     """Return a language model fed with sequences of another length.
 
-    Notes
-    -----
     Bytes of a sample grow with its tokens, and the default batch keeps its tokens: half as many
     sequences of twice the length; with adapters it keeps its sequences. Rates were measured at the
-    old length and fall away.
-
-    Raises
-    ------
-    PlacerError
-        If the model has no tokens, or no positions for so many.
+    old length and fall away. Raises `PlacerError` if the model has no tokens, or no positions for
+    so many.
     """
     architecture = architecture_of(profile, "--seq-len")
     known = architecture.sequence_length
@@ -55,19 +49,12 @@ def with_sequence_length(profile: ModelProfile, tokens: int) -> ModelProfile:
 
 def with_adapters(profile: ModelProfile, rank: int, frozen_bytes: float) -> ModelProfile:
     """Return a language model of which low-rank adapters alone are trained, `ADAPTER_BATCH`
-    sequences a step; rates of the whole model fall away.
+    sequences a step; rates of the whole model fall away. Raises `PlacerError` if the model has no
+    known dimensions, or the rank is above its width.
 
-    Parameters
-    ----------
-    rank
-        Of the adapters of every matrix of attention and feed-forward part.
-    frozen_bytes
-        Of each parameter in the matrices of the layers: `BF16_BYTES` or `FOUR_BIT_BYTES`.
-
-    Raises
-    ------
-    PlacerError
-        If the model has no known dimensions, or the rank is above its width.
+    * rank: of the adapters of every matrix of attention and feed-forward part.
+    * frozen_bytes: of each parameter in the matrices of the layers: `BF16_BYTES` or
+      `FOUR_BIT_BYTES`.
     """
     architecture = architecture_of(profile, "--lora")
     if not 1 <= rank <= architecture.width:
@@ -109,8 +96,6 @@ def with_adapters(profile: ModelProfile, rank: int, frozen_bytes: float) -> Mode
 def adapter_parameters(architecture: Architecture, rank: int) -> int:
     """Count the parameters of adapters: rank x (inputs + outputs) of every matrix.
 
-    Notes
-    -----
     Hu et al. (arXiv 2106.09685). A mixture of experts has adapters at its attention alone, as is
     usual: its experts are many.
     """
@@ -122,12 +107,8 @@ def adapter_parameters(architecture: Architecture, rank: int) -> int:
 
 
 def architecture_of(profile: ModelProfile, word: str) -> Architecture:
-    """Return the dimensions of a language model.
-
-    Raises
-    ------
-    PlacerError
-        If it is none: its samples are no sequences of tokens.
+    """Return the dimensions of a language model. Raises `PlacerError` if it is none: its samples
+    are no sequences of tokens.
     """
     if profile.architecture is None:
         raise PlacerError(

@@ -81,13 +81,8 @@ class Configuration(Struct, frozen=True, kw_only=True):
     def whole(
         self, *names: str, default: int | None = None, least: int = 1, most: int = 2**24
     ) -> int:
-        """Read a whole number under the first of some names that is there.
-
-        Raises
-        ------
-        PlacerError
-            If it is missing and has no default, or is not a whole number from ``least`` to
-            ``most``.
+        """Read a whole number under the first of some names that is there. Raises `PlacerError` if
+        it is missing and has no default, or is not a whole number from ``least`` to ``most``.
         """
         for name in names:
             value = self.values.get(name)
@@ -105,13 +100,7 @@ class Configuration(Struct, frozen=True, kw_only=True):
         return default
 
     def flag(self, name: str, default: bool) -> bool:
-        """Read a truth value.
-
-        Raises
-        ------
-        PlacerError
-            If it is of another type.
-        """
+        """Read a truth value. Raises `PlacerError` if it is of another type."""
         value = self.values.get(name)
         if value is None:
             return default
@@ -121,13 +110,9 @@ class Configuration(Struct, frozen=True, kw_only=True):
 
 
 def read_configuration(path: str | Path) -> Configuration:
-    """Read a local ``config.json``, or that of a folder.
-
-    Raises
-    ------
-    PlacerError
-        If there is no such file, it is no configuration of a model (an adapter's, a pipeline's), or
-        it asks for code of its own.
+    """Read a local ``config.json``, or that of a folder. Raises `PlacerError` if there is no such
+    file, it is no configuration of a model (an adapter's, a pipeline's), or it asks for code of its
+    own.
     """
     file = configuration_file(path)
     if file is None:
@@ -172,8 +157,6 @@ def _no_model(file: Path, values: Mapping[str, Any]) -> PlacerError:
 def _of_params(asked: Configuration) -> dict[str, Any]:
     """Write what Meta and Mistral publish as ``params.json`` in the words of transformers.
 
-    Notes
-    -----
     The hidden width of Llama is two thirds of four widths, times a factor, rounded up to a multiple
     (meta-llama/llama-models, ``FeedForward``). Llama 1 and 2 leave the vocabulary to the tokenizer.
     """

@@ -23,12 +23,8 @@ USUAL_TOKENS = 8192
 
 def configured_decoder(asked: Configuration) -> Decoder | None:
     """Read the dimensions of a standard decoder and of the head that ``architectures`` names; None
-    if it is none, or has parts beside it.
-
-    Raises
-    ------
-    PlacerError
-        Names the key that is missing or out of range.
+    if it is none, or has parts beside it. A `PlacerError` names the key that is missing or out of
+    range.
     """
     reader = READERS.get(asked.model_type)
     decoder = None if reader is None else reader(asked)
@@ -40,8 +36,6 @@ def configured_decoder(asked: Configuration) -> Decoder | None:
 def _head(asked: Configuration, decoder: Decoder) -> dict[str, Any]:
     """Return the head of a decoder as changes of it; empty where it is an unknown one.
 
-    Notes
-    -----
     transformers classifies texts without a bias, tokens and answers with one.
     """
     name = asked.named_class
@@ -63,12 +57,8 @@ def _head(asked: Configuration, decoder: Decoder) -> dict[str, Any]:
 
 
 def configured_model(asked: Configuration, architecture: Architecture) -> ModelProfile:
-    """Build the profile of a language model from its configuration.
-
-    Raises
-    ------
-    PlacerError
-        If its weights are quantized to more than 4 bits, over which no adapters are counted.
+    """Build the profile of a language model from its configuration. Raises `PlacerError` if its
+    weights are quantized to more than 4 bits, over which no adapters are counted.
     """
     stored = asked.weight_bytes
     if stored is not None and stored > 0.5:
@@ -112,21 +102,14 @@ def _rotary(
 ) -> Callable[[Configuration], Decoder]:
     """Make a reader of decoders with rotary positions.
 
-    Parameters
-    ----------
-    norms, norm_width
-        Norms of a layer, and vectors of each: 2 with a bias (LayerNorm), 1 without, 0 where they
-        have no weights.
-    head_norms
-        Whether queries and keys of each head are normed.
-    own_heads
-        Whether heads have a size of their own, which the configuration then must give.
-    matrices
-        Of the feed-forward part: 3 where it is gated.
-    tied, attention_bias, mlp_bias
-        What holds where the configuration does not say.
-    query_bias
-        Whether queries, keys and values have biases, and the output of attention has none.
+    * norms, norm_width: norms of a layer, and vectors of each: 2 with a bias (LayerNorm), 1
+      without, 0 where they have no weights.
+    * head_norms: whether queries and keys of each head are normed.
+    * own_heads: whether heads have a size of their own, which the configuration then must give.
+    * matrices: of the feed-forward part: 3 where it is gated.
+    * tied, attention_bias, mlp_bias: what holds where the configuration does not say.
+    * query_bias: whether queries, keys and values have biases, and the output of attention has
+      none.
     """
 
     def read(asked: Configuration) -> Decoder:
@@ -184,12 +167,8 @@ def _experts(
 ) -> Callable[[Configuration], Decoder | None]:
     """Make a reader of mixtures of experts that replace the feed-forward part of every layer.
 
-    Parameters
-    ----------
-    dense
-        Reads everything else.
-    width
-        Key of the hidden width of one expert.
+    * dense: reads everything else.
+    * width: key of the hidden width of one expert.
     """
 
     def read(asked: Configuration) -> Decoder | None:

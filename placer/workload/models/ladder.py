@@ -83,8 +83,6 @@ SOURCE = (
 def is_size(words: str) -> bool:
     """Tell whether the words are a parameter count: ``7B``, ``350M``, ``1.3B``.
 
-    Examples
-    --------
     >>> is_size("7B"), is_size("1.3b"), is_size("resnet50")
     (True, True, False)
     """
@@ -92,15 +90,9 @@ def is_size(words: str) -> bool:
 
 
 def sized_model(words: str) -> ModelProfile:
-    """Build the profile of a decoder with so many parameters; every dimension is assumed.
+    """Build the profile of a decoder with so many parameters; every dimension is assumed. Raises
+    `PlacerError` if the number is none, or outside the ladder.
 
-    Raises
-    ------
-    PlacerError
-        If the number is none, or outside the ladder.
-
-    Examples
-    --------
     >>> profile = sized_model("7B")
     >>> profile.name, round(profile.parameters / 1e9, 2)
     ('7b-assumed', 7.0)
@@ -134,10 +126,8 @@ def nearest_rung(parameters: int) -> Rung:
 def decoder_of(parameters: int) -> Decoder:
     """Interpolate the dimensions of a decoder in the logarithm of its parameters.
 
-    Notes
-    -----
-    Layers and width lie between those of the rungs around; the kind of layer is that of the
-    nearest rung; the width of the feed-forward part then meets the count.
+    Layers and width lie between those of the rungs around; the kind of layer is that of the nearest
+    rung; the width of the feed-forward part then meets the count.
     """
     counts = [math.log(rung.decoder.parameters) for rung in RUNGS]
     wanted = math.log(parameters)

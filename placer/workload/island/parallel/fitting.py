@@ -53,8 +53,6 @@ class Fit(NamedTuple):
         """Return the seconds that microbatches take at least which hold the sequences of a rank, of
         which each takes ``each_s`` beside what is fixed.
 
-        Notes
-        -----
         Larger microbatches have less fixed time, and stages wait longer for them: the best size is
         taken, whole or not.
         """
@@ -121,8 +119,6 @@ def fitting(
 class Bounds:
     """Bounds from below on the seconds of plans on some machines, whatever their share of a step.
 
-    Notes
-    -----
     Mutable: each plan is timed once, with its largest microbatch, when somebody asks for it. No
     smaller microbatch calculates or sends a sequence in less.
     """
@@ -172,8 +168,6 @@ class Bounds:
         """Tell whether some plan of fewer machines, more than half of these, may do a share of a
         step in some seconds; of a model with experts, whose stages are always tried.
 
-        Notes
-        -----
         These machines are a power of two, and no domain of NVLink. Then all plans of fewer machines
         are plans of these too, with no more memory and no smaller microbatches. What a microbatch
         calculates and sends does not depend on their number; gathers and reductions over the

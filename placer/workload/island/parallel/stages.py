@@ -19,8 +19,6 @@ def stage_shape(gpu_count: int, machines: int, stages: int) -> tuple[int, int] |
     """Return the devices of a machine and the machines that one stage has; None if stages would
     have different ones. Stages leave a machine last, as their exchange is the smallest.
 
-    Examples
-    --------
     >>> stage_shape(8, 4, 2), stage_shape(8, 4, 8), stage_shape(8, 3, 2)
     ((8, 2), (4, 1), None)
     """
@@ -49,8 +47,6 @@ def stage_layers(architecture: Architecture, stages: int) -> tuple[int, ...]:
     """Return the layers of each stage so that the slowest has least to do: the last, which also has
     the output layer, may have fewer.
 
-    Notes
-    -----
     With a vocabulary of 128,256 the output layer of Llama 3.1 70B takes as long as 1.2 layers.
     """
     if stages == 1:
@@ -69,8 +65,6 @@ def piece_layers(architecture: Architecture, plan: InnerPlan) -> tuple[int, ...]
     """Return the layers of each piece in the order of the model; piece ``i`` is of stage
     ``i % plan.pipeline``.
 
-    Notes
-    -----
     The last piece has the output layer too, and none of its own where a stage has too few.
     """
     stages, pieces = stage_layers(architecture, plan.pipeline), plan.virtual_stages
@@ -117,10 +111,7 @@ def hop_bytes_per_s(hardware: Hardware, over_network: float) -> float:
     """Return the bandwidth from a device to its partner of the next stage: over the network where
     the slowest hop leaves the machine.
 
-    Parameters
-    ----------
-    over_network
-        Bytes a second that all devices of a machine send together.
+    * over_network: bytes a second that all devices of a machine send together.
     """
     if hardware.machines > 1:
         return over_network / hardware.gpu_count
