@@ -24,9 +24,7 @@ USUAL_PRECISION = "fp16"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sizes:
-    """What does not depend on speed: parameters, tensors with a gradient, bytes, and memory that
-    was worked out.
-    """
+    """What does not depend on speed: parameters, gradients, memory that was worked out."""
 
     name: str
     title: str
@@ -126,17 +124,13 @@ def rate_of(measurements: Sequence[Measurement]) -> Rate:
 def merged_measurements(
     old: Iterable[Measurement], new: Sequence[Measurement]
 ) -> tuple[Measurement, ...]:
-    """Put new measurements after the old ones, and leave out the old ones of the same device in the
-    same precision.
-    """
+    """Put new measurements after old ones of other devices and precisions."""
     again = {(m.gpu, m.device_name, m.precision) for m in new}
     return (*(m for m in old if (m.gpu, m.device_name, m.precision) not in again), *new)
 
 
 def main_measurement(measurements: Sequence[Measurement]) -> Measurement:
-    """Choose the measurement that sets microbatch and memory of the profile: on a GPU if there
-    is one, the newest, the fastest.
-    """
+    """Choose what sets microbatch and memory: on a GPU if any, the newest, the fastest."""
     return max(
         measurements,
         key=lambda m: (m.best.device_memory_bytes is not None, m.date, m.best.samples_per_second),
@@ -144,9 +138,7 @@ def main_measurement(measurements: Sequence[Measurement]) -> Measurement:
 
 
 def check_same_model(sizes: Sizes, old: ModelProfile, path: str) -> None:
-    """Refuse to put two models into one profile. Raises `PlacerError` if the number of parameters
-    or bytes of gradients differ.
-    """
+    """Refuse to put two models into one profile."""
     if (sizes.parameters, sizes.gradient_bytes_fp32) != (old.parameters, old.gradient_bytes_fp32):
         here = (
             f"{sizes.name} has {sizes.parameters:,} parameters and "
@@ -163,9 +155,7 @@ def measured_rates(measurements: Sequence[Measurement]) -> tuple[Rate, ...]:
 
 
 def known_rates(old: ModelProfile | None, measured: Sequence[Rate]) -> tuple[Rate, ...]:
-    """List the rates that need no estimate: the measured ones, and those of the old profile
-    that they do not replace.
-    """
+    """List the rates that need no estimate: the measured ones, and old ones beside them."""
     kept = [rate for rate in (old.rates if old else ()) if rate.basis != "estimated"]
     again = {rate.gpu for rate in measured}
     return (*(r for r in kept if not (_is_plain(r) and r.gpu in again)), *measured)
@@ -271,9 +261,7 @@ def sizes_of(profile: ModelProfile) -> Sizes:
 def estimated_profile(
     estimated: Estimate, old: ModelProfile | None, path: str, target_batch_size: int | None
 ) -> ModelProfile:
-    """Build the profile of a model that was not measured here, or renew the estimates of an old
-    one. Raises `PlacerError` if the file has another model.
-    """
+    """Build the profile of a model not measured here, or renew estimates of the same."""
     made = estimated.to_profile()
     if old is None:
         batch = target_batch_size or made.target_batch_size

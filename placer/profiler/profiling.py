@@ -71,9 +71,7 @@ class Profiling:
     _facts: DeviceFacts | None = None
 
     def run(self) -> None:
-        """Count, then measure. Raises `PlacerError` if the target cannot be measured; what was
-        measured before stays.
-        """
+        """Count, then measure; what was measured before a `PlacerError` stays."""
         if has_nvml(self.plan.device):
             load_nvml()
         self._session = Session(subject=self.subject, plan=self.plan, progress=self.progress)
@@ -164,9 +162,7 @@ class Profiling:
 
 
 def _sizes_of_old(subject: StepFunction, old: ModelProfile | None) -> Sizes:
-    """Take the sizes of a step function from the profile that is added to: it shows no
-    parameters.
-    """
+    """Take sizes from the profile that is added to: a function shows none."""
     if old is None:
         raise PlacerError(
             f"{subject.source} returns a step function, which shows no parameters to count",

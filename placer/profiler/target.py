@@ -144,9 +144,7 @@ def no_function(module_name: str, function_name: str, defined: Sequence[str]) ->
 
 
 def _names(target: str) -> tuple[str, str]:
-    """Split the words into module and function; modules are looked for in the current folder too.
-    Raises `PlacerError` if the words have another form.
-    """
+    """Split into module and function; modules may lie in the current folder."""
     module_name, _, function_name = target.partition(":")
     if not all(map(str.isidentifier, (*module_name.split("."), function_name))):
         raise PlacerError(

@@ -90,9 +90,7 @@ class StepFunction:
 
 
 def check_loss(workload: Workload, loss: Any) -> None:
-    """Refuse a loss that is no scalar, or that no gradient can be taken of. A `PlacerError` says
-    what it is.
-    """
+    """Refuse a loss that is no scalar, or that no gradient can be taken of."""
     kind = type(loss).__name__
     if isinstance(loss, load_torch().Tensor):
         if loss.numel() == 1 and loss.requires_grad:

@@ -104,9 +104,7 @@ def reproduce() -> Reproduction:
 
 
 def elastic_cases(book: Catalog) -> Iterator[Case]:
-    """Rent everything, then look for the cheapest choice that is as fast: each number of regions,
-    split of data and model.
-    """
+    """Rent everything, then look for the cheapest choice that is as fast, in each case."""
     for group, split, model in product(REGIONS, SPLITS, MODELS):
         placement, problem = _everything(group, split, model, "model-averaging", book)
         rented = estimate(placement, problem)
@@ -122,9 +120,7 @@ def elastic_cases(book: Catalog) -> Iterator[Case]:
 
 
 def speed_ups(book: Catalog) -> Iterator[SpeedUp]:
-    """Compare each strategy with a synchronous all-reduce of the same machines, at equal samples to
-    target.
-    """
+    """Compare each strategy with a synchronous all-reduce at equal samples to target."""
     for group, model in product(REGIONS, MODELS):
         plain = _effective(group, model, "all-reduce", book)
         for strategy in STRATEGIES:

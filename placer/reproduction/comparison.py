@@ -115,9 +115,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Errors of the rows of one group and quantity: shares of 1; ``coverage`` is how many lie in
-    their interval.
-    """
+    """Errors of the rows of one group and quantity; ``coverage`` lies in the interval."""
 
     name: str
     quantity: str

@@ -69,9 +69,7 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gain:
-    """How often a larger run does the samples of a smaller one: measured, expected by placer, and
-    at most.
-    """
+    """How often a run does the samples of a smaller one: measured, expected, at most."""
 
     small: Run
     large: Run
@@ -106,9 +104,7 @@ def work_out(run: PublishedRun, bench: Bench) -> Run:
 
 
 def kind_of(placement: Placement, book: Catalog) -> str:
-    """Sort a placement into the paper's series of experiments by its machines, providers and
-    continents.
-    """
+    """Sort a placement into the paper's series by machines, providers, continents."""
     continents = {book.region(place).continent for place in placement.places}
     providers = {book.region(place).provider for place in placement.places}
     if len({group.gpu for group in placement.groups}) > 1:
@@ -139,9 +135,7 @@ def speed_row(run: Run) -> Row:
 
 
 def sent_row(run: Run) -> Row:
-    """Compare the bytes in the logs with those of the exchange, for one worker and step;
-    nothing is fitted to them.
-    """
+    """Compare the logged bytes with those of the exchange; nothing is fitted to them."""
     sent = sum(use.bytes_per_step for use in run.estimate.links) / run.placement.workers
     return Row(
         groups=(run.kind,),
@@ -154,9 +148,7 @@ def sent_row(run: Run) -> Row:
 
 
 def more_workers_gain_less_than_the_bound(runs: Sequence[Run]) -> Finding:
-    """Compare the measured gain of each larger run with the bound at the smaller one's expected
-    granularity.
-    """
+    """Compare measured gains with the bound at the smaller run's granularity."""
     gains = [_gain(a, b, factor) for a, b, factor in _scaled(runs)]
     held = [g for g in gains if g.measured <= g.bound * (1 + GRANULARITY_SPREAD)]
     counted = []
@@ -230,9 +222,7 @@ def _gain(small: Run, large: Run, factor: float) -> Gain:
 
 
 def _scaled(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, float]]:
-    """Pair runs of one model and batch in which every group of the second is the same multiple of
-    the first's.
-    """
+    """Pair runs of one model and batch, each group of the second the same multiple."""
     for a, b in permutations(runs, 2):
         alike = [
             (run.published.model, run.published.target_batch_size, run.placement.places)

@@ -56,9 +56,7 @@ def usd_parts(estimate: Estimate) -> tuple[tuple[str, float], ...]:
 
 
 def seconds_parts(estimate: Estimate) -> tuple[tuple[str, float], ...]:
-    """Split the seconds of one mini-batch; the VMs are alike, so the first gradient is that of
-    the shortest ways.
-    """
+    """Split the seconds of a mini-batch; the first gradient is that of the shortest ways."""
     parts, waiting = dict(estimate.step.parts), estimate.step.waiting
     return (
         ("calculation", estimate.step.calculation),

@@ -122,9 +122,7 @@ def s3_is_faster_inside_a_city(claim: PublishedClaim, study: Study) -> Finding:
 
 
 def waiting_is_the_largest_share(claim: PublishedClaim, study: Study) -> Finding:
-    """P17: split each mini-batch into waiting (until the last gradient is there), download and
-    aggregate.
-    """
+    """P17: split each mini-batch into waiting, download and aggregate."""
     margins = []
     for estimate in study.estimates[MODEL].values():
         parts = dict(estimate.step.parts)
@@ -214,9 +212,7 @@ def the_cheapest_placement(claim: PublishedClaim, study: Study) -> Finding:
 
 
 def gcp_function_and_store_are_slower(claim: PublishedClaim, study: Study) -> Finding:
-    """P22: compare GCP function and GCS with each other aggregator and store, for the same VMs and
-    city.
-    """
+    """P22: compare GCP function and GCS with every other pair."""
     margins = []
     for model, choice in product(MODELS, CHOICES):
         if (choice.function, choice.store) != ("gcp", "gcp"):

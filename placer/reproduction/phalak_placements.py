@@ -37,9 +37,7 @@ STORES = {"aws": "S3", "gcp": "GCS"}
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of the 48 placements: cloud of the VMs, of the function and of the store, and the city of
-    the latter two.
-    """
+    """One of the 48 placements: clouds of VMs, function and store; city of the last two."""
 
     vms: str
     function: str
@@ -70,9 +68,7 @@ CHOICES = tuple(
 
 @dataclass(frozen=True)
 class Study:
-    """Everything the claims are judged by: book, network and the estimates of all placements of
-    both models.
-    """
+    """What the claims are judged by: book, network and estimates of all placements."""
 
     book: Catalog
     estimates: dict[str, dict[Choice, Estimate]]
@@ -135,9 +131,7 @@ def placed(
     workers_per_city: int = 1,
     exchange: str = "central",
 ) -> Estimate:
-    """Estimate workers in each city on one cloud; the global function and store in one city on any
-    two clouds.
-    """
+    """Estimate workers in each city; function and store in one city on any two clouds."""
     workers = ",".join(
         f"{places[choice.vms]}={workers_per_city}xCPU-2" for places in CITIES.values()
     )

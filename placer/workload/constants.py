@@ -182,22 +182,16 @@ class Calibration(Struct, frozen=True, kw_only=True, dict=True):
         return self.kappa[case] * site * self.slowest_stream(peers)
 
     def slowest_stream(self, peers: int) -> float:
-        """Return how much longer than one stream to a site the slowest of all takes, to and from
-        the other peers.
-        """
+        """Return the time of the slowest stream to and from the other peers, over that of one."""
         return float((2 * (peers - 1)) ** self.stream_power)
 
     def spread(self, hosts: Iterable[str], case: int) -> float:
-        """Return the multiple of the averaging time of some host classes; ``case`` 0 is expected, 1
-        slow, 2 fast: the widest counts.
-        """
+        """Return the widest multiple of the averaging time; ``case`` 0 expected, 1 slow, 2 fast."""
         spreads = [self._spread(host)[case] for host in hosts]
         return min(spreads) if case == 2 else max(spreads)
 
     def host_spread(self, host: str, gpu: str, case: int) -> float:
-        """Return the multiple of the averaging time of one host beside a device: that of its class,
-        or the wider one of hosts that nobody measured.
-        """
+        """Return the multiple of the averaging time of a host beside a device."""
         fitted = peer_of(host) is not None or host in self.spreads or gpu in MEASURED_BESIDE
         return self.spread([host], case) if fitted else UNMEASURED_HOSTS[case]
 
@@ -275,8 +269,6 @@ def drop_unused(host: dict[str, Any]) -> None:
 
 
 def with_former_figures(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document of a calibration with what older versions took: one kappa for all
-    software, and servers that sum like functions.
-    """
+    """Add what older versions took: one kappa for all, servers that sum like functions."""
     services = {"server_sum_bytes_per_s": None, **document.get("services", {})}
     return {"ring_kappa": document["kappa"], **document, "services": services}

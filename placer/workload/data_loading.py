@@ -195,9 +195,7 @@ def loader_of(
 
 
 def samples_per_s(store: StoreOffer | None, bytes_per_sample: float | None) -> float:
-    """Return the samples/s that a store gives to all workers together; infinite where no book names
-    its limit.
-    """
+    """Return the samples/s that a store gives to all workers; infinite where no book names it."""
     if store is None or store.read_gbps is None or bytes_per_sample is None:
         return math.inf
     return store.read_gbps * GBPS / bytes_per_sample

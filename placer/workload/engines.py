@@ -216,8 +216,6 @@ _BASIC = ("pytorch", "torchft", "placer")
 
 
 def engines_of(software: str) -> list[Engine]:
-    """Return the engines that execute what was priced with some software: hivemind only what was
-    priced with it.
-    """
+    """Return the engines that run what was priced with some software: hivemind only its own."""
     names = (software, *_BASIC) if software in ENGINES else _BASIC
     return [ENGINES[name] for name in names]

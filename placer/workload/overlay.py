@@ -59,9 +59,7 @@ class ModelRate(Struct, frozen=True, kw_only=True):
 
 
 class ModelEfficiency(Struct, frozen=True, kw_only=True):
-    """Measured local rate under a framework over the rate alone, for the devices of one model that
-    nobody measured.
-    """
+    """Measured rate under a framework over the rate alone, for unmeasured devices of a model."""
 
     model: str
     efficiency: Efficiency
@@ -118,9 +116,7 @@ class Overlay(Struct, frozen=True, kw_only=True):
         )
 
     def over_catalog(self, catalog: Catalog) -> Catalog:
-        """Put measured links over those of a book; links to places that the book does not have are
-        left out.
-        """
+        """Put measured links over those of a book; links to places it lacks are left out."""
         mine = [
             link
             for link in self.links
@@ -130,9 +126,7 @@ class Overlay(Struct, frozen=True, kw_only=True):
 
 
 def with_link_speeds(catalog: Catalog, speeds: Sequence[LinkSpeed]) -> Catalog:
-    """Put measured bandwidths over the links of a catalog; round-trip times stay as they are known.
-    Raises `PlacerError` if a place is unknown.
-    """
+    """Put measured bandwidths over the links of a catalog; round-trip times stay."""
     if not speeds:
         return catalog
     network, rows = network_of(catalog), {(link.src, link.dst): link for link in catalog.links}
@@ -169,9 +163,7 @@ def as_overlay(given: str | os.PathLike[str] | Calibration | Overlay | None) -> 
 
 
 def read_overlay(path: str) -> Overlay:
-    """Read what ``placer profile runs -o`` wrote. A `PlacerError` names the file and what is wrong
-    with it.
-    """
+    """Read what ``placer profile runs -o`` wrote; a `PlacerError` names the file."""
     try:
         data = bounded(path, WRITE)
     except (OSError, ValueError) as error:
@@ -188,9 +180,7 @@ def read_overlay(path: str) -> Overlay:
 
 
 def overlay_from(raw: Any, where: str) -> Overlay:
-    """Check and convert an overlay document; ``where`` names it in errors. Raises `PlacerError` if
-    the schema is another or a newer one, or a key is unknown, missing or of the wrong kind.
-    """
+    """Check and convert an overlay document; ``where`` names it in each `PlacerError`."""
     schema = raw.get("schema") if isinstance(raw, Mapping) else None
     if schema != SCHEMA:
         newer = (

@@ -45,9 +45,7 @@ class Peer(Struct, frozen=True, kw_only=True):
 
     @property
     def spread(self) -> tuple[float, float, float]:
-        """Multiples of the time: expected, slow, fast; ten times as wide where nobody promises the
-        network.
-        """
+        """Multiples of the time: expected, slow, fast; ten times as wide if nobody promises it."""
         doubt = UNPROMISED_SPREAD if self.gbps == UNPROMISED_GBPS else 1.0
         return 1.0, self.via.slow * doubt, self.via.fast / doubt
 

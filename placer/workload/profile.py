@@ -273,9 +273,7 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
         return self._estimated(gpu, gpu_count, catalog, node)
 
     def slowed(self, alone: Rate, framework: str) -> Rate:
-        """Return the speed of a machine that exchanges with others by a framework, from that of the
-        machine alone.
-        """
+        """Return the speed beside an exchange by a framework, from that of the machine alone."""
         return _slowed(alone, self._efficiency(framework))
 
     def _efficiency(self, framework: str) -> Efficiency:
@@ -295,9 +293,7 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
     def _estimated(
         self, gpu: Gpu, gpu_count: int, catalog: Catalog, node: tuple[float, float, float]
     ) -> Rate | None:
-        """Scale the most similar measured device by the square root of its FLOP/s and bandwidth
-        ratios.
-        """
+        """Scale the most similar measured device by `device_ratio`."""
         single = [
             r
             for r in self.rates
@@ -324,9 +320,7 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
         return one if gpu_count == 1 else self._node(one, gpu_count, node)
 
     def _node(self, one: Rate, gpu_count: int, efficiency: tuple[float, float, float]) -> Rate:
-        """Return the speed of an unmeasured node: in proportion to a known node of the same device,
-        else by the efficiency of each device.
-        """
+        """Scale a known node of the same device, else one device by an efficiency."""
         nodes = [
             r for r in self.rates if r.gpu == one.gpu and r.gpu_count > 1 and r.framework == "none"
         ]
@@ -377,9 +371,7 @@ def profile_names() -> list[str]:
 
 
 def load_profile(name: str) -> ModelProfile:
-    """Read a model profile by name or from a JSON file. Raises `PlacerError` if there is no such
-    model, or the file is not a valid profile.
-    """
+    """Read a model profile by name or from a JSON file; `PlacerError` if it is none."""
     if not isinstance(name, str):
         raise PlacerError(f"model {name!r} is not a name", "give text")
     is_file = name.endswith(".json") or "/" in name

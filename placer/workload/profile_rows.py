@@ -12,9 +12,7 @@ from placer.workload.measurement import Measurement, Point
 
 
 def check_measurements(rows: Any, where: str) -> None:
-    """Check a list of measurements, so that the error names the row. A `PlacerError` names the
-    measurement and the point that are wrong.
-    """
+    """Check a list of measurements; a `PlacerError` names the measurement and the point."""
     if not isinstance(rows, list):
         raise PlacerError(f"{where}: measurements is not a list", "write it with placer profile")
     for i, row in enumerate(rows):
@@ -26,9 +24,7 @@ def check_measurements(rows: Any, where: str) -> None:
 
 
 def build(kind: type[msgspec.Struct], raw: Any, where: str) -> Any:
-    """Convert a JSON object to a record; ``where`` names it in errors. Raises `PlacerError` if a
-    key is unknown or missing, or a value is of the wrong type or out of range.
-    """
+    """Convert a JSON object to a record; ``where`` names it in each `PlacerError`."""
     names = {f.name: f.required for f in msgspec.structs.fields(kind)}
     if not isinstance(raw, dict):
         raise PlacerError(f"{where}: not an object", "see profiles/roberta-xlm.json")

@@ -16,16 +16,12 @@ IGNORED = -100
 
 
 def generator(device: torch.device) -> Any:
-    """Return the random numbers of a batch, apart from those of the program; None on the meta
-    device.
-    """
+    """Return random numbers apart from the program's; None on the meta device."""
     return None if device.type == "meta" else load_torch().Generator(device=device).manual_seed(0)
 
 
 def images(samples: int, size: int, classes: int, device: torch.device) -> Any:
-    """Draw pictures and their classes. ``[samples, 3, size, size]`` in FP32 with mean 0 and
-    deviation 1, and ``[samples]`` classes.
-    """
+    """Draw pictures, ``[samples, 3, size, size]``, and classes, ``[samples]``."""
     torch, numbers = load_torch(), generator(device)
     pictures = torch.randn(samples, 3, size, size, device=device, generator=numbers)
     return pictures, torch.randint(classes, (samples,), device=device, generator=numbers)
@@ -44,7 +40,7 @@ def masked_text(samples: int, tokens: int, vocabulary: int, device: torch.device
 
 
 def running_text(samples: int, tokens: int, vocabulary: int, device: torch.device) -> Any:
-    """Draw text and the word after each word. Both ``[samples, tokens]``."""
+    """Draw text and the word after each word, both ``[samples, tokens]``."""
     text = load_torch().randint(
         vocabulary, (samples, tokens + 1), device=device, generator=generator(device)
     )

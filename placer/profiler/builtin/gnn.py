@@ -24,9 +24,7 @@ edges.
 
 
 def molecule_network() -> Workload:
-    """Build GIN with five layers of 300: 1,885,206 parameters in 71 tensors, as its entry in
-    OGB's table; a sample is a molecule.
-    """
+    """Build GIN with five layers of 300: 1,885,206 parameters in 71 tensors (OGB's table)."""
     torch = load_torch()
     nn: Any = torch.nn
 

@@ -25,9 +25,7 @@ def resnet50_like() -> Workload:
 
 
 def cnn_small() -> Workload:
-    """Build ResNet-20 for pictures of 32 x 32, shortcuts by 1 x 1 convolutions: 272,474
-    parameters in 65 tensors, 41 M multiply-adds.
-    """
+    """Build ResNet-20 for 32 x 32: 272,474 parameters in 65 tensors, 41 M multiply-adds."""
     nn: Any = load_torch().nn
     stem = [*convolution(3, 16, 3), nn.ReLU(inplace=True)]
     module = nn.Sequential(
@@ -73,9 +71,7 @@ def _plain_body(before: int, width: int, stride: int) -> list[Any]:
 
 
 def _stages(blocks: Sequence[int], before: int, widths: Sequence[int], body: Any) -> list[Any]:
-    """Build the residual blocks; the first of each stage but the first halves the picture, and
-    has a convolution where its shape changes.
-    """
+    """Build the residual blocks; the first of each stage but the first halves the picture."""
     nn: Any = load_torch().nn
     layers = []
     for stage, (count, width) in enumerate(zip(blocks, widths, strict=True)):

@@ -166,9 +166,7 @@ def average_once(tensors: Sequence[torch.Tensor], compression: str) -> tuple[flo
 
 
 def serialise(part: torch.Tensor, compression: str) -> bytes:
-    """Serialise a part as hivemind does: clamped to the range of FP16 and converted, copied to
-    a buffer, copied into the message.
-    """
+    """Serialise as hivemind does: clamped to FP16, converted, copied twice."""
     torch = load_torch()
     if compression == "fp16":
         limits = torch.finfo(torch.float16)
@@ -177,9 +175,7 @@ def serialise(part: torch.Tensor, compression: str) -> bytes:
 
 
 def deserialise(message: bytes, compression: str) -> torch.Tensor:
-    """Deserialise a message to FP32: its buffer is copied out of it, as protobuf does, and
-    converted.
-    """
+    """Deserialise a message to FP32: copied out of it, as protobuf does, and converted."""
     kind = np.float16 if compression == "fp16" else np.float32
     array = np.frombuffer(message[len(HEADER) :], dtype=kind).astype(np.float32)
     tensor: torch.Tensor = load_torch().from_numpy(array)

@@ -34,9 +34,7 @@ LEAST_RELATIVE = 0.02
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostFit:
-    """``seconds = s_per_gb x GB + s_per_tensor x tensors``: 90 % intervals, and the mean relative
-    residual.
-    """
+    """``seconds = s_per_gb x GB + s_per_tensor x tensors``, with 90 % intervals."""
 
     s_per_gb: Interval
     s_per_tensor: Interval
@@ -144,9 +142,7 @@ long per GB as A10 ones.
 
 @dataclass(frozen=True)
 class HostTerm:
-    """One constant of a host class: published and here, with the 90 % interval of what is measured
-    in it.
-    """
+    """One constant of a host class: published, and here with a 90 % interval."""
 
     name: str
     unit: str
@@ -160,9 +156,7 @@ class HostTerm:
 
 @dataclass(frozen=True, kw_only=True)
 class HostReport:
-    """What a machine measured, the fits of both compressions, and the constants of a host class
-    made of them.
-    """
+    """What a machine measured, its fits, and the constants of a host class made of them."""
 
     measured: HostMeasurement
     fits: Mapping[str, HostFit]
@@ -179,16 +173,12 @@ class HostReport:
         return max(measured, key=lambda point: point.threads, default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.calibration/v1`` document; ``report`` holds the fits, assumptions and
-        points.
-        """
+        """Build the ``placer.calibration/v1`` document."""
         return host_document(self)
 
 
 def host_class(name: str, catalog: Catalog) -> str:
-    """Return the class of averaging constants of a host class or of a device. Raises `PlacerError`
-    if it is neither.
-    """
+    """Return the class of averaging constants of a host class or device; else `PlacerError`."""
     if name.lower() in PUBLISHED.hosts:
         return name.lower()
     for device in catalog.gpus.values():

@@ -31,9 +31,7 @@ Batch = Callable[[Asked], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Task:
-    """How models of one kind are made and what they take; ``endings`` are those of their class
-    names.
-    """
+    """How models of one kind are made and what they take; ``endings`` are of class names."""
 
     endings: tuple[str, ...]
     auto: str
@@ -108,9 +106,7 @@ def _speech(asked: Asked) -> dict[str, Any]:
 
 
 def _any(asked: Asked) -> dict[str, Any]:
-    """Draw texts, pictures or both for a model without a task, such as CLIP or an encoder alone.
-    Raises `PlacerError` if it takes neither.
-    """
+    """Draw texts, pictures or both for a model without a task, such as CLIP."""
     known, batch = _keywords(asked.module), {}
     if "input_ids" in known:
         batch["input_ids"] = _text(asked)

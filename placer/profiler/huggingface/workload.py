@@ -71,9 +71,7 @@ def from_config(path: str | Path, tokens: int | None = None) -> Workload:
 
 
 def _config(transformers: ModuleType, values: Mapping[str, Any]) -> Any:
-    """Build the configuration of a model type, with the type's defaults. Raises `PlacerError` if
-    transformers does not know the type.
-    """
+    """Build the configuration of a model type, with the type's defaults."""
     kind = str(values["model_type"])
     if kind not in transformers.CONFIG_MAPPING:
         raise PlacerError(
@@ -121,9 +119,7 @@ def _workload(
 
 
 def _length(asked: Configuration, config: Any, task: Task, tokens: int | None) -> int:
-    """Return the tokens of a text: those asked for, else the usual number. Raises `PlacerError` if
-    the model takes fewer than are asked for.
-    """
+    """Return the tokens of a text: those asked for, if the model takes them, else the usual."""
     names = ("max_position_embeddings", "max_target_positions")
     parts = (config, config.get_text_config())
     positions = [getattr(part, name, None) for part in parts for name in names]
@@ -141,9 +137,7 @@ def _length(asked: Configuration, config: Any, task: Task, tokens: int | None) -
 def _architecture(
     asked: Configuration, config: Any, module: Any, length: int
 ) -> Architecture | None:
-    """Return the dimensions of a decoder: read from the file, else counted in the module; None if
-    the configuration does not give them.
-    """
+    """Return a decoder's dimensions, read or counted; None if the file lacks them."""
     text = config.get_text_config()
     total = sum(p.numel() for p in module.parameters())
     try:  # with the defaults of the model type, and with what is beside the text
@@ -196,9 +190,7 @@ def _loss(module: Any, batch: dict[str, Any]) -> Any:
 
 @contextmanager
 def _unpacked(device: torch.device) -> Iterator[None]:
-    """Keep transformers from looking for several texts in a sequence, and for padding, on the meta
-    device, which has no values.
-    """
+    """Keep transformers from looking at values, which the meta device does not have."""
     try:
         masking = import_module("transformers.masking_utils")
     except ImportError:  # a release that does not look
@@ -256,9 +248,7 @@ def _prepare_for_training(config: Any) -> None:
 
 
 def _make(transformers: ModuleType, asked: Configuration, config: Any) -> tuple[Task, Any]:
-    """Make the class that the configuration names (``architectures``), else the first task that its
-    type can do. Raises `PlacerError` if transformers has no such class, or the type can do none.
-    """
+    """Make the class that ``architectures`` names, else the first task of the type."""
     named = asked.named_class
     made = getattr(transformers, named, None) if named else None
     if isinstance(made, type) and issubclass(made, transformers.PreTrainedModel):

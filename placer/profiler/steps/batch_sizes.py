@@ -48,9 +48,7 @@ class Findings:
 
     @property
     def knee(self) -> int:
-        """Smallest batch size within 5 % of the most samples/s: once chosen it stays, as it is then
-        measured further.
-        """
+        """Smallest batch size within 5 % of the most samples/s; once chosen it stays."""
         return knee(self.rates) if self.chosen is None else self.chosen
 
     @property

@@ -33,9 +33,7 @@ def release(device: Any) -> None:
 
 
 def device_peak_bytes(device: Any) -> int | None:
-    """Return the most memory allocated on a device since `release`; None on a CPU. Metal knows
-    no peak: what is allocated now.
-    """
+    """Return the most memory allocated since `release`, on Metal now; None on a CPU."""
     torch = load_torch()
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
@@ -43,9 +41,7 @@ def device_peak_bytes(device: Any) -> int | None:
 
 
 def host_peak_bytes() -> int | None:
-    """Return the most resident memory of this process: since `release` on Linux, since its
-    start elsewhere.
-    """
+    """Return the most resident memory since `release` (Linux) or the start."""
     peak = _kib(STATUS, "VmHWM")
     if peak is not None:
         return peak
@@ -54,9 +50,7 @@ def host_peak_bytes() -> int | None:
 
 
 def host_available_bytes() -> int | None:
-    """Return the memory that this process may still take, on the machine and below the limit of
-    its container; None if unknown.
-    """
+    """Return what machine and container still give this process; None if unknown."""
     free = [_kib(MEMINFO, "MemAvailable"), _below_limit()]
     return min((size for size in free if size is not None), default=None)
 

@@ -72,9 +72,7 @@ class Session:
     notes: list[str] = field(default_factory=list)
 
     def run(self) -> None:
-        """Measure everything. Raises `PlacerError` if the measured code fails, names its batch
-        size; if a precision is not supported, or one sample does not fit.
-        """
+        """Measure everything; a `PlacerError` names the batch size that failed."""
         self.check()
         _prepare(self.plan.device)
         start = time.perf_counter()
@@ -161,9 +159,7 @@ class Session:
             timing.host_memory_bytes = min(host, timing.host_memory_bytes or host)
 
     def _accumulation(self, findings: Findings, seconds: float) -> int:
-        """Choose the batches of an optimizer step: up to the target batch size, as many as
-        the seconds allow.
-        """
+        """Choose the batches of a step: up to the target, as the seconds allow."""
         if self.plan.target_batch_size is None or isinstance(self.subject, StepFunction):
             return 1
         knee = findings.timings[findings.knee]
@@ -177,9 +173,7 @@ class Session:
         return min(asked, possible)
 
     def _expect_memory(self, findings: Findings, size: int) -> None:
-        """Stop before the host runs out of memory: its system would end this process without a
-        word.
-        """
+        """Stop before the host's memory ends, and with it this process, without a word."""
         if self.plan.device.type != "cpu":
             return
         smaller = [(s, t) for s, t in sorted(findings.timings.items()) if s < size]

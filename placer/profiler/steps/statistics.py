@@ -25,9 +25,7 @@ STABLE = 0.1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MedianInterval:
-    """A median with an interval between two of the values, and the probability that it covers the
-    true median.
-    """
+    """A median, an interval between two values, and its probability to cover the true one."""
 
     value: float
     low: float
@@ -68,9 +66,7 @@ def ranks(count: int, confidence: float = CONFIDENCE) -> tuple[int, int, float]:
 
 
 def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> MedianInterval:
-    """Return the median and its interval by order statistics; fewer than six values have their
-    range, widened by 10 %. Raises `ValueError` if there are no values.
-    """
+    """Return the median and its interval; fewer than six values have a wider range."""
     ordered = sorted(values)
     low, high, sure = ranks(len(ordered), confidence)
     wider = FEW_SPREAD if len(ordered) < FEW else 0.0

@@ -24,9 +24,7 @@ def default_precision(device: Any) -> str:
 
 
 def check_precision(precision: str, device: Any) -> None:
-    """Refuse a precision that a device does not have. Raises `PlacerError` if there is no such
-    precision, or the device would run it as another one.
-    """
+    """Refuse a precision that a device lacks or runs as another one."""
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
     if precision != "fp32" and not _has(precision, device):
@@ -137,9 +135,7 @@ class TrainingStep:
         return [*marks, ("optimizer", watch.mark())]
 
     def check(self) -> str | None:
-        """Say what is odd about the loss. Raises `PlacerError` if it is no scalar that a gradient
-        can be taken of.
-        """
+        """Say what is odd about the loss; `PlacerError` if it has no gradient."""
         loss = self._loss()
         check_loss(self.workload, loss)
         value = float(loss.detach())

@@ -91,9 +91,7 @@ class Equations:
         ]
 
     def _residuals(self, run: MeasuredRun, values: Values) -> Array:
-        """Compute the residuals of one run, once for each value of the figures that it
-        depends on.
-        """
+        """Compute the residuals of a run, once for each value that it depends on."""
         near = tuple((p, v) for p, v in values.items() if self._touches(p, run))
         key = (id(run), near)
         if key not in self._found:

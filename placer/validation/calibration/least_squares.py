@@ -101,9 +101,7 @@ def solve(
 def _standard_errors(
     jacobian: Array, residuals: Array, weights: Array, freedom: int
 ) -> list[float]:
-    """Estimate the standard error of each parameter in its steps, from the curvature at the
-    solution.
-    """
+    """Estimate the standard error of each parameter in its steps, from the curvature."""
     sigma = np.sqrt(np.sum(weights * residuals**2) / freedom) if freedom > 0 else LEAST_SIGMA
     weighted = jacobian * np.sqrt(weights)[:, None]
     covariance = np.linalg.pinv(weighted.T @ weighted, rcond=1e-12)

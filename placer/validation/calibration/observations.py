@@ -30,9 +30,7 @@ MOST_FACTOR = 1000.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speed:
-    """Samples/s that one machine of a kind calculated, beside the plan's figure, which differs a
-    little from place to place.
-    """
+    """Samples/s that one machine of a kind calculated, beside the plan's figure."""
 
     gpu: str
     gpu_count: int

@@ -39,9 +39,7 @@ SANE_RATIO = 5.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fitted:
-    """One fitted figure beside the published one, with its 90 % interval and the number of runs
-    behind it.
-    """
+    """One fitted figure with its 90 % interval and the number of runs behind it."""
 
     parameter: Parameter
     value: float
@@ -151,9 +149,7 @@ def _spreads(
 
 
 def _exchange_s(run: MeasuredRun, overlay: Overlay) -> float:
-    """Return the seconds of the exchange as logged, else what the calculation leaves of the
-    step.
-    """
+    """Return the logged seconds of the exchange, else what the calculation leaves."""
     if run.communication_s is not None:
         return run.communication_s
     return run.step_s - (run.calculation_s or run.step(overlay).calculation)
@@ -165,9 +161,7 @@ def _ratio(measured: float, expected: float) -> float | None:
 
 
 def _half_width(logs: Sequence[float | None], parameters: int, published: float) -> float:
-    """Return the half-width of a 90 % interval in logarithms, from residuals; the published one
-    where they say too little.
-    """
+    """Return half of a 90 % interval in logarithms; the published one without data."""
     found = [log for log in logs if log is not None]
     freedom = len(found) - parameters
     if freedom < 1:

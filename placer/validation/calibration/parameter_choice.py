@@ -110,9 +110,7 @@ def _links(runs: Sequence[MeasuredRun], asked: Collection[Pair]) -> list[Paramet
 
 
 class _Choice:
-    """Parameters that were chosen so far, and what each does to the residuals at the published
-    figures.
-    """
+    """Parameters that were chosen so far, and what each does to the residuals."""
 
     def __init__(self, equations: Equations) -> None:
         self.chosen: dict[Parameter, float] = {}
@@ -125,9 +123,7 @@ class _Choice:
             self.chosen[parameter] = parameter.published
 
     def split(self, host: str, mask: Mask) -> None:
-        """Take those constants out of the common factor of a host class that the runs tell from it
-        and from the rest.
-        """
+        """Take those constants out of the common factor that the runs tell from the rest."""
         factor = scale(host)
         free: list[Parameter] = []
         for name in CONSTANTS:
@@ -157,9 +153,7 @@ class _Choice:
         free: tuple[Parameter, ...],
         mask: Mask | None,
     ) -> float:
-        """Measure what a parameter does to the residuals of some runs that no other
-        parameter can do.
-        """
+        """Measure what a parameter does to the residuals that no other can do."""
         own = self._column(parameter, free)
         rows = slice(None) if mask is None else mask
         own = own[rows]
@@ -169,9 +163,7 @@ class _Choice:
         return float(np.linalg.norm(own))
 
     def _column(self, parameter: Parameter, free: tuple[Parameter, ...]) -> Array:
-        """Change of the residuals; that of a common factor depends on which constants are free of
-        it.
-        """
+        """Change of the residuals; of a factor by the constants that are free of it."""
         key = (parameter, free if parameter.kind == SCALE else ())
         if key not in self._columns:
             at = {p: p.published for p in (*key[1], parameter)}

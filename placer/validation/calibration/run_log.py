@@ -181,9 +181,7 @@ def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
 
 
 def _spreads(rounds: Sequence[Sequence[Record]], workers: int) -> dict[str, float]:
-    """Return how far rounds lie apart: half of the logarithm between their slowest and fastest
-    twentieth.
-    """
+    """Return half of the logarithm between the slowest and fastest twentieth of rounds."""
     each = [round_seconds([records], workers) for records in rounds]
     found = {}
     for name in ("calculation", "between"):
@@ -237,9 +235,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def read_run(path: Path) -> list[dict[str, Any]]:
-    """Read a log whose figures are used: as `read_log`, each record with what is read of it. A
-    `PlacerError` names the line and the field that is missing or no figure of a run.
-    """
+    """Read a log and check its fields; a `PlacerError` names line and field."""
     records = read_log(path)
     for number, record in enumerate(records, 1):
         if (wrong := wrong_field(record)) is not None:

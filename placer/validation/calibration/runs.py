@@ -119,9 +119,7 @@ class MeasuredRun:
 
 
 def read_runs(path: Path, catalog: Catalog) -> tuple[MeasuredRun, ...]:
-    """Read a runs file, or the log of one run (``.jsonl``), against a price book. A `PlacerError`
-    names the line that is wrong, or the two lines that contradict each other.
-    """
+    """Read a runs file or a log (``.jsonl``); a `PlacerError` names the wrong lines."""
     profiles: dict[str, ModelProfile] = {}
     runs = []
     logged = path.suffix == ".jsonl"

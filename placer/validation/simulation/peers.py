@@ -13,9 +13,7 @@ from placer.validation.simulation.scene import Machine, Scene, SiteGroup
 
 
 def calculate(scene: Scene) -> Process:
-    """Compute a batch for each local step: one pool for all, or one in each region where data has
-    its place.
-    """
+    """Compute a batch for each local step: in one pool, or one a region where data stays."""
     steps, begun = scene.exchange.local_steps, scene.loop.now
     if scene.placed:
         yield from scene.meet(
@@ -137,9 +135,7 @@ class Bucket:
 
 
 def store(scene: Scene) -> Process:
-    """Run from mean to mean: each worker downloads the last one, calculates and uploads; one
-    function aggregates.
-    """
+    """Run from mean to mean: download, calculate, upload; one function aggregates."""
     bucket, function = (
         Bucket(str(scene.exchange.storage), len(scene.workers)),
         str(scene.exchange.aggregator),
@@ -152,9 +148,7 @@ def store(scene: Scene) -> Process:
 
 
 def regional_stores(scene: Scene) -> Process:
-    """Run from mean to mean through the regions' stores; aggregate in each region, then the
-    regions' sums.
-    """
+    """Run through the regions' stores: aggregate in each, then the regions' sums."""
     top = Bucket(str(scene.exchange.storage), len(scene.site_groups))
     regions = scene.loop.start(
         scene.meet(
@@ -201,9 +195,7 @@ def _object(scene: Scene, src: str, dst: str, port: Port) -> Process:
 
 
 def _aggregate(scene: Scene, place: str, bucket: Bucket, to: str) -> Process:
-    """Run a function: wait for all objects, read them one after the other, sum them, write the
-    result.
-    """
+    """Wait for all objects, read one after the other, sum them, write the result."""
     yield bucket.full
     yield scene.services.start_s
     for _ in range(bucket.wanted):

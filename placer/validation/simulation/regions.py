@@ -11,9 +11,7 @@ from placer.validation.simulation.scene import Scene
 
 
 def region_hub(scene: Scene) -> Process:
-    """Run H steps inside each region, then send all models to the hub, and its mean back to the
-    workers; a barrier follows each.
-    """
+    """Run H steps in each region, send models to the hub, and its mean back to workers."""
     hub = scene.heads[str(scene.exchange.aggregator)]
     others = [head for head in scene.heads.values() if head is not hub]
     yield from scene.meet(
@@ -87,9 +85,7 @@ class Gossip:
         return max(marks[0] for marks in self.marks.values())
 
     def _done(self, now: float) -> float:
-        """Count the rounds that all regions together have done, evenly between two sends of
-        a region.
-        """
+        """Count the rounds done by all regions, evenly between two sends of a region."""
         total = []
         for place, marks in self.marks.items():
             k, under_way = bisect_right(marks, now), 0.0

@@ -202,9 +202,7 @@ def _ends(scene: Scene, rounds: int) -> tuple[list[float], float]:
 
 
 def _in_turn(scene: Scene, transport: str, rounds: int, ends: list[float]) -> Process:
-    """Calculate, exchange, calculate, exchange; what runs beside the calculation in buckets is
-    taken off the clock.
-    """
+    """Calculate and exchange in turn; what buckets hide is taken off the clock."""
     window, beside = overlap_window(scene.exchange, free_share=scene.free_share), 0.0
     for _ in range(rounds):
         scene.new_round()
@@ -224,9 +222,7 @@ def _in_turn(scene: Scene, transport: str, rounds: int, ends: list[float]) -> Pr
 def _overlapped(
     scene: Scene, exchange: Callable[[Scene], Process], rounds: int, ends: list[float]
 ) -> Process:
-    """Exchange what the last step gave beside the calculation of the next; a round ends where both
-    are through.
-    """
+    """Exchange beside the next calculation; a round ends where both are through."""
     under_way = Signal()
     under_way.fire()
     for _ in range(rounds + 1):

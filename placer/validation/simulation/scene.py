@@ -109,17 +109,13 @@ class Scene:
         self._averaging: dict[tuple[str, int], float] = {}
 
     def machine(self, place: str, number: int = -1, host: str = "", rate: float = 0.0) -> Machine:
-        """Set up a machine: its network carries what one stream reaches inside its region, in each
-        direction.
-        """
+        """Set up a machine; its ports carry what one stream reaches inside its region."""
         speed = self.network.machine_bytes_per_s(place)
         return Machine(number, place, host, rate, Port(speed), Port(speed))
 
     @cached_property
     def heads(self) -> dict[str, Machine]:
-        """Choose the machine of each region that talks to other regions: one of the slowest
-        host class.
-        """
+        """Choose each region's machine that talks to others: of the slowest host class."""
         return {
             p: max(site_group, key=lambda w: self.averaging(w, len(self.site_groups)))
             for p, site_group in self.site_groups.items()
@@ -173,9 +169,7 @@ class Scene:
         return steps / fsum(1 / self.noise.worker(worker.number) for _ in range(steps))
 
     def equal_part(self, worker: Machine) -> Process:
-        """Let a worker do its own equal part of the batch, or of what its region does where data
-        has a place.
-        """
+        """Let a worker do its equal part of the batch, or of its region's data."""
         site_group, batch = self.workers, float(self.problem.batch)
         if self.placed:
             site_group, batch = self.site_groups[worker.place], self.parts[worker.place]
@@ -197,9 +191,7 @@ class Scene:
         return self._averaging[key]
 
     def host_work(self, site_group: SiteGroup, peers: int) -> Process:
-        """Let hosts serialise and average, each at the pace of its class; none ends before all
-        have.
-        """
+        """Let hosts average at the pace of their class; none ends before all have."""
         jobs = [((worker,), _sleep(self.averaging(worker, peers))) for worker in site_group]
         yield from self.meet(jobs)
 
@@ -230,9 +222,7 @@ class Scene:
         )
 
     def direct(self, src: Machine, dst: Machine) -> Process:
-        """Send a gradient over plain streams: half a round trip, and its bytes with what the
-        protocol adds to them.
-        """
+        """Send a gradient over plain streams, with what the protocol adds to its bytes."""
         self.moved(src.place, dst.place, self.size)
         yield self.network.link(src.place, dst.place).rtt_s / 2
         yield self.fluid.send(

@@ -147,9 +147,7 @@ def memory(
 
 
 def sharding_group(plan: InnerPlan, gpu_count: int, machines: int) -> int:
-    """Count the devices that divide the states of one replica among each other, where a stage has
-    some devices a machine.
-    """
+    """Count the devices of a stage that divide the states of one replica."""
     ranks = gpu_count // plan.tensor_parallel
     if plan.sharding == "none":
         return 1
@@ -262,9 +260,7 @@ def activation_bytes(architecture: Architecture, plan: InnerPlan) -> float:
 
 
 def active_mlp_width(architecture: Architecture) -> float:
-    """Return the hidden width that one token passes through: of several experts, the active
-    ones.
-    """
+    """Return the hidden width that one token passes through, in all active experts."""
     if not architecture.is_sparse:
         return architecture.mlp_width
     attention = 2 * architecture.width * (architecture.attention_width + architecture.kv_width)
@@ -276,9 +272,7 @@ def active_mlp_width(architecture: Architecture) -> float:
 
 
 def host_bytes(architecture: Architecture, plan: InnerPlan, gpu_count: int, machines: int) -> float:
-    """Return the bytes that each machine's host needs: its share of the states, each once, and the
-    loader.
-    """
+    """Return the bytes of each host: its share of the states, each once, and the loader."""
     is_divided = plan.pipeline > 1 or plan.expert_parallel > 1
     alone = InnerPlan(sharding="zero-3" if is_divided else plan.sharding, precision=plan.precision)
     whole_group = machines if alone.sharding not in ("none", "hybrid") else 1

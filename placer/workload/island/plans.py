@@ -277,9 +277,7 @@ def _timings(question: Question, fit: Fit, share: int) -> Iterator[Timed]:
 
 
 def _with_microbatch(question: Question, fit: Fit, share: int, count: int) -> Timed:
-    """Time a plan with microbatches of ``count`` sequences; interleaved stages take a multiple of
-    their number.
-    """
+    """Time a plan with microbatches of ``count``; interleaved stages take multiples of them."""
     architecture, hardware = question.architecture, question.hardware
     plan, one = _plan_with(fit.candidate.plan, count), fit.candidate.memory
     microbatches = -(-share // count)

@@ -59,9 +59,7 @@ def has_bf16(gpu: Gpu) -> bool:
 
 
 def precision_rate(gpu: Gpu, precision: str) -> float:
-    """Return the rate of matrix products over `Gpu.attainable_tflops`; the one figure of a CPU is
-    that of FP32.
-    """
+    """Return the rate of products over `Gpu.attainable_tflops`; a CPU has one figure, of FP32."""
     if gpu.kind != "gpu":
         return 1.0
     if precision == "fp8" and gpu.gpu.startswith(BLACKWELL):

@@ -100,9 +100,7 @@ def _split_refusal(question: Question) -> Refusal | None:
 
 
 def no_plan_refusal(question: Question) -> Refusal:
-    """Name the plan that needs least memory and what it lacks: bytes on a device, bytes on a host,
-    or sequences.
-    """
+    """Name the plan that needs least, and what it lacks: bytes of device or host, or sequences."""
     hardware, count = question.hardware, question.wishes.microbatch or 1
     room = question.room_bytes(count)
     needs = [(c.memory.of_microbatch(count).total, c) for c in question.candidates]

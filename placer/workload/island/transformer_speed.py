@@ -124,9 +124,7 @@ def calculation_seconds(
     sequences: int,
     fit: Utilisation = FITTED,
 ) -> float:
-    """Return the seconds that a device calculates in a step, for the share of a rank; of several
-    stages those of the slowest.
-    """
+    """Return the seconds that a device of the slowest stage calculates in a step of a rank."""
     tokens = sequences * architecture.sequence_length / plan.context_parallel
     whole = tokens * token_seconds(architecture, gpu, plan, fit) / plan.tensor_parallel
     return whole * slowest_share(architecture, plan.pipeline)

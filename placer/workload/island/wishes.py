@@ -77,9 +77,7 @@ FREE = PlanWishes()
 
 
 def check_wishes(architecture: Architecture, wishes: PlanWishes) -> None:
-    """Refuse a tensor parallel degree that no machine can apply to a model. Raises `PlacerError` if
-    the degree does not divide a width of the model.
-    """
+    """Refuse a tensor parallel degree that does not divide a width of the model."""
     degree = wishes.tensor_parallel
     if degree is not None and (width := undivided_width(architecture, degree)):
         raise PlacerError(

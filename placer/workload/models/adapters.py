@@ -107,9 +107,7 @@ def adapter_parameters(architecture: Architecture, rank: int) -> int:
 
 
 def architecture_of(profile: ModelProfile, word: str) -> Architecture:
-    """Return the dimensions of a language model. Raises `PlacerError` if it is none: its samples
-    are no sequences of tokens.
-    """
+    """Return the dimensions of a model; `PlacerError` if its samples are no tokens."""
     if profile.architecture is None:
         raise PlacerError(
             f"{profile.name} has no tokens: its profile gives no dimensions of a language model",

@@ -211,9 +211,7 @@ def _object(file: Path) -> dict[str, Any]:
 
 
 def _refuse_foreign_code(file: Path, value: Any) -> None:
-    """Refuse classes (auto_map) and attention kernels that transformers would fetch from a
-    repository and run.
-    """
+    """Refuse classes and attention kernels that transformers would fetch and run."""
     if isinstance(value, list):
         for part in value:
             _refuse_foreign_code(file, part)

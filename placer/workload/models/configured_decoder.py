@@ -57,9 +57,7 @@ def _head(asked: Configuration, decoder: Decoder) -> dict[str, Any]:
 
 
 def configured_model(asked: Configuration, architecture: Architecture) -> ModelProfile:
-    """Build the profile of a language model from its configuration. Raises `PlacerError` if its
-    weights are quantized to more than 4 bits, over which no adapters are counted.
-    """
+    """Build a language model's profile; `PlacerError` where no optimizer changes its weights."""
     stored = asked.weight_bytes
     if stored is not None and stored > 0.5:
         raise PlacerError(
@@ -81,9 +79,7 @@ def configured_model(asked: Configuration, architecture: Architecture) -> ModelP
 
 
 def sequence_length(asked: Configuration) -> int:
-    """Return the tokens of a sample where nobody says: as many as the model takes, at most
-    `USUAL_TOKENS`.
-    """
+    """Return the tokens of a sample: as many as the model takes, at most `USUAL_TOKENS`."""
     names = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
     return min(USUAL_TOKENS, asked.text_part.whole(*names, default=USUAL_TOKENS))
 

@@ -65,9 +65,7 @@ class Decoder(Struct, frozen=True, kw_only=True):
 
     @property
     def layers_parameters(self) -> int:
-        """Count the parameters of all layers with all their experts. Layers without experts have no
-        router either.
-        """
+        """Count the parameters of all layers, experts included; the router is theirs."""
         attention = self.attention or 2 * self.width * (self.query_width + self.kv_width)
         routed = self.experts * (self._expert + self.router * self.width)
         shared = self.mlp_matrices * self.width * self.shared_width

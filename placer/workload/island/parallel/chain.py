@@ -188,9 +188,7 @@ def _fastest_s(line: Line) -> float:
 
 
 def _together(line: Line, stages: tuple[int, ...]) -> list[int]:
-    """List how many sequences may pass through all parts together: as many as the part with the
-    fewest takes by the microbatches that are asked for.
-    """
+    """List how many sequences may pass together: as the part with the fewest takes."""
     asked = [
         hardware.gpus
         // ((wish.tensor_parallel or 1) * (wish.context_parallel or 1) * count)
@@ -251,9 +249,7 @@ def _pieces(
 def _piece(
     line: Line, at: int, stages: tuple[int, ...], once: int, layers: tuple[int, ...]
 ) -> Piece | None:
-    """Return the fastest plan of a part that has some layers and stages, while ``once`` sequences
-    pass through all parts together.
-    """
+    """Return the fastest plan of a part while ``once`` sequences pass through all parts."""
     tokens = once * line.architecture.sequence_length
     sent = ELEMENT_BYTES[line.precision] * tokens * line.architecture.width
     ends = [k / count for k, count in zip(line.machines, stages, strict=True)]

@@ -138,9 +138,7 @@ class Bounds:
 
     @cached_property
     def fits(self) -> list[Fit]:
-        """Plans that fit devices and hosts; none without a network, or in a format that the device
-        lacks.
-        """
+        """Plans that fit devices and hosts; none without a network or the wished format."""
         hardware, wanted = self.hardware, self.wishes.precision
         if not hardware.is_connected or (wanted and lacks_precision(hardware.gpu, wanted)):
             return []

@@ -20,9 +20,7 @@ MOST_PIECES = 8
 
 
 def never_tried(architecture: Architecture) -> str:
-    """Name the plans inside a worker that no search tries for a model, so that no proof is about
-    them, as parts of one sentence.
-    """
+    """Name the plans inside a worker that no search tries for a model, as parts of a sentence."""
     parts = ["unequal stages", "stages of several devices"]
     if architecture.experts == 1:
         parts.append("stages on fast networks or of small models")
@@ -46,9 +44,7 @@ class Split(NamedTuple):
 def splits(
     architecture: Architecture, gpu_count: int, machines: int, wishes: PlanWishes, *, stages: bool
 ) -> Iterator[Split]:
-    """Yield degrees, simple ones first: those with several stages that nobody asked for, or the
-    others.
-    """
+    """Yield degrees, simple ones first: those with stages that nobody asked for, or the others."""
     if stages and wishes.pipeline is not None:
         return
     for split in rank_splits(architecture, gpu_count, machines, wishes):
@@ -67,9 +63,7 @@ def splits(
 def rank_splits(
     architecture: Architecture, gpu_count: int, machines: int, wishes: PlanWishes
 ) -> Iterator[Split]:
-    """Yield the degrees of a data-parallel rank that some machines or fewer may have, whether or
-    not they divide these machines.
-    """
+    """Yield the degrees of a rank that some machines or fewer may have."""
     for tensor in _tensor_degrees(architecture, gpu_count, wishes):
         for context in _contexts(architecture, gpu_count // tensor, wishes):
             for pipeline in _pipelines(architecture, gpu_count * machines, wishes):

@@ -75,9 +75,7 @@ def piece_layers(architecture: Architecture, plan: InnerPlan) -> tuple[int, ...]
 
 @lru_cache(maxsize=4096)
 def slowest_share(architecture: Architecture, stages: int) -> float:
-    """Return the share of a model's calculation that the slowest stage has; at least one part of
-    all stages.
-    """
+    """Return the slowest stage's share of the calculation, at least one part of all stages."""
     if stages == 1:
         return 1.0
     head, layers = _head_layers(architecture), stage_layers(architecture, stages)
@@ -92,9 +90,7 @@ def _head_layers(architecture: Architecture) -> float:
 
 
 def bubble(plan: InnerPlan, microbatches: int) -> float:
-    """Return the time in which a stage waits for the first and the last microbatch, over that of
-    its work.
-    """
+    """Return the time in which a stage waits for the first and last microbatch, over its work."""
     return (plan.pipeline - 1) / plan.virtual_stages / microbatches
 
 
