@@ -138,8 +138,6 @@ def _questions(problem: Problem) -> Iterator[tuple[float, Requirements, int]]:
     """Yield, for each speed, the wishes for the best sample at it, and how many places in turn are
     asked for; on demand apart, where that is admitted.
 
-    Notes
-    -----
     The best sample is the cheapest one, or that with the least emissions. Where the fastest run is
     wanted, the fastest placements come before the cheapest.
     """

@@ -83,8 +83,6 @@ def chance_in_time(placement: Placement, got: Estimate, problem: Problem) -> flo
     """Return the share of the scenarios in which a placement alone is done by the deadline; None
     without a deadline, and on demand, where nothing but its speed decides.
 
-    Notes
-    -----
     The run waits until all machines are there, and starts anew where some are lost. Its speed is
     the expected one: how far that may be off is not in the chance.
     """

@@ -27,12 +27,10 @@ SCHEMA = "placer.explanation/v1"
 class Explanation(Shown):
     """What can be said about an answer, or about having none.
 
-    Notes
-    -----
     With a placement in ``result``: ``binding``, ``why_not``, ``worth`` and ``staying``. Without:
     ``conflict``, unless the search was stopped before it was proved that nothing fits. ``complete``
-    is False if the time limit was reached before every question was asked; what could not be
-    asked is None or missing, what was not proved says so itself.
+    is False if the time limit was reached before every question was asked; what could not be asked
+    is None or missing, what was not proved says so itself.
     """
 
     problem: Problem = field(repr=False)

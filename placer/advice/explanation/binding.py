@@ -50,8 +50,6 @@ UNCOUNTED: Amounts = (None, None)
 class Limit:
     """One limit and how it meets the best placement.
 
-    Notes
-    -----
     ``used`` of ``limit``, both in ``unit``; None and empty for limits without an amount. ``binds``:
     whether something better exists without it; None if that is not proved. ``better`` is the best
     found without it and ``gain`` its improvement of the objective as a share; ``nearest`` the least
@@ -75,8 +73,6 @@ class Joint:
     """Limits that bind together: each alone is without effect, but something better exists without
     all of them.
 
-    Notes
-    -----
     ``better`` is the best found without them and ``gain`` its improvement as a share.
     """
 
@@ -91,8 +87,6 @@ class Binding:
     """All limits, binding ones first, those that bind together, and the same machines with one more
     of them: whether the exchange scales further.
 
-    Notes
-    -----
     ``joint`` is None if it is not proved that no limits bind together.
     """
 
@@ -130,8 +124,6 @@ def find_binding(result: Result, asker: Asker) -> Binding:
 def _joint(idle: set[str], result: Result, asker: Asker) -> tuple[Joint, ...] | None:
     """Return the limits that bind together, of those without effect alone.
 
-    Notes
-    -----
     One question without all of them finds whether any bind together; what its answer breaks names
     them. If these are more than two, and for other pairs, at most `MOST_PAIRS` more questions.
     """

@@ -56,8 +56,6 @@ Scale = Callable[[Catalog, float], Catalog]
 class BreakEven:
     """Where something enters.
 
-    Notes
-    -----
     ``what`` is price, egress or bandwidth; ``factor`` multiplies today's; None with ``proved``: at
     no factor at all, not even 0 or infinity; None without ``proved``: not found. ``proved``: at a
     factor that is better by half a percent it enters, at one that is worse by half a percent

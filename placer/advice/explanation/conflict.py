@@ -27,8 +27,6 @@ LIMIT_OBJECTIVES = {
 class Remedy:
     """What a wish would have to become for the request to have an answer, all other wishes kept.
 
-    Notes
-    -----
     ``option`` is the placement that then fits, with its note in words of the command line; None:
     giving up the wish alone is not enough, or (``proved`` false) no placement was found.
     """
@@ -42,8 +40,6 @@ class Remedy:
 class Conflict:
     """Wishes that no placement meets together.
 
-    Notes
-    -----
     ``wishes`` contradict each other; without any one of them there is an answer to the others of
     the set, if ``minimal`` (proved). Empty: even a request without wishes has no answer. ``others``
     are the wishes that have no part in it. ``remedies`` keep all other wishes of the request, in
@@ -62,16 +58,14 @@ class Conflict:
 def find_conflict(problem: Problem, asker: Asker) -> Conflict:
     """Find a smallest set of wishes that contradict each other.
 
+    A deletion filter: leave out one wish after the other; what can be left out without an answer
+    appearing is not a part of the contradiction. Each test asks for any placement and stops at the
+    first.
+
     Parameters
     ----------
     problem
         A question that has no answer.
-
-    Notes
-    -----
-    A deletion filter: leave out one wish after the other; what can be left out without an answer
-    appearing is not a part of the contradiction. Each test asks for any placement and stops at the
-    first.
     """
     dropped: list[Wish] = []
     kept: list[Wish] = []
@@ -108,8 +102,6 @@ def feasible(problem: Problem, asker: Asker) -> Trial:
 def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy:
     """Find the least change of one wish with which the request has an answer.
 
-    Notes
-    -----
     The least budget, the highest floor; for data that stays the best placement that moves it, if
     there is one; for other wishes the best placement that ignores them.
     """

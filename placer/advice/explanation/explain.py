@@ -41,6 +41,8 @@ def explain(
 ) -> Explanation:
     """Solve a problem and explain the answer.
 
+    Raises PlacerError if a subject is unknown, or the solver proves nothing.
+
     Parameters
     ----------
     problem
@@ -55,11 +57,6 @@ def explain(
         The whole explanation takes about as long at most.
     nodes
         Nodes of each side question.
-
-    Raises
-    ------
-    PlacerError
-        If a subject is unknown, or the solver proves nothing.
     """
     require_asker_solver(solver)
     options = options or SolveOptions()

@@ -37,8 +37,6 @@ BYTES_PER_MEGABIT = 1e6 / 8
 class Worth:
     """What more of one limit brings.
 
-    Notes
-    -----
     ``step`` more in ``unit`` (usd_per_hour, gpus, megabits_per_second, workers) change the
     objective by ``difference``, a share of ``gain``; 0 if nothing changes, None if that is not
     proved. ``option`` is the best placement then. ``least`` is the least increase that changes

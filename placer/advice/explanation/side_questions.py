@@ -28,8 +28,6 @@ SIDE_NODES = 300
 class Trial:
     """Answer to a side question.
 
-    Notes
-    -----
     Without a placement and ``proved``: nothing fits. Without a placement and not proved: nothing
     was found. With a placement and not proved: something better may exist.
     """
@@ -128,10 +126,7 @@ def aimed(problem: Problem, objective: str) -> Problem:
 def require_asker_solver(solver: str) -> None:
     """Refuse solvers that prove nothing: an explanation rests on proofs.
 
-    Raises
-    ------
-    PlacerError
-        Names the solver.
+    Raises PlacerError, which names the solver.
     """
     if solver in ("greedy", "local_search"):
         raise PlacerError(

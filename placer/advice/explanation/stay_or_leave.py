@@ -22,8 +22,6 @@ LEAST_STEP = 0.01
 class Staying:
     """Whether to stay in one region.
 
-    Notes
-    -----
     ``regions`` of the best placement. If it is one: ``leave`` is the first placement over several
     regions that beats all of one region at its own price, so its USD/h is the budget at which
     leaving pays; ``last`` the last placement of one region on the way; ``never`` if it is proved
@@ -79,8 +77,6 @@ def stay_or_leave(
 def _frontier(plain: Staying, result: Result, asker: Asker) -> Staying:
     """Walk along the cheapest placements of growing speed until one leaves its region.
 
-    Notes
-    -----
     The cheapest placement that is faster than the best at a budget is what a growing budget buys
     next. So the first of them that lies in several regions marks the exact budget; no scan over
     budgets could miss it.

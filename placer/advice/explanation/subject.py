@@ -33,8 +33,6 @@ MOST_RULES = 12
 class Subject:
     """Something that could have been chosen.
 
-    Notes
-    -----
     ``kind`` is place, gpu, offer, exchange, market, regions or stages; ``rules`` are alternatives,
     one of which is to hold; ``changes`` are wishes that force it; ``narrow`` wishes that admit
     nothing else, for a first answer; ``whole`` is False where there are too many alternatives to
@@ -85,10 +83,7 @@ class Subject:
 def read_subject(text: str, problem: Problem) -> Subject:
     """Read PLACE, GPU, EXCHANGE, PLACE=GPU:market, spot, on-demand, 2-regions or stages.
 
-    Raises
-    ------
-    PlacerError
-        If it is none of them, with the nearest name.
+    Raises PlacerError if it is none of them, with the nearest name.
     """
     word = text.strip()
     counted = re.fullmatch(r"([1-9][0-9]{0,2})-regions?", word)

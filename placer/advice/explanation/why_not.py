@@ -33,16 +33,14 @@ from placer.solving.result import Option, Result
 class WhyNot:
     """One alternative and what it loses.
 
-    Notes
-    -----
     ``status``: chosen (it is part of the answer), found, impossible (no placement with it meets the
     wishes; ``remedies`` say at which budget or floor one would) or unknown (none was found within
     the limits of the search). ``option`` is the best placement with it, ``difference`` its
-    objective less that of the best, ``regret`` its loss as a share of the best (None if the best
-    is 0); ``proved`` whether
-    it is the best with it; otherwise the loss is at most ``regret``. ``excluded`` are sentences
-    about wishes that exclude it; they were given up to answer. ``never_by_network`` is True where
-    no bandwidth and no egress price would help. ``about`` is the subject itself.
+    objective less that of the best, ``regret`` its loss as a share of the best (None if the best is
+    0); ``proved`` whether it is the best with it; otherwise the loss is at most ``regret``.
+    ``excluded`` are sentences about wishes that exclude it; they were given up to answer.
+    ``never_by_network`` is True where no bandwidth and no egress price would help. ``about`` is the
+    subject itself.
     """
 
     subject: str
@@ -132,8 +130,6 @@ def _stages(subject: Subject, result: Result) -> WhyNot:
 def best_of(questions: tuple[Problem, ...], start: Trial, asker: Asker) -> Trial:
     """Find the best answer to any of some questions.
 
-    Notes
-    -----
     Each next question has to beat the best answer so far, which rules most of them out at once.
     """
     best, proved = IMPOSSIBLE, True

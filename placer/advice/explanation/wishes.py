@@ -21,8 +21,6 @@ PLAIN = Requirements()
 class Wish:
     """One wish of a request.
 
-    Notes
-    -----
     ``code`` names it for programs; ``words`` say what it asks for; ``change`` says how to give it
     up on the command line; ``fields`` are those of `Requirements` that are set to ``values``
     without it; ``given`` whether the user asked for it or it holds by default.
@@ -47,10 +45,7 @@ def without(problem: Problem, wishes: Iterable[Wish]) -> Problem:
 def wishes_of(problem: Problem) -> tuple[Wish, ...]:
     """List the wishes of a request, those that are easiest to do without first.
 
-    Notes
-    -----
-    Giving up ``--in`` keeps the sites of
-    owned machines open.
+    Giving up ``--in`` keeps the sites of owned machines open.
     """
     return tuple(_wishes(problem))
 

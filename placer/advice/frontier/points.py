@@ -37,8 +37,6 @@ LEAST_USD_PER_HOUR = 1e-6
 class Ending(StrEnum):
     """Why no further point was looked for.
 
-    Notes
-    -----
     ``complete``: there is no other point, within the gap. ``points``: there are as many as were
     asked for. ``open``: nothing more was found, but it is not proved that there is nothing.
     """
@@ -56,8 +54,6 @@ class Ending(StrEnum):
 class FrontierPoint:
     """One placement that no other one found beats in both cost and throughput.
 
-    Notes
-    -----
     ``most_samples_per_second``: no placement that costs as much or less is faster than this.
     ``least_usd_per_hour``: no placement that is as fast costs less than this. None: not proved.
     """
@@ -112,8 +108,6 @@ class Frontier(Shown):
     """Cost against throughput: points from the cheapest to the fastest, each dearer and faster than
     the one before.
 
-    Notes
-    -----
     ``solves`` counts searches. If nothing fits, there are no points and ``failed`` is the result
     that says why, with the nearest placements that fit after one change.
     """
@@ -265,8 +259,13 @@ def cost_of(estimate: Estimate) -> float:
 
 
 def knee_of(costs: Sequence[float], speeds: Sequence[float]) -> int | None:
-    """Find where a frontier bends most: beyond it, one percent more cost buys less speed than
-    on the way there.
+    """Find where a frontier bends most: beyond it, one percent more cost buys less speed than on
+    the way there.
+
+    Satopaa, Albrecht, Irwin and Raghavan (2011), "Finding a 'Kneedle' in a Haystack", with both
+    axes normalised to 0..1; of equal distances the cheapest counts. The axes are logarithmic:
+    budgets span decades, a constant price of a sample is then a straight line, and the dearest
+    point does not squeeze all others into a corner, as it would on linear axes.
 
     Parameters
     ----------
@@ -278,13 +277,6 @@ def knee_of(costs: Sequence[float], speeds: Sequence[float]) -> int | None:
     int | None
         Position of the point that lies furthest above the chord between the two ends; None if there
         are fewer than three points, or none lies above the chord.
-
-    Notes
-    -----
-    Satopaa, Albrecht, Irwin and Raghavan (2011), "Finding a 'Kneedle' in a Haystack", with both
-    axes normalised to 0..1; of equal distances the cheapest counts. The axes are logarithmic:
-    budgets span decades, a constant price of a sample is then a straight line, and the dearest
-    point does not squeeze all others into a corner, as it would on linear axes.
 
     Examples
     --------

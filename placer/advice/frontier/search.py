@@ -25,6 +25,14 @@ def frontier(
     """Find points of the frontier of cost against throughput between the cheapest placement and the
     fastest one.
 
+    The epsilon-constraint method with boxes (Hamacher, Pedersen and Ruzika, 2007): between two
+    neighbours lies a box of budgets and speeds of which nothing is known. The largest box, in the
+    logarithms of both, is asked next: the fastest placement within a budget of its middle, then the
+    cheapest as fast. An answer that costs less than the budget is the answer for every budget
+    between, so that part of the box is closed. A middle that brings nothing new is followed by a
+    budget just below the dearer neighbour, which closes the box or finds a neighbour of it. Raises
+    PlacerError if there are too few points or too many, or the request admits no machine at all.
+
     Parameters
     ----------
     problem
@@ -40,20 +48,6 @@ def frontier(
     -------
     Frontier
         Without points if nothing fits. Ctrl-C and the time limit leave the points so far.
-
-    Raises
-    ------
-    PlacerError
-        If there are too few points or too many, or the request admits no machine at all.
-
-    Notes
-    -----
-    The epsilon-constraint method with boxes (Hamacher, Pedersen and Ruzika, 2007): between two
-    neighbours lies a box of budgets and speeds of which nothing is known. The largest box, in the
-    logarithms of both, is asked next: the fastest placement within a budget of its middle, then the
-    cheapest as fast. An answer that costs less than the budget is the answer for every budget
-    between, so that part of the box is closed. A middle that brings nothing new is followed by a
-    budget just below the dearer neighbour, which closes the box or finds a neighbour of it.
     """
     if not 2 <= points <= MOST_POINTS:
         raise PlacerError(

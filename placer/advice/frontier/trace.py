@@ -38,8 +38,6 @@ ALMOST = 1e-12
 class Trace:
     """The points so far and what is known between them; grows in place.
 
-    Notes
-    -----
     ``tried`` is the highest budget known to bring nothing faster than a point; ``closing`` says
     that the next budget lies just below the neighbour. ``caps`` are pairs (budget, samples/s that
     nothing within it exceeds), ``floors`` pairs (samples/s, USD/h that nothing as fast goes below).

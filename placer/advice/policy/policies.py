@@ -51,11 +51,9 @@ def decide(
 ) -> State:
     """Return the state with the machines of the next tick, from the one after losses.
 
-    Notes
-    -----
     No deadline is missed: before each tick, if the slack after it would not cover a restart, all
-    machines become on-demand for good. Slack covers a restart at the beginning, a tick is only
-    run if it still does afterwards, and on-demand machines need no more than that.
+    machines become on-demand for good. Slack covers a restart at the beginning, a tick is only run
+    if it still does afterwards, and on-demand machines need no more than that.
     """
     if not kept.for_good:
         held = changed(kept, rule(kept, seen, tick_h, job, market), job, market)
@@ -105,17 +103,15 @@ def fixed(zone: int) -> Rule:
 def migrate(*, pace: bool) -> Rule:
     """Make the rule that holds all machines in one zone and moves when they are gone.
 
+    The zone is the cheapest one at its price and the restarts and egress that its life makes
+    likely: SkyNomad (NSDI 2027); the pace is that of Can't Be Late (NSDI 2024), with the hysteresis
+    that leaves on-demand machines only when the job is two restarts ahead.
+
     Parameters
     ----------
     pace
         Whether on-demand machines keep the job at a uniform pace while no zone has room; else it
         waits for spot machines as long as the slack allows.
-
-    Notes
-    -----
-    The zone is the cheapest one at its price and the restarts and egress that its life makes
-    likely: SkyNomad (NSDI 2027); the pace is that of Can't Be Late (NSDI 2024), with the
-    hysteresis that leaves on-demand machines only when the job is two restarts ahead.
     """
 
     def rule(state: State, seen: Observation, tick_h: float, job: Job, market: Market) -> Machines:
@@ -157,8 +153,6 @@ def _uniform_h(now_h: float, job: Job, begin_h: float = 0.0, end_h: float = math
 def span(state: State, seen: Observation, tick_h: float, job: Job, market: Market) -> Machines:
     """Hold islands in up to four zones, the cheapest ones first, and grow, join and move them.
 
-    Notes
-    -----
     Machines that are held stay while they last. Islands grow where machines have been there for
     half an hour, and new islands take what is missing. Everything moves into one zone if that saves
     several times what it costs. On-demand machines fill the gap while the job is behind a uniform
@@ -208,8 +202,6 @@ def _pace_h(state: State, job: Job) -> float:
     """Hours of work below which on-demand machines fill gaps: a uniform pace that begins when a
     part of the slack has been waited for spot machines, and ends before the deadline.
 
-    Notes
-    -----
     That part is the slack over the work: who has little slack needs it for restarts, who has much
     can wait until spot machines are there.
     """
@@ -227,8 +219,6 @@ def _grown(
 ) -> Held:
     """Grow islands where machines have been steady; then open new ones, the cheapest first.
 
-    Notes
-    -----
     A job that holds nothing takes what is there; one that runs, on-demand or not, what is steady:
     zones that have just come back are often gone within minutes.
     """
@@ -257,12 +247,10 @@ def _moved(
 ) -> Held:
     """Move everything into the one zone in which that saves `HYSTERESIS` times what it costs.
 
-    Notes
-    -----
-    The saving is that of an hour of work, exchange between places included, over the hours that
-    the zone's life or the work lasts. The cost are hours that all machines are paid without work,
-    and the checkpoint where the job is not in that zone. A zone of the job needs only the start of
-    the machines that it lacks, and a job that holds nothing has to start anyway.
+    The saving is that of an hour of work, exchange between places included, over the hours that the
+    zone's life or the work lasts. The cost are hours that all machines are paid without work, and
+    the checkpoint where the job is not in that zone. A zone of the job needs only the start of the
+    machines that it lacks, and a job that holds nothing has to start anyway.
     """
     speed = job.speed(sum(held.values()), len(held))
     if not speed or state.slack_h(job) <= 2 * (job.restart_h + tick_h):
@@ -287,8 +275,6 @@ def _moved(
 def _filled(held: Held, state: State, job: Job, market: Market) -> int:
     """Return the on-demand machines: those that are missing, while the job is behind its pace.
 
-    Notes
-    -----
     Those that run are kept until the spot machines in their place have started, so that a return to
     spot machines costs no slack.
     """
@@ -312,8 +298,6 @@ def _missing(held: Held, zones: int, state: State, job: Job) -> int:
 class Policy:
     """A rule with its name.
 
-    Notes
-    -----
     ``rule`` makes the rule of one run from the zone that is cheapest when it begins. ``censored``
     reads a zone that launched all machines that were asked for as one that has any number.
     """

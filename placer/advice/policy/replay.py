@@ -43,8 +43,6 @@ class Run:
 class Summary:
     """Runs of one policy from many starts; means, and the dearest run.
 
-    Notes
-    -----
     Hours of on-demand machines are those of all machines together: machine-hours over machines.
     """
 
@@ -81,8 +79,6 @@ class Summary:
 class Replay(Shown):
     """Policies over one trace.
 
-    Notes
-    -----
     ``optimum_usd`` and ``bound_usd`` are means over the starts; None where they were not asked for.
     ``sensitive`` has span's mean dollars where re-forming or several places cost more.
     """
@@ -103,10 +99,7 @@ class Replay(Shown):
     def summary(self, name: str) -> Summary:
         """Return the runs of one policy.
 
-        Raises
-        ------
-        PlacerError
-            If it was not replayed.
+        Raises PlacerError if it was not replayed.
         """
         by_name = {summary.policy.name: summary for summary in self.summaries}
         if name not in by_name:
@@ -182,6 +175,8 @@ def replay(
 ) -> Replay:
     """Run policies over a trace.
 
+    Raises PlacerError if a policy is unknown, or the trace is shorter than the deadline.
+
     Parameters
     ----------
     names
@@ -194,11 +189,6 @@ def replay(
         Ticks at which jobs begin; None: all that have their deadline within the trace.
     opened
         Opens the runner that runs the policies.
-
-    Raises
-    ------
-    PlacerError
-        If a policy is unknown, or the trace is shorter than the deadline.
     """
     for name in names:
         if name not in NAMES:
@@ -291,10 +281,7 @@ def ticks_of(job: Job, tick_h: float) -> int:
 def starts_of(ticks: int, tick_h: float, job: Job, every_h: float) -> range:
     """Return the ticks at which jobs begin: all that have their deadline within the trace.
 
-    Raises
-    ------
-    PlacerError
-        If the trace is shorter than the deadline.
+    Raises PlacerError if the trace is shorter than the deadline.
     """
     needed = ticks_of(job, tick_h)
     if needed > ticks:

@@ -18,8 +18,6 @@ EPSILON_H = 1e-9
 class State:
     """A job at the beginning of a tick.
 
-    Notes
-    -----
     ``wait_h`` are the hours that the machines of each place are paid before they work. ``last`` is
     the place that held the job last. ``for_good``: only on-demand machines from now on.
     """
@@ -85,8 +83,6 @@ def changed(state: State, target: Machines, job: Job, market: Market) -> State:
     """Hold other machines: joiners wait a restart, the island they join re-forms, and a new place
     gets the checkpoint.
 
-    Notes
-    -----
     The wait of an island is the mean over its machines: they are paid for that many hours without
     work. Nothing takes longer than to start the whole island anew.
     """
@@ -131,8 +127,6 @@ def checkpoint_usd(state: State, place: int, job: Job, market: Market) -> float:
 def work_in(state: State, hours: float, job: Job) -> float:
     """Return the hours of work that the machines do in so many hours.
 
-    Notes
-    -----
     Between two ends of a wait the speed is one; it is never more than that of all machines.
     """
     if sum(state.machines) < job.quorum * job.machines - EPSILON_H:

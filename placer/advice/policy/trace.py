@@ -33,8 +33,6 @@ MOST_MACHINES = 4_096
 class Job:
     """Work that so many machines together do in ``work_h`` hours, and the deadline.
 
-    Notes
-    -----
     Half of the machines do half of the work in an hour; below ``quorum`` they do none. In several
     places the speed is ``efficiency`` times that, and never more than that of all machines.
     ``checkpoint_gib`` goes to each new place, ``exchange_gib_per_h`` to and from every place but
@@ -101,8 +99,6 @@ class Job:
 class Market:
     """Zones with spot machines, and one place with on-demand machines.
 
-    Notes
-    -----
     Places are the zones in order, and last the on-demand place. ``egress_usd_per_gib`` has the
     shape (places, places). On-demand machines are taken to be there whenever they are wanted.
     """
@@ -128,8 +124,6 @@ class Market:
 class Observation:
     """What is known when a tick begins; one entry a zone.
 
-    Notes
-    -----
     ``launched``: spot machines that there are. ``steady``: the fewest of the last half hour.
     ``life_h``: how long enough machines have lasted lately. ``usd_per_hour``: price of one.
     """
@@ -161,16 +155,14 @@ def steady(launched: Array, tick_h: float) -> Array:
 def lives_h(enough: Array, tick_h: float, memory_h: float = MEMORY_H) -> Array:
     """Return how long enough machines have lasted lately, at each tick; hours.
 
+    (hours with enough + 3) / (ends + 1): the mean life with one life of 3 h assumed.
+
     Parameters
     ----------
     enough
         Whether there were enough; shape (ticks, zones).
     tick_h, memory_h
         Hours of a tick and of the memory.
-
-    Notes
-    -----
-    (hours with enough + 3) / (ends + 1): the mean life with one life of 3 h assumed.
     """
     back = max(1, round(memory_h / tick_h))
     ends = np.zeros(enough.shape, dtype=float)
@@ -206,8 +198,6 @@ MOST_TICKS = 200_000
 class Trace:
     """Machines and prices at each tick; shape (ticks, zones).
 
-    Notes
-    -----
     ``most`` is how many machines each zone was asked for. ``carried`` is the share of cells in
     which nobody looked: they have what the zone had last, 0 before anybody looked.
     """
@@ -246,6 +236,8 @@ class Trace:
 def trace_of(log: LaunchLog, usd_per_hour: Array, tick_h: float | None = None) -> Trace:
     """Put a log of launches on a grid.
 
+    Raises PlacerError if the log has one observation, or would have too many ticks.
+
     Parameters
     ----------
     log
@@ -254,11 +246,6 @@ def trace_of(log: LaunchLog, usd_per_hour: Array, tick_h: float | None = None) -
         Spot prices at each observation; shape (observations, zones) or (zones,).
     tick_h
         Hours of a tick; None: the median time between observations.
-
-    Raises
-    ------
-    PlacerError
-        If the log has one observation, or would have too many ticks.
     """
     if len(log.hours) < 2:
         raise PlacerError("a log of one observation is not a trace", "log launches for some hours")

@@ -36,8 +36,6 @@ Priced = Callable[[tuple[str, ...]], tuple[Array, Market]]
 class Action:
     """One change: ``lose``, ``add``, ``drop`` or ``move`` machines.
 
-    Notes
-    -----
     ``usd`` is what the change itself costs: the hours that machines of its place are paid without
     work, and the checkpoint that goes to a new place. ``source`` is the place that a move leaves.
     """
@@ -53,8 +51,6 @@ class Action:
 class Change:
     """One tick that changes something: what is done, and what is held from then on.
 
-    Notes
-    -----
     ``latest`` is when on-demand machines must be started if nothing works until then; None once the
     work is done.
     """
@@ -122,6 +118,10 @@ def watch(
 ) -> Iterator[Change]:
     """Decide at each line of a feed, and yield the ticks that change something.
 
+    Machines that are gone count as gone since the line before, and the deadline is taken one tick
+    earlier: a tick in which everything is lost still leaves time for a restart. Raises PlacerError,
+    which names the file, line and column that are wrong, or a zone that the feed does not have.
+
     Parameters
     ----------
     lines
@@ -134,16 +134,6 @@ def watch(
         Spot machines by zone with which the job runs when the feed begins.
     done_h
         Hours of work that are done by then.
-
-    Raises
-    ------
-    PlacerError
-        Names the file, line and column that are wrong, or a zone that the feed does not have.
-
-    Notes
-    -----
-    Machines that are gone count as gone since the line before, and the deadline is taken one tick
-    earlier: a tick in which everything is lost still leaves time for a restart.
     """
     ready: tuple[Array, Market] | None = None
     rows: deque[list[int]] = deque(maxlen=MOST_ROWS)
@@ -276,14 +266,12 @@ def actions_of(
 ) -> tuple[Action, ...]:
     """List what happens between two ticks, losses first.
 
+    Where a place is left and another one is new, the larger ones are paired as moves.
+
     Parameters
     ----------
     before, kept, held
         The job before losses, after them, and after the decision.
-
-    Notes
-    -----
-    Where a place is left and another one is new, the larger ones are paired as moves.
     """
 
     def action(kind: str, old: State, new: State, place: int) -> Action:

@@ -32,10 +32,8 @@ MOST_BYTES = 64 * 2**20
 class ZonePrices:
     """Spot prices of zones, and the on-demand machines.
 
-    Notes
-    -----
-    ``usd_per_hour`` has the shape (zones,), or (observations, zones) of a log.
-    ``on_demand_zone`` is the zone in whose region the on-demand machines are.
+    ``usd_per_hour`` has the shape (zones,), or (observations, zones) of a log. ``on_demand_zone``
+    is the zone in whose region the on-demand machines are.
     """
 
     usd_per_hour: Array
@@ -47,10 +45,7 @@ class ZonePrices:
 def places_of(zones: Sequence[str], catalog: Catalog) -> tuple[str, ...]:
     """Return the place of each zone: ``gcp/us-east4-a`` or ``us-east4-a`` is in ``gcp/us-east4``.
 
-    Raises
-    ------
-    PlacerError
-        If the catalog has no such place, or several providers have it.
+    Raises PlacerError if the catalog has no such place, or several providers have it.
     """
     places = []
     for zone in zones:
@@ -68,18 +63,15 @@ def places_of(zones: Sequence[str], catalog: Catalog) -> tuple[str, ...]:
 
 
 def catalog_prices(zones: Sequence[str], device: str, catalog: Catalog) -> ZonePrices:
-    """Price zones by a catalog: the cheapest spot machine of a device in each region,
-    and the cheapest on-demand machine of all these regions.
+    """Price zones by a catalog: the cheapest spot machine of a device in each region, and the
+    cheapest on-demand machine of all these regions.
+
+    Raises PlacerError if a region has no such machine.
 
     Parameters
     ----------
     device
         Such as ``H100`` or ``V100:8``.
-
-    Raises
-    ------
-    PlacerError
-        If a region has no such machine.
     """
     places = places_of(zones, catalog)
     spot = [_cheapest(place, device, "spot", catalog) for place in places]
@@ -102,10 +94,7 @@ def catalog_prices(zones: Sequence[str], device: str, catalog: Catalog) -> ZoneP
 def cheapest_on_demand(zones: Sequence[str], device: str, catalog: Catalog) -> tuple[float, str]:
     """Return the least on-demand price in the regions of some zones, and its zone.
 
-    Raises
-    ------
-    PlacerError
-        If none of them has such a machine.
+    Raises PlacerError if none of them has such a machine.
     """
     found = [
         (price, zone)
@@ -137,17 +126,15 @@ def file_prices(
 ) -> tuple[Array, tuple[float, str] | None]:
     """Read the spot prices of zones, and the least on-demand price, if there is one.
 
+    Raises PlacerError, which names the line, column and value that are wrong, or the zone without a
+    price.
+
     Parameters
     ----------
     log
         Its observations are those of a trace of prices; None: only a table will do.
     path
         CSV: a table with a row for each zone or region, or a trace with a column for each zone.
-
-    Raises
-    ------
-    PlacerError
-        Names the line, column and value that are wrong, or the zone without a price.
     """
     try:
         text = bounded(path, "give a shorter file of prices", MOST_BYTES).decode("utf-8-sig")
@@ -250,15 +237,12 @@ def market_of(
 ) -> Market:
     """Build the market: egress between the regions of the zones by a catalog's own prices.
 
+    Raises PlacerError if the catalog lacks a place or a price.
+
     Parameters
     ----------
     egress_usd_per_gib
         One price between any two regions instead; None: the catalog's.
-
-    Raises
-    ------
-    PlacerError
-        If the catalog lacks a place or a price.
     """
     named = (*zones, prices.on_demand_zone)
     if egress_usd_per_gib is not None:

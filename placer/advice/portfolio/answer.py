@@ -33,8 +33,6 @@ SAME_SHARE = 1e-9
 class Placed:
     """One job in the answer.
 
-    Notes
-    -----
     ``result`` is None where the job is left out, for ``reason``. ``usd`` and ``alone_usd`` are what
     it costs here and with the market to itself; per hour, or in total with slots. ``share`` is its
     speed over the one that it would have alone, where speed counts.
@@ -76,8 +74,6 @@ class Placed:
 class PortfolioAnswer(Shown):
     """Who runs where, and when.
 
-    Notes
-    -----
     ``usd`` is what all jobs cost, ``value`` the objective: the same dollars, weighted samples/s or
     weighted hours; ``bound`` is on the value of the same jobs. ``greedy_usd``, ``greedy_value`` and
     ``greedy_left_out`` are those of jobs placed one by one. ``left_out_proved``: no choice of jobs
@@ -263,10 +259,8 @@ def job_document(placed: Placed) -> dict[str, Any]:
 def answered(found: Found) -> PortfolioAnswer:
     """Build the answer of what a search ended with, and check the sums of what is shared.
 
-    Raises
-    ------
-    AssertionError
-        If the jobs together break a shared limit: an internal error, never shown as an answer.
+    Raises AssertionError if the jobs together break a shared limit: an internal error, never shown
+    as an answer.
     """
     columns, portfolio = found.columns, found.columns.portfolio
     ledger, greedy = Ledger(columns, found.counts), Ledger(columns, found.greedy)

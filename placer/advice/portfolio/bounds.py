@@ -26,8 +26,6 @@ SAME = 1e-9
 class Priced:
     """What was proved at some prices.
 
-    Notes
-    -----
     ``each``: no column of a group that gives its job a share of at least ``share`` has a smaller
     reduced value.
     """
@@ -41,8 +39,6 @@ class Priced:
 class Bounds:
     """Prices, and what is proved at them.
 
-    Notes
-    -----
     Mutable. ``alone`` is the fastest known column of each group for all of the budget, where speed
     counts.
     """
@@ -116,8 +112,6 @@ class Bounds:
     def at(self, row: Priced, run: Sequence[int]) -> float:
         """Return the bound that some prices prove.
 
-        Notes
-        -----
         Geoffrion (1974), Lagrangean relaxation for integer programming: what each job costs at
         least at some prices, less what these are paid for. Any prices from 0 bound it.
         """

@@ -50,15 +50,13 @@ def all_columns(pricing: Pricing, group: Group, threshold: float, gap: float) ->
     """Add all columns of a group below some dollars of which no other takes no more of anything and
     costs no more; tells whether none is missing.
 
+    Such columns are found by asking for the best one, and again with less of each resource that it
+    takes; where speed counts, also for a faster one.
+
     Parameters
     ----------
     gap
         Relative gap of each question, and so of the choice among the columns.
-
-    Notes
-    -----
-    Such columns are found by asking for the best one, and again with less of each resource that it
-    takes; where speed counts, also for a faster one.
     """
     waiting, seen = [Within()], set[tuple[object, ...]]()
     answers: list[tuple[Within, Column]] = []

@@ -16,8 +16,6 @@ SLACK = 1e-9
 class Displacement:
     """Something that a job would have taken alone and that others hold.
 
-    Notes
-    -----
     ``wanted`` of it in the first slot in which it is short, where only ``left`` was left beside
     ``by``, the jobs that hold most of it, first.
     """
@@ -35,8 +33,6 @@ class Displacement:
 class Worth:
     """What one more of something scarce is worth: USD per hour, or in total with slots.
 
-    Notes
-    -----
     A price of the relaxation: it holds for a small change, and jobs come whole.
     """
 

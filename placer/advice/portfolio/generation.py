@@ -58,8 +58,6 @@ SAME = 1e-9
 class Found:
     """What the search for a portfolio ended with.
 
-    Notes
-    -----
     ``counts``: columns and how many jobs of the group have each. ``bound``: the same jobs cannot do
     better. ``greedy`` is the choice one by one. ``alone`` is each group's best column with the
     market to itself. ``proved_out``: no choice leaves out less. ``shares``: the least share of a

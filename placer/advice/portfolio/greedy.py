@@ -43,8 +43,8 @@ class Ledger:
         return self.columns.limits.capacity(held) - self.held.get(held, 0.0)
 
     def best(self, group: Group) -> Column | None:
-        """Return the best known column of one more job that fits into what is left; with the
-        blocks that it would be the first to use.
+        """Return the best known column of one more job that fits into what is left; with the blocks
+        that it would be the first to use.
         """
         fitting = (column for column in self.columns.of(group) if self._fits(column))
         return min(fitting, key=lambda column: column.value + self._paid(column), default=None)

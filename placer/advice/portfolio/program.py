@@ -207,10 +207,7 @@ def whole(
 def _solver(name: str) -> Any:
     """Open a solver of OR-Tools.
 
-    Raises
-    ------
-    PlacerError
-        If OR-Tools is missing.
+    Raises PlacerError if OR-Tools is missing.
     """
     try:
         from ortools.linear_solver import pywraplp

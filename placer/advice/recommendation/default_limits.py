@@ -65,8 +65,8 @@ def _least_worker(placement: Placement, kind: tuple[object, ...]) -> int:
 
 
 def _workers(problem: Problem, placement: Placement) -> Iterator[Warn]:
-    """Yield that the number of workers, the size of an island or the batch is as large as it may
-    be without a word.
+    """Yield that the number of workers, the size of an island or the batch is as large as it may be
+    without a word.
     """
     wish, workers = problem.requirements, placement.workers
     if is_usual(wish) and workers == wish.max_workers:

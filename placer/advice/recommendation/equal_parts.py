@@ -23,11 +23,8 @@ ALIKE = 1.02
 def unlike_workers(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
     """Yield what equal parts would make of a step that is divided by the speeds of its workers.
 
-    Notes
-    -----
-    Hivemind divides by speed, as its workers accumulate until the batch is full; what NCCL and
-    Gloo run under usually gives each worker the same part. Data that has its place is divided by
-    that.
+    Hivemind divides by speed, as its workers accumulate until the batch is full; what NCCL and Gloo
+    run under usually gives each worker the same part. Data that has its place is divided by that.
     """
     speeds = _speeds(problem, placement)
     slowest = min(speeds.values())

@@ -514,8 +514,6 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
 def _engine_warnings(placement: Placement, got: Estimate) -> Iterator[Warn]:
     """Yield what no engine executes, and how long a ring may take that is timed as a butterfly.
 
-    Notes
-    -----
     Each pair of a butterfly carries 2 S / N, side by side. A ring carries 2 (N - 1) / N S over one
     connection from each worker to the next: N - 1 times as long where that is the slowest, less
     where the slowest pair is no neighbour or the software opens several connections.

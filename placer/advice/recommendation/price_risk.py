@@ -37,6 +37,9 @@ def price_risk(
     """Find the price whose rise inside its interval changes an answer the soonest, and ask what is
     best then.
 
+    The solver is asked at most three times, and not where the answer follows: what is best at the
+    high end without the row is best at any higher price and without the row.
+
     Parameters
     ----------
     result
@@ -54,11 +57,6 @@ def price_risk(
         None where no such price breaks a limit or makes a known placement better: dearer machines
         make no other placement better than it was, so the answer stays best as long as it keeps its
         limits and, if dollars are the objective, what is known stays worse.
-
-    Notes
-    -----
-    The solver is asked at most three times, and not where the answer follows: what is best at the
-    high end without the row is best at any higher price and without the row.
     """
     placement = result.placement
     if placement is None or result.estimate is None or allowance.current().spent:

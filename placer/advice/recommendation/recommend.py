@@ -87,6 +87,8 @@ def recommend(
 ) -> Result:
     """Find the best placement and what there is to say about it.
 
+    Raises PlacerError if the request admits no machine at all.
+
     Parameters
     ----------
     problem
@@ -111,11 +113,6 @@ def recommend(
     Result
         With options, baselines, near misses, verdict and warnings; if infeasible, with the nearest
         placements that fit after one change.
-
-    Raises
-    ------
-    PlacerError
-        If the request admits no machine at all.
     """
     check_own_pools(problem)
     options = options or SolveOptions()
@@ -212,10 +209,7 @@ def _lacks_workers(result: Result) -> bool:
 def _check_confidence(plan: ConfidentPlan, problem: Problem) -> None:
     """Refuse a plan that does not reach the confidence that was asked for.
 
-    Raises
-    ------
-    PlacerError
-        Says what was reached, and what to change; exit code 3.
+    Raises PlacerError, which says what was reached, and what to change; exit code 3.
     """
     wish = problem.requirements
     status = plan.status(wish.budget_usd)
@@ -340,8 +334,6 @@ def equal_machines(problem: Problem) -> Iterator[Placement]:
 def _counts(pool: Pool, problem: Problem) -> Iterator[tuple[int, int]]:
     """Yield how many workers of a kind to consider, and of how many machines each.
 
-    Notes
-    -----
     Of workers with a plan, one more than a step can keep busier is left out: the fullest device has
     as many sequences as with one less. Larger islands than the smallest are considered alone: what
     several of them do is nearly what one of all their machines does.
@@ -433,8 +425,8 @@ def _above_budget(
 
 
 def promise(placement: Placement, problem: Problem) -> tuple[float, float]:
-    """Return samples/s and USD/h of equal machines that exchange nothing: no fewer samples/s and
-    no more USD/h can be expected of them.
+    """Return samples/s and USD/h of equal machines that exchange nothing: no fewer samples/s and no
+    more USD/h can be expected of them.
     """
     (group,) = placement.groups
     pool = pool_of(group, problem)

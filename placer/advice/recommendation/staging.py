@@ -34,8 +34,6 @@ def at_copy(best: Result, solver: str, options: SolveOptions) -> Result:
     """Return the best answer with a copy of the data beside the workers, where that is better than
     reading it where it lies; else the answer as it is.
 
-    Notes
-    -----
     Only for data of a known size, whose source the request leaves open, and a proved answer about
     one batch. A question whose workers read in each place the copy that is fastest there, and pay
     for the one that is cheapest, after the least time, bounds every copy. The copies that its

@@ -49,8 +49,6 @@ NEARLY = 1 + 1e-5
 class Known(Struct, frozen=True):
     """An answer with the limits that it was proved for, and what keeps the ids of its key its own.
 
-    Notes
-    -----
     Without a placement nothing is better than ``beat``, or nothing at all keeps the limits where
     that is None. Where ``short`` is not None nothing is proved: this is what a search of so many
     nodes has found.
@@ -114,8 +112,6 @@ class Known(Struct, frozen=True):
 class WiderProofs:
     """Answers of one caller that were proved, the latest last. Threads may share it.
 
-    Notes
-    -----
     A question whose limits are all as tight as those of an earlier one, or tighter, has a part of
     its placements. Where the answer of the earlier one is among them it is an answer here, with the
     bound that was proved of more; where nothing was among the many, nothing is among the few. Of
@@ -178,8 +174,6 @@ class WiderProofs:
         """Return the same question without its limits on workers and quotas, where an answer to a
         similar one keeps these; None where nothing says so.
 
-        Notes
-        -----
         Its answer is then one of many questions, and found sooner: quotas make many mixes of
         machines, and each limit has tables of its own.
         """
@@ -285,8 +279,6 @@ def _parts(problem: Problem) -> tuple[object, ...]:
 def _key(problem: Problem, solver: str, options: SolveOptions) -> Hashable:
     """Return all of a question but the limits of `FREE`.
 
-    Notes
-    -----
     A book with one changed row is made anew for each question: it is known by its row.
     """
     row: RowChange | None = problem.catalog.memo.get(ONE_ROW)
@@ -309,8 +301,6 @@ def _same_placements(problem: Problem, quota_gpus: int | None) -> bool:
     """Return whether every placement of a question would be one with a larger quota too, at the
     same speed and price.
 
-    Notes
-    -----
     A quota leaves machines out. It also decides which machines may serve, and which machines share
     a store of data.
     """

@@ -27,8 +27,6 @@ BROKEN = math.nan
 class Candidate:
     """A placement with the part of the question that it needs.
 
-    Notes
-    -----
     ``uses`` are the positions of the factors that its figures depend on: in worlds that differ in
     others only, it does the same.
     """

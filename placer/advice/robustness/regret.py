@@ -73,8 +73,6 @@ class World:
 class Robustness(Shown):
     """What is known about the regret of one recommendation.
 
-    Notes
-    -----
     ``worlds`` are corners of the box and a Latin hypercube sample of it; means and shares are over
     the sample alone. ``exact``: each world was solved and proved, so regrets are exact to the gap;
     else they are lower bounds, against the best of ``pool``. ``steadiest`` has the least expected
@@ -236,6 +234,9 @@ def assess(
 ) -> Robustness:
     """Solve a question, and ask what its answer loses in other worlds.
 
+    Raises PlacerError if the request admits no machine, or each world is to be solved for samples
+    to target that vary.
+
     Parameters
     ----------
     problem
@@ -252,12 +253,6 @@ def assess(
         Options of one world that is solved anew; None: the same.
     opened
         Opens the runner that solves worlds anew.
-
-    Raises
-    ------
-    PlacerError
-        If the request admits no machine, or each world is to be solved for samples to target that
-        vary.
     """
     require_pools(problem)
     check_count("worlds", worlds, MOST_WORLDS)

@@ -28,8 +28,6 @@ LINK_SPREAD = (0.5, 1.5)
 TOGETHER = 0.7
 """Correlation of the spot prices of one device over the regions of a provider.
 
-Notes
------
 Over one window of price lists the changes of log(price) have an uncentred correlation of 0.86 for
 H100 (7 rows of Google Cloud) and 0.88 for L4 (4); A100, which hardly moved, has none (3):
 ``tests/market/spot_price_moves.csv``. Devices and providers are taken as independent.
@@ -48,8 +46,6 @@ REFRESHED = ("aws", "azure", "gcp")
 class Factor:
     """One uncertain figure: what multiplies it at the two ends of its range, and how to measure it.
 
-    Notes
-    -----
     ``words`` are those of ``placer whatif --set`` before the sign; ``basis`` says how the figure is
     known today.
     """
@@ -82,10 +78,7 @@ class Factor:
 def parse_boxes(given: Iterable[str]) -> dict[str, tuple[float, float]]:
     """Read ``KIND=LOW..HIGH``: factors on all figures of a kind, in place of the range of each.
 
-    Raises
-    ------
-    PlacerError
-        If a kind is unknown or a range does not hold 1.
+    Raises PlacerError if a kind is unknown or a range does not hold 1.
 
     Examples
     --------
@@ -219,8 +212,6 @@ def _ends(rate: Rate) -> tuple[float, float]:
 def latin_hypercube(worlds: int, factors: int, seed: int) -> list[list[float]]:
     """Draw shares of ranges so that each factor has one value in each of ``worlds`` equal strips.
 
-    Notes
-    -----
     McKay, Beckman and Conover (1979), Technometrics 21: the mean over such a sample varies no more
     than over a plain random one where the figure is monotone in each factor.
 
@@ -251,8 +242,6 @@ def sampled(factors: Sequence[Factor], worlds: int, seed: int) -> list[list[floa
     """Draw shares of the ranges of some figures: a Latin hypercube, in which prices that move
     together share a part of their draw.
 
-    Notes
-    -----
     A Gaussian copula with one common factor for each group: every figure alone keeps its uniform
     share.
     """

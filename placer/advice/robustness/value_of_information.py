@@ -99,8 +99,6 @@ def worth_of(
 ) -> tuple[Worth, ...]:
     """Return what measuring each figure alone is worth, most first.
 
-    Notes
-    -----
     The expected value of partial perfect information (Raiffa and Schlaifer, 1961; Felli and Hazen,
     1998, Medical Decision Making 18): with c the candidates, x the figure and y all others, min_c
     E[loss(c)] - E_x[min_c E[loss(c) | x]]. Both expectations are worked out by conditional

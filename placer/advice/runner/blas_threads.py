@@ -21,8 +21,6 @@ def loading_one_thread() -> Iterator[None]:
     """Let NumPy have one thread if it is loaded in here; nothing changes where it is loaded
     already.
 
-    Notes
-    -----
     The variable is gone afterwards, so that processes which this one starts, such as trainers, have
     as many threads as they like.
     """

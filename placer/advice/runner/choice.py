@@ -20,17 +20,14 @@ LEAST_BYTES = 250_000_000
 def opener(jobs: int = 1, dask: str | None = None) -> Opener:
     """Return what opens the runner that a request asks for.
 
+    Raises PlacerError if both are asked for, or the number is not a number of processes.
+
     Parameters
     ----------
     jobs
         Processes of this machine; 1: here, one question after the other.
     dask
         Address of a Dask scheduler, beside one job.
-
-    Raises
-    ------
-    PlacerError
-        If both are asked for, or the number is not a number of processes.
     """
     if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
         raise PlacerError(

@@ -23,10 +23,7 @@ def processes(shared: Any, jobs: int) -> Iterator[Runner]:
     """Solve questions in processes of their own, started afresh; each is given the shared part
     once.
 
-    Raises
-    ------
-    PlacerError
-        If the number of processes is not reasonable.
+    Raises PlacerError if the number of processes is not reasonable.
     """
     if not 1 <= jobs <= MOST_JOBS:
         raise PlacerError(f"jobs {jobs}", f"give 1 to {MOST_JOBS:,} processes")

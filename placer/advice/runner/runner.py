@@ -28,8 +28,6 @@ Opener = Callable[[Any], AbstractContextManager["Runner"]]
 class Runner:
     """Where questions are solved: here, or by an executor of `concurrent.futures`.
 
-    Notes
-    -----
     ``submit`` hands one question to the executor, however the shared part has got there;
     ``workers`` is how many run side by side; ``stop`` ends what is being solved when Ctrl-C came;
     ``check`` raises an error if nobody is left who could solve, and is called while an answer is
@@ -62,15 +60,9 @@ def answers(
 ) -> Iterator[Any]:
     """Yield the answers to some questions, in their order, whoever solves them.
 
-    Notes
-    -----
     It ends early where ``asked_to_stop`` says so; a question during which that came has no answer,
-    as its search was cut short.
-
-    Raises
-    ------
-    FailureError
-        If a process died: no answer is left out silently.
+    as its search was cut short. Raises FailureError if a process died: no answer is left out
+    silently.
     """
     waiting: deque[Future[Any]] = deque()
     rest = iter(items)
@@ -97,9 +89,7 @@ def answers(
 
 
 def _back(future: Future[Any], runner: Runner, asked_to_stop: Callable[[], bool]) -> bool:
-    """Wait for an answer as long as there is somebody to solve it; False if it is no longer
-    wanted.
-    """
+    """Wait for an answer while somebody solves it; False if it is no longer wanted."""
     while not wait([future], CHECK_S).done:
         runner.check()
         if asked_to_stop():

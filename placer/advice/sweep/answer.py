@@ -21,8 +21,6 @@ Row = dict[str, Any]
 class Sweep(Shown):
     """The points of a sweep that are solved.
 
-    Notes
-    -----
     ``rows`` are plain dictionaries, one a point, in order; ``points`` counts all that the ranges
     span. ``interrupted``: Ctrl-C came before the last one.
     """

@@ -40,10 +40,7 @@ class Axis:
 def parse_axis(text: str) -> Axis:
     """Read ``WHAT=LOW..HIGH``, with ``:STEPS`` or ``:log STEPS`` behind it, or ``WHAT=a,b,c``.
 
-    Raises
-    ------
-    PlacerError
-        If the word does not follow the grammar, or a value is none of its kind.
+    Raises PlacerError if the word does not follow the grammar, or a value is none of its kind.
 
     Examples
     --------
@@ -72,10 +69,7 @@ def parse_axis(text: str) -> Axis:
 def points_of(axes: Sequence[Axis]) -> list[tuple[str, ...]]:
     """Return every combination of the values of some axes, the last one fastest.
 
-    Raises
-    ------
-    PlacerError
-        If there is no axis, more than three, two of the same, or too many points.
+    Raises PlacerError if there is no axis, more than three, two of the same, or too many points.
     """
     names = [axis.what for axis in axes]
     if not 1 <= len(axes) <= MOST_AXES:

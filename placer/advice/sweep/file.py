@@ -34,8 +34,6 @@ def question_digest(
     """Digest of everything that the points depend on: question, changes, solver and version of
     placer.
 
-    Notes
-    -----
     Rows of capacity are in the digest of the book that has them; class rows belong to the version.
     """
     question = problem.to_dict()
@@ -54,6 +52,8 @@ def read_points(
 ) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:
     """Read a file of points; concatenated files of shards are one file.
 
+    Raises PlacerError if the file is another question's, or a line but a torn last one is no point.
+
     Parameters
     ----------
     path
@@ -66,11 +66,6 @@ def read_points(
     tuple[dict | None, list[dict], int]
         The header, None for an empty file; the points in the order of the file, each once; bytes up
         to the end of the last whole line.
-
-    Raises
-    ------
-    PlacerError
-        If the file is another question's, or a line but a torn last one is no point.
     """
     data = read_file(path, most_bytes=MOST_LINES_BYTES)
     whole = data.rfind(b"\n") + 1
@@ -99,15 +94,13 @@ def open_points(
     """Take a file up again, or start it: cut off a torn last line, write the header if there is
     none.
 
+    Raises PlacerError if the file is another question's, cannot be written, or another sweep adds
+    to it.
+
     Yields
     ------
     tuple[list[dict], FileIO]
         Points that are there already, and the file, open at its end and locked.
-
-    Raises
-    ------
-    PlacerError
-        If the file is another question's, cannot be written, or another sweep adds to it.
     """
     with ExitStack() as stack:
         try:
@@ -129,10 +122,8 @@ def open_points(
 def append(handle: FileIO, row: Mapping[str, Any]) -> None:
     """Write one line and see it on the disk before anything else is done.
 
-    Raises
-    ------
-    PlacerError
-        If the disk is full or gone; a part of the line is cut off when the file is taken up again.
+    Raises PlacerError if the disk is full or gone; a part of the line is cut off when the file is
+    taken up again.
     """
     left = memoryview(line_of(row).encode())
     try:
@@ -150,10 +141,8 @@ def append(handle: FileIO, row: Mapping[str, Any]) -> None:
 def merged(paths: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Put files of shards of one question together, points in order.
 
-    Raises
-    ------
-    PlacerError
-        If there is nothing to merge, the questions differ, or two answers to one point do.
+    Raises PlacerError if there is nothing to merge, the questions differ, or two answers to one
+    point do.
     """
     header: dict[str, Any] | None = None
     points: dict[str, dict[str, Any]] = {}

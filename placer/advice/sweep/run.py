@@ -73,10 +73,7 @@ def check_axes(problem: Problem, axes: Sequence[Axis]) -> None:
     """Refuse what no point could be solved with, before the first is: wrong values of wishes,
     patterns that match nothing.
 
-    Raises
-    ------
-    PlacerError
-        Names the value or the pattern.
+    Raises PlacerError, which names the value or the pattern.
     """
     for axis in axes:
         changes = parse_changes(axis.words)
@@ -126,6 +123,8 @@ def run_sweep(
 ) -> Sweep:
     """Solve every point of some ranges that is not solved yet.
 
+    Raises PlacerError if a range or the solver is wrong, or the file is another question's.
+
     Parameters
     ----------
     problem
@@ -142,11 +141,6 @@ def run_sweep(
         Processes or Dask; None: one point after the other, here.
     tell
         Hears how many points of how many are done.
-
-    Raises
-    ------
-    PlacerError
-        If a range or the solver is wrong, or the file is another question's.
     """
     load_solver(solver)
     options = (options or SolveOptions()).deaf

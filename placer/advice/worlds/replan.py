@@ -51,8 +51,6 @@ MOST_LINK_FACTOR = 10.0
 class Replan(Shown):
     """What was observed, and whether to keep the plan.
 
-    Notes
-    -----
     ``running`` is the plan without lost workers in the observed world, None if all are lost;
     ``answer`` the choice: the best that keeps every machine in use where nothing else is better by
     more than `LEAST_GAIN`, else the best of all. ``gain`` is its share of improvement over what
@@ -140,16 +138,14 @@ def break_even_seconds(move_s: float, gain: float) -> float:
     """Return when a move has paid off: the training stands still for ``move_s`` while the new
     machines are paid for.
 
+    Samples: s1 (Z - T) = s0 Z gives Z = T s1 / (s1 - s0). USD/h, with lost samples at the old price
+    of a sample: (c0 - c1) Z = c0 T. USD per sample p: p0 s1 (Z - T) = p1 s1 Z. All three are Z = T
+    / gain.
+
     Parameters
     ----------
     gain
         Share of improvement: of the new samples/s, else of the old USD/h or USD per sample.
-
-    Notes
-    -----
-    Samples: s1 (Z - T) = s0 Z gives Z = T s1 / (s1 - s0). USD/h, with lost samples at the old price
-    of a sample: (c0 - c1) Z = c0 T. USD per sample p: p0 s1 (Z - T) = p1 s1 Z. All three are Z = T
-    / gain.
 
     Examples
     --------

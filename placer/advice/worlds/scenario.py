@@ -26,22 +26,16 @@ from placer.workload.profile import ModelProfile, Rate
 def apply(problem: Problem, changes: Sequence[Change]) -> Problem:
     """Make the question of a changed world; the one that is given stays as it is.
 
+    Prices, links and speeds are changed in the rows of the book and of the profile, so that
+    solvers, estimates and saved problems see one world; see `changed_book`. Raises PlacerError if a
+    pattern matches nothing, or the changed wishes contradict each other.
+
     Parameters
     ----------
     problem
         The question as it is.
     changes
         In order; each works on what those before it left.
-
-    Raises
-    ------
-    PlacerError
-        If a pattern matches nothing, or the changed wishes contradict each other.
-
-    Notes
-    -----
-    Prices, links and speeds are changed in the rows of the book and of the profile, so that
-    solvers, estimates and saved problems see one world; see `changed_book`.
     """
     for what, group in groupby(changes, key=lambda change: change.what):
         problem = _applied(problem, what, list(group))
@@ -88,8 +82,6 @@ def set_quota(problem: Problem, target: tuple[str, ...], gpus: int) -> Requireme
 def set_rates(problem: Problem, rows: Sequence[Row]) -> ModelProfile:
     """Change how fast a model runs on some devices, alone and in a group alike.
 
-    Notes
-    -----
     An unmeasured device is estimated from a measured one, so the speeds of all devices are first
     written down as they are: a changed T4 must not change what is estimated from it. A value is
     samples/s of one GPU alone; machines with several follow in proportion.
@@ -153,6 +145,8 @@ def set_wish(
 ) -> Requirements:
     """Change one wish.
 
+    Raises PlacerError if the words do not fit the wish, or there is nothing to multiply.
+
     Parameters
     ----------
     problem
@@ -163,11 +157,6 @@ def set_wish(
         The whole word, for errors.
     factor, words
         What multiplies the wish, or its new words; ``none`` takes a limit away.
-
-    Raises
-    ------
-    PlacerError
-        If the words do not fit the wish, or there is nothing to multiply.
     """
     wish, known = CHANGES[name], problem.requirements
     if name == "samples":

@@ -34,8 +34,6 @@ SCHEMA = "placer.whatif/v1"
 class Kept:
     """A choice in another world: its estimate there, and what stands against it.
 
-    Notes
-    -----
     ``estimate`` is None where it cannot run at all: ``broken`` then says why. ``value`` is that of
     the objective.
     """
@@ -160,6 +158,9 @@ def what_if(
 ) -> WhatIf:
     """Solve a question as it is and as changed.
 
+    Raises PlacerError if nothing is changed, a pattern matches nothing, or one of the questions
+    admits no machine.
+
     Parameters
     ----------
     problem
@@ -168,11 +169,6 @@ def what_if(
         At least one; see `placer.problem.words.changes.parse_changes`.
     solver, options
         As in `placer.solving.solve.solve`.
-
-    Raises
-    ------
-    PlacerError
-        If nothing is changed, a pattern matches nothing, or one of the questions admits no machine.
     """
     if not changes:
         raise PlacerError(

@@ -26,8 +26,6 @@ ROUNDING = 1e-9
 class Kinds:
     """Kinds of workers of a question: USD/h, most samples/s that count, and their offers.
 
-    Notes
-    -----
     ``alone`` is the rate of one worker without an exchange, ``rate`` that in a group over the
     fewest samples to target of any exchange: no worker of a placement counts more.
     """
@@ -101,8 +99,6 @@ class Kinds:
         """Return a bound on the USD/h of several workers that reach a floor together, and the price
         of the last sample/s in it.
 
-        Notes
-        -----
         Fractions of workers that exchange for nothing: each place, GPU and market at the price per
         sample/s of its cheapest worker, up to its quota.
         """
@@ -128,6 +124,9 @@ def narrowed(
 ) -> Catalog | None:
     """Cut a book down to what a placement below some price can use.
 
+    A worker that asks more for a sample/s than the last one of the bound on several workers adds
+    the difference to it.
+
     Parameters
     ----------
     extra
@@ -141,11 +140,6 @@ def narrowed(
     -------
     Catalog or None
         A placement with any other machine costs ``most`` or more; None: nothing can be left out.
-
-    Notes
-    -----
-    A worker that asks more for a sample/s than the last one of the bound on several workers adds
-    the difference to it.
     """
     if kinds.whole or not len(kinds.usd) or not kinds.rate.min() > 0:
         return None

@@ -34,8 +34,6 @@ class Region:
     """Columns of a job that begin in some slots, hold some number of slots, and do so many
     samples/s: at least the first figure, and no more than the second.
 
-    Notes
-    -----
     ``searched``: its bound is that of a search.
     """
 
@@ -49,8 +47,6 @@ class Region:
 class Pricing:
     """Finds columns of a job, and bounds on all of its columns.
 
-    Notes
-    -----
     ``tops`` are bounds on the speed of groups, where speed counts.
     """
 
@@ -68,6 +64,9 @@ class Pricing:
     ) -> float:
         """Add the best columns of a job at some prices to those that are kept.
 
+        A column in a range of speeds has at most the value of its upper end, and at least the
+        dollars of its lower end.
+
         Parameters
         ----------
         floor
@@ -81,11 +80,6 @@ class Pricing:
         -------
         float
             No column of the job has a smaller reduced value; infinite if it has none at all.
-
-        Notes
-        -----
-        A column in a range of speeds has at most the value of its upper end, and at least the
-        dollars of its lower end.
         """
         columns, gap = self.columns, self.search.options.gap
         if columns.portfolio.slots is not None:
@@ -241,8 +235,6 @@ class Pricing:
     ) -> tuple[dict[Resource, float], float]:
         """Return USD per hour for a unit of each resource, and the value of a dollar.
 
-        Notes
-        -----
         A placement holds its slots whole and pays for the hours that it works, so its surcharge by
         the hour is at least that of the cheapest window, spread over the window.
         """

@@ -38,8 +38,6 @@ class Proved:
 class Search:
     """Asks the solver about jobs of a portfolio.
 
-    Notes
-    -----
     Mutable: it counts searches and keeps kinds of machines, one list for questions that differ in
     speed alone, with their prices at the latest surcharges. ``most_s`` is for one search.
     """

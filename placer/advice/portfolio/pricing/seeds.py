@@ -68,8 +68,6 @@ def _placement(pool: Pool, count: int, problem: Problem) -> Placement | None:
 def elsewhere(placement: Placement, problem: Problem) -> Iterator[Placement]:
     """Yield a placement of one place in other places that offer the same machines.
 
-    Notes
-    -----
     Many providers ask the same in all their places. A search names one of them, and jobs that share
     quotas need the others.
     """

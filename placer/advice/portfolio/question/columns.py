@@ -27,8 +27,6 @@ class Duals:
 class Column:
     """A placement of a job of one group.
 
-    Notes
-    -----
     ``usd`` are true dollars: per hour, or in total with slots. ``value`` is what it adds to the
     objective, of which the least is best: the same dollars where cost is what counts.
     """

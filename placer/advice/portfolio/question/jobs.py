@@ -19,8 +19,6 @@ MAXIMISED = frozenset({"throughput"})
 class Job:
     """One job of a portfolio.
 
-    Notes
-    -----
     ``problem`` is its own question, whose quotas are the shared ones, cut to ``max_share`` of each.
     Jobs of a higher ``priority`` run first; among equals more ``weight`` counts more. With slots
     ``earliest_s`` and ``deadline_s`` count from the beginning of the first slot, and ``duration_s``
@@ -64,8 +62,6 @@ class Job:
 class Block:
     """Machines that may be had for some slots at one price, such as a capacity block.
 
-    Notes
-    -----
     ``offer`` tells its machines in the book of the jobs. ``slots`` are those that it covers whole.
     ``usd`` is paid if it is used at all; 0: it is paid for anyway.
     """
@@ -103,8 +99,6 @@ class Slots:
 class Portfolio:
     """Jobs and what they share.
 
-    Notes
-    -----
     Without ``slots`` all jobs run side by side, and dollars are per hour; with slots each job runs
     once from a slot on, and dollars are in total. ``quotas`` and ``quota_gpus`` are as in
     `Requirements`. ``budget_usd`` is for all jobs: per hour without slots, else in total.
@@ -159,8 +153,6 @@ def without_money(wish: Requirements, floor: float | None) -> Requirements:
     """Return the wishes of a job for a search of its least dollars: a floor, and no limit on money
     or time.
 
-    Notes
-    -----
     Limits on money are about true prices: under prices with a surcharge they would cut off
     placements that keep them.
     """

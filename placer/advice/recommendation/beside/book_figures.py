@@ -30,8 +30,6 @@ def bold_option(result: Result, solver: str, options: SolveOptions) -> Option | 
     """Return what the book's own figures would give where that is better; its note says up to which
     price it is.
 
-    Notes
-    -----
     By a short search: it may name less than there is, never more than the book promises.
     """
     defended, value = result.problem.catalog, result.value

@@ -26,16 +26,14 @@ def own_or_rented(
     """Compare own machines alone, with rented ones, and rented ones alone; None where the question
     names none.
 
+    Rented machines are spot ones unless the question asks for another market. Each row is the best
+    that a short search finds; the answer is one of them where it has such machines alone. Without a
+    limit that would rent more, rented machines are those of the same speed.
+
     Parameters
     ----------
     rented
         The cheapest rented machines of the speed of the answer, where they are known.
-
-    Notes
-    -----
-    Rented machines are spot ones unless the question asks for another market. Each row is the best
-    that a short search finds; the answer is one of them where it has such machines alone. Without
-    a limit that would rent more, rented machines are those of the same speed.
     """
     problem, wish = result.problem, result.problem.requirements
     own = own_places(problem.catalog.changes)
@@ -75,8 +73,6 @@ def _questions(
 ) -> Iterator[tuple[str, Problem]]:
     """Yield the questions whose answers are compared, by the labels of their rows.
 
-    Notes
-    -----
     Beside own machines, rented ones of the same devices are looked at: others would wait for them,
     or they for others.
     """
@@ -140,11 +136,9 @@ def _break_even(rows: tuple[Option, ...]) -> BreakEven | None:
     """Return the prices at which a sample costs as much on own machines alone as on rented ones;
     None where one of them cannot train the model.
 
-    Notes
-    -----
-    With what each hour costs beside machines (egress, stores), a sample costs (machines + beside)
-    / speed. Either price of machines is solved for with all other figures as they are; below 0
-    there is none.
+    With what each hour costs beside machines (egress, stores), a sample costs (machines + beside) /
+    speed. Either price of machines is solved for with all other figures as they are; below 0 there
+    is none.
     """
     mine = next((row for row in rows if row.label == "own"), None)
     others = [row for row in rows if not row.label.startswith("own")]

@@ -36,10 +36,7 @@ def check_own_pools(problem: Problem) -> None:
     """Refuse a question that admits no machine; where it is about one's own machines alone, say how
     to ask for rented ones as well.
 
-    Raises
-    ------
-    PlacerError
-        As `placer.solving.solve.require_pools`.
+    Raises PlacerError as `placer.solving.solve.require_pools`.
     """
     try:
         require_pools(problem)

@@ -21,8 +21,6 @@ def stages_between(problem: Problem, placement: Placement, got: Estimate) -> Ite
     """Yield how a worker of several offers was timed, and for a language model in several places
     what each token would cost as activations, as gradients and as models now and then.
 
-    Notes
-    -----
     A hop costs ``2 x 2 d`` bytes a token, there and back. DiLoCo over two places sends the model
     both ways in int8 every H steps: ``2 N / (H B)`` bytes a token for steps of B tokens. Both at
     the price of the cheapest pair of the places.
