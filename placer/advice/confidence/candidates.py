@@ -21,9 +21,7 @@ from placer.solving.solve import solve
 FASTER = (1.0, 1.3, 1.8, 2.5)
 """Speeds over the one that is needed: what waits needs more speed when it runs."""
 FASTEST = (1.0, 1.8, 4.0, 8.0)
-"""The same where the fastest run is wanted: between what is needed and all that can be rented,
-which is seldom there at once.
-"""
+"""The same for the fastest run: between what is needed and all that can be rented, seldom there."""
 OTHERS = 4
 """Placements of one speed, each in other places than those before it."""
 NODES = 1_000
@@ -71,9 +69,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidates:
-    """Placements that may be rungs, and what no run can cost less than, whatever the capacity; None
-    without a number of samples, or where nothing is proved.
-    """
+    """Placements that may be rungs, and what no run costs less than; None where that is open."""
 
     placements: tuple[Candidate, ...]
     least_usd: float | None
@@ -85,13 +81,7 @@ def speeds(objective: Objective) -> tuple[float, ...]:
 
 
 def candidates(result: Result, solver: str, options: SolveOptions) -> Candidates:
-    """Find placements that keep the limits, in other places and at other speeds.
-
-    Parameters
-    ----------
-    result
-        The best where every machine is there.
-    """
+    """Find placements in other places and at other speeds than the best if all machines are up."""
     found: dict[Placement, Candidate] = {}
     assert result.placement is not None
     assert result.estimate is not None
@@ -125,9 +115,7 @@ def candidates(result: Result, solver: str, options: SolveOptions) -> Candidates
 
 
 def _least_usd(answer: Result) -> float | None:
-    """Return what all samples cost at the price of a sample that no placement beats: who waits pays
-    nothing, and starting anew only adds.
-    """
+    """Return what all samples cost at a sample's least price: waiting and starting cost no less."""
     samples = answer.problem.requirements.samples
     if answer.objective.name != "cost-per-sample" or not answer.bound or samples is None:
         return None
@@ -135,8 +123,7 @@ def _least_usd(answer: Result) -> float | None:
 
 
 def _questions(problem: Problem) -> Iterator[tuple[float, Requirements, int]]:
-    """Yield, for each speed, the wishes for the best sample at it, and how many places in turn are
-    asked for; on demand apart, where that is admitted.
+    """Yield speeds, wishes for the best sample at each, and how many places in turn are asked for.
 
     The best sample is the cheapest one, or that with the least emissions. Where the fastest run is
     wanted, the fastest placements come before the cheapest.

@@ -38,9 +38,7 @@ from placer.solving.result import Result
 from placer.units import SECONDS_PER_HOUR
 
 DRAWS, CHECKED = 1_024, 4_096
-"""Scenarios in which ladders are compared; and those in which the best have to hold, and as many
-fresh ones.
-"""
+"""Scenarios in which ladders are compared; those in which the best have to hold, and fresh ones."""
 SEED, FRESH_SEED, CHECK_SEED = 1, 2, 3
 MOST_STEPS = 72
 """Moments of a path; a long run is looked at every so many hours."""
@@ -52,12 +50,6 @@ ROUNDING = 1e-9
 def confident(result: Result, solver: str, options: SolveOptions) -> ConfidentPlan:
     """Choose the cheapest ladder that reaches the confidence of the question, or the one that comes
     nearest; the best on average where that is the objective.
-
-    Parameters
-    ----------
-    result
-        The best where every machine is there; its wishes have a confidence with a floor or
-        deadline, or ask for the mean.
     """
     wish = result.problem.requirements
     found = candidates(result, solver, options)
@@ -80,11 +72,8 @@ def confident(result: Result, solver: str, options: SolveOptions) -> ConfidentPl
 
 
 def chance_in_time(placement: Placement, got: Estimate, problem: Problem) -> float | None:
-    """Return the share of the scenarios in which a placement alone is done by the deadline; None
-    without a deadline, and on demand, where nothing but its speed decides.
-
-    The run waits until all machines are there, and starts anew where some are lost. Its speed is
-    the expected one: how far that may be off is not in the chance.
+    """Return the share of scenarios in which a placement alone is done by the deadline, at its
+    expected speed; it starts anew where machines are lost. None without a deadline, and on demand.
     """
     only = Candidate(placement=placement, estimate=got)
     if problem.requirements.deadline_s is None or only.certain:
@@ -94,9 +83,7 @@ def chance_in_time(placement: Placement, got: Estimate, problem: Problem) -> flo
 
 
 def _tried(ladders: Iterable[tuple[int, ...]], tried: _Scenarios) -> dict[tuple[int, ...], Runs]:
-    """Run ladders, and without one rung after the other those that no ladder beats, until the time
-    is up; at least the first one.
-    """
+    """Run ladders, then undominated ones without one rung, until time is up; at least the first."""
     runs: dict[tuple[int, ...], Runs] = {}
     more = [*ladders]
     while more:
@@ -132,13 +119,6 @@ def _ladders(
 ) -> Iterator[tuple[int, ...]]:
     """Yield ladders as indices of candidates: those of at least some speed, the best sample first,
     with more and more fallbacks, with and without one that is certain at the end.
-
-    Parameters
-    ----------
-    floor
-        Speed that is needed where nothing waits, samples/s.
-    objective
-        Says what a sample is to take little of: dollars, time or emissions.
     """
 
     def spent(at: int) -> float:
@@ -173,15 +153,7 @@ def _begun(spot: Sequence[int], cheap: Sequence[int]) -> Iterator[tuple[int, ...
 
 
 class _Scenarios:
-    """The paths of capacity of all places that some candidates use.
-
-    Parameters
-    ----------
-    problem, found
-        The question, and the candidates.
-    seed, draws
-        Of the scenarios, and how many they are.
-    """
+    """The paths of capacity of all places that some candidates use."""
 
     def __init__(self, problem: Problem, found: Sequence[Candidate], seed: int, draws: int) -> None:
         self.problem, self.found, self.seed, self.draws = problem, found, seed, draws
@@ -235,9 +207,7 @@ class _Scenarios:
         return built
 
     def run(self, ladder: Sequence[int]) -> Runs:
-        """Run a ladder in every scenario; without a deadline it is only asked whether one of its
-        rungs is there.
-        """
+        """Run a ladder in every scenario; without a deadline only ask whether a rung is there."""
         rungs = [self._rung(at) for at in ladder]
         samples = float(self.problem.requirements.samples or 0)
         if self.deadline_h is None:
@@ -263,9 +233,7 @@ class _Scenarios:
         )
 
     def rank(self, runs: Runs, asked: float, ladder: Sequence[int]) -> tuple[float, ...]:
-        """Return how good a ladder is, lowest is best: what it lacks of the confidence and, in the
-        mean of its dearest runs, of the budget; then what it takes.
-        """
+        """Return a sort key: what is lacking of confidence and budget, then what it takes."""
         wish = self.problem.requirements
         reached = assured(runs.chance(self.limit_h), self.draws) if asked else 1.0
         over = 0.0
@@ -285,9 +253,7 @@ class _Scenarios:
         return (share,), (tail,), self._taken(runs, ladder)
 
     def _taken(self, runs: Runs, ladder: Sequence[int]) -> tuple[float, ...]:
-        """Return what the runs take of what the objective wants little of, then the cost of a
-        finished run and the number of rungs.
-        """
+        """Return what runs take by the objective, then dollars of a finished run, then rungs."""
         wish = self.problem.requirements
         if self.deadline_h is None and wish.expected:
             return self._mean(runs, ladder), len(ladder)
@@ -306,9 +272,7 @@ class _Scenarios:
         return usd, len(ladder)
 
     def _of_finished(self, mean: float, runs: Runs) -> float:
-        """Divide a mean over all runs by the share that finishes: a plan that often fails spends
-        little, and buys little with it.
-        """
+        """Divide by the share that finishes: a plan that often fails spends, and buys, little."""
         share = runs.chance(self.limit_h)
         return mean / share if share else math.inf
 
@@ -320,8 +284,8 @@ class _Scenarios:
         return float(runs.busy_h.mean(axis=1) @ grams)
 
     def _mean(self, runs: Runs, ladder: Sequence[int]) -> float:
-        """Return the mean of the objective over the scenarios, lowest is best: samples/s with 0
-        where nothing is there, or dollars while something is.
+        """Return the mean of the objective, lowest is best: samples/s with 0 where nothing is
+        there, or dollars while something is.
         """
         share = runs.busy_h.mean(axis=1)
         if self.objective.maximised:

@@ -28,9 +28,8 @@ class Explanation(Shown):
     """What can be said about an answer, or about having none.
 
     With a placement in ``result``: ``binding``, ``why_not``, ``worth`` and ``staying``. Without:
-    ``conflict``, unless the search was stopped before it was proved that nothing fits. ``complete``
-    is False if the time limit was reached before every question was asked; what could not be asked
-    is None or missing, what was not proved says so itself.
+    ``conflict``, if it is proved that nothing fits. ``complete`` is False if the time limit came
+    before every question was asked: what could not be asked is None or missing.
     """
 
     problem: Problem = field(repr=False)
@@ -47,9 +46,7 @@ class Explanation(Shown):
         return f"<Explanation of {self.result.headline}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.explanation/v1`` document: plain types, ready for JSON; within v1 keys
-        are only added.
-        """
+        """Build the ``placer.explanation/v1`` document."""
         problem, result = self.problem, self.result
         best = None
         if result.placement is not None and result.estimate is not None:

@@ -52,9 +52,8 @@ class Limit:
 
     ``used`` of ``limit``, both in ``unit``; None and empty for limits without an amount. ``binds``:
     whether something better exists without it; None if that is not proved. ``better`` is the best
-    found without it and ``gain`` its improvement of the objective as a share; ``nearest`` the least
-    step beyond the limit that is better: the cheapest placement that is faster, or the fastest that
-    is cheaper.
+    found without it and ``gain`` its improvement as a share; ``nearest`` the least step beyond the
+    limit that is better: the cheapest placement that is faster, or the fastest that is cheaper.
     """
 
     code: str
@@ -70,11 +69,7 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Joint:
-    """Limits that bind together: each alone is without effect, but something better exists without
-    all of them.
-
-    ``better`` is the best found without them and ``gain`` its improvement as a share.
-    """
+    """Limits that bind together: none does alone, but without all of them there is a ``better``."""
 
     codes: tuple[str, ...]
     words: tuple[str, ...]
@@ -84,10 +79,8 @@ class Joint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Binding:
-    """All limits, binding ones first, those that bind together, and the same machines with one more
-    of them: whether the exchange scales further.
-
-    ``joint`` is None if it is not proved that no limits bind together.
+    """All limits, binding ones first; those that bind together (None: not proved that none do); and
+    the same machines with one more of them: whether the exchange scales further.
     """
 
     limits: tuple[Limit, ...]
@@ -96,13 +89,7 @@ class Binding:
 
 
 def find_binding(result: Result, asker: Asker) -> Binding:
-    """Find out which limits keep a better placement away.
-
-    Parameters
-    ----------
-    result
-        With a placement, the best one.
-    """
+    """Find out which limits keep a better placement than the result away."""
     ample = _without_quotas(result, asker)
     limits = [
         *_wish_limits(result, asker),
@@ -171,9 +158,7 @@ def _joint_of(wishes: Sequence[Wish], trial: Trial, result: Result) -> Joint:
 
 
 def gain_of(trial: Trial, result: Result) -> float | None:
-    """Return the improvement of the request's own objective, whatever was searched for, as a share;
-    None without a placement.
-    """
+    """Return the improvement of the request's objective as a share; None without a placement."""
     if trial.estimate is None or result.value is None:
         return None
     return -result.objective.loss(result.objective.value(trial.estimate), result.value)
@@ -187,9 +172,7 @@ def _without_quotas(result: Result, asker: Asker) -> Trial | None:
 
 
 def improves(trial: Trial, result: Result, gap: float) -> bool | None:
-    """Return whether an answer beats the best by more than the gap; None if it is not proved that
-    none does.
-    """
+    """Return whether an answer beats the best by more than the gap; None if neither is proved."""
     assert result.value is not None
     if trial.estimate is not None and result.objective.better(
         result.objective.value(trial.estimate), result.value, gap + BETTER
@@ -247,9 +230,7 @@ def _limit(
 
 
 def _nearest(code: str, result: Result, asker: Asker) -> Option | None:
-    """Return the least step beyond a budget that is faster (or better per sample), or below a floor
-    that is cheaper.
-    """
+    """Return the least step beyond a budget that is faster, or below a floor that is cheaper."""
     problem, estimate = result.problem, result.estimate
     assert estimate is not None
     wish, gap = problem.requirements, asker.options.gap + BETTER
@@ -352,9 +333,7 @@ def _memory_limits(result: Result, asker: Asker) -> Iterator[Limit]:
 
 
 def _memory_wish(problem: Problem) -> Wish | None:
-    """Return the memory of the machines that are too small for the model as a limit; None if there
-    are none. Unlike a wish it changes the model, see `_given_up`.
-    """
+    """Return the memory of too small machines as a limit; it changes the model (`_given_up`)."""
     small = {
         offer.device
         for offer in problem.catalog.offers
@@ -373,8 +352,8 @@ def _light(problem: Problem) -> Problem:
 
 
 def one_more(result: Result) -> Option | None:
-    """Return the placement with one more machine of its largest group, and the exchange that suits
-    it best; limits are not looked at.
+    """Return the placement with one more machine of its largest group and the best exchange for it,
+    whatever the limits.
     """
     problem, placement = result.problem, result.placement
     assert placement is not None

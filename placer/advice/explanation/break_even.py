@@ -35,17 +35,14 @@ KEPT_BOOKS = 3
 LIMITLESS = 1e6
 """Factor of bandwidth that stands for no limit."""
 TRIED_FACTORS = (LIMITLESS, 64.0, 8.0, 2.0)
-"""Bandwidths from which a search goes down: faster steps also send more an hour, so the largest
-need not be the best.
+"""Where a search goes down from: faster steps also send more, so the largest need not be the best.
 """
 HALVINGS = 60
 """Halvings of a bisection over one placement."""
 STRICT = 1e-6
 """A speed is better if it is by this share."""
 LEAST_AMOUNT = 1e-9
-"""A limit of nothing is written as this: machines that are paid for anyway may cost and emit
-nothing.
-"""
+"""A limit of nothing is written as this: machines that are paid for may cost and emit nothing."""
 ROUNDING = 1e-9
 """Slack of sums in floating point."""
 
@@ -120,9 +117,7 @@ class Goal:
 
 
 def goals_of(result: Result) -> tuple[Goal, ...]:
-    """Return what beats the best placement: more speed within the budget, or the same for less;
-    less money, by the hour or in all; less per sample; less carbon.
-    """
+    """Return what beats the best: more speed, or the same for less; less money, or carbon."""
     wish, estimate = result.problem.requirements, result.estimate
     assert estimate is not None
     speed, usd = estimate.effective_samples_per_second.value, estimate.usd_per_hour.total
@@ -152,12 +147,8 @@ def goals_of(result: Result) -> tuple[Goal, ...]:
 def price_break_even(
     subject: Subject, questions: Sequence[Problem], result: Result, asker: Asker
 ) -> BreakEven:
-    """Find the factor on the price of a subject's machines at which it is chosen.
-
-    Parameters
-    ----------
-    questions
-        The request with the subject forced in; any of them may be answered.
+    """Find the factor on the price of a subject's machines at which it is chosen: at which any of
+    the questions with it forced in has an answer that beats the best.
     """
     # Many factors are tried on the same offers: which are meant is found out once.
     meant = {
@@ -177,9 +168,7 @@ def price_break_even(
 
 
 def egress_break_even(questions: Sequence[Problem], result: Result, asker: Asker) -> BreakEven:
-    """Find the factor on all prices of egress at which one of some questions has an answer that
-    beats the best.
-    """
+    """Find the factor on all prices of egress at which an answer beats the best."""
     return _from_below("egress", with_scaled_egress, questions, result, asker)
 
 
@@ -203,9 +192,7 @@ def _from_below(
 
 
 def _kept(scale: Scale) -> Scale:
-    """Return a scale that keeps its last books: one goal ends where the next begins, and questions
-    about one book share what is known of its machines.
-    """
+    """Return a scale that keeps its last books: goals and questions share them."""
     made: Recent[Catalog] = Recent(KEPT_BOOKS)
     return lambda book, factor: made.get((id(book), factor), lambda: scale(book, factor))
 
@@ -225,9 +212,7 @@ def _priced(scale: Scale, found: BreakEven, question: Problem) -> BreakEven:
 def _without_money(
     goal: Goal, question: Problem, asker: Asker
 ) -> tuple[float | None, Option | None, bool]:
-    """Answer where no money limits anything: prices decide nothing, so the goal is reached at any
-    price or at none.
-    """
+    """Answer where no money limits anything: the goal is reached at any price or at none."""
     trial = asker.best(goal.question(question, "throughput"))
     option = _plain(trial)
     return (None, None, trial.proved) if option is None else (float("inf"), option, True)
@@ -242,9 +227,7 @@ def _plain(trial: Trial) -> Option | None:
 def _newton(
     scale: Scale, goal: Goal, question: Problem, asker: Asker, least: float | None
 ) -> tuple[float | None, Option | None, bool]:
-    """Return the largest factor at which a goal is reached, the placement there, and whether a
-    larger one is ruled out.
-    """
+    """Return the largest factor that reaches a goal, its placement, and whether that is proved."""
     free = _at(scale, 0.0, question)
     factor, option, reached = (least or 0.0) * (1 + STEP), None, None
     for _ in range(MOST_STEPS):
@@ -260,9 +243,7 @@ def _newton(
 
 
 def _own_factor(placement: Placement, goal: Goal, free: Problem, today: Problem) -> float:
-    """Return the factor at which a placement costs just what the goal allows: USD/h is linear in
-    it, speed does not depend on it.
-    """
+    """Return the factor at which a placement costs what the goal allows: only USD/h moves."""
     nothing, full = evaluate(placement, free), evaluate(placement, today)
     slope = full.usd.total - nothing.usd.total
     most = goal.most_usd_per_hour(nothing.samples_per_second, today.requirements)
@@ -270,9 +251,7 @@ def _own_factor(placement: Placement, goal: Goal, free: Problem, today: Problem)
 
 
 def never_by_network(questions: Sequence[Problem], result: Result, asker: Asker) -> bool | None:
-    """Return whether nothing enters even with free egress and links between places without limit;
-    None if that is not proved.
-    """
+    """Return whether nothing enters even with free egress and endless links; None if not proved."""
     proved = True
     for question in questions:
         free = with_scaled_egress(question.catalog, 0.0)
@@ -286,9 +265,7 @@ def never_by_network(questions: Sequence[Problem], result: Result, asker: Asker)
 
 
 def bandwidth_break_even(questions: Sequence[Problem], result: Result, asker: Asker) -> BreakEven:
-    """Find the least factor on the bandwidth of all links between places at which a question has an
-    answer that beats the best.
-    """
+    """Find the least factor on the bandwidth between places at which an answer beats the best."""
     answer, proved = BreakEven(what="bandwidth", factor=None, proved=True, option=None), True
     for question, goal in product(questions, goals_of(result)):
         factor, option, sure = _from_above(goal, question, asker)
@@ -301,9 +278,7 @@ def bandwidth_break_even(questions: Sequence[Problem], result: Result, asker: As
 def _from_above(
     goal: Goal, question: Problem, asker: Asker
 ) -> tuple[float | None, Option | None, bool]:
-    """Go down from ample bandwidth: each placement that reaches the goal says how far it can do
-    with less.
-    """
+    """Go down from ample bandwidth: each placement that reaches the goal says what it needs."""
     reached, option, sure = None, None, True
     for factor in TRIED_FACTORS:
         while reached is None or reached > 1:
@@ -320,9 +295,7 @@ def _from_above(
 
 
 def _least_factor(placement: Placement, goal: Goal, question: Problem, most: float) -> float:
-    """Return the least bandwidth, as a factor, with which one placement reaches the goal, going
-    down from one with which it does.
-    """
+    """Return the least bandwidth with which a placement reaches the goal, below one that does."""
     low, high = 0.0, most
     for _ in range(HALVINGS):
         middle = (low + high) / 2

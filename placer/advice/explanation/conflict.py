@@ -1,6 +1,4 @@
-"""Why nothing fits: a smallest set of wishes that contradict each other, and what it takes to give
-up each of them.
-"""
+"""Why nothing fits: a smallest set of wishes that contradict each other, and what to give up."""
 
 from __future__ import annotations
 
@@ -40,11 +38,11 @@ class Remedy:
 class Conflict:
     """Wishes that no placement meets together.
 
-    ``wishes`` contradict each other; without any one of them there is an answer to the others of
-    the set, if ``minimal`` (proved). Empty: even a request without wishes has no answer. ``others``
-    are the wishes that have no part in it. ``remedies`` keep all other wishes of the request, in
-    the order of ``wishes``. Where none of them has an answer, ``together`` is the best without all
-    of the set, or ``further`` is what contradicts itself even then.
+    ``wishes`` contradict each other; without any one of them there is an answer to the others, if
+    ``minimal`` (proved). Empty: even a request without wishes has no answer. ``others`` have no
+    part in it. ``remedies`` keep all other wishes of the request, in the order of ``wishes``. Where
+    none of them has an answer, ``together`` is the best without all of the set, or ``further`` is
+    what contradicts itself even then.
     """
 
     wishes: tuple[Wish, ...]
@@ -56,16 +54,10 @@ class Conflict:
 
 
 def find_conflict(problem: Problem, asker: Asker) -> Conflict:
-    """Find a smallest set of wishes that contradict each other.
+    """Find a smallest set of wishes that contradict each other in a question without an answer.
 
     A deletion filter: leave out one wish after the other; what can be left out without an answer
-    appearing is not a part of the contradiction. Each test asks for any placement and stops at the
-    first.
-
-    Parameters
-    ----------
-    problem
-        A question that has no answer.
+    appearing is not a part of the contradiction. Each test asks for any placement.
     """
     dropped: list[Wish] = []
     kept: list[Wish] = []
@@ -100,10 +92,8 @@ def feasible(problem: Problem, asker: Asker) -> Trial:
 
 
 def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy:
-    """Find the least change of one wish with which the request has an answer.
-
-    The least budget, the highest floor; for data that stays the best placement that moves it, if
-    there is one; for other wishes the best placement that ignores them.
+    """Find the least change of one wish with which the request has an answer: the least budget, the
+    highest floor; for data that stays the best that moves it; else the best without the wish.
     """
     datasets = problem.requirements.datasets
     if wish.code == "data" and not all(data.may_move for data in datasets):

@@ -1,8 +1,4 @@
-"""The verb `explain`: what binds, why not something else, what one more is worth, whether to stay,
-and why nothing fits.
-
-Named `explanation` because `placer.explain` is the function.
-"""
+"""The verb `explain`; its room is `explanation` because `placer.explain` is the function."""
 
 from __future__ import annotations
 
@@ -39,24 +35,11 @@ def explain(
     time_limit_s: float = TIME_LIMIT_S,
     nodes: int = SIDE_NODES,
 ) -> Explanation:
-    """Solve a problem and explain the answer.
+    """Solve a problem, which may contradict itself, and explain the answer within ``time_limit_s``.
 
+    ``subjects`` are asked about with "why not", as of `read_subject`; empty: the most tempting
+    ones. ``options`` bound the main search and each side question, which has so many ``nodes``.
     Raises PlacerError if a subject is unknown, or the solver proves nothing.
-
-    Parameters
-    ----------
-    problem
-        The question; it may contradict itself.
-    subjects
-        What is asked about with "why not": places, GPUs, exchanges, ``place=GPU:market``, ``spot``,
-        ``on-demand``, ``2-regions``, ``stages``; empty: the most tempting ones.
-    solver, options
-        As in `placer.solving.solve.solve`; ``options`` bound the main search and each side
-        question.
-    time_limit_s
-        The whole explanation takes about as long at most.
-    nodes
-        Nodes of each side question.
     """
     require_asker_solver(solver)
     options = options or SolveOptions()

@@ -1,6 +1,4 @@
-"""What one more is worth: a dollar an hour, a GPU of quota, bandwidth on the busiest link, a
-worker.
-"""
+"""What one more is worth: a dollar an hour, a GPU of quota, bandwidth, a worker."""
 
 from __future__ import annotations
 
@@ -68,13 +66,7 @@ class _Kind(NamedTuple):
 
 
 def worth_of_more(result: Result, asker: Asker) -> tuple[Worth, ...]:
-    """Ask what one more of each limit would bring.
-
-    Parameters
-    ----------
-    result
-        The best answer.
-    """
+    """Ask what one more of each limit would bring."""
     return tuple(_worths(result, asker))
 
 
@@ -121,9 +113,7 @@ def _dollar(result: Result, budget: float, asker: Asker) -> Worth:
 
 
 def _counted(kind: _Kind, more: Callable[[int], Problem], result: Result, asker: Asker) -> Worth:
-    """Value one more of what is counted, and find the fewest that change anything: what more allows
-    never gets worse, so bisection finds it.
-    """
+    """Value one more, and bisect for the fewest that change anything: more never gets worse."""
 
     def asked(count: int) -> tuple[Trial, bool]:
         trial = asker.best(more(count), start=result.placement)

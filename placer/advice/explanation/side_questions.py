@@ -1,6 +1,4 @@
-"""One way to ask the solver a side question: bounded in nodes and time, and honest about what was
-proved.
-"""
+"""One way to ask the solver a side question: bounded, and honest about what was proved."""
 
 from __future__ import annotations
 
@@ -26,11 +24,7 @@ SIDE_NODES = 300
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """Answer to a side question.
-
-    Without a placement and ``proved``: nothing fits. Without a placement and not proved: nothing
-    was found. With a placement and not proved: something better may exist.
-    """
+    """Answer to a side question. Not ``proved``: nothing better was found, but it may exist."""
 
     placement: Placement | None = None
     estimate: Estimate | None = None
@@ -59,9 +53,7 @@ IMPOSSIBLE = Trial(proved=True)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asker:
-    """Solver and limits of the side questions of one explanation; ``deadline`` by the monotonic
-    clock.
-    """
+    """Solver and limits of side questions; ``deadline`` by the monotonic clock."""
 
     solver: str
     options: SolveOptions
@@ -76,15 +68,7 @@ class Asker:
     def best(
         self, problem: Problem, *, start: Placement | None = None, first: bool = False
     ) -> Trial:
-        """Find the best placement of a problem, as far as the limits allow.
-
-        Parameters
-        ----------
-        start
-            A placement of the same question that is known.
-        first
-            Whether any placement will do.
-        """
+        """Find the best placement (the ``first`` will do), perhaps from a known one."""
         if contradiction(problem) or not problem.pools:
             return IMPOSSIBLE
         if self.seconds_left <= 0:
@@ -124,10 +108,7 @@ def aimed(problem: Problem, objective: str) -> Problem:
 
 
 def require_asker_solver(solver: str) -> None:
-    """Refuse solvers that prove nothing: an explanation rests on proofs.
-
-    Raises PlacerError, which names the solver.
-    """
+    """Refuse solvers that prove nothing: an explanation rests on proofs."""
     if solver in ("greedy", "local_search"):
         raise PlacerError(
             f"the solver '{solver}' proves nothing, so it cannot explain", "use --solver exact"

@@ -45,15 +45,7 @@ class Staying:
 def stay_or_leave(
     result: Result, asker: Asker, most_usd_per_hour: float = MOST_USD_PER_HOUR
 ) -> Staying:
-    """Compare staying in one region with leaving it, now and at larger budgets.
-
-    Parameters
-    ----------
-    result
-        The best answer.
-    most_usd_per_hour
-        Largest budget that is looked at, USD/h.
-    """
+    """Compare staying in one region with leaving it, now and at larger budgets."""
     problem, placement = result.problem, result.placement
     assert placement is not None
     wish = problem.requirements
@@ -78,8 +70,7 @@ def _frontier(plain: Staying, result: Result, asker: Asker) -> Staying:
     """Walk along the cheapest placements of growing speed until one leaves its region.
 
     The cheapest placement that is faster than the best at a budget is what a growing budget buys
-    next. So the first of them that lies in several regions marks the exact budget; no scan over
-    budgets could miss it.
+    next. So the first of them in several regions marks the exact budget.
     """
     problem, estimate, last = result.problem, result.estimate, None
     assert estimate is not None

@@ -59,9 +59,7 @@ class Subject:
         return wanting(problem, **dict((*self.changes, *self.narrow)))
 
     def matches(self, offer: VmOffer) -> bool:
-        """Return whether a machine is what the subject is about, so that its price decides; no
-        machine is, for exchanges and regions.
-        """
+        """Return whether a machine is the subject, so that its price decides."""
         if self.kind == "market":
             return dict(self.changes)["market"] == offer.market
         return any(uses(rule, offer.place, offer.device, offer.market) for rule in self.rules)
@@ -136,9 +134,7 @@ def gpu_subject(name: str, gpus: tuple[str, ...], problem: Problem) -> Subject:
 
 
 def exchange_subject(name: str, problem: Problem) -> Subject:
-    """Build the subject of one exchange, with the places of its hub left open unless they were
-    asked for.
-    """
+    """Build the subject of an exchange; the places of its hub are open unless asked for."""
     wish = problem.requirements
     kept = wish.exchange == name or (wish.exchange == "auto" and name == "central")
     least = max(wish.min_regions, traits(name).least_regions)
@@ -191,9 +187,7 @@ def _place_patterns(word: str, patterns: tuple[str, ...], problem: Problem) -> S
 
 
 def _rented(patterns: tuple[str, ...], problem: Problem) -> tuple[str, ...]:
-    """Return the places that rent admitted machines, the least price per sample first; all of them
-    where none is admitted.
-    """
+    """Return the places that rent admitted machines, the least price per sample first; else all."""
     cost: dict[str, float] = {}
     for pool in problem.pools:
         place = pool.offer.place
@@ -203,14 +197,7 @@ def _rented(patterns: tuple[str, ...], problem: Problem) -> tuple[str, ...]:
 
 
 def admitting(subject: Subject, problem: Problem) -> tuple[Problem, tuple[str, ...]]:
-    """Return the question with the wishes given up that exclude a subject, and the sentences that
-    say which.
-
-    Returns
-    -------
-    tuple
-        The same problem and no sentence where nothing excludes it.
-    """
+    """Return the question without the wishes that exclude a subject, and sentences about them."""
     if not subject.rules or any(subject.matches(pool.offer) for pool in problem.pools):
         return problem, ()
     reasons: list[str] = []
@@ -235,14 +222,9 @@ def admitting(subject: Subject, problem: Problem) -> tuple[Problem, tuple[str, .
 
 
 def tempting(result: Result) -> tuple[Subject, ...]:
-    """Choose the alternatives that are explained unless some are named.
-
-    Returns
-    -------
-    tuple of Subject
-        The region and the GPU with the best price for their speed that are not used, the exchange
-        that suits the machines next best, the other market, and a second region (or one region
-        alone), as far as there are such.
+    """Choose what is explained unless something is named: the region and the GPU with the best
+    price for their speed that are not used, the exchange that suits the machines next best, the
+    other market, and a second region (or one region alone), as far as there are such.
     """
     return tuple(_tempting(result))
 
@@ -283,9 +265,7 @@ def _cheapest(pools: Iterator[Pool]) -> Pool | None:
 
 
 def _next_exchange(result: Result) -> str | None:
-    """Return the admitted exchange that suits the chosen machines best after their own; for one
-    machine the plain all-reduce.
-    """
+    """Return the exchange that suits the machines next best; for one the plain all-reduce."""
     problem, placement = result.problem, result.placement
     assert placement is not None
     names = [name for name, _ in problem.modes if name != placement.exchange.strategy]

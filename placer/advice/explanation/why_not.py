@@ -1,6 +1,4 @@
-"""Why not this place, GPU, exchange or market: the best answer with it, what that loses, and what
-would have to change.
-"""
+"""Why not this place, GPU, exchange or market: the best answer with it, and what it would take."""
 
 from __future__ import annotations
 
@@ -39,8 +37,7 @@ class WhyNot:
     objective less that of the best, ``regret`` its loss as a share of the best (None if the best is
     0); ``proved`` whether it is the best with it; otherwise the loss is at most ``regret``.
     ``excluded`` are sentences about wishes that exclude it; they were given up to answer.
-    ``never_by_network`` is True where no bandwidth and no egress price would help. ``about`` is the
-    subject itself.
+    ``never_by_network`` is True where no bandwidth and no egress price would help.
     """
 
     subject: str
@@ -62,13 +59,7 @@ class WhyNot:
 
 
 def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot:
-    """Solve again with a subject forced in and compare.
-
-    Parameters
-    ----------
-    result
-        The best answer.
-    """
+    """Solve again with a subject forced in and compare with the best answer."""
     placement, problem = result.placement, result.problem
     assert placement is not None
     if subject.chosen(placement):
@@ -128,10 +119,7 @@ def _stages(subject: Subject, result: Result) -> WhyNot:
 
 
 def best_of(questions: tuple[Problem, ...], start: Trial, asker: Asker) -> Trial:
-    """Find the best answer to any of some questions.
-
-    Each next question has to beat the best answer so far, which rules most of them out at once.
-    """
+    """Find the best answer to any of some questions: each has to beat the one so far."""
     best, proved = IMPOSSIBLE, True
     for question in questions:
         objective = objective_of(question.requirements)
@@ -146,9 +134,7 @@ def best_of(questions: tuple[Problem, ...], start: Trial, asker: Asker) -> Trial
 
 
 def _remedies(questions: tuple[Problem, ...], asker: Asker) -> tuple[Remedy, ...]:
-    """Return the budget and floor with which the subject would have an answer, of the first
-    question that has one.
-    """
+    """Return the budget and floor with which the first question that can would have an answer."""
     for question in questions:
         limits = [wish for wish in wishes_of(question) if wish.code in LIMIT_CODES]
         remedies = tuple(remedy(question, wish, asker) for wish in limits)
@@ -160,9 +146,7 @@ def _remedies(questions: tuple[Problem, ...], asker: Asker) -> tuple[Remedy, ...
 def _break_evens(
     subject: Subject, questions: tuple[Problem, ...], trial: Trial, result: Result, asker: Asker
 ) -> tuple[tuple[BreakEven, ...], bool | None]:
-    """Return at which price it enters; for what is spread over regions at which bandwidth and
-    egress price, or that no such helps.
-    """
+    """Return at which price it enters; for what is spread also at which bandwidth and egress."""
     break_evens: list[BreakEven] = []
     if asker.seconds_left <= 0:
         return (), None

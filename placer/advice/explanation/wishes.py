@@ -43,10 +43,7 @@ def without(problem: Problem, wishes: Iterable[Wish]) -> Problem:
 
 
 def wishes_of(problem: Problem) -> tuple[Wish, ...]:
-    """List the wishes of a request, those that are easiest to do without first.
-
-    Giving up ``--in`` keeps the sites of owned machines open.
-    """
+    """List the wishes of a request, those that are easiest to do without first."""
     return tuple(_wishes(problem))
 
 
@@ -240,13 +237,7 @@ def _given(
     change: str | None = None,
     fields: tuple[str, ...] | None = None,
 ) -> Wish:
-    """Build a wish that falls back to what holds without its word.
-
-    Parameters
-    ----------
-    name
-        Row of the table of wishes; it gives code, flag and fields unless they are given.
-    """
+    """Build a wish that falls back to what holds without its word; its row gives the rest."""
     row = WISHES[name]
     fields = fields or row.fields
     return Wish(

@@ -1,9 +1,4 @@
-"""The frontier of cost against throughput: its points, what is proved about each, and where it
-bends.
-
-Cost is USD/h, and `cost_of` is the one place that says so: a frontier over another cost reads it
-there.
-"""
+"""The frontier of cost against throughput: points, what is proved about each, where it bends."""
 
 from __future__ import annotations
 
@@ -84,9 +79,7 @@ class FrontierPoint:
 
     @property
     def gap(self) -> float | None:
-        """The larger of two relative distances: of throughput from what it could be at most, of
-        cost from what it could be at least.
-        """
+        """The larger relative distance: of throughput from its bound, or of cost from its own."""
         most, least = self.most_samples_per_second, self.least_usd_per_hour
         if most is None or least is None:
             return None
@@ -95,9 +88,7 @@ class FrontierPoint:
 
     @property
     def status(self) -> Status:
-        """Optimal if the gap that was asked for is proved, time_limit if a wider one is, else
-        feasible.
-        """
+        """Optimal if the asked gap is proved, time_limit if a wider one is, else feasible."""
         if self.gap is None:
             return Status.FEASIBLE
         return Status.OPTIMAL if self.gap <= self.asked_gap + 1e-7 else Status.TIME_LIMIT
@@ -163,9 +154,7 @@ class Frontier(Shown):
         return (None, *steps) if self.points else ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.pareto/v1`` document: plain types, ready for JSON; within v1 keys are
-        only added.
-        """
+        """Build the ``placer.pareto/v1`` document."""
         problem, failed = self.problem, self.failed
         request = request_document(problem)
         del request["objective"]
@@ -199,9 +188,7 @@ class Frontier(Shown):
         }
 
     def to_saved(self) -> dict[str, Any]:
-        """Build the document that ``placer pareto -o`` writes: with the problem, so that every
-        point can be priced again.
-        """
+        """Build the document of ``placer pareto -o``: every point can be priced again."""
         used = used_by_all(self.problem, [point.placement for point in self.points])
         return {**self.to_dict(), "problem": used.to_dict()}
 
@@ -219,9 +206,7 @@ class Frontier(Shown):
         ]
 
     def mark(self, at: int) -> str:
-        """Return what stands out about a point: ``knee``, ``value`` (lowest price of a sample),
-        both or nothing.
-        """
+        """Return what stands out: ``knee``, ``value`` (lowest price of a sample), both."""
         marks = (("knee", self.knee), ("value", self.best_value))
         return " ".join(word for word, where in marks if where == at)
 
@@ -259,31 +244,17 @@ def cost_of(estimate: Estimate) -> float:
 
 
 def knee_of(costs: Sequence[float], speeds: Sequence[float]) -> int | None:
-    """Find where a frontier bends most: beyond it, one percent more cost buys less speed than on
-    the way there.
+    """Find where a frontier bends most: beyond it, one percent more cost buys less speed than
+    before.
 
-    Satopaa, Albrecht, Irwin and Raghavan (2011), "Finding a 'Kneedle' in a Haystack", with both
-    axes normalised to 0..1; of equal distances the cheapest counts. The axes are logarithmic:
-    budgets span decades, a constant price of a sample is then a straight line, and the dearest
-    point does not squeeze all others into a corner, as it would on linear axes.
+    Costs in USD/h and samples/s both rise; shape (points,). Returns the position of the point that
+    lies furthest above the chord between the two ends; None if there are fewer than three points,
+    or none lies above it. Satopaa, Albrecht, Irwin and Raghavan (2011), "Finding a 'Kneedle' in a
+    Haystack", with both axes normalised to 0..1; of equal distances the cheapest counts. The axes
+    are logarithmic: budgets span decades, a constant price of a sample is then a straight line, and
+    the dearest point does not squeeze all others into a corner.
 
-    Parameters
-    ----------
-    costs, speeds
-        USD/h and samples/s of the points, both rising; shape (points,).
-
-    Returns
-    -------
-    int | None
-        Position of the point that lies furthest above the chord between the two ends; None if there
-        are fewer than three points, or none lies above the chord.
-
-    Examples
-    --------
-    Twice the speed for twice the cost, then nearly nothing for four times the cost: the second
-    point.
-
-    >>> knee_of([1, 2, 8], [100, 200, 220])
+    >>> knee_of([1, 2, 8], [100, 200, 220])  # twice the speed, then nearly nothing
     1
     >>> knee_of([1, 2, 4], [100, 200, 400]) is None
     True

@@ -22,32 +22,18 @@ MOST_POINTS = 1_000
 def frontier(
     problem: Problem, solver: str = "exact", options: SolveOptions | None = None, points: int = 12
 ) -> Frontier:
-    """Find points of the frontier of cost against throughput between the cheapest placement and the
-    fastest one.
+    """Find at most so many points between the cheapest placement and the fastest one.
 
-    The epsilon-constraint method with boxes (Hamacher, Pedersen and Ruzika, 2007): between two
-    neighbours lies a box of budgets and speeds of which nothing is known. The largest box, in the
-    logarithms of both, is asked next: the fastest placement within a budget of its middle, then the
-    cheapest as fast. An answer that costs less than the budget is the answer for every budget
-    between, so that part of the box is closed. A middle that brings nothing new is followed by a
-    budget just below the dearer neighbour, which closes the box or finds a neighbour of it. Raises
-    PlacerError if there are too few points or too many, or the request admits no machine at all.
-
-    Parameters
-    ----------
-    problem
-        The question; its budget and floor are the ends of the frontier, its objective is not used.
-    solver
-        As in `placer.solving.solve.solve`; what it does not prove has no bounds.
-    options
-        Relative gap of every point, time limit and seed of the whole frontier.
-    points
-        Most points, the ends among them, at least 2.
-
-    Returns
-    -------
-    Frontier
-        Without points if nothing fits. Ctrl-C and the time limit leave the points so far.
+    The problem's budget and floor are the ends; its objective is not used. Options give the gap of
+    every point, and time and seed of all. Ctrl-C and the time limit leave the points so far;
+    without a proof of the solver there are no bounds. The epsilon-constraint method with boxes
+    (Hamacher, Pedersen and Ruzika, 2007): between two neighbours lies a box of budgets and speeds
+    of which nothing is known. The largest box, in the logarithms of both, is asked next: the
+    fastest placement within a budget of its middle, then the cheapest as fast. An answer that costs
+    less than the budget is the answer for every budget between, so that part of the box is closed.
+    A middle that brings nothing new is followed by a budget just below the dearer neighbour, which
+    closes the box or finds a neighbour of it. Raises PlacerError if there are too few points or too
+    many, or the request admits no machine at all.
     """
     if not 2 <= points <= MOST_POINTS:
         raise PlacerError(

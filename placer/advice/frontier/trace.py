@@ -1,6 +1,4 @@
-"""How a frontier is found: its ends, then the largest box between two points, until nothing is
-open.
-"""
+"""How a frontier is found: its ends, then the largest box between two points, while any is open."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ RESCUE_S = 1.0
 HALVES = 2
 """Searches of one point: the fastest within a budget, then the cheapest as fast."""
 LEAST_SHARE = 0.05
-"""Share of the time left that a search may take at least. Few budgets are far harder than all
-others: they wait for the end.
-"""
+"""Share of the time left for one search at least. Few budgets are far harder: they come last."""
 ALMOST = 1e-12
 """Relative difference up to which budgets and speeds count as equal."""
 
@@ -58,9 +54,7 @@ class Trace:
         self.failed: Result | None = None
 
     def run(self) -> Ending:
-        """Find the ends, then what lies between, until there are enough points, nothing is open, or
-        it is stopped.
-        """
+        """Find the ends, then what lies between, until nothing is open or it is stopped."""
         try:
             if self._cheapest():
                 if self.budget * (1 - LEAST_STEP) > _usd(self.found[0]):
@@ -150,9 +144,7 @@ class Trace:
     def _ask_cheapest(
         self, known: Result, budget: float, share: float | None, floor: float | None
     ) -> None:
-        """Find the cheapest placement that reaches a floor within the budget; one that does is
-        known.
-        """
+        """Find the cheapest placement that reaches a floor within the budget; one is known."""
         cheapest = self._solve("cost", budget, floor, known.placement, share)
         if cheapest.bound is not None:
             self.floors.append((floor or 0.0, cheapest.bound))
@@ -188,9 +180,7 @@ class Trace:
             self.closing.discard(below)
 
     def _prove(self) -> None:
-        """Spend the time that is left on the points that are not proved yet, the widest gap first,
-        each once.
-        """
+        """Spend what time is left on unproved points, the widest gap first, each once."""
         unproved = [point for point in self.proved_points() if point.status is Status.TIME_LIMIT]
         if not (self._cheap_end_proved() or self._stopped()):
             self._ask_cheapest(
@@ -244,9 +234,7 @@ class Trace:
         return True
 
     def _cheap_end_proved(self) -> bool:
-        """Return whether nothing at all that fits costs less than the cheapest point, within the
-        gap.
-        """
+        """Return whether nothing that fits costs less than the cheapest point, within the gap."""
         least = max((bound for at, bound in self.floors if at <= (self.floor or 0.0)), default=-1.0)
         return (
             least

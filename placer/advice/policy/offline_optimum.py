@@ -1,6 +1,4 @@
-"""What a job would have cost if everything had been known: the optimum in one place at a time, and
-a bound for any number of places.
-"""
+"""The optimum of a job in hindsight, in one place at a time, and a bound for any number of them."""
 
 from __future__ import annotations
 
@@ -22,16 +20,10 @@ def offline_optimum(
 ) -> float:
     """Return the least dollars with which the job finishes in one place at a time.
 
-    Dynamic programming backwards over ticks, places, hours waited since the start there, and
-    progress in steps that divide tick, restart, work and deadline. Where no such step is long
-    enough, restart and work are rounded down: the value is then a bound from below.
-
-    Parameters
-    ----------
-    launched, usd_per_hour
-        From the job's beginning to its deadline; shape (ticks, zones).
-    tick_h
-        Hours of a tick.
+    Launches and prices are from the job's beginning to its deadline; shape (ticks, zones). Dynamic
+    programming backwards over ticks, places, hours waited since the start there, and progress in
+    steps that divide tick, restart, work and deadline. Where no such step is long enough, restart
+    and work are rounded down: the value is then a bound from below.
     """
     second, levels = _step_s(tick_h, job)
     ticks = math.ceil(job.deadline_h / tick_h - 1e-9)
@@ -89,11 +81,6 @@ def offline_bound(
     Machine-hours are bought where and when they do the most work for a dollar, without starts,
     egress or a quorum: each tick offers the lower convex hull of speed and price over one place and
     over several, and the whole is a fractional knapsack.
-
-    Parameters
-    ----------
-    launched, usd_per_hour, tick_h
-        As in `offline_optimum`.
     """
     ticks, pieces = math.ceil(job.deadline_h / tick_h - 1e-9), []
     for tick in range(ticks):

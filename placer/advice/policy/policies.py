@@ -103,15 +103,11 @@ def fixed(zone: int) -> Rule:
 def migrate(*, pace: bool) -> Rule:
     """Make the rule that holds all machines in one zone and moves when they are gone.
 
-    The zone is the cheapest one at its price and the restarts and egress that its life makes
-    likely: SkyNomad (NSDI 2027); the pace is that of Can't Be Late (NSDI 2024), with the hysteresis
-    that leaves on-demand machines only when the job is two restarts ahead.
-
-    Parameters
-    ----------
-    pace
-        Whether on-demand machines keep the job at a uniform pace while no zone has room; else it
-        waits for spot machines as long as the slack allows.
+    ``pace``: on-demand machines keep the job at a uniform pace while no zone has room; else it
+    waits for spot machines as long as the slack allows. The zone is the cheapest one at its price
+    and the restarts and egress that its life makes likely: SkyNomad (NSDI 2027); the pace is that
+    of Can't Be Late (NSDI 2024), with the hysteresis that leaves on-demand machines only when the
+    job is two restarts ahead.
     """
 
     def rule(state: State, seen: Observation, tick_h: float, job: Job, market: Market) -> Machines:
@@ -199,11 +195,9 @@ def _wanted(places: int, state: State, job: Job) -> int:
 
 
 def _pace_h(state: State, job: Job) -> float:
-    """Hours of work below which on-demand machines fill gaps: a uniform pace that begins when a
-    part of the slack has been waited for spot machines, and ends before the deadline.
-
-    That part is the slack over the work: who has little slack needs it for restarts, who has much
-    can wait until spot machines are there.
+    """Hours of work below which on-demand machines fill gaps: a uniform pace that ends before the
+    deadline and begins when a part of the slack is waited: the slack over the work. Who has little
+    slack needs it for restarts, who has much can wait.
     """
     slack_h = job.deadline_h - job.work_h
     patience_h = max(job.restart_h, min(MOST_PATIENCE, slack_h / job.work_h) * slack_h)
@@ -273,10 +267,8 @@ def _moved(
 
 
 def _filled(held: Held, state: State, job: Job, market: Market) -> int:
-    """Return the on-demand machines: those that are missing, while the job is behind its pace.
-
-    Those that run are kept until the spot machines in their place have started, so that a return to
-    spot machines costs no slack.
+    """Return the on-demand machines: what is missing while the job is behind its pace, and those
+    that run until the spot machines in their place have started, so that a return costs no slack.
     """
     before = state.machines[market.on_demand]
     working = {

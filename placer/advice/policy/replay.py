@@ -1,6 +1,4 @@
-"""Replay: policies over a trace from many starts, beside the offline optimum and what they are
-sensitive to.
-"""
+"""Replay: policies over a trace from many starts, beside the offline optimum."""
 
 from __future__ import annotations
 
@@ -41,10 +39,7 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """Runs of one policy from many starts; means, and the dearest run.
-
-    Hours of on-demand machines are those of all machines together: machine-hours over machines.
-    """
+    """Runs of one policy from many starts; means, and the dearest run."""
 
     policy: Policy
     runs: tuple[Run, ...]
@@ -97,19 +92,14 @@ class Replay(Shown):
         return f"<Replay of {names} from {len(self.starts)} starts>"
 
     def summary(self, name: str) -> Summary:
-        """Return the runs of one policy.
-
-        Raises PlacerError if it was not replayed.
-        """
+        """Return the runs of one policy; PlacerError if it was not replayed."""
         by_name = {summary.policy.name: summary for summary in self.summaries}
         if name not in by_name:
             raise unknown("policy", name, by_name)
         return by_name[name]
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.replay/v1`` document: plain types, ready for JSON; within v1 keys are
-        only added.
-        """
+        """Build the ``placer.replay/v1`` document."""
         trace, job, market = self.trace, self.job, self.market
         return {
             "schema": SCHEMA,
@@ -175,20 +165,10 @@ def replay(
 ) -> Replay:
     """Run policies over a trace.
 
-    Raises PlacerError if a policy is unknown, or the trace is shorter than the deadline.
-
-    Parameters
-    ----------
-    names
-        Of `NAMES`; empty: all, the censored rule where it differs.
-    every_h
-        Hours between starts.
-    offline
-        Whether to work out the optimum and the bound.
-    starts
-        Ticks at which jobs begin; None: all that have their deadline within the trace.
-    opened
-        Opens the runner that runs the policies.
+    ``names`` are of `NAMES`; empty: all, the censored rule where it differs. ``starts`` are ticks
+    at which jobs begin; None: every so many hours, as long as the deadline is within the trace.
+    Without ``offline`` there is no optimum and no bound. Raises PlacerError if a policy is unknown,
+    or the trace is shorter than the deadline.
     """
     for name in names:
         if name not in NAMES:
@@ -279,10 +259,7 @@ def ticks_of(job: Job, tick_h: float) -> int:
 
 
 def starts_of(ticks: int, tick_h: float, job: Job, every_h: float) -> range:
-    """Return the ticks at which jobs begin: all that have their deadline within the trace.
-
-    Raises PlacerError if the trace is shorter than the deadline.
-    """
+    """Return the ticks at which jobs begin: all that have their deadline within the trace."""
     needed = ticks_of(job, tick_h)
     if needed > ticks:
         raise PlacerError(

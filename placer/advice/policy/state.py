@@ -80,8 +80,8 @@ def after_losses(state: State, seen: Observation, job: Job) -> State:
 
 
 def changed(state: State, target: Machines, job: Job, market: Market) -> State:
-    """Hold other machines: joiners wait a restart, the island they join re-forms, and a new place
-    gets the checkpoint.
+    """Hold other machines: joiners wait a restart, their island re-forms, a new place gets the
+    checkpoint.
 
     The wait of an island is the mean over its machines: they are paid for that many hours without
     work. Nothing takes longer than to start the whole island anew.
@@ -113,9 +113,7 @@ def changed(state: State, target: Machines, job: Job, market: Market) -> State:
 
 
 def checkpoint_usd(state: State, place: int, job: Job, market: Market) -> float:
-    """Price the checkpoint that goes to a new place: from the cheapest place that is held, else
-    from the last one.
-    """
+    """Price the checkpoint that goes to a new place, from the cheapest that is held or the last."""
     sources = [at for at, count in enumerate(state.machines) if count]
     if not sources and state.last is not None:
         sources = [state.last]

@@ -1,6 +1,4 @@
-"""One training job with a deadline, the market in which a policy places it, and capacity and prices
-of its zones on a grid of ticks.
-"""
+"""A training job with a deadline, its market, and capacity and prices of zones tick by tick."""
 
 from __future__ import annotations
 
@@ -76,17 +74,9 @@ class Job:
             )
 
     def speed(self, working: float, places: int) -> float:
-        """Return the hours of work done in one hour.
+        """Return the hours of work that so many working machines do in one hour, held in some
+        places.
 
-        Parameters
-        ----------
-        working
-            Machines at work.
-        places
-            Places in which machines are held.
-
-        Examples
-        --------
         >>> job = Job(machines=16, work_h=24, deadline_h=30)
         >>> job.speed(16, 1), job.speed(16, 2), job.speed(8, 1)
         (1.0, 0.95, 0.5)
@@ -143,9 +133,7 @@ PRIOR_H = 3.0
 
 
 def steady(launched: Array, tick_h: float) -> Array:
-    """Return the fewest machines of the last half hour, at least of three ticks, at each tick;
-    shape (ticks, zones).
-    """
+    """Return the fewest machines of the last half hour, or three ticks; shape (ticks, zones)."""
     built: Array = launched.copy()
     for back in range(1, max(STEADY_TICKS, round(STEADY_H / tick_h))):
         built[back:] = np.minimum(built[back:], launched[: len(launched) - back])
@@ -153,16 +141,10 @@ def steady(launched: Array, tick_h: float) -> Array:
 
 
 def lives_h(enough: Array, tick_h: float, memory_h: float = MEMORY_H) -> Array:
-    """Return how long enough machines have lasted lately, at each tick; hours.
+    """Return how many hours enough machines, shape (ticks, zones), have lasted lately, at each
+    tick.
 
     (hours with enough + 3) / (ends + 1): the mean life with one life of 3 h assumed.
-
-    Parameters
-    ----------
-    enough
-        Whether there were enough; shape (ticks, zones).
-    tick_h, memory_h
-        Hours of a tick and of the memory.
     """
     back = max(1, round(memory_h / tick_h))
     ends = np.zeros(enough.shape, dtype=float)
@@ -222,10 +204,7 @@ class Trace:
     def observations(self, job: Job, *, censored: bool = False) -> list[Observation]:
         """Return what a policy knows at each tick: nothing of what follows.
 
-        Parameters
-        ----------
-        censored
-            Read a zone that launched all machines that were asked for as one that has any number.
+        ``censored``: a zone that launched all that were asked for counts as one with any number.
         """
         launched = self.launched
         if censored:
@@ -236,16 +215,9 @@ class Trace:
 def trace_of(log: LaunchLog, usd_per_hour: Array, tick_h: float | None = None) -> Trace:
     """Put a log of launches on a grid.
 
-    Raises PlacerError if the log has one observation, or would have too many ticks.
-
-    Parameters
-    ----------
-    log
-        The log.
-    usd_per_hour
-        Spot prices at each observation; shape (observations, zones) or (zones,).
-    tick_h
-        Hours of a tick; None: the median time between observations.
+    Spot prices are those at each observation; shape (observations, zones) or (zones,). Without
+    ``tick_h`` a tick is the median time between observations. Raises PlacerError if the log has one
+    observation, or would have too many ticks.
     """
     if len(log.hours) < 2:
         raise PlacerError("a log of one observation is not a trace", "log launches for some hours")

@@ -75,9 +75,7 @@ class Change:
         return {place: count for place, count in pairs if count}
 
     def to_dict(self) -> dict[str, Any]:
-        """Build one ``placer.watch/v1`` line: plain types, ready for JSON; within v1 keys are only
-        added.
-        """
+        """Build one ``placer.watch/v1`` line."""
         places = self.market.places
         return {
             "schema": SCHEMA,
@@ -118,22 +116,12 @@ def watch(
 ) -> Iterator[Change]:
     """Decide at each line of a feed, and yield the ticks that change something.
 
-    Machines that are gone count as gone since the line before, and the deadline is taken one tick
-    earlier: a tick in which everything is lost still leaves time for a restart. Raises PlacerError,
-    which names the file, line and column that are wrong, or a zone that the feed does not have.
-
-    Parameters
-    ----------
-    lines
-        A log of launches, line by line; each file of a folder begins with its header.
-    priced
-        Called once, with the zones of the feed.
-    tick_h
-        Hours until the next line is expected, until some have come.
-    held
-        Spot machines by zone with which the job runs when the feed begins.
-    done_h
-        Hours of work that are done by then.
+    Each file of a folder begins with its header. ``priced`` is called once, with the zones of the
+    feed; ``tick_h`` is how long the next line is waited for until some have come; ``held`` and
+    ``done_h`` are spot machines and hours of work when the feed begins. Machines that are gone
+    count as gone since the line before, and the deadline is taken one tick earlier: a tick in which
+    everything is lost still leaves time for a restart. Raises PlacerError, which names the file,
+    line and column that are wrong, or a zone that the feed does not have.
     """
     ready: tuple[Array, Market] | None = None
     rows: deque[list[int]] = deque(maxlen=MOST_ROWS)
@@ -224,9 +212,7 @@ def _seen(rows: deque[list[int]], prices: Array, tick_h: float, job: Job) -> Obs
 
 
 def _after(state: State, seen: Observation, elapsed_h: float, job: Job, market: Market) -> State:
-    """Count what was done since the line before, without the machines that are gone; what is left
-    of their islands still has to re-form.
-    """
+    """Count what was done since the line before without what is gone; the rest has to re-form."""
     kept = after_losses(state, seen, job)
     if not elapsed_h:
         return kept
@@ -264,14 +250,9 @@ def _change(
 def actions_of(
     before: State, kept: State, held: State, seen: Observation, job: Job, market: Market
 ) -> tuple[Action, ...]:
-    """List what happens between two ticks, losses first.
+    """List what happens between two ticks, losses first: before them, after them, and as decided.
 
     Where a place is left and another one is new, the larger ones are paired as moves.
-
-    Parameters
-    ----------
-    before, kept, held
-        The job before losses, after them, and after the decision.
     """
 
     def action(kind: str, old: State, new: State, place: int) -> Action:

@@ -43,9 +43,8 @@ class ZonePrices:
 
 
 def places_of(zones: Sequence[str], catalog: Catalog) -> tuple[str, ...]:
-    """Return the place of each zone: ``gcp/us-east4-a`` or ``us-east4-a`` is in ``gcp/us-east4``.
-
-    Raises PlacerError if the catalog has no such place, or several providers have it.
+    """Return the place of each zone: ``gcp/us-east4-a`` or ``us-east4-a`` is in ``gcp/us-east4``;
+    PlacerError if the catalog has no such place, or several providers have it.
     """
     places = []
     for zone in zones:
@@ -64,14 +63,7 @@ def places_of(zones: Sequence[str], catalog: Catalog) -> tuple[str, ...]:
 
 def catalog_prices(zones: Sequence[str], device: str, catalog: Catalog) -> ZonePrices:
     """Price zones by a catalog: the cheapest spot machine of a device in each region, and the
-    cheapest on-demand machine of all these regions.
-
-    Raises PlacerError if a region has no such machine.
-
-    Parameters
-    ----------
-    device
-        Such as ``H100`` or ``V100:8``.
+    cheapest on-demand machine of all of them; PlacerError if a region has none.
     """
     places = places_of(zones, catalog)
     spot = [_cheapest(place, device, "spot", catalog) for place in places]
@@ -92,10 +84,7 @@ def catalog_prices(zones: Sequence[str], device: str, catalog: Catalog) -> ZoneP
 
 
 def cheapest_on_demand(zones: Sequence[str], device: str, catalog: Catalog) -> tuple[float, str]:
-    """Return the least on-demand price in the regions of some zones, and its zone.
-
-    Raises PlacerError if none of them has such a machine.
-    """
+    """Return the least on-demand price in the regions of some zones, and its zone."""
     found = [
         (price, zone)
         for zone, place in zip(zones, places_of(zones, catalog), strict=True)
@@ -124,17 +113,11 @@ def _cheapest(place: str, device: str, market: str, catalog: Catalog) -> float |
 def file_prices(
     zones: Sequence[str], log: LaunchLog | None, path: Path
 ) -> tuple[Array, tuple[float, str] | None]:
-    """Read the spot prices of zones, and the least on-demand price, if there is one.
+    """Read the spot prices of zones, and the least on-demand price, from CSV.
 
-    Raises PlacerError, which names the line, column and value that are wrong, or the zone without a
-    price.
-
-    Parameters
-    ----------
-    log
-        Its observations are those of a trace of prices; None: only a table will do.
-    path
-        CSV: a table with a row for each zone or region, or a trace with a column for each zone.
+    A table has a row for each zone or region, a trace a column for each zone: its prices are those
+    at the observations of the log. Raises PlacerError, which names the line, column and value that
+    are wrong, or the zone without a price.
     """
     try:
         text = bounded(path, "give a shorter file of prices", MOST_BYTES).decode("utf-8-sig")
@@ -235,15 +218,7 @@ def _usd(cell: str, where: str) -> float:
 def market_of(
     zones: Sequence[str], prices: ZonePrices, catalog: Catalog, egress_usd_per_gib: float | None
 ) -> Market:
-    """Build the market: egress between the regions of the zones by a catalog's own prices.
-
-    Raises PlacerError if the catalog lacks a place or a price.
-
-    Parameters
-    ----------
-    egress_usd_per_gib
-        One price between any two regions instead; None: the catalog's.
-    """
+    """Build the market: egress by one price between any two regions, else by the catalog's."""
     named = (*zones, prices.on_demand_zone)
     if egress_usd_per_gib is not None:
         regions = [region_of(zone) for zone in named]

@@ -118,9 +118,7 @@ class PortfolioAnswer(Shown):
 
     @property
     def saving(self) -> float | None:
-        """What is saved against jobs placed one by one, or done more, as a share; None if they
-        differ in which jobs run.
-        """
+        """Share saved, or done more, against jobs placed one by one; None if others run."""
         if self.greedy_left_out != len(self.left_out) or not self.greedy_value:
             return None
         sign = -1 if self.portfolio.maximised else 1
@@ -145,7 +143,7 @@ class PortfolioAnswer(Shown):
         return next(job for job in self.jobs if job.name == name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.portfolio/v1`` document: plain types, ready for JSON."""
+        """Build the ``placer.portfolio/v1`` document."""
         return {
             "schema": PORTFOLIO_SCHEMA,
             "objective": {
@@ -196,9 +194,7 @@ class PortfolioAnswer(Shown):
         return "some_left_out" if self.left_out else "all_run"
 
     def to_saved(self) -> dict[str, Any]:
-        """Build the document that ``placer portfolio -o`` writes: each job that runs has its saved
-        result, so that it can be priced again.
-        """
+        """Build the document of ``placer portfolio -o``: each result can be priced again."""
         document = self.to_dict()
         for row, placed in zip(document["jobs"], self.jobs, strict=True):
             if placed.result is not None:
@@ -257,11 +253,7 @@ def job_document(placed: Placed) -> dict[str, Any]:
 
 
 def answered(found: Found) -> PortfolioAnswer:
-    """Build the answer of what a search ended with, and check the sums of what is shared.
-
-    Raises AssertionError if the jobs together break a shared limit: an internal error, never shown
-    as an answer.
-    """
+    """Build the answer of what a search ended with; AssertionError if jobs break a shared limit."""
     columns, portfolio = found.columns, found.columns.portfolio
     ledger, greedy = Ledger(columns, found.counts), Ledger(columns, found.greedy)
     jobs, assigned = portfolio.jobs, dict(_assigned(found))

@@ -24,10 +24,8 @@ SAME = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Priced:
-    """What was proved at some prices.
-
-    ``each``: no column of a group that gives its job a share of at least ``share`` has a smaller
-    reduced value.
+    """What was proved at some prices: no column of a group that gives its job a share of at least
+    ``share`` has a smaller reduced value than ``each``.
     """
 
     duals: Duals
@@ -37,11 +35,7 @@ class Priced:
 
 @dataclass(kw_only=True)
 class Bounds:
-    """Prices, and what is proved at them.
-
-    Mutable. ``alone`` is the fastest known column of each group for all of the budget, where speed
-    counts.
-    """
+    """Prices, and what is proved at them. ``alone``: the fastest columns for all of the budget."""
 
     columns: Columns
     pricing: Pricing
@@ -54,9 +48,7 @@ class Bounds:
         return self.columns.portfolio
 
     def program(self, run: Sequence[int], share: float) -> tuple[float, Duals]:
-        """Solve the program with fractions of so many jobs of each group, each with a share at
-        least; returns its value and prices.
-        """
+        """Solve the program with fractions of jobs with a share; returns value and prices."""
         kept = self.columns.kept
         if self.portfolio.fair:
             kept = [c for c in kept if self.share(c) >= share * (1 - SAME)]
@@ -65,11 +57,7 @@ class Bounds:
     def price(self, duals: Duals, share: float, run: Sequence[int], near: float = 0.0) -> None:
         """Ask for better columns of the jobs that run at some prices, and bound all of theirs.
 
-        Parameters
-        ----------
-        near
-            A bound that is so near to the best column of a job is enough; infinite: nothing is
-            searched.
+        A bound that is so ``near`` to the best column is enough; infinite: nothing is searched.
         """
         if self.portfolio.objective != "cost":
             values = (abs(column.value) for column in self.columns.kept)
@@ -85,8 +73,8 @@ class Bounds:
         self.tried.append(Priced(duals=duals, share=share, each=each))
 
     def _order(self, share: float) -> list[Group]:
-        """Return the groups in the order in which they are asked about: slow jobs before others of
-        their family; with slots, where there are no families, by what they may gain.
+        """Return groups in the order of questions: slow jobs before others of their family; with
+        slots, where there are no families, by what they may gain.
         """
         if self.portfolio.slots is None or not self.tried:
             return sorted(self.columns.groups, key=lambda g: self.floor(g, share))
@@ -127,9 +115,7 @@ class Bounds:
         return max((self.at(row, run) for row in rows), default=-inf)
 
     def share(self, column: Column) -> float:
-        """Return the speed of a column as a share of what its job does alone; 0 where nothing is
-        known that it does for all of the budget.
-        """
+        """Return a column's speed as a share of what its job does alone; 0 if unknown."""
         alone = self.alone.get(column.group)
         return min(1.0, column.samples_per_second / alone.samples_per_second) if alone else 0.0
 
@@ -158,9 +144,7 @@ class Bounds:
         return high
 
     def _out_of_reach(self, run: Sequence[int], share: float, duals: Duals) -> bool:
-        """Tell whether the jobs that run cost more than the budget where each has a share at least;
-        by Lagrange's bound on their dollars.
-        """
+        """Tell whether jobs with a share each cost more than the budget, by Lagrange's bound."""
         factor = duals.budget + (1.0 if self.portfolio.objective == "cost" else 0.0)
         if not factor:
             return False

@@ -52,11 +52,6 @@ def all_columns(pricing: Pricing, group: Group, threshold: float, gap: float) ->
 
     Such columns are found by asking for the best one, and again with less of each resource that it
     takes; where speed counts, also for a faster one.
-
-    Parameters
-    ----------
-    gap
-        Relative gap of each question, and so of the choice among the columns.
     """
     waiting, seen = [Within()], set[tuple[object, ...]]()
     answers: list[tuple[Within, Column]] = []

@@ -14,10 +14,8 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Displacement:
-    """Something that a job would have taken alone and that others hold.
-
-    ``wanted`` of it in the first slot in which it is short, where only ``left`` was left beside
-    ``by``, the jobs that hold most of it, first.
+    """Something that a job would have taken alone and that others hold: ``wanted`` in the first
+    slot in which it is short, where ``left`` was left beside ``by``, who hold most of it first.
     """
 
     resource: str
@@ -31,9 +29,8 @@ class Displacement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Worth:
-    """What one more of something scarce is worth: USD per hour, or in total with slots.
-
-    A price of the relaxation: it holds for a small change, and jobs come whole.
+    """What one more of something scarce is worth, in USD per hour, or in total with slots: a price
+    of the relaxation, which holds for a small change, and jobs come whole.
     """
 
     resource: str
@@ -45,20 +42,7 @@ class Worth:
 def displacements(
     ledger: Ledger, assigned: Mapping[int, Column], job: int, alone: Column
 ) -> Iterator[Displacement]:
-    """Yield what keeps a job from the placement that it would have alone; where speed counts, also
-    the dollars of the budget.
-
-    Parameters
-    ----------
-    ledger
-        What all jobs hold.
-    assigned
-        Column of each job that runs, by its number.
-    job
-        Number of the job.
-    alone
-        Its best column with the market to itself.
-    """
+    """Yield what keeps a job from its column ``alone``; where speed counts, dollars too."""
     portfolio, own = ledger.columns.portfolio, assigned.get(job)
 
     def holders(amount: Callable[[Column], float]) -> tuple[str, ...]:
@@ -97,9 +81,7 @@ def displacements(
 
 
 def worths(duals: Duals, objective: str) -> tuple[Worth, ...]:
-    """List what is scarce, the dearest first; where it is not cost that counts, in dollars of the
-    budget that are worth as much.
-    """
+    """List what is scarce, the dearest first; in dollars of the budget where cost is no aim."""
     if objective != "cost" and not duals.budget:
         return ()
     dollar = 1.0 if objective == "cost" else duals.budget

@@ -33,8 +33,7 @@ MOST_CLOSED = 8
 ROUGH_GAP = 1e-3
 """Gaps from here on are not small."""
 ROUGH_S, ROUGH_SHARE = 0.5, 1 / 60
-"""One search takes no longer where the gap is not small: seconds, or this share of all time if that
-is more.
+"""One search takes no longer where the gap is not small: seconds, or a share of all time if more.
 """
 NEAR = 0.1
 """Share of the gap below which what all jobs may gain together is not searched for."""
@@ -43,9 +42,7 @@ ROUNDS_GAP = 0.75
 SHARE = 3.0
 """One search to the end takes no more than the time that is left over this."""
 ALONE_TIME, ROUNDS_TIME, CLOSING_TIME, EXACT_TIME = 0.3, 0.7, 0.4, 0.9
-"""Shares of the time that is left for the jobs alone where speed counts, for rounds, and for all
-columns (the last where the gap is small).
-"""
+"""Shares of the time left for jobs alone, for rounds, for all columns (last: for a small gap)."""
 CHOOSING_S, WHOLE_S = 0.8, 5.0
 """Seconds after the end in which a choice among the known columns is made, and of one program."""
 STEPS = 6
@@ -79,14 +76,7 @@ class Found:
 
 
 def chosen(portfolio: Portfolio, options: SolveOptions) -> Found:
-    """Choose who runs where and when.
-
-    Parameters
-    ----------
-    options
-        Gap of the portfolio and time for all of it. Ctrl-C uses it up, so that the best so far is
-        returned.
-    """
+    """Choose who runs where and when; Ctrl-C uses the time up: the best so far is returned."""
     started = time.perf_counter()
     limits = options.time_limit_s, options.memory_limit_bytes, options.cancel
     with allowance.opened(*limits) as own:
@@ -206,13 +196,7 @@ class Generation:
             self.bounds.price(Duals(), 0.0, self.everyone, near)
 
     def _begin_alone(self, group: Group, waiting: int) -> None:
-        """Search the most that a job does alone, and make columns at speeds up to that.
-
-        Parameters
-        ----------
-        waiting
-            Groups that share the time that is left, this one among them.
-        """
+        """Search the most that a job does alone in its part of the time; make columns up to it."""
         budget, search, job = self.portfolio.budget_usd or 0.0, self.pricing.search, group.job
         self.pricing.tops[group.number] = inf
         if not allowance.current().spent:

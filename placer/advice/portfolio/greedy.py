@@ -43,9 +43,7 @@ class Ledger:
         return self.columns.limits.capacity(held) - self.held.get(held, 0.0)
 
     def best(self, group: Group) -> Column | None:
-        """Return the best known column of one more job that fits into what is left; with the blocks
-        that it would be the first to use.
-        """
+        """Return the best known column of one more job that fits, with blocks it buys."""
         fitting = (column for column in self.columns.of(group) if self._fits(column))
         return min(fitting, key=lambda column: column.value + self._paid(column), default=None)
 
@@ -83,20 +81,10 @@ class Ledger:
 def one_by_one(
     pricing: Pricing, taken: Mapping[Column, int] | None = None, *, searched: bool = True
 ) -> dict[Column, int]:
-    """Place jobs one after the other, by priority and order, each on what is left.
+    """Place jobs one after the other, by priority and order, each on what is left beside ``taken``.
 
-    Parameters
-    ----------
-    taken
-        Jobs that have a place already.
-    searched
-        A job whose best column does not fit is asked about again; else only known columns are
-        looked at.
-
-    Returns
-    -------
-    dict[Column, int]
-        All chosen columns; jobs that find nothing are not in it.
+    ``searched``: a job whose best column does not fit is asked about again; else only known columns
+    are looked at. Jobs that find nothing are not among the chosen columns.
     """
     columns, chosen = pricing.columns, dict(taken or {})
     ledger, run = Ledger(columns, chosen), running(columns, chosen)

@@ -26,18 +26,9 @@ Terms = Sequence[tuple[Any, float]]
 
 
 class Program:
-    """The program of some columns.
+    """The program of the columns that may be taken (``choices``), for so many jobs of each group.
 
-    Parameters
-    ----------
-    columns
-        What there is to choose from.
-    counts
-        Jobs of each group.
-    choices
-        Those of the columns that may be taken.
-    whole
-        Jobs come whole; else in fractions, so that what is shared has prices.
+    Jobs come ``whole``; else in fractions, so that what is shared has prices.
     """
 
     def __init__(
@@ -122,17 +113,9 @@ class Program:
 def relaxed(
     columns: Columns, counts: Sequence[int], choices: Sequence[Column], out: float
 ) -> tuple[float, Duals]:
-    """Solve the program with fractions.
+    """Solve the program with fractions, where leaving out a job of weight 1 costs ``out``.
 
-    Parameters
-    ----------
-    out
-        Value of leaving out one job of weight 1.
-
-    Returns
-    -------
-    tuple[float, Duals]
-        The value, and prices from 0: they bound the portfolio whatever the program's own precision.
+    Returns the value, and prices from 0: they bound the portfolio whatever the program's precision.
     """
     program = Program(columns, counts, choices, whole=False)
     groups = zip(columns.groups, program.left, strict=True)
@@ -155,20 +138,9 @@ def whole(
     columns: Columns, seconds: float, share: Callable[[Column], float] | None = None
 ) -> tuple[dict[Column, int], bool]:
     """Choose a whole number of each column: the most weight of the highest priority runs, then of
-    the next, then the least share of any job is as large as possible, and then the value is the
-    least.
-
-    Parameters
-    ----------
-    seconds
-        For each of these steps.
-    share
-        Of what its job would have alone; None: shares do not count.
-
-    Returns
-    -------
-    tuple[dict[Column, int], bool]
-        Which columns are taken, how often each; and whether it is proved that none do better.
+    the next, then the least share of any job is as large as possible (None: shares do not count),
+    and then the value is the least. Each step takes so many seconds. Returns how often each column
+    is taken, and whether it is proved that none do better.
     """
     choices = columns.kept
     program = Program(columns, [group.count for group in columns.groups], choices, whole=True)
@@ -205,10 +177,7 @@ def whole(
 
 
 def _solver(name: str) -> Any:
-    """Open a solver of OR-Tools.
-
-    Raises PlacerError if OR-Tools is missing.
-    """
+    """Open a solver of OR-Tools."""
     try:
         from ortools.linear_solver import pywraplp
     except ImportError:

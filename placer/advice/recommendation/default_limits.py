@@ -1,6 +1,4 @@
-"""Limits that nobody asked for, named where an answer reaches them: the supply of spot machines,
-workers, islands, the batch. And what more machines on demand need than money.
-"""
+"""Limits that nobody asked for, named where an answer reaches them, and reservations it needs."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from placer.workload.island.hardware import MOST_ISLAND_MACHINES
 USUAL_WORKERS = Requirements().max_workers
 """Workers of an answer at most, where nobody asks for a number."""
 MORE_WORKERS = (4 * USUAL_WORKERS, 16 * USUAL_WORKERS)
-"""To these the number grows where an answer has as many as it may and money or time limit it: 1,024
-take a whole book four times the CPU of 64.
-"""
+"""To these the number grows where it limits an answer: 1,024 take four times the CPU of 64."""
 LARGE_MACHINE_GPUS = 8
 """GPUs of the machines that clouds reserve in blocks."""
 
@@ -65,9 +61,7 @@ def _least_worker(placement: Placement, kind: tuple[object, ...]) -> int:
 
 
 def _workers(problem: Problem, placement: Placement) -> Iterator[Warn]:
-    """Yield that the number of workers, the size of an island or the batch is as large as it may be
-    without a word.
-    """
+    """Yield that the number of workers, the size of an island or the batch is a default's most."""
     wish, workers = problem.requirements, placement.workers
     if is_usual(wish) and workers == wish.max_workers:
         yield Warn(

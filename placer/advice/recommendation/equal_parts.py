@@ -54,9 +54,7 @@ def unlike_workers(problem: Problem, placement: Placement, got: Estimate) -> Ite
 
 
 def uneven_batch(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
-    """Yield that ranks wait because the batch does not divide among them, with the nearest batches
-    that do and what they would reach.
-    """
+    """Yield that ranks wait as the batch does not divide among them, with near ones that do."""
     if any(group.behind for group in placement.groups):
         return  # parts with other ranks share each microbatch
     plans = {(group.machines * group.gpu_count, group.inner) for group in placement.groups}

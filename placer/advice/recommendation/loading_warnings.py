@@ -23,9 +23,7 @@ provider publishes (Azure Storage, 2025-10-31).
 
 
 def loading_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
-    """Yield the machines that wait for data, and what their store has to give if nobody knows that
-    it can.
-    """
+    """Yield the machines that wait for data, and what a store of unknown limits has to give."""
     store, size = problem.data_store, problem.profile.bytes_per_sample
     if store is None or size is None:
         return

@@ -22,9 +22,7 @@ BASELINE_NODES = 1_000
 
 
 def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Option, ...]:
-    """Find placements that fit after one wish is changed: a limit; failing these, any other single
-    wish, or all limits.
-    """
+    """Find what fits after one wish is changed: a limit; else any other wish, or all limits."""
     tried = (
         solve_changed(problem, changed, solver, options, label, note)
         for label, changed, note in _freed(problem.requirements)
@@ -75,9 +73,7 @@ def _without_defaults(problem: Problem, solver: str, options: SolveOptions) -> l
 
 
 def _without_used(problem: Problem, solver: str, options: SolveOptions) -> list[Option]:
-    """Return what fits without one of the rules on machines that must be used; failing that,
-    without all of them.
-    """
+    """Return what fits without one of the machines that must be used; else without all of them."""
     wish = problem.requirements
     several = [
         (f"no --use {rule.spec}", tuple(other for other in wish.used if other != rule))
@@ -111,9 +107,7 @@ def limit_words(option: Option, wish: Requirements) -> str:
 
 
 def _widened(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
-    """Yield every other single wish that can be widened, and all limits together: label, wishes,
-    words.
-    """
+    """Yield every other wish that can be widened, and all limits together: label, wishes, words."""
     free = replace(
         wish,
         budget_usd_per_hour=None,
@@ -157,9 +151,7 @@ def solve_changed(
     note: str = "",
     nodes: int = BASELINE_NODES,
 ) -> Option | None:
-    """Solve the problem with changed wishes in a short search; None if nothing fits, or no time is
-    left.
-    """
+    """Solve with changed wishes in a short search; None if nothing fits, or no time is left."""
     if allowance.current().spent:
         return None
     result = solve(replace(problem, requirements=changed), solver, short_search(options, nodes))
@@ -172,17 +164,13 @@ def solve_changed(
 
 
 def _deadline(seconds: float) -> str:
-    """Return a deadline that so many seconds just keep, as it is written: rounded up to minutes,
-    long ones to tenths of an hour.
-    """
+    """Write a deadline that so many seconds just keep: in whole minutes, or tenths of an hour."""
     minutes = seconds * 1.0005 / 60
     return f"{math.ceil(minutes)}min" if minutes < 600 else f"{math.ceil(minutes / 6) / 10:g}h"
 
 
 def short_search(options: SolveOptions, nodes: int, start: Placement | None = None) -> SolveOptions:
-    """Return the options of a search whose answer is only compared with: a number of nodes, no
-    bound, nothing shown.
-    """
+    """Return the options of a search that is only compared with: some nodes, no bound, unseen."""
     return replace(
         options.deaf,
         start=start,

@@ -25,8 +25,8 @@ WITHIN = 0.1
 
 
 def at_newer_prices(best: Result, solver: str, options: SolveOptions) -> Result:
-    """Return the best answer whose prices are new, where the proved best of all rests on an older
-    one and is at most a tenth better; else the best of all.
+    """Return the best answer at new prices, where the proved best of all rests on an older one and
+    is at most a tenth better; else the best of all.
 
     Only at defended figures, where the request names no age of its own, and where the newer prices
     were read. The problem of the answer has the age as a limit, so that what is asked of it later

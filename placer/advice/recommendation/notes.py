@@ -1,6 +1,4 @@
-"""What a careful colleague would add: why to stay in one region, what is estimated, what may
-surprise.
-"""
+"""What a careful colleague would add: why to stay, what is estimated, what may surprise."""
 
 from __future__ import annotations
 
@@ -55,9 +53,7 @@ from placer.workload.island.parallel.chain import Chain
 from placer.workload.peer import peer_of
 
 SHORTEST_STEP_S = 5.5
-"""Below this calculation time hivemind's group forming (5 s at least) makes steps erratic: Erben et
-al. (2024).
-"""
+"""Below it hivemind's group forming (5 s at least) makes steps erratic: Erben et al. (2024)."""
 BETWEEN = ("between regions", "up", "down", "push", "pull", "upload", "download")
 """Parts of a step in which bytes travel between regions."""
 LONG_RING = 0.05
@@ -76,21 +72,11 @@ PUBLISHED_SUM = PUBLISHED.services.server_sum_bytes_per_s
 STALE_DAYS = 120
 """Prices older than this are announced."""
 ODD = 10.0
-"""A price this many times below the median of its device is announced: no shipped book has one
-beyond 5, a slipped point makes 10.
-"""
+"""Prices so far below the median are announced: no shipped one is at 5, a slipped point at 10."""
 
 
 def local_verdict(result: Result, local: Placement | None) -> tuple[str, ...]:
-    """Say what exchanging less often would gain, at equal samples to target, if it is worth a word.
-
-    Parameters
-    ----------
-    result
-        With a placement.
-    local
-        A good placement with local steps; None if none was found.
-    """
+    """Say what exchanging less often would gain, at equal samples to target, if it is much."""
     if local is None or result.estimate is None:
         return ()
     other, objective = estimate(local, result.problem), result.objective
@@ -111,15 +97,7 @@ def local_verdict(result: Result, local: Placement | None) -> tuple[str, ...]:
 
 
 def leave_verdict(result: Result, staying: Option | None) -> tuple[str, ...]:
-    """Say so if leaving the data where it is beats a plan that moves it.
-
-    Parameters
-    ----------
-    result
-        With a placement; data that may move is spread over its regions by their speed.
-    staying
-        The best placement found when all data stays; None if there is none.
-    """
+    """Say so if leaving the data where it is beats a plan that moves it."""
     if staying is None or result.value is None:
         return ()
     estimate = staying.estimate
@@ -134,15 +112,7 @@ def leave_verdict(result: Result, staying: Option | None) -> tuple[str, ...]:
 
 
 def stay_verdict(result: Result, spread: Option | None) -> tuple[str, ...]:
-    """Say why one place is best and what would have to change, or what spreading gains.
-
-    Parameters
-    ----------
-    result
-        With a placement.
-    spread
-        A good placement over several regions to compare with; None if none fits.
-    """
+    """Say why one place is best and what would have to change, or what spreading gains."""
     placement, estimate = result.placement, result.estimate
     assert placement is not None
     assert estimate is not None
@@ -217,9 +187,7 @@ def _spread_sentences(result: Result, spread: Option) -> Iterator[str]:
 
 
 def notes_of(problem: Problem, placement: Placement, got: Estimate) -> tuple[Warn, ...]:
-    """List what the shape of a placement implies: a pass over the data, growth, continents, memory,
-    as codes and sentences.
-    """
+    """List what the shape of a placement implies: growth, continents, memory, plans, quotas."""
     return (
         *one_pass_notes(problem, got),
         *_growth(problem, placement, got),
@@ -276,9 +244,7 @@ def _quota(problem: Problem, placement: Placement) -> Iterator[Warn]:
 
 
 def _growth(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
-    """Yield what twice the workers would gain: the rule, and placer's own figure for the same
-    machines twice.
-    """
+    """Yield what twice the workers would gain: the rule, and placer's own figure for them."""
     if got.granularity is None or got.step.hidden:
         return
     twice = replace(
@@ -297,9 +263,7 @@ def _growth(problem: Problem, placement: Placement, got: Estimate) -> Iterator[W
 
 
 def _replicas(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
-    """Yield what the published losses say of this number of workers, where the multiplier is that
-    of four.
-    """
+    """Yield what published losses say of these workers, where the multiplier is that of four."""
     workers, steps = placement.workers, placement.exchange.local_steps
     _, middle, most = REPLICAS
     if (
@@ -372,9 +336,7 @@ def _continents(problem: Problem, placement: Placement, got: Estimate) -> Iterat
 
 
 def _memory(problem: Problem, placement: Placement) -> tuple[Warn, ...]:
-    """Return what plans take of each GPU, and the machines whose memory is nearly full; a machine
-    that is rented on several markets once.
-    """
+    """Return what plans take of each GPU, and machines whose memory is nearly full, each once."""
     machines: dict[str, None] = {}
     for group in placement.groups:
         offer = find_pool(group, problem).offer
@@ -563,9 +525,7 @@ def _odd_prices(catalog: Catalog, offers: Sequence[VmOffer]) -> Iterator[Warn]:
 
 
 def _sum_warnings(problem: Problem, got: Estimate) -> Iterator[Warn]:
-    """Yield a word where a server's sum, whose speed nobody measured on this server, is a large
-    part of a step.
-    """
+    """Yield that a server's sum, whose speed nobody measured there, is a large part of a step."""
     sum_s = dict(got.step.parts).get("sum", 0.0)
     rate = problem.calibration.services.server_sum_bytes_per_s
     if sum_s > LARGE_SUM * got.step.total and rate in (None, PUBLISHED_SUM):

@@ -34,29 +34,14 @@ Known = Sequence[tuple[Placement, Outcome]]
 def price_risk(
     result: Result, known: Known, solver: str, options: SolveOptions, *, cases: bool = True
 ) -> PriceRisk | None:
-    """Find the price whose rise inside its interval changes an answer the soonest, and ask what is
-    best then.
+    """Find the price whose rise inside its interval changes an answer the soonest, and what is best
+    then, unless ``cases`` is False.
 
     The solver is asked at most three times, and not where the answer follows: what is best at the
-    high end without the row is best at any higher price and without the row.
-
-    Parameters
-    ----------
-    result
-        With a placement.
-    known
-        Placements that were looked at beside it.
-    solver, options
-        As in `placer.solving.solve.solve`; each question is a short search.
-    cases
-        Whether to ask what is best at other prices of that row.
-
-    Returns
-    -------
-    PriceRisk or None
-        None where no such price breaks a limit or makes a known placement better: dearer machines
-        make no other placement better than it was, so the answer stays best as long as it keeps its
-        limits and, if dollars are the objective, what is known stays worse.
+    high end without the row is best at any higher price and without the row. None where no such
+    price breaks a limit or makes a ``known`` placement better: dearer machines make no other
+    placement better than it was, so the answer stays best as long as it keeps its limits and, if
+    dollars are the objective, what is known stays worse.
     """
     placement = result.placement
     if placement is None or result.estimate is None or allowance.current().spent:
@@ -120,9 +105,7 @@ def _machines(placement: Placement, problem: Problem) -> list[tuple[VmOffer, int
 
 
 def _changes_at(offer: VmOffer, count: int, result: Result, known: Known) -> float:
-    """Return the price of one machine from which the answer is another one; infinite if there is
-    none.
-    """
+    """Return the price of one machine from which the answer is another one; perhaps infinite."""
     got, wish = result.estimate, result.problem.requirements
     assert got is not None
     usd, speed = got.usd_per_hour.total, got.effective_samples_per_second.value
@@ -177,9 +160,7 @@ def _elsewhere(offer: VmOffer, catalog: Catalog) -> tuple[str, float] | None:
 def _cases(
     result: Result, risk: PriceRisk, known: Known, solver: str, options: SolveOptions
 ) -> Iterable[PriceCase]:
-    """Yield what is best at other prices of one row, asking the solver only where it does not
-    follow.
-    """
+    """Yield what is best at other prices of one row, asking the solver only where that is open."""
     offer, catalog = risk.offer, result.problem.catalog
     high = _high(offer, catalog)
     at_high = _asked(HIGH, high, result, offer, known, solver, options)

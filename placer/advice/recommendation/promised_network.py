@@ -22,9 +22,7 @@ from placer.units import format_seconds
 
 
 def network_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
-    """Name the machines whose promised network would take longer for their bytes than the whole
-    exchange takes by the model.
-    """
+    """Name machines whose promised network takes longer than the exchange takes by the model."""
     named = set()
     for offer, moved in _moved_bytes(problem, placement):
         if offer.network_gbps is None or offer.instance_type in named:
@@ -41,9 +39,7 @@ def network_warnings(problem: Problem, placement: Placement, got: Estimate) -> I
 
 
 def _moved_bytes(problem: Problem, placement: Placement) -> Iterator[tuple[VmOffer, float]]:
-    """Yield the machines of a placement with what each sends or receives in an exchange, phase
-    after phase.
-    """
+    """Yield the machines of a placement with what each sends or receives in all of an exchange."""
     pools = [pool_of(group, problem) for group in placement.groups]
     if (
         traits(placement.exchange.strategy).transport == "server"

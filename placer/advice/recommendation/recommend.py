@@ -87,32 +87,19 @@ def recommend(
 ) -> Result:
     """Find the best placement and what there is to say about it.
 
-    Raises PlacerError if the request admits no machine at all.
-
     Parameters
     ----------
-    problem
-        The question.
-    solver, options
-        As in `placer.solving.solve.solve`.
     top
         Rows of the considered table.
     alternatives
         Whether to look for anything beside the answer. Without, options, baselines, near misses,
-        nearest and verdict are empty; answer, proof, notes and warnings are the same. With
-        ``"short"`` two searches are left out: the verdict says nothing of local steps, and the
-        price risk has no cases.
+        nearest and verdict are empty; answer, proof, notes and warnings are the same. ``"short"``
+        leaves two searches out: no verdict on local steps, and no cases of the price risk.
     proofs
         Answers of earlier questions, one of which may be the answer here or of a question beside
         it; what is proved is added.
     more_workers
         Whether the most workers are a default, which grows where it is in the way.
-
-    Returns
-    -------
-    Result
-        With options, baselines, near misses, verdict and warnings; if infeasible, with the nearest
-        placements that fit after one change.
     """
     check_own_pools(problem)
     options = options or SolveOptions()
@@ -207,10 +194,7 @@ def _lacks_workers(result: Result) -> bool:
 
 
 def _check_confidence(plan: ConfidentPlan, problem: Problem) -> None:
-    """Refuse a plan that does not reach the confidence that was asked for.
-
-    Raises PlacerError, which says what was reached, and what to change; exit code 3.
-    """
+    """Refuse a plan that misses the asked confidence: say what was reached, what to change."""
     wish = problem.requirements
     status = plan.status(wish.budget_usd)
     if status in ("holds", "not-assured"):
@@ -236,9 +220,7 @@ def _check_confidence(plan: ConfidentPlan, problem: Problem) -> None:
 
 
 def _second_best(result: Result) -> Result:
-    """Return what is proved of an answer whose placement makes way for one that is surer: the bound
-    holds for both.
-    """
+    """Return what is proved of an answer that makes way for a surer one: the bound holds."""
     optimal = result.status is Status.OPTIMAL
     return replace(result, status=Status.FEASIBLE if optimal else result.status, proof=())
 
@@ -252,9 +234,7 @@ def _with_alternatives(
     *,
     short: bool,
 ) -> Result:
-    """Add what was considered beside the placement of a result, and what is said about it; in short
-    without the searches that only the long screen shows.
-    """
+    """Add what was considered beside a placement, and what is said about it; see `recommend`."""
     assert result.placement is not None
     problem = result.problem
     stopped = not result.proved
@@ -297,9 +277,7 @@ def _with_alternatives(
 def _better_equal_machines(
     result: Result, considered: list[Considered]
 ) -> tuple[Placement, Estimate] | None:
-    """Return the best equal machines where they are better than what a stopped search ended with:
-    no row of the considered table may beat the answer.
-    """
+    """Return the best equal machines where a stopped search ended with less."""
     assert result.placement is not None
     problem, score = result.problem, result.objective.score
     scored = [
@@ -356,9 +334,7 @@ def _counts(pool: Pool, problem: Problem) -> Iterator[tuple[int, int]]:
 
 
 def _considered(result: Result) -> Iterator[Considered]:
-    """Yield the equal machines that may be the best of their kind or a near miss, evaluated, with
-    the limits they break.
-    """
+    """Yield evaluated equal machines that may be best of a kind or near misses, with limits."""
     assert result.estimate is not None
     problem, objective = result.problem, result.objective
     limits = problem.requirements
@@ -393,15 +369,8 @@ def _considered(result: Result) -> Iterator[Considered]:
 def _above_budget(
     promised: Iterable[tuple[float, float, Placement]], speed: float, problem: Problem
 ) -> Iterator[Considered]:
-    """Yield equal machines that cost more than the budget, evaluated, until none that is left can
-    be the cheapest near miss or the fastest.
-
-    Parameters
-    ----------
-    promised
-        The most samples/s and the least USD/h of each, and the placement.
-    speed
-        Samples/s that a near miss has at least.
+    """Yield equal machines above the budget, evaluated, until none that is left can be the cheapest
+    near miss or the fastest; of each is ``promised`` the most samples/s and the least USD/h.
     """
     known: dict[Placement, Considered] = {}
     orders: tuple[Callable[[tuple[float, float]], float], ...] = (
@@ -425,9 +394,7 @@ def _above_budget(
 
 
 def promise(placement: Placement, problem: Problem) -> tuple[float, float]:
-    """Return samples/s and USD/h of equal machines that exchange nothing: no fewer samples/s and no
-    more USD/h can be expected of them.
-    """
+    """Return samples/s and USD/h of equal machines without an exchange: bounds on both."""
     (group,) = placement.groups
     pool = pool_of(group, problem)
     multiplier = multiplier_of(placement.exchange, problem).value
@@ -436,18 +403,14 @@ def promise(placement: Placement, problem: Problem) -> tuple[float, float]:
 
 
 def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Option | None:
-    """Return the best placement over at least two regions that a short search finds, and whether it
-    proves it.
-    """
+    """Return the best placement over at least two regions that a short search finds."""
     wish = problem.requirements
     spread = replace(wish, min_regions=max(2, wish.min_regions))
     return solve_changed(problem, spread, solver, options, "spread", nodes=SPREAD_NODES)
 
 
 def best_local(result: Result, solver: str, options: SolveOptions) -> Placement | None:
-    """Return the best placement that exchanges every few steps, if the request leaves that open, as
-    far as a short search finds one that is worth a word.
-    """
+    """Return the best placement with local steps, if these are open, that is worth a word."""
     wish, value = result.problem.requirements, result.value
     if wish.exchange != "auto" or wish.max_local_steps is not None or wish.max_workers < 2:
         return None
@@ -462,18 +425,14 @@ def best_local(result: Result, solver: str, options: SolveOptions) -> Placement 
 
 
 def best_staying(problem: Problem, solver: str, options: SolveOptions) -> Option | None:
-    """Return the best placement that leaves data that may move where it is, as a short search finds
-    it.
-    """
+    """Return the best placement that leaves data that may move where it is, by a short search."""
     if not problem.requirements.data_moves:
         return None
     return solve_changed(problem, problem.requirements.with_data_staying(), solver, options, "stay")
 
 
 def rent_everything(placement: Placement, problem: Problem) -> Placement:
-    """Return every machine of the same kinds that the quotas allow: what a scheduler without
-    elasticity rents.
-    """
+    """Return every such machine that quotas allow, as a scheduler without elasticity rents."""
     used: dict[tuple[str, ...], int] = {}
     groups, most = [], problem.requirements.max_workers
     for group in placement.groups:
@@ -550,9 +509,7 @@ def egress_blind(result: Result, solver: str, options: SolveOptions) -> Placemen
 
 
 def _only_regions_pay(result: Result) -> bool:
-    """Return whether the answer is the proved best, lies in one region, and no placement of one
-    region pays for egress.
-    """
+    """Return whether the answer is proved, in one region, and nothing in one region pays egress."""
     assert result.placement is not None
     problem, wish = result.problem, result.problem.requirements
     if not result.proved or len(result.placement.places) > 1:
@@ -569,9 +526,7 @@ def _near_misses(
     result: Result,
     considered: list[Considered],
 ) -> Iterator[Option]:
-    """Yield the placements just outside one limit that give clearly more: the nearest, and the one
-    that gives most.
-    """
+    """Yield placements just outside one limit that give clearly more: the nearest, and the best."""
     winner = result.estimate
     assert winner is not None
     speed = winner.effective_samples_per_second.value
@@ -593,9 +548,7 @@ def _near_misses(
 
 
 def _tells_nothing(code: str, other: Outcome, got: Estimate, wish: Requirements) -> bool:
-    """Return whether price and speed alone say that a placement outside a limit is no near miss, as
-    `_miss_words` has it: most are none, and an estimate takes longer.
-    """
+    """Return whether price and speed rule a near miss out, as `_miss_words` with an estimate."""
     speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
     if code in ("budget", "total-budget") and other.samples_per_second <= speed * CLEARLY:
         return True
@@ -620,9 +573,7 @@ def _first_miss(
 
 
 def _miss_words(code: str, other: Estimate, got: Estimate, wish: Requirements) -> str:
-    """Say by how little a placement misses one limit and what it gives for that; empty if it is no
-    near miss.
-    """
+    """Say by how little a placement misses one limit and what that gives; empty if too little."""
     speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
     other_speed, other_usd = other.effective_samples_per_second.value, other.usd_per_hour.total
     gain, floor = (

@@ -24,9 +24,7 @@ UNPROVED = (
 
 
 def preferred(best: Result, solver: str, options: SolveOptions) -> Result:
-    """Return what is answered in place of the best that reads data where it lies, at prices of any
-    age: with a copy of the data, and at newer prices, where these are better.
-    """
+    """Return the best with a copy of the data, and at newer prices, where these are better."""
     return at_newer_prices(at_copy(best, solver, options), solver, options)
 
 
@@ -105,9 +103,7 @@ def _bounded(found: Result, least: Result, gap: float) -> Result:
 
 
 def _stores(best: Result, least: Result) -> Iterator[StoreOffer]:
-    """Yield the stores to copy to: those that are cheapest and fastest in the places of the answer
-    with the best of all copies, and those in the places of the answer as it is.
-    """
+    """Yield the stores to copy to: the cheapest and fastest of all, and those near the answer."""
     assert least.placement is not None
     problem, stores = least.problem, []
     for place in least.placement.places:

@@ -1,6 +1,4 @@
-"""Answers that were proved before, for questions that ask for no more: what is best among many
-placements is best among some of them.
-"""
+"""Answers that were proved before: what is best among many placements is best among some."""
 
 from __future__ import annotations
 
@@ -35,8 +33,8 @@ FREE: Mapping[str, Any] = {
 }
 """Limits that leave placements out and change nothing else, with a value for comparisons."""
 NEAR, BELOW = 0.9, 0.98
-"""Shares of the budget of a short search that was stopped, or of one's own, down to which what it
-found is an answer: few nodes find little of what is far from the best.
+"""Shares of the budget of a stopped short search, or of one's own, down to which what it found is
+an answer: few nodes find little of what is far from the best.
 """
 SIMILAR = 0.15
 """Logarithm of the ratio of two budgets whose answers are taken to be alike."""
@@ -87,9 +85,7 @@ class Known(Struct, frozen=True):
         )
 
     def settles(self, wish: Requirements, options: SolveOptions) -> bool:
-        """Return whether a question has a part of the placements of this one, and may have this
-        answer.
-        """
+        """Return whether a question has a part of these placements, and may have this answer."""
         budget, most, beat = wish.budget_usd_per_hour, self.budget_usd_per_hour, options.beat
         if self.short is not None:
             if self.short != options.node_limit or (budget or 0.0) < NEAR * (most or 0.0):
@@ -129,9 +125,7 @@ class WiderProofs:
             return self._count
 
     def answer(self, problem: Problem, solver: str, options: SolveOptions) -> Result | None:
-        """Return the answer of an earlier question that is one of this question too, priced anew;
-        None where there is none.
-        """
+        """Return an earlier answer that is one of this question too, priced anew; None without."""
         if not _plain(problem, options):
             return None
         held = self._alike(problem, solver, options)
@@ -149,9 +143,7 @@ class WiderProofs:
             return list(self._held.get(_key(problem, solver, options), ()))
 
     def hint(self, problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
-        """Return the best known placement that keeps the limits of a question; None if there is
-        none, or a value is to be beaten.
-        """
+        """Return the best known placement that keeps the limits; None if a value is to beat."""
         if options.beat is not None or options.start is not None or not _plain(problem, options):
             return None
         held = self._alike(problem, solver, options)
@@ -171,8 +163,8 @@ class WiderProofs:
         return None
 
     def wider(self, problem: Problem, solver: str, options: SolveOptions) -> Problem | None:
-        """Return the same question without its limits on workers and quotas, where an answer to a
-        similar one keeps these; None where nothing says so.
+        """Return the question without limits on workers and quotas, where a similar answer keeps
+        these.
 
         Its answer is then one of many questions, and found sooner: quotas make many mixes of
         machines, and each limit has tables of its own.
@@ -210,9 +202,7 @@ class WiderProofs:
         return looser if _same_placements(problem, None) else None
 
     def keep(self, result: Result, options: SolveOptions) -> None:
-        """Keep an answer that is proved, or what a short search found; of all that are kept, one of
-        a question that was not asked for the longest goes.
-        """
+        """Keep an answer that is proved, or of a short search; the one unasked the longest goes."""
         problem, wish = result.problem, result.problem.requirements
         proved = result.status in (Status.OPTIMAL, Status.INFEASIBLE)
         if not (proved or _short(options)) or not _plain(problem, options):
@@ -253,18 +243,14 @@ class WiderProofs:
 
 
 def _plain(problem: Problem, options: SolveOptions) -> bool:
-    """Return whether the best placement is all that is asked for: no table of bounds, no range of
-    batches, nothing about scenarios, and nobody who listens.
-    """
+    """Return whether the best placement is all that is asked for, and nobody listens."""
     wish = problem.requirements
     asked = wish.open_batches or wish.has_shares or wish.confidence is not None or wish.expected
     return not (asked or options.certificate or options.on_better is not None or options.first)
 
 
 def _short(options: SolveOptions) -> bool:
-    """Return whether a search that was stopped had all its nodes, and was about what is only
-    compared with.
-    """
+    """Return whether a stopped search had all its nodes, and is only compared with."""
     counted = options.node_limit is not None and not options.bound_if_stopped
     return counted and not allowance.current().spent
 
@@ -277,10 +263,7 @@ def _parts(problem: Problem) -> tuple[object, ...]:
 
 
 def _key(problem: Problem, solver: str, options: SolveOptions) -> Hashable:
-    """Return all of a question but the limits of `FREE`.
-
-    A book with one changed row is made anew for each question: it is known by its row.
-    """
+    """Return all of a question but the limits of `FREE`; a book with one changed row by that."""
     row: RowChange | None = problem.catalog.memo.get(ONE_ROW)
     changed = None
     if row is not None:
@@ -298,11 +281,9 @@ def _within(quota: int | None, other: int | None) -> bool:
 
 
 def _same_placements(problem: Problem, quota_gpus: int | None) -> bool:
-    """Return whether every placement of a question would be one with a larger quota too, at the
-    same speed and price.
+    """Return whether every placement would be one with a larger quota too, as fast and cheap.
 
-    A quota leaves machines out. It also decides which machines may serve, and which machines share
-    a store of data.
+    A quota leaves machines out. It also decides which may serve, and which share a store of data.
     """
     wish = problem.requirements
     if wish.quota_gpus == quota_gpus:
@@ -315,9 +296,7 @@ def _same_placements(problem: Problem, quota_gpus: int | None) -> bool:
 
 
 def _priced(known: Known, problem: Problem, solver: str, options: SolveOptions) -> Result | None:
-    """Return a known answer as that of a question; None if it breaks a limit, or is no better than
-    what is to be beaten.
-    """
+    """Return a known answer as that of a question; None if it breaks a limit or beats nothing."""
     placement, priced = known.placement, None
     if placement is not None:
         if violations(placement, problem):

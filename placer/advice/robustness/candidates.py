@@ -1,6 +1,4 @@
-"""One placement that is looked at in many worlds: the part of the market that it uses, and its
-value there.
-"""
+"""One placement in many worlds: the part of the market that it uses, and its value there."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ class Candidate:
     def of(
         placement: Placement, problem: Problem, factors: Sequence[Factor], own: Sequence[str]
     ) -> Candidate:
-        """Cut the question down to what a placement uses; ``own`` are the words of the factors it
-        depends on.
-        """
+        """Cut the question down to what a placement uses; ``own`` are words of its factors."""
         uses = tuple(i for i, factor in enumerate(factors) if factor.words in own)
         return Candidate(
             placement=placement,
@@ -55,9 +51,7 @@ class Candidate:
         )
 
     def value(self, world: Sequence[float]) -> float:
-        """Return the value of the objective in a world of shares, one for each factor of the
-        market; NaN if a limit is broken.
-        """
+        """Return the value in a world of shares, one a factor; NaN if a limit is broken."""
         value, broken = self.judged(world)
         return BROKEN if broken else value
 

@@ -69,9 +69,7 @@ def _unlike(placements: Iterable[Placement]) -> list[Placement]:
 def _answers(
     problem: Problem, words: Sequence[str], solver: str, options: SolveOptions
 ) -> Iterator[Placement]:
-    """Yield the answers in worlds of one change each; a market without what is changed has no such
-    world.
-    """
+    """Yield the answers in worlds of one change each; a market without what is changed has none."""
     for word in words:
         try:
             answer = solve(apply(problem, parse_changes([word])), solver, options).placement
@@ -150,9 +148,7 @@ def solved_world(
     shared: tuple[Problem, Sequence[Factor], str, SolveOptions, Placement | None],
     row: Sequence[float],
 ) -> SolvedWorld:
-    """Solve one world; a strategy that may take several local steps has one multiplier for all of
-    them, so there it stays as it is.
-    """
+    """Solve one world; a strategy with several local steps keeps one multiplier for them."""
     problem, factors, solver, options, start = shared
     changed = apply(problem, changes_of(factors, row))
     for name, steps in problem.modes:
@@ -167,9 +163,7 @@ def solved_world(
 
 
 def check_phi(problem: Problem, pool: Sequence[Candidate]) -> None:
-    """Refuse to solve worlds exactly that a request cannot say: one strategy, several local steps,
-    samples to target that vary.
-    """
+    """Refuse to solve worlds that no request says: samples to target that vary by local steps."""
     names = [name for name, _ in problem.modes]
     varied = [
         factor.words.partition(":")[2] for factor in shared_factors(pool) if factor.kind == "phi"

@@ -1,6 +1,4 @@
-"""The regret of a recommendation: what it may lose against the best placement if prices, links and
-speeds are not what the book says.
-"""
+"""The regret of a recommendation: what it may lose if prices, links and speeds are others."""
 
 from __future__ import annotations
 
@@ -56,9 +54,7 @@ MOST_WORLDS = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class World:
-    """One world: a share of the range of each factor, the regret of the recommendation there, and
-    the best placement; None where nothing fits.
-    """
+    """One world: a share of the range of each factor, the regret there, and the best, if any."""
 
     shares: tuple[float, ...]
     kind: str
@@ -99,9 +95,7 @@ class Robustness(Shown):
 
     @property
     def mean_regret(self) -> float:
-        """Mean relative regret over the sampled worlds in which the recommendation keeps its
-        limits.
-        """
+        """Mean relative regret over the sampled worlds in which the limits are kept."""
         kept = [world.regret for world in self.sample if not world.broken]
         return math.fsum(kept) / len(kept) if kept else 0.0
 
@@ -112,9 +106,7 @@ class Robustness(Shown):
 
     @property
     def worst(self) -> World | None:
-        """World of the largest regret in which the recommendation keeps its limits; None if it
-        keeps them nowhere.
-        """
+        """World of the largest regret in which the limits are kept; None if nowhere."""
         return max(
             (world for world in self.worlds if not world.broken),
             key=lambda world: world.regret,
@@ -122,9 +114,7 @@ class Robustness(Shown):
         )
 
     def share(self, of: str) -> float:
-        """Share of the sampled worlds where it is ``broken``, ``bad`` (broken, or regret above 5 %)
-        or still ``best``.
-        """
+        """Share of sampled worlds where it is ``broken``, ``bad`` (regret > 5 %) or ``best``."""
         counts = {
             "broken": [w.broken for w in self.sample],
             "bad": [w.broken or w.regret > FRAGILE_REGRET for w in self.sample],
@@ -139,18 +129,14 @@ class Robustness(Shown):
 
     @property
     def fragile(self) -> bool:
-        """Whether it loses more than 5 % in more than 10 % of the worlds, or more than 20 % in the
-        worst.
-        """
+        """Whether it loses more than 5 % in over 10 % of the worlds, or over 20 % in the worst."""
         worst = self.worst
         return self.share("bad") > FRAGILE_SHARE or (
             worst is not None and worst.regret > FRAGILE_WORST
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.robust/v1`` document: plain types, ready for JSON; within v1 keys are
-        only added.
-        """
+        """Build the ``placer.robust/v1`` document."""
         problem, worst = self.result.problem, self.worst
         head = {
             "schema": SCHEMA,
@@ -234,25 +220,10 @@ def assess(
 ) -> Robustness:
     """Solve a question, and ask what its answer loses in other worlds.
 
-    Raises PlacerError if the request admits no machine, or each world is to be solved for samples
-    to target that vary.
-
-    Parameters
-    ----------
-    problem
-        The question.
-    boxes
-        Ranges by kind, of `placer.advice.robustness.uncertainty.parse_boxes`.
-    worlds
-        Number of random worlds, in addition to the corners.
-    exact
-        Solve each world anew; else the best of a pool of candidates stands for its best placement.
-    solver, options
-        As in `placer.solving.solve.solve`; the seed is also that of the sample.
-    each
-        Options of one world that is solved anew; None: the same.
-    opened
-        Opens the runner that solves worlds anew.
+    ``worlds`` random ones, drawn by the seed of the options, are added to the corners of the
+    ``boxes``. ``exact`` solves each of them anew with options ``each`` where the runner is; else
+    the best of a pool of candidates stands for its best placement. Raises PlacerError if the
+    request admits no machine, or each world is to be solved for samples to target that vary.
     """
     require_pools(problem)
     check_count("worlds", worlds, MOST_WORLDS)

@@ -1,6 +1,4 @@
-"""What is not known exactly about a market: one factor for each price, link and speed that
-candidates rest on, its range, and draws of all of them.
-"""
+"""What is not known exactly about a market: a factor for each figure, its range, and draws."""
 
 from __future__ import annotations
 
@@ -61,8 +59,6 @@ class Factor:
         """Return the factor at a share of the range: 0 is the low end, 1/2 the book's figure, 1 the
         high end; logarithmic in between.
 
-        Examples
-        --------
         >>> f = Factor(kind="price", words="", low=0.5, high=8.0, basis="", measure="")
         >>> f.at(0), f.at(0.5), f.at(0.75), f.at(1)
         (0.5, 1.0, 2.8284271247461903, 8.0)
@@ -78,10 +74,6 @@ class Factor:
 def parse_boxes(given: Iterable[str]) -> dict[str, tuple[float, float]]:
     """Read ``KIND=LOW..HIGH``: factors on all figures of a kind, in place of the range of each.
 
-    Raises PlacerError if a kind is unknown or a range does not hold 1.
-
-    Examples
-    --------
     >>> parse_boxes(["bandwidth=0.5..1.5", "price=x0.9..x1.1"])
     {'bandwidth': (0.5, 1.5), 'price': (0.9, 1.1)}
     """
@@ -108,18 +100,7 @@ def parse_boxes(given: Iterable[str]) -> dict[str, tuple[float, float]]:
 def factors_of(
     problem: Problem, candidates: Sequence[Placement], boxes: Ranges
 ) -> tuple[Factor, ...]:
-    """Return the uncertain figures that some placements rest on; figures that none of them uses
-    stay as the book has them.
-
-    Parameters
-    ----------
-    problem
-        The question.
-    candidates
-        Placements that run in its world.
-    boxes
-        Ranges of `parse_boxes`; kinds without one have the ranges that their figures come with.
-    """
+    """Return the uncertain figures that some placements rest on, with their ranges."""
     found = (
         factor
         for placement in candidates
@@ -134,9 +115,7 @@ def factors_of(
 
 
 def changes_of(factors: Sequence[Factor], shares: Sequence[float]) -> tuple[Change, ...]:
-    """Return the changes that make the world where each figure is at a share of its range; the
-    words are those of ``placer whatif``.
-    """
+    """Return the changes of ``placer whatif`` where each figure is at a share of its range."""
     changes = []
     for factor, share in zip(factors, shares, strict=True):
         times = factor.at(share)
@@ -177,9 +156,7 @@ def _links(problem: Problem, placement: Placement, boxes: Ranges) -> Iterable[Fa
 
 
 def _speeds(problem: Problem, placement: Placement, boxes: Ranges) -> Iterable[Factor]:
-    """Return the speed of each device, what a machine with several makes of it, and samples to
-    target.
-    """
+    """Return the speed of each device, what several in a machine make of it, and phi."""
     profile, catalog = problem.profile, problem.catalog
     measure = "placer profile runs RUNS.csv -o FILE, with runs on {}"
     for gpu, count in dict.fromkeys((group.gpu, group.gpu_count) for group in placement.groups):
@@ -215,8 +192,6 @@ def latin_hypercube(worlds: int, factors: int, seed: int) -> list[list[float]]:
     McKay, Beckman and Conover (1979), Technometrics 21: the mean over such a sample varies no more
     than over a plain random one where the figure is monotone in each factor.
 
-    Examples
-    --------
     >>> sample = latin_hypercube(4, 2, 0)
     >>> [sorted(int(4 * row[k]) for row in sample) for k in (0, 1)]
     [[0, 1, 2, 3], [0, 1, 2, 3]]
@@ -239,11 +214,9 @@ def check_count(what: str, value: object, most: int) -> int:
 
 
 def sampled(factors: Sequence[Factor], worlds: int, seed: int) -> list[list[float]]:
-    """Draw shares of the ranges of some figures: a Latin hypercube, in which prices that move
-    together share a part of their draw.
+    """Draw shares of ranges: a Latin hypercube in which prices that move together share a part.
 
-    A Gaussian copula with one common factor for each group: every figure alone keeps its uniform
-    share.
+    A Gaussian copula with one common factor for each group: each figure's share stays uniform.
     """
     group_of = [_group(factor) for factor in factors]
     shared = sorted({g for g in group_of if g is not None and group_of.count(g) > 1})

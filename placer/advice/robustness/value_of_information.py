@@ -1,6 +1,4 @@
-"""What knowing one figure exactly would be worth: by how much the expected regret falls if it is
-measured before the choice is made.
-"""
+"""What knowing one figure exactly would be worth: how much the expected regret falls."""
 
 from __future__ import annotations
 
@@ -21,20 +19,14 @@ if TYPE_CHECKING:
 BROKEN_LOSS = 1.0
 """Loss of a placement that breaks a limit in a world: as bad as giving up everything."""
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Shares of its range at which a measured figure may come out, equally likely: middles of five
-equal strips.
-"""
+"""Where in its range a measured figure may come out, equally likely: middles of five strips."""
 INNER = 48
-"""Worlds of the other figures for each of them; the same ones for every figure and level, so that
-differences are not noise.
-"""
+"""Worlds of the other figures: the same for every figure and level, so differences are no noise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Worth:
-    """One figure and what knowing it is worth: expected relative regret before and after it is
-    measured.
-    """
+    """One figure: expected relative regret before and after it is measured."""
 
     factor: Factor
     before: float
@@ -47,9 +39,7 @@ class Worth:
 
 
 def values_of(candidates: Sequence[Candidate], worlds: Sequence[Sequence[float]]) -> Matrix:
-    """Return the value of each candidate in each world: an array worlds x candidates, NaN where a
-    limit is broken.
-    """
+    """Return the value of each candidate in each world: worlds x candidates, NaN if broken."""
     import numpy as np
 
     rows = [[candidate.value(world) for candidate in candidates] for world in worlds]
@@ -57,23 +47,9 @@ def values_of(candidates: Sequence[Candidate], worlds: Sequence[Sequence[float]]
 
 
 def losses_of(values: Matrix, objective: Objective, solved: Sequence[float] = ()) -> Matrix:
-    """Return the relative regret of each candidate in each world, `BROKEN_LOSS` where it breaks a
-    limit.
-
-    Parameters
-    ----------
-    values
-        Worlds x candidates, in units of the objective.
-    objective
-        Says whether more is better.
-    solved
-        Value of the best placement of each world where it was solved; NaN elsewhere. Without any,
-        the best candidate stands for it, and the regret is a lower bound.
-
-    Returns
-    -------
-    array
-        Worlds x candidates; 0 everywhere in a world where nothing fits: there is nothing to lose.
+    """Return relative regrets: worlds x candidates, `BROKEN_LOSS` where a limit is broken, 0 in a
+    world where nothing fits. ``solved`` are the best values of worlds, NaN where not known; without
+    any, the best candidate stands for them, and the regret is a lower bound.
     """
     import numpy as np
 

@@ -18,8 +18,7 @@ VARIABLE = "OPENBLAS_NUM_THREADS"
 
 @contextmanager
 def loading_one_thread() -> Iterator[None]:
-    """Let NumPy have one thread if it is loaded in here; nothing changes where it is loaded
-    already.
+    """Let NumPy have one thread if it is loaded in here.
 
     The variable is gone afterwards, so that processes which this one starts, such as trainers, have
     as many threads as they like.

@@ -18,17 +18,7 @@ LEAST_BYTES = 250_000_000
 
 
 def opener(jobs: int = 1, dask: str | None = None) -> Opener:
-    """Return what opens the runner that a request asks for.
-
-    Raises PlacerError if both are asked for, or the number is not a number of processes.
-
-    Parameters
-    ----------
-    jobs
-        Processes of this machine; 1: here, one question after the other.
-    dask
-        Address of a Dask scheduler, beside one job.
-    """
+    """Return what opens the runner of a request: here, processes, or Dask at an address."""
     if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
         raise PlacerError(
             f"jobs {jobs!r} is not a whole number from 1", "give the number of processes"
@@ -52,9 +42,7 @@ def opener(jobs: int = 1, dask: str | None = None) -> Opener:
 
 
 def options_of_each(options: SolveOptions, jobs: int, *, elsewhere: bool) -> SolveOptions:
-    """Return the options of one of some processes, which share the memory; who listens to a search
-    or may cancel it stays here.
-    """
+    """Return the options of one of some processes, which share the memory and hear nobody."""
     if jobs == 1 and not elsewhere:
         return options.deaf
     limit = options.memory_limit_bytes

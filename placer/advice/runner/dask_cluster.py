@@ -23,9 +23,6 @@ WORKERLESS_S = 15.0
 def dask(shared: Any, address: str) -> Iterator[Runner]:
     """Solve questions on a Dask cluster through the executor of its client; the shared part is sent
     there once. The questions of a worker that dies go to the others.
-
-    Raises PlacerError if ``distributed`` is not installed, nobody answers at the address, or all
-    workers died.
     """
     try:
         distributed = importlib.import_module("distributed")

@@ -20,11 +20,7 @@ _shared: Any = None
 
 @contextlib.contextmanager
 def processes(shared: Any, jobs: int) -> Iterator[Runner]:
-    """Solve questions in processes of their own, started afresh; each is given the shared part
-    once.
-
-    Raises PlacerError if the number of processes is not reasonable.
-    """
+    """Solve questions in fresh processes of their own; each is given the shared part once."""
     if not 1 <= jobs <= MOST_JOBS:
         raise PlacerError(f"jobs {jobs}", f"give 1 to {MOST_JOBS:,} processes")
     context = multiprocessing.get_context("spawn")
@@ -50,9 +46,7 @@ def _stop(others: set[multiprocessing.process.BaseProcess]) -> None:
 
 
 def _deafly(executor: ProcessPoolExecutor, task: Task, item: Any) -> Future[Any]:
-    """Hand a question out; a child that this starts inherits the mask, so it does not hear Ctrl-C
-    while it is still importing.
-    """
+    """Hand a question out; a child inherits the mask: it is deaf to Ctrl-C while it imports."""
     heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         with starting_one_thread():

@@ -99,9 +99,7 @@ def _back(future: Future[Any], runner: Runner, asked_to_stop: Callable[[], bool]
 
 @contextlib.contextmanager
 def interrupts() -> Iterator[Callable[[], bool]]:
-    """Remember that Ctrl-C came: a solver takes the exception for itself and returns its best so
-    far.
-    """
+    """Remember that Ctrl-C came: a solver takes the exception and returns its best so far."""
     came: list[bool] = []
 
     def remember(number: int, frame: object) -> None:

@@ -19,11 +19,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Shown):
-    """The points of a sweep that are solved.
-
-    ``rows`` are plain dictionaries, one a point, in order; ``points`` counts all that the ranges
-    span. ``interrupted``: Ctrl-C came before the last one.
-    """
+    """The points of a sweep that are solved: ``rows``, one a point, in order."""
 
     header: Mapping[str, Any]
     rows: tuple[Row, ...] = field(repr=False)
@@ -39,9 +35,7 @@ class Sweep(Shown):
         return int(self.header["points"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.sweep/v1`` document: plain types, ready for JSON; within v1 keys are
-        only added.
-        """
+        """Build the ``placer.sweep/v1`` document."""
         return {
             **self.header,
             "schema": SCHEMA,

@@ -40,10 +40,6 @@ class Axis:
 def parse_axis(text: str) -> Axis:
     """Read ``WHAT=LOW..HIGH``, with ``:STEPS`` or ``:log STEPS`` behind it, or ``WHAT=a,b,c``.
 
-    Raises PlacerError if the word does not follow the grammar, or a value is none of its kind.
-
-    Examples
-    --------
     >>> parse_axis("budget=2/h..8/h:3").words
     ('budget=2/h', 'budget=5/h', 'budget=8/h')
     >>> parse_axis("price:gcp/*:T4=x0.5..2:log 3").words
@@ -67,10 +63,7 @@ def parse_axis(text: str) -> Axis:
 
 
 def points_of(axes: Sequence[Axis]) -> list[tuple[str, ...]]:
-    """Return every combination of the values of some axes, the last one fastest.
-
-    Raises PlacerError if there is no axis, more than three, two of the same, or too many points.
-    """
+    """Return every combination of the values of one to three axes, the last one fastest."""
     names = [axis.what for axis in axes]
     if not 1 <= len(axes) <= MOST_AXES:
         raise PlacerError(
@@ -90,8 +83,6 @@ def points_of(axes: Sequence[Axis]) -> list[tuple[str, ...]]:
 def parse_shard(text: str | None) -> tuple[int, int]:
     """Read ``i/n``: every n-th point from the i-th on; None is all of them.
 
-    Examples
-    --------
     >>> parse_shard("2/3"), parse_shard(None)
     ((2, 3), (1, 1))
     """

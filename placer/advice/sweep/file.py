@@ -1,6 +1,4 @@
-"""The file of a sweep: one JSON line of header, then one a point; it grows line by line and is
-taken up again after a stop.
-"""
+"""The file of a sweep: a header, then a line for each point; it is taken up again after a stop."""
 
 from __future__ import annotations
 
@@ -31,8 +29,7 @@ ANOTHER = "give another file, or ask the question that it was made with"
 def question_digest(
     problem: Problem, points: Sequence[str], solving: Mapping[str, object], version: str
 ) -> str:
-    """Digest of everything that the points depend on: question, changes, solver and version of
-    placer.
+    """Digest of everything that points depend on: question, changes, solver, version of placer.
 
     Rows of capacity are in the digest of the book that has them; class rows belong to the version.
     """
@@ -52,20 +49,10 @@ def read_points(
 ) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:
     """Read a file of points; concatenated files of shards are one file.
 
-    Raises PlacerError if the file is another question's, or a line but a torn last one is no point.
-
-    Parameters
-    ----------
-    path
-        The file.
-    header
-        Of the question that is asked; None: any question, the same one throughout.
-
-    Returns
-    -------
-    tuple[dict | None, list[dict], int]
-        The header, None for an empty file; the points in the order of the file, each once; bytes up
-        to the end of the last whole line.
+    ``header`` is of the question that is asked; None: any, the same one throughout. Returns the
+    header, None for an empty file; the points in the order of the file, each once; bytes up to the
+    end of the last whole line. Raises PlacerError if the file is another question's, or a line but
+    a torn last one is no point.
     """
     data = read_file(path, most_bytes=MOST_LINES_BYTES)
     whole = data.rfind(b"\n") + 1
@@ -92,15 +79,7 @@ def open_points(
     path: str, header: Mapping[str, Any]
 ) -> Iterator[tuple[list[dict[str, Any]], FileIO]]:
     """Take a file up again, or start it: cut off a torn last line, write the header if there is
-    none.
-
-    Raises PlacerError if the file is another question's, cannot be written, or another sweep adds
-    to it.
-
-    Yields
-    ------
-    tuple[list[dict], FileIO]
-        Points that are there already, and the file, open at its end and locked.
+    none. Yields the points that are there, and the file, open at its end and locked.
     """
     with ExitStack() as stack:
         try:
@@ -120,11 +99,7 @@ def open_points(
 
 
 def append(handle: FileIO, row: Mapping[str, Any]) -> None:
-    """Write one line and see it on the disk before anything else is done.
-
-    Raises PlacerError if the disk is full or gone; a part of the line is cut off when the file is
-    taken up again.
-    """
+    """Write a line and see it on the disk; a torn one is cut off when the file is opened again."""
     left = memoryview(line_of(row).encode())
     try:
         while left:
@@ -139,11 +114,7 @@ def append(handle: FileIO, row: Mapping[str, Any]) -> None:
 
 
 def merged(paths: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Put files of shards of one question together, points in order.
-
-    Raises PlacerError if there is nothing to merge, the questions differ, or two answers to one
-    point do.
-    """
+    """Put files of shards of one question together, points in order."""
     header: dict[str, Any] | None = None
     points: dict[str, dict[str, Any]] = {}
     for path in paths:

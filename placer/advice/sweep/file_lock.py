@@ -12,12 +12,11 @@ from placer.errors import PlacerError
 
 @contextmanager
 def opened_alone(path: str) -> Iterator[FileIO]:
-    """Open a file to add lines to it, and lock it for the time of a ``with`` block.
+    """Open a file to add lines to it, and lock it; PlacerError if another process has.
 
     The lock is the file's own (flock), so nothing is left beside it, and the kernel frees it with
     the process, also after SIGKILL. Windows has no flock: there a file beside it is locked, which
     its system removes. File systems without locks, such as some network disks, go on without one.
-    Raises PlacerError if another process has locked it. Raises OSError if it cannot be written.
     """
     with Path(path).open("ab", buffering=0) as handle:
         try:

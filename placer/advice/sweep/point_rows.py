@@ -82,15 +82,7 @@ def header_fault(row: Mapping[str, Any]) -> str:
 
 
 def row_fault(row: Mapping[str, Any], header: Mapping[str, Any]) -> str:
-    """Say what is wrong with the line of a point; empty: nothing.
-
-    Parameters
-    ----------
-    row
-        The line.
-    header
-        That `header_fault` found right.
-    """
+    """Say what is wrong with the line of a point below a right header; empty: nothing."""
     tokens = "usd_per_billion_tokens" in row or "effective_tokens_per_second" in row
     kind = _Point if "workers" not in row else _TokenAnswer if tokens else _Answer
     fault = _fault(row, kind)

@@ -1,6 +1,4 @@
-"""A sweep: one solve for each point of one to three ranges, here, in processes or on Dask, in a
-file that can be taken up again.
-"""
+"""A sweep: one solve for each point of one to three ranges, here, in processes or on Dask."""
 
 from __future__ import annotations
 
@@ -70,11 +68,7 @@ def _row(result: Result) -> Row:
 
 
 def check_axes(problem: Problem, axes: Sequence[Axis]) -> None:
-    """Refuse what no point could be solved with, before the first is: wrong values of wishes,
-    patterns that match nothing.
-
-    Raises PlacerError, which names the value or the pattern.
-    """
+    """Refuse wrong values of wishes and patterns that match nothing, before a point is solved."""
     for axis in axes:
         changes = parse_changes(axis.words)
         if changes[0].what not in CHANGES:
@@ -121,26 +115,11 @@ def run_sweep(
     runner: Runner | None = None,
     tell: Tell = lambda done, of: None,
 ) -> Sweep:
-    """Solve every point of some ranges that is not solved yet.
+    """Solve every point of some ranges that is not in the output file yet.
 
-    Raises PlacerError if a range or the solver is wrong, or the file is another question's.
-
-    Parameters
-    ----------
-    problem
-        The question that the ranges change.
-    axes
-        One to three ranges; every combination is a point.
-    solver, options
-        As in `placer.solving.solve.solve`.
-    output
-        File of points; those in it are not solved again.
-    shard
-        (i, n): every n-th point from the i-th on.
-    runner
-        Processes or Dask; None: one point after the other, here.
-    tell
-        Hears how many points of how many are done.
+    ``shard`` (i, n) takes every n-th point from the i-th on. Without a ``runner`` one is solved
+    after the other, here. ``tell`` hears how many points of how many are done. Raises PlacerError
+    if a range or the solver is wrong, or the file is another question's.
     """
     load_solver(solver)
     options = (options or SolveOptions()).deaf

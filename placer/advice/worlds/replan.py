@@ -1,6 +1,4 @@
-"""Replan: what a run measured is laid over the question of its plan, which is then solved again;
-keep what runs, or move.
-"""
+"""Replan: a question solved again with what its run measured; keep what runs, or move."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ from placer.validation.calibration.observations import Lost, Observed, group_of
 
 SCHEMA = "placer.replan/v1"
 MOVE_S = 600.0
-"""A move stops the training for so long: a spot machine starts within seconds to ten minutes (Erben
-et al., 2024); the slow end.
-"""
+"""A spot machine starts within seconds to ten minutes (Erben et al., 2024); the slow end."""
 LEAST_GAIN = 0.02
 """Gains below are not worth a move: estimates are no better."""
 BETWEEN = "between regions"
@@ -95,9 +91,7 @@ class Replan(Shown):
         return (_machines(self.running.placement) & _machines(self.answer.placement)).total()
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.replan/v1`` document: plain types, ready for JSON; within v1 keys are
-        only added.
-        """
+        """Build the ``placer.replan/v1`` document."""
         world, seen = self.answer.problem, self.observed
         return {
             "schema": SCHEMA,
@@ -135,21 +129,12 @@ def _running(running: Kept, world: Problem) -> dict[str, Any]:
 
 
 def break_even_seconds(move_s: float, gain: float) -> float:
-    """Return when a move has paid off: the training stands still for ``move_s`` while the new
-    machines are paid for.
+    """Return when a move has paid off: training stands still while the new machines are paid for.
 
-    Samples: s1 (Z - T) = s0 Z gives Z = T s1 / (s1 - s0). USD/h, with lost samples at the old price
-    of a sample: (c0 - c1) Z = c0 T. USD per sample p: p0 s1 (Z - T) = p1 s1 Z. All three are Z = T
-    / gain.
-
-    Parameters
-    ----------
-    gain
-        Share of improvement: of the new samples/s, else of the old USD/h or USD per sample.
-
-    Examples
-    --------
-    A quarter more samples/s (20 % of the new ones) makes up for ten minutes in fifty.
+    ``gain`` is a share of the new samples/s, else of the old USD/h or USD per sample. Samples: s1
+    (Z - T) = s0 Z gives Z = T s1 / (s1 - s0). USD/h, with lost samples at the old price of a
+    sample: (c0 - c1) Z = c0 T. USD per sample p: p0 s1 (Z - T) = p1 s1 Z. All three are Z = T /
+    gain. A quarter more samples/s (20 % of the new ones) makes up for ten minutes in fifty.
 
     >>> round(break_even_seconds(600, 1 - 1 / 1.25))
     3000
@@ -168,19 +153,10 @@ def replan(
     options: SolveOptions | None = None,
     move_s: float = MOVE_S,
 ) -> Replan:
-    """Solve the question of a plan again with what its run measured.
+    """Solve the question of a plan again, with a whole book, with what its run measured.
 
-    Parameters
-    ----------
-    manifest, planned, problem
-        The plan, and its question with a whole book.
-    seen
-        What the log says.
-    changes
-        More that has changed since, such as prices; see
-        `placer.problem.words.changes.parse_changes`.
-    move_s
-        Seconds for which a move stops the training.
+    ``changes`` are more that has changed since, such as prices, as of `parse_changes`; a move stops
+    the training for ``move_s``.
     """
     options = options or SolveOptions()
     measured, notes = _measured(seen, problem, planned)

@@ -24,18 +24,11 @@ from placer.workload.profile import ModelProfile, Rate
 
 
 def apply(problem: Problem, changes: Sequence[Change]) -> Problem:
-    """Make the question of a changed world; the one that is given stays as it is.
+    """Make the question of a changed world; each change works on what those before it left.
 
     Prices, links and speeds are changed in the rows of the book and of the profile, so that
     solvers, estimates and saved problems see one world; see `changed_book`. Raises PlacerError if a
     pattern matches nothing, or the changed wishes contradict each other.
-
-    Parameters
-    ----------
-    problem
-        The question as it is.
-    changes
-        In order; each works on what those before it left.
     """
     for what, group in groupby(changes, key=lambda change: change.what):
         problem = _applied(problem, what, list(group))
@@ -118,9 +111,7 @@ def _alone(known: dict[tuple[str, int, str], Rate], gpu: str, text: str) -> floa
 
 
 def _all_rates(problem: Problem) -> dict[tuple[str, int, str], Rate]:
-    """Return every speed that the model has on the machines of the catalog, and those of its
-    profile.
-    """
+    """Return every speed of the model on machines of the catalog, and those of its profile."""
     profile, catalog = problem.profile, problem.catalog
     known = {(rate.gpu, rate.gpu_count, rate.framework): rate for rate in profile.rates}
     kinds = {(offer.gpu, count) for offer in catalog.offers for count in (1, offer.gpu_count)}
@@ -143,20 +134,10 @@ HUB = ("aggregator", "function", "storage")
 def set_wish(
     problem: Problem, name: str, text: str, factor: float | None, words: str | None
 ) -> Requirements:
-    """Change one wish.
+    """Change one wish of `CHANGES` by a factor or to new words, of which ``none`` takes a limit
+    away.
 
-    Raises PlacerError if the words do not fit the wish, or there is nothing to multiply.
-
-    Parameters
-    ----------
-    problem
-        The question whose wishes are changed.
-    name
-        Key of `CHANGES`.
-    text
-        The whole word, for errors.
-    factor, words
-        What multiplies the wish, or its new words; ``none`` takes a limit away.
+    ``text`` is the whole word, for errors: words that do not fit the wish, nothing to multiply.
     """
     wish, known = CHANGES[name], problem.requirements
     if name == "samples":

@@ -1,6 +1,4 @@
-"""What if: the question as it is and as changed, and what the old choice would do in the changed
-world.
-"""
+"""What if: the question as it is and as changed, and what the old choice does where it changed."""
 
 from __future__ import annotations
 
@@ -65,17 +63,13 @@ class WhatIf(Shown):
 
     @property
     def regret(self) -> float | None:
-        """Share of the changed world's best value that keeping the old choice gives up:
-        `placer.cost_model.objective.Objective.regret`; None if it cannot be kept.
-        """
+        """Share of the changed world's best value that keeping the old choice gives up."""
         kept = None if self.kept is None or self.kept.broken else self.kept.value
         best = self.after.value
         return None if kept is None or best is None else self.after.objective.regret(kept, best)
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.whatif/v1`` document: plain types, ready for JSON; within v1 keys are
-        only added.
-        """
+        """Build the ``placer.whatif/v1`` document."""
         kept, world = self.kept, self.after.problem
         return {
             "schema": SCHEMA,
@@ -105,9 +99,7 @@ class WhatIf(Shown):
 
 
 def figures_of(estimate: Estimate) -> dict[str, float]:
-    """Return the figures that are put side by side; samples, and tokens of a language model, are
-    those that count.
-    """
+    """Return the figures that are put side by side; samples and tokens are those that count."""
     return {
         "samples_per_second": estimate.effective_samples_per_second.value,
         "usd_per_hour": estimate.usd_per_hour.total,
@@ -138,9 +130,7 @@ def keep(placement: Placement, world: Problem) -> Kept:
 
 
 def _at_least(kept: Kept | None, after: Result) -> Result:
-    """Return the old choice where a search that proves nothing, or was stopped, found nothing as
-    good.
-    """
+    """Return the old choice where a search that proves nothing found nothing as good."""
     if kept is None or kept.broken or kept.value is None:
         return after
     worse = after.value is None or after.objective.better(kept.value, after.value)
@@ -156,19 +146,9 @@ def what_if(
     solver: str = "exact",
     options: SolveOptions | None = None,
 ) -> WhatIf:
-    """Solve a question as it is and as changed.
+    """Solve a question as it is and as changed at least once.
 
-    Raises PlacerError if nothing is changed, a pattern matches nothing, or one of the questions
-    admits no machine.
-
-    Parameters
-    ----------
-    problem
-        The question as it is.
-    changes
-        At least one; see `placer.problem.words.changes.parse_changes`.
-    solver, options
-        As in `placer.solving.solve.solve`.
+    Raises PlacerError if nothing is changed, a pattern matches nothing, or no machine is admitted.
     """
     if not changes:
         raise PlacerError(

@@ -122,24 +122,11 @@ def narrowed(
     *,
     per_sample: bool,
 ) -> Catalog | None:
-    """Cut a book down to what a placement below some price can use.
+    """Cut a book down to what a placement can use that costs less than ``most``.
 
-    A worker that asks more for a sample/s than the last one of the bound on several workers adds
-    the difference to it.
-
-    Parameters
-    ----------
-    extra
-        Surcharge of one machine of an offer in USD per hour.
-    floor
-        Least samples/s.
-    most
-        USD per hour, or per sample and second of speed where ``per_sample``.
-
-    Returns
-    -------
-    Catalog or None
-        A placement with any other machine costs ``most`` or more; None: nothing can be left out.
+    ``most`` are USD per hour, or per sample and second of speed where ``per_sample``; ``extra`` is
+    the surcharge of one machine in USD per hour. None: nothing can be left out. A worker that asks
+    more for a sample/s than the last one of the bound on several adds the difference to it.
     """
     if kinds.whole or not len(kinds.usd) or not kinds.rate.min() > 0:
         return None

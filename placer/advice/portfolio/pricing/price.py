@@ -45,10 +45,7 @@ class Region:
 
 @dataclass(kw_only=True)
 class Pricing:
-    """Finds columns of a job, and bounds on all of its columns.
-
-    ``tops`` are bounds on the speed of groups, where speed counts.
-    """
+    """Finds columns of a job, and bounds on all of them. ``tops`` bound the speed of groups."""
 
     columns: Columns
     search: Search
@@ -62,24 +59,11 @@ class Pricing:
         near: float = 0.0,
         proved: float = -inf,
     ) -> float:
-        """Add the best columns of a job at some prices to those that are kept.
+        """Add the best columns of a job at some prices, and bound the reduced value of all that are
+        at least as fast as a floor; infinite if there are none.
 
-        A column in a range of speeds has at most the value of its upper end, and at least the
-        dollars of its lower end.
-
-        Parameters
-        ----------
-        floor
-            Columns that are slower do not count.
-        near
-            A bound that is so near to the best column is enough.
-        proved
-            A bound that is known.
-
-        Returns
-        -------
-        float
-            No column of the job has a smaller reduced value; infinite if it has none at all.
+        A bound so ``near`` to the best column is enough; ``proved`` is known. A column in a range
+        of speeds has at most the value of its upper end, and at least the dollars of its lower end.
         """
         columns, gap = self.columns, self.search.options.gap
         if columns.portfolio.slots is not None:
@@ -125,17 +109,8 @@ class Pricing:
     ) -> tuple[float, tuple[Column, ...]]:
         """Add the columns of the placement of least dollars with surcharges.
 
-        Parameters
-        ----------
-        surcharges, caps
-            USD per hour for a unit of each resource, and the most of it.
-        known
-            Only placements of less dollars are looked for; per hour, or in total with slots.
-
-        Returns
-        -------
-        tuple[float, tuple[Column, ...]]
-            A bound on these dollars, and the columns: one for each slot that it may begin in.
+        Only placements of fewer dollars than ``known`` are looked for; per hour, or in total with
+        slots. Returns a bound on these dollars, and a column for each slot that it may begin in.
         """
         per_sample, scale = self._scale(group)
         found = self.search.cheapest(
@@ -152,9 +127,7 @@ class Pricing:
         return found.bound * scale, made
 
     def keep(self, group: Group, placement: Placement) -> tuple[Column, ...]:
-        """Keep the columns of a placement, and those of the same machines in other places; returns
-        the former.
-        """
+        """Keep and return the columns of a placement, and those in other places."""
         before = len(self.columns)
         made = self.columns.add(group, placement)
         if self.columns.portfolio.slots is None and len(self.columns) > before:
@@ -172,8 +145,8 @@ class Pricing:
         return max(job.floor, job.wish.samples / seconds if seconds else inf)
 
     def family(self, group: Group) -> object:
-        """Return what tells a job's question from those of others, but for how fast it must be:
-        what is proved of a slow job holds for faster ones.
+        """Return what tells a job's question from others but for speed: what is proved of a slow
+        job holds for faster ones.
         """
         alike = self.columns.portfolio.slots is None and self.columns.portfolio.objective == "cost"
         return self.search.family(group.job.problem) if alike else group.number

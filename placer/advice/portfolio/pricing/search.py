@@ -26,9 +26,7 @@ MONEY = ("budget_usd", "budget_usd_per_hour", "most_usd_per_million_samples")
 
 @dataclass(frozen=True, kw_only=True)
 class Proved:
-    """What a search proved: no placement is better than ``bound``; and a placement, if one is
-    known.
-    """
+    """What a search proved: no placement is better than ``bound``; and one, if known."""
 
     bound: float
     placement: Placement | None = None
@@ -63,20 +61,9 @@ class Search:
     ) -> Proved:
         """Find the placement of least USD/h with surcharges, or of least USD of a million samples.
 
-        Parameters
-        ----------
-        surcharges
-            USD per hour for one GPU or machine of each resource.
-        floor
-            Least samples/s.
-        caps
-            Most of some resources.
-        gap
-            Relative gap of the proof; None: that of the options.
-        known
-            Only placements below this value are looked for.
-        start
-            A placement that is known.
+        Surcharges are USD per hour for one GPU or machine of each resource, of which ``caps`` are
+        the most. Only placements below ``known`` are looked for. Without ``gap`` it is that of the
+        options.
         """
         # True prices keep limits on money; a surcharge would cut off what keeps them.
         priced = {resource: usd for resource, usd in surcharges.items() if usd > 0}
@@ -182,8 +169,8 @@ def _rented(placement: Placement, problem: Problem) -> bool:
 def _server_surcharge(
     asked: Problem, problem: Problem, surcharges: Mapping[Resource, float]
 ) -> float:
-    """Return the most that a parameter server may have been surcharged for what it does not take:
-    quotas count no machines without GPUs.
+    """Return the most that a parameter server may be surcharged for what it does not take: quotas
+    count no machines without GPUs.
     """
     quotas = {r: usd for r, usd in surcharges.items() if r.kind != "machines"}
     if not quotas or all(name != "parameter-server" for name, _ in problem.modes):

@@ -66,10 +66,8 @@ def _placement(pool: Pool, count: int, problem: Problem) -> Placement | None:
 
 
 def elsewhere(placement: Placement, problem: Problem) -> Iterator[Placement]:
-    """Yield a placement of one place in other places that offer the same machines.
-
-    Many providers ask the same in all their places. A search names one of them, and jobs that share
-    quotas need the others.
+    """Yield a placement of one place in other places that offer the same machines: many providers
+    ask the same in all, a search names one, and jobs that share quotas need the others.
     """
     exchange = placement.exchange
     parts = exchange.server, exchange.aggregator, exchange.storage

@@ -15,9 +15,7 @@ from placer.problem.placement import Placement
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Duals:
-    """Prices of what jobs share, in the unit of the objective: for a unit of each resource in each
-    slot, and for each dollar of the budget.
-    """
+    """Prices of what jobs share, in units of the objective: of resources in slots, of a dollar."""
 
     prices: Mapping[Held, float] = field(default_factory=dict)
     budget: float = 0.0
@@ -97,13 +95,7 @@ class Columns:
         return [column for made in self._kept.get(group.number, {}).values() for column in made]
 
     def add(self, group: Group, placement: Placement) -> tuple[Column, ...]:
-        """Add the columns of a placement, from each slot on in which it may begin.
-
-        Returns
-        -------
-        tuple[Column, ...]
-            Those that its job may have; empty if it breaks a limit of the job.
-        """
+        """Add the columns of a placement, from each possible slot on; none if it breaks a limit."""
         own = self._kept.setdefault(group.number, {})
         if placement not in own:
             own[placement] = tuple(self._made(group, placement))

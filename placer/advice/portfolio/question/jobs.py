@@ -127,8 +127,8 @@ class Portfolio:
         return self.objective in MAXIMISED
 
     def value(self, job: Job, usd: float, samples_per_second: float) -> float:
-        """Return what a placement of a job adds to the objective, of which the least is best: USD,
-        weighted samples/s times -1, or weighted hours.
+        """Return what a placement adds to the objective, lowest is best: USD, weighted samples/s
+        times -1, or weighted hours.
         """
         if self.maximised:
             return -job.weight * samples_per_second
@@ -151,10 +151,7 @@ class Portfolio:
 
 def without_money(wish: Requirements, floor: float | None) -> Requirements:
     """Return the wishes of a job for a search of its least dollars: a floor, and no limit on money
-    or time.
-
-    Limits on money are about true prices: under prices with a surcharge they would cut off
-    placements that keep them.
+    or time, as these are about true prices: with a surcharge they would cut off what keeps them.
     """
     return replace(
         wish,

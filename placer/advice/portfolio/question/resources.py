@@ -156,13 +156,7 @@ class Limits:
 
 
 def surcharged(catalog: Catalog, surcharges: Mapping[Resource, float]) -> Catalog:
-    """Return a book whose machines cost more by what they take of scarce resources.
-
-    Parameters
-    ----------
-    surcharges
-        USD per hour for one GPU or machine of each resource.
-    """
+    """Return a book whose machines cost more by USD/h for one GPU or machine of each resource."""
     paid = {resource: usd for resource, usd in surcharges.items() if usd > 0}
     if not paid:
         return catalog

@@ -1,3 +1,1 @@
-"""What stands beside an answer: at the figures of the book, with a copy of the data, with machines
-of one's own.
-"""
+"""What stands beside an answer: the book's figures, a copy of the data, machines of one's own."""

@@ -27,8 +27,7 @@ HALVINGS = 20
 
 
 def bold_option(result: Result, solver: str, options: SolveOptions) -> Option | None:
-    """Return what the book's own figures would give where that is better; its note says up to which
-    price it is.
+    """Return what the book's own figures would give where that is better, with up to which price.
 
     By a short search: it may name less than there is, never more than the book promises.
     """

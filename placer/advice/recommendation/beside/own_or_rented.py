@@ -23,17 +23,11 @@ NODES = 200
 def own_or_rented(
     result: Result, rented: Placement | None, solver: str, options: SolveOptions
 ) -> OwnOrRented | None:
-    """Compare own machines alone, with rented ones, and rented ones alone; None where the question
-    names none.
+    """Compare own machines alone, with rented ones, and rented ones alone; None if none are named.
 
     Rented machines are spot ones unless the question asks for another market. Each row is the best
     that a short search finds; the answer is one of them where it has such machines alone. Without a
-    limit that would rent more, rented machines are those of the same speed.
-
-    Parameters
-    ----------
-    rented
-        The cheapest rented machines of the speed of the answer, where they are known.
+    limit that would rent more, rented machines are the cheapest of the same speed.
     """
     problem, wish = result.problem, result.problem.requirements
     own = own_places(problem.catalog.changes)
@@ -73,8 +67,8 @@ def _questions(
 ) -> Iterator[tuple[str, Problem]]:
     """Yield the questions whose answers are compared, by the labels of their rows.
 
-    Beside own machines, rented ones of the same devices are looked at: others would wait for them,
-    or they for others.
+    Beside own machines, only rented ones of the same devices: others would wait for them, or they
+    for others.
     """
     wish = replace(problem.requirements, expected=False, confidence=None, market="any")
     words = market.replace("_", "-")
@@ -137,8 +131,7 @@ def _break_even(rows: tuple[Option, ...]) -> BreakEven | None:
     None where one of them cannot train the model.
 
     With what each hour costs beside machines (egress, stores), a sample costs (machines + beside) /
-    speed. Either price of machines is solved for with all other figures as they are; below 0 there
-    is none.
+    speed. Either price of machines is solved for; below 0 there is none.
     """
     mine = next((row for row in rows if row.label == "own"), None)
     others = [row for row in rows if not row.label.startswith("own")]

@@ -33,11 +33,7 @@ def own_notes(problem: Problem) -> Iterator[Warn]:
 
 
 def check_own_pools(problem: Problem) -> None:
-    """Refuse a question that admits no machine; where it is about one's own machines alone, say how
-    to ask for rented ones as well.
-
-    Raises PlacerError as `placer.solving.solve.require_pools`.
-    """
+    """Refuse a question without a machine; about own ones alone, say how to rent others."""
     try:
         require_pools(problem)
     except PlacerError as error:
@@ -59,8 +55,8 @@ def check_own_pools(problem: Problem) -> None:
 
 
 def with_renting(result: Result, solver: str, options: SolveOptions) -> Result:
-    """Add to an answer what own machines, own with spot ones and spot ones alone reach; and what
-    the cheapest rented machines of at least its speed cost, where it has machines of one's own.
+    """Add what own machines, own with spot ones and spot ones alone reach; and what the cheapest
+    rented machines of at least the answer's speed cost, where it has machines of one's own.
     """
     placement, got, problem = result.placement, result.estimate, result.problem
     own = own_places(problem.catalog.changes)

@@ -27,9 +27,7 @@ LEAST_SHARE = 0.005
 
 
 def plan_notes(problem: Problem, placement: Placement) -> Iterator[Warn]:
-    """Yield, for each plan inside a worker, what the best simpler plan of the same machines would
-    reach; nothing for one that has no degree and shards nothing.
-    """
+    """Yield, for each plan with a degree or shards, what the best simpler plan would reach."""
     question = problem.island_question
     if question is None or placement.workers > problem.batch:
         return
@@ -51,9 +49,7 @@ def plan_notes(problem: Problem, placement: Placement) -> Iterator[Warn]:
 
 
 def _without(plan: InnerPlan, asked: PlanWishes) -> tuple[str, PlanWishes] | None:
-    """Name the first part of a plan that a simpler one has not, with the wishes for such; None
-    where there is no such part, or somebody asked for it.
-    """
+    """Name the first part of a plan that a simpler one has not, with wishes for such."""
     above = [(name, key) for name, key in DEGREES if getattr(plan, name) > 1]
     fixed: dict[str, Any] = {name: 1 for name, _ in DEGREES if getattr(plan, name) == 1}
     if above:

@@ -56,8 +56,6 @@ def stages_between(problem: Problem, placement: Placement, got: Estimate) -> Ite
 def usd_per_billion_tokens(bytes_per_token: float, usd_per_byte: float) -> float:
     """Return the price of what each token sends one way and back.
 
-    Examples
-    --------
     Activations of a width of 8,192 at 0.02 USD/GiB each way: 1e9 x 16,384 B x 0.04 / 2**30.
 
     >>> round(usd_per_billion_tokens(2 * 8192, 0.04 / 2**30), 1)
