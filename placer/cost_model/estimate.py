@@ -31,8 +31,7 @@ from placer.market.catalog import VmOffer
 from placer.market.price_interval import PriceInterval, price_interval
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.data.data_shares import Move
-from placer.problem.exchange import strategy, traits
-from placer.problem.exchange.phase import Phase, Transfer, bytes_by_link
+from placer.problem.exchange import Phase, Transfer, bytes_by_link, strategy, traits
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.problem.workers.islands import StepPart

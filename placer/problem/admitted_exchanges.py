@@ -7,8 +7,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.market.catalog import VmOffer
-from placer.problem.exchange import overlaps, traits
-from placer.problem.exchange.central import gradients_held, memory_gib
+from placer.problem.exchange import gradients_held, memory_gib, overlaps, traits
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import NO_EXCHANGE, Exchange, WorkerGroup
 from placer.problem.problem import Problem

@@ -12,7 +12,7 @@ from placer.cost_model.timing.averaging import wan_seconds
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.market.network.graph import Network, network_of
-from placer.problem.exchange.allreduce import butterfly
+from placer.problem.exchange import butterfly
 from placer.reproduction.comparison import (
     Claim,
     Finding,

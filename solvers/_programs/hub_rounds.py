@@ -14,9 +14,7 @@ from placer.cost_model.timing import store as stores
 from placer.cost_model.timing.plain_streams import share_seconds
 from placer.cost_model.timing.server_sum import server_sum_seconds, summing_vcpus
 from placer.cost_model.timing.transfer import transfer_seconds
-from placer.problem.exchange import strategy
-from placer.problem.exchange.central import memory_gib
-from placer.problem.exchange.phase import Phase, Transfer
+from placer.problem.exchange import Phase, Transfer, memory_gib, strategy
 from placer.problem.placement import Exchange
 
 from .goal import close

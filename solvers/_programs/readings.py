@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from placer.cost_model.dollars import components as cost
 from placer.cost_model.timing.averaging import averaging_seconds
 from placer.problem.data.datasets import needs_place
-from placer.problem.exchange.phase import Phase
+from placer.problem.exchange import Phase
 
 from .linear import Terms
 from .site_groups import SiteGroup

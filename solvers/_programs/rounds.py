@@ -19,8 +19,7 @@ from placer.cost_model.timing.plain_streams import (
     share_seconds,
 )
 from placer.cost_model.timing.step import overlap_window
-from placer.problem.exchange.allreduce import broadcast, inside_regions
-from placer.problem.exchange.phase import Phase, Transfer
+from placer.problem.exchange import Phase, Transfer, broadcast, inside_regions
 from placer.workload.island.collectives import HIDDEN_SHARE
 
 from .goal import close

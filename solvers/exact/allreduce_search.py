@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from placer.problem.admitted_exchanges import exchange_for
-from placer.problem.exchange.allreduce import pair_bytes
+from placer.problem.exchange import pair_bytes
 from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.workers.pool import groups_of
 

@@ -34,7 +34,7 @@ from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.timing.averaging import averaging_seconds
 from placer.cost_model.timing.transfer import transfer_seconds
 from placer.problem.admitted_exchanges import exchange_for
-from placer.problem.exchange.allreduce import pair_bytes
+from placer.problem.exchange import pair_bytes
 from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve

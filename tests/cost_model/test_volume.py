@@ -14,7 +14,7 @@ from placer.cost_model.dollars.month import (
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog, EgressPrice
 from placer.market.network.graph import Network
-from placer.problem.exchange.phase import Phase, Transfer
+from placer.problem.exchange import Phase, Transfer
 from placer.records import replace
 from placer.units import GIB
 

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from placer.errors import PlacerError
-from placer.problem.exchange import STRATEGIES, strategy, traits
-from placer.problem.exchange.central import memory_gib
-from placer.problem.exchange.phase import bytes_by_link
+from placer.problem.exchange import STRATEGIES, bytes_by_link, memory_gib, strategy, traits
 from placer.problem.placement import Exchange
 
 ELEMENTS = 60

@@ -10,8 +10,7 @@ import placer
 from placements import random_placement
 from placer.cost_model.estimate import exchange_phases
 from placer.errors import PlacerError
-from placer.problem.exchange import STRATEGIES, traits
-from placer.problem.exchange.phase import bytes_by_link
+from placer.problem.exchange import STRATEGIES, bytes_by_link, traits
 from placer.validation.simulation.flows import Fluid, Loop, Port, Process
 from placer.validation.simulation.replay import Simulation, replay
 from placer.validation.simulation.scene import Noise

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from placer.market.catalog import FunctionOffer, StoreOffer, VmOffer
 from placer.market.network.graph import Network
-from placer.problem.exchange.phase import Phase
+from placer.problem.exchange import Phase
 from placer.units import GIB, HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 
@@ -55,14 +55,14 @@ def egress_usd(phases: Sequence[Phase], network: Network, *, same_zone: bool = T
     free: 0.264 USD.
 
     >>> from placer.market.books.book_reader import load_catalog
-    >>> from placer.problem.exchange.central import phases
+    >>> from placer.problem.exchange import strategy
     >>> from placer.problem.placement import Exchange
     >>> hub = "aws/us-west-2"
     >>> oregon = Exchange(strategy="central", compression="none", aggregator=hub, storage=hub)
     >>> regions = ("us-west-2", "eu-west-2", "ap-south-1", "ap-southeast-2")
     >>> cities = [(f"aws/{region}", 1) for region in regions]
     >>> network = Network(load_catalog("phalak-2023"))
-    >>> round(egress_usd(phases(cities, float(GIB), oregon), network), 6)
+    >>> round(egress_usd(strategy("central").phases(cities, float(GIB), oregon), network), 6)
     0.264
     """
     return fsum(egress_usd_by_link(phases, network, same_zone=same_zone).values())

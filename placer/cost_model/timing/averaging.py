@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from placer.cost_model.timing.lanes import Links
 from placer.cost_model.timing.transfer import load_seconds, transfer_seconds
-from placer.problem.exchange.phase import Phase
+from placer.problem.exchange import Phase
 from placer.workload.constants import HIVEMIND, Calibration
 from placer.workload.peer import peer_of
 

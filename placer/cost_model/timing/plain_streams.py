@@ -9,7 +9,7 @@ from typing import Any
 from placer.cost_model.timing.lanes import Links
 from placer.cost_model.timing.transfer import load_seconds, transfer_seconds
 from placer.market.network.graph import Link
-from placer.problem.exchange.phase import Phase
+from placer.problem.exchange import Phase
 
 GOODPUT = 0.93
 """Share of a link's rate that reaches the application: runs through emulated links."""

@@ -22,8 +22,7 @@ from placer.cost_model.timing.step import (
     overlapped,
 )
 from placer.problem.admitted_exchanges import server_offer
-from placer.problem.exchange import traits
-from placer.problem.exchange.phase import Phase
+from placer.problem.exchange import Phase, traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.workers.pool import Pool

@@ -14,8 +14,7 @@ from placer.cost_model.timing.plain_streams import DIRECT_SPREAD, GOODPUT
 from placer.cost_model.timing.transfer import transfer_seconds
 from placer.market.catalog import OLD_TRANSPORT
 from placer.problem.data.data_shares import shares
-from placer.problem.exchange import traits
-from placer.problem.exchange.phase import Phase
+from placer.problem.exchange import Phase, traits
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
 from placer.problem.workers.pool import Pool

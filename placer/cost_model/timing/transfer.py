@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placer.cost_model.timing.lanes import Links
 from placer.market.network.graph import Link
-from placer.problem.exchange.phase import Phase
+from placer.problem.exchange import Phase
 from placer.workload.constants import ServiceConstants
 
 

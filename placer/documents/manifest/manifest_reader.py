@@ -14,8 +14,7 @@ from placer.documents.manifest.types import Group, Manifest
 from placer.documents.manifest.versions import migrated, version_of
 from placer.errors import PlacerError
 from placer.files.json_text import misfit
-from placer.problem.exchange import goes_on_without, strategy, traits
-from placer.problem.exchange.central import gradients_held
+from placer.problem.exchange import goes_on_without, gradients_held, strategy, traits
 from placer.units import GIB, format_bytes
 from placer.workload.island.hardware import DOMAIN_MACHINES
 

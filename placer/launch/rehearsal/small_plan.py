@@ -18,9 +18,7 @@ from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.shaped_network import Shape
 from placer.market.catalog import MeasuredLink
 from placer.market.network.link_grid import GBPS
-from placer.problem.exchange import traits
-from placer.problem.exchange.phase import bytes_by_link
-from placer.problem.exchange.streaming_diloco import fragments
+from placer.problem.exchange import bytes_by_link, fragments, traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace

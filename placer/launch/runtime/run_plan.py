@@ -24,8 +24,7 @@ from placer.launch.mesh import mesh_of
 from placer.launch.runtime.hubs import Hub, hubs_of
 from placer.launch.runtime.seats import Seat, seats_of
 from placer.launch.serverless.functions import functions_of
-from placer.problem.exchange import strategy, traits
-from placer.problem.exchange.phase import Phase
+from placer.problem.exchange import Phase, strategy, traits
 from placer.problem.placement import Exchange
 from placer.workload.engines import MODELS
 from placer.workload.inner_plan import InnerPlan

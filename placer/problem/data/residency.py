@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from placer.problem.data.data_shares import Move
 from placer.problem.data.datasets import needs_place
-from placer.problem.exchange import traits
-from placer.problem.exchange.phase import Phase
+from placer.problem.exchange import Phase, traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 

@@ -17,7 +17,7 @@ from placer.cost_model.timing.step import StepSeconds
 from placer.errors import PlacerError
 from placer.market.books.csv_rows import file_columns, read_numbered_rows
 from placer.market.catalog import Catalog
-from placer.problem.exchange.phase import Phase
+from placer.problem.exchange import Phase
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements

@@ -12,8 +12,7 @@ from msgspec import Struct
 from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.timing.averaging import averaging_seconds
 from placer.market.words.own_places import SITES
-from placer.problem.exchange import traits
-from placer.problem.exchange.allreduce import pair_bytes
+from placer.problem.exchange import pair_bytes, traits
 from placer.problem.kept_answers import Recent
 from placer.records import replace
 from placer.solving import allowance

@@ -18,8 +18,7 @@ from placer.cost_model.timing.server_sum import server_sum_seconds, summing_vcpu
 from placer.market.catalog import VmOffer
 from placer.market.network.graph import Link
 from placer.problem.admitted_exchanges import holds, needs_quota, servers_at
-from placer.problem.exchange import strategy, traits
-from placer.problem.exchange.central import memory_gib
+from placer.problem.exchange import memory_gib, strategy, traits
 from placer.problem.placement import Exchange
 from placer.problem.problem import Problem
 from placer.workload.constants import ServiceConstants

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from placer.problem.exchange.central import memory_gib
+from placer.problem.exchange import memory_gib
 
 from ..._market.arrays import Array, Indices, Mask
 from .hub import Hub

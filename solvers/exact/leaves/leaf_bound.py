@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placer.problem.exchange.allreduce import pair_bytes
+from placer.problem.exchange import pair_bytes
 
 from ..._market.arrays import Array, Indices
 from ..bounds.relaxation import Family, Node, Relaxation

@@ -16,8 +16,7 @@ from placer.launch.rehearsal.small_plan import (
     small_plan,
 )
 from placer.launch.runtime.run_plan import plan_from
-from placer.problem.exchange import traits
-from placer.problem.exchange.phase import bytes_by_link
+from placer.problem.exchange import bytes_by_link, traits
 from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan

@@ -26,7 +26,7 @@ from placer.documents.manifest import read_manifest
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.folder import write_folder
 from placer.launch.export.targets.torchrun import group_scripts
-from placer.problem.exchange.phase import bytes_by_link
+from placer.problem.exchange import bytes_by_link
 
 ROUNDS, BYTES = 4, 132.0
 """Rounds of a run, and bytes of the model."""

@@ -14,7 +14,7 @@ from placer.documents.manifest.types import Bucket
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.context import Settings
 from placer.launch.runtime.wire.codec import Codec
-from placer.problem.exchange.phase import bytes_by_link
+from placer.problem.exchange import bytes_by_link
 from placer.validation.calibration.run_log import (
     RoundSeconds,
     counted_rounds,

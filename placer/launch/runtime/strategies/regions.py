@@ -80,7 +80,7 @@ class Gossip(Strategy):
 
     Notes
     -----
-    Partners rotate as in `placer.problem.exchange.asgd_ga`; each gets what was accumulated since it
+    Partners rotate as in `placer.problem.exchange`; each gets what was accumulated since it
     last had its turn, so no gradient is lost. What comes is added to the gradient of the next step.
     Gradients are weighted with their share of the target batch, so own and late ones of all regions
     add up to the mean gradient. The first process of a region has ``accumulated`` gradients for

@@ -18,7 +18,7 @@ from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.strategies.replica_group import Sums, process_group
 from placer.launch.runtime.strategies.strategy import Strategy
 from placer.launch.runtime.training.context import Context
-from placer.problem.exchange.streaming_diloco import fragments
+from placer.problem.exchange import fragments
 from placer.version import install_line
 
 MOMENTUM = 0.9

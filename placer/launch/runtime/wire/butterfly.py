@@ -1,5 +1,5 @@
 """The flat butterfly: every member sums one shard and sends the sum to the others
-(`placer.problem.exchange.allreduce`). What compression loses of one message is added to the next.
+(`placer.problem.exchange`). What compression loses of one message is added to the next.
 """
 
 from __future__ import annotations
