@@ -9,12 +9,12 @@ import numpy as np
 from msgspec import Struct
 
 from placer.cost_model.convergence import multiplier_of
-from placer.cost_model.timing.lanes import DIRECT
 from placer.cost_model.timing.step import (
     hidden_seconds,
     most_calculation_seconds,
     overlap_window,
 )
+from placer.cost_model.timing.transfers import DIRECT
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
 from placer.problem.problem import Problem

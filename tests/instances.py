@@ -18,7 +18,7 @@ from placer.market.catalog import (
     StoreOffer,
     VmOffer,
 )
-from placer.problem.data.datasets import Dataset
+from placer.problem.datasets import Dataset
 from placer.problem.problem import Problem
 from placer.problem.requirements import EXCHANGES, Narrowed, Quota, Requirements, Used
 from placer.problem.workers.pool import Pool

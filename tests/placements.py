@@ -10,7 +10,7 @@ from instances import wide_problem
 from placer.cost_model.estimate import evaluate
 from placer.market.books.book_reader import load_catalog
 from placer.problem.admitted_exchanges import exchanges_of
-from placer.problem.data.datasets import Dataset
+from placer.problem.datasets import Dataset
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.problem import Problem

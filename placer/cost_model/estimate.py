@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from placer.cost_model.convergence import Multiplier, multiplier_of
 from placer.cost_model.diloco_losses import REPLICAS, times_samples_of
 from placer.cost_model.dollars import components as cost
-from placer.cost_model.dollars.data import data_usd_per_sample, moves_of
+from placer.cost_model.dollars.components import data_usd_per_sample, moves_of
 from placer.cost_model.exchange_bases import exchange_bases
 from placer.cost_model.timing.round_seconds import step_seconds
 from placer.cost_model.timing.site_groups import (
@@ -30,7 +30,7 @@ from placer.market.carbon import carbon_of
 from placer.market.catalog import VmOffer
 from placer.market.price_interval import PriceInterval, price_interval
 from placer.problem.admitted_exchanges import server_offer
-from placer.problem.data.data_shares import Move
+from placer.problem.datasets import Move
 from placer.problem.exchange import Phase, Transfer, bytes_by_link, strategy, traits
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem

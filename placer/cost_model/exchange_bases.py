@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from placer.cost_model.timing.server_sum import summing_vcpus
+from placer.cost_model.timing.services import summing_vcpus
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.exchange import traits
 from placer.problem.placement import Exchange, Placement

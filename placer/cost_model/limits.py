@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -17,10 +17,8 @@ from placer.cost_model.estimate import (
     pool_of,
 )
 from placer.problem.admitted_exchanges import needs_quota, server_bytes, server_offer
-from placer.problem.data.data_shares import Move
-from placer.problem.data.datasets import needs_place
-from placer.problem.data.residency import leaks
-from placer.problem.exchange import overlaps, traits
+from placer.problem.datasets import Move, needs_place
+from placer.problem.exchange import Phase, overlaps, traits
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements, missing
@@ -547,3 +545,24 @@ def _data_violations(
         Violation(code="residency", message=text)
         for text in leaks(placement, phases, moves, problem)
     ]
+
+
+def leaks(
+    placement: Placement, phases: Sequence[Phase], moved: Sequence[Move], problem: Problem
+) -> Iterator[str]:
+    """Yield one sentence for each rule and first way in which a placement breaks it. Gradients
+    leave with the transfers of strategies that send them, checkpoints with those that send the
+    model, raw data with moves and with reads from the dataset's store.
+    """
+    sends = [(t.src, t.dst) for phase in phases for t in phase.transfers if t.src != t.dst]
+    store = problem.data_store
+    reads = [] if store is None else [(store.place, place) for place in placement.places]
+    if problem.data_copy is not None and store is not None:
+        reads.append((problem.data_copy.source.place, store.place))
+    payload = traits(placement.exchange.strategy).payload
+    ways = {"raw-data": [*((move.src, move.dst) for move in moved), *reads], payload: sends}
+    for rule in problem.requirements.kept:
+        for src, dst in ways.get(rule.kind, ()):
+            if src in rule.places and dst not in rule.places:
+                yield f"{rule.kind} would leave {rule.area}: from {src} to {dst}"
+                break

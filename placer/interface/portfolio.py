@@ -24,10 +24,9 @@ from placer.market.scaled_market import with_offers
 from placer.market.sources.capacity.aws_capacity import OfferedBlock
 from placer.market.sources.capacity.block_file import moment, read_blocks
 from placer.problem.requirements import Quota, Requirements
-from placer.problem.words.budget import read_budget
+from placer.problem.words.machines import quotas_of
 from placer.problem.words.meanings import unknown_word
-from placer.problem.words.quotas import quotas_of
-from placer.problem.words.readers import read_wish
+from placer.problem.words.readers import read_budget, read_wish
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES, Quotas
 from placer.records import replace

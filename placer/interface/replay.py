@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from placer.advice.policy.replay import Replay
     from placer.advice.policy.trace import Job, Market
     from placer.advice.policy.zone_prices import ZonePrices
-    from placer.cost_model.capacity.launch_forecast import CapacityForecast
+    from placer.cost_model.capacity.forecast import CapacityForecast
     from placer.market.catalog import Catalog
     from placer.market.launch_log import LaunchLog
 
@@ -59,7 +59,7 @@ def forecast_capacity(
     PlacerError
         If the file is no such log, or the zones were asked for fewer machines in all.
     """
-    from placer.cost_model.capacity.launch_forecast import forecast_launches
+    from placer.cost_model.capacity.forecast import forecast_launches
     from placer.market.launch_log import LaunchLog, read_launch_log
     from placer.units import SECONDS_PER_HOUR, parse_seconds
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 
 from placer.errors import BadInputError, PlacerError
+from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import server_at
-from placer.problem.data.datasets import needs_place, passes_of
-from placer.problem.data.residency import homeless, parted
+from placer.problem.datasets import needs_place, passes_of
 from placer.problem.exchange import traits
 from placer.problem.problem import Problem
 from placer.problem.question import MOST_KNOWN_LOCAL_STEPS
-from placer.problem.required_machines import unusable
-from placer.problem.requirements import LOCAL, OUTER
+from placer.problem.requirements import LOCAL, OUTER, Quota, Used, uses
+from placer.problem.workers.pool import Pool
+from placer.problem.workers.quotas import NO_QUOTA_GPUS
 from placer.units import format_bytes
 from placer.workload.profile import FEEDBACK_COMPRESSIONS
 
@@ -222,3 +224,188 @@ def _server_outside(problem: Problem) -> Iterator[str]:
                 f"{wish.aggregator} rents no machine that could serve: enough memory, "
                 f"{wish.market} market, quota"
             )
+
+
+def homeless(problem: Problem) -> Iterator[str]:
+    """Yield a sentence for each dataset that must stay where no worker may be."""
+    for data in problem.requirements.datasets:
+        rules = [
+            rule
+            for rule in problem.requirements.kept
+            if rule.kind == "raw-data" and data.place in rule.places
+        ]
+        if data.may_move and not rules:
+            continue
+        allowed = {data.place} if not data.may_move else set(problem.catalog.regions)
+        for rule in rules:
+            allowed &= set(rule.places)
+        if not any(pool.offer.place in allowed for pool in problem.pools):
+            why = (
+                "must stay there"
+                if not data.may_move
+                else f"must not leave {', '.join(rule.area for rule in rules)}"
+            )
+            yield (
+                f"the {data.samples:,} samples in {data.place} can be used nowhere: they {why}, "
+                f"and {_why_excluded(data.place, problem)}"
+            )
+
+
+def _why_excluded(place: str, problem: Problem) -> str:
+    """Say what keeps workers out of a place."""
+    excluded = problem.place_problem(place)
+    if excluded:
+        return excluded
+    offers = problem.catalog.offers_at(place)
+    if not offers:
+        return f"catalog {problem.catalog.name} rents no machine there"
+    reasons = [message for offer in offers for _, message in problem.offer_problems(offer)[:1]]
+    if reasons:
+        return max(sorted(set(reasons)), key=reasons.count)
+    return "the quota allows no machine there"
+
+
+def parted(problem: Problem) -> Iterator[str]:
+    """Yield one sentence if data that stays in several places can use no exchange, because nothing
+    may pass between them. A rule parts two places if one is in its area and the other is not: the
+    exchanges whose payload is of its kind cannot run.
+    """
+    stay, wish = needs_place(problem.requirements.datasets), problem.requirements
+    store = problem.data_store
+    for rule in wish.kept:
+        kept = rule.kind == "raw-data" and store is not None and store.place in rule.places
+        if kept and not any(pool.offer.place in rule.places for pool in problem.pools):
+            yield (
+                f"raw-data must not leave {rule.area}, where the store of the data is, and no "
+                f"worker may be there"
+            )
+    blocked = {
+        rule.kind
+        for rule in wish.kept
+        if 0 < sum(place in rule.places for place in stay) < len(stay)
+    }
+    payloads = {traits(name).payload for name, _ in problem.modes}
+    if payloads and payloads <= blocked:
+        areas = ", ".join(f"{rule.kind}={rule.area}" for rule in wish.kept if rule.kind in payloads)
+        yield (
+            f"data stays in {', '.join(stay)}, and --keep {areas} lets no exchange pass between "
+            f"them"
+        )
+
+
+def unusable(problem: Problem) -> Iterator[str]:
+    """Yield one sentence for each rule of ``--use`` that no placement can keep."""
+    wish = problem.requirements
+    batch = max(wish.open_batches, default=problem.batch)
+    for rule in wish.used:
+        pools = pools_of(rule, problem.pools)
+        most = _most_machines(pools, wish.joint_quotas)
+        if not pools:
+            yield f"--use {rule.spec}: {_why_none(rule, problem)}"
+        elif most < rule.count:
+            limited = all(pool.offer.available is not None for pool in pools)
+            yield (
+                f"--use {rule.spec}: {'only' if limited else 'the quota allows only'} {most} "
+                f"{'exist' if limited else 'of them'}"
+            )
+        elif rule.count > min(wish.max_workers, batch):
+            limit = (
+                f"{wish.max_workers} workers"
+                if wish.max_workers <= batch
+                else f"{batch} samples a step"
+            )
+            yield f"--use {rule.spec}: at most {limit} are allowed"
+        elif (
+            wish.datasets
+            and not wish.data_moves
+            and not any(p.offer.place == data.place for p in pools for data in wish.datasets)
+        ):
+            yield (
+                f"--use {rule.spec}: workers are only where the data stays, in "
+                f"{', '.join(sorted(d.place for d in wish.datasets))}"
+            )
+    apart = disjoint(wish.used, problem.pools)
+    if sum(rule.count for rule in apart) > wish.max_workers:
+        named = " ".join(f"--use {rule.spec}" for rule in apart)
+        yield (
+            f"{named}: {sum(rule.count for rule in apart)} machines must be used, but at most "
+            f"{wish.max_workers} workers are allowed"
+        )
+    if wish.used and len(wish.required_places) > wish.max_regions:
+        places = ", ".join(wish.required_places)
+        yield f"workers are needed in {places}, but at most {wish.max_regions} regions are allowed"
+
+
+def pools_of(rule: Used, pools: Sequence[Pool]) -> list[Pool]:
+    """Return the admitted offers that a rule is about."""
+    return [
+        pool for pool in pools if uses(rule, pool.offer.place, pool.offer.device, pool.offer.market)
+    ]
+
+
+def disjoint(rules: Sequence[Used], pools: Sequence[Pool]) -> tuple[Used, ...]:
+    """Return rules of which no two ask for machines of one quota: their counts add up."""
+    taken: set[tuple[str, ...]] = set()
+    unmet = []
+    for rule in rules:
+        buckets = {pool.bucket for pool in pools_of(rule, pools)}
+        if not buckets & taken:
+            unmet.append(rule)
+            taken |= buckets
+    return tuple(unmet)
+
+
+def _most_machines(pools: Sequence[Pool], joint: Sequence[Quota]) -> int:
+    """Return the most machines that quotas and numbers allow: the smallest ones first."""
+    return min(_within(pools, row) for row in (None, *joint))
+
+
+def _within(pools: Sequence[Pool], joint: Quota | None) -> int:
+    """Return the most machines under the quotas of the pools and one that several of them share."""
+    most, shared = 0, 0 if joint is None else joint.most
+    # One that counts vCPUs is looked at alone, which errs high: the smallest first is best by one
+    # measure, not by two.
+    alone = joint is not None and joint.of_machines
+    left = {pool.bucket: NO_QUOTA_GPUS if alone else pool.gpu_quota for pool in pools}
+    sizes = [
+        (0 if joint is None else joint.taken(pool.offer), pool.offer.gpu_count, pool)
+        for pool in pools
+    ]
+    for taken, devices, pool in sorted(sizes, key=lambda size: size[:2] if alone else size[1:2]):
+        count = min(pool.max_count, left[pool.bucket] // devices)
+        if taken:
+            count = min(count, shared // taken)
+            shared -= count * taken
+        left[pool.bucket] -= count * devices
+        most += count
+    return most
+
+
+def _why_none(rule: Used, problem: Problem) -> str:
+    """Say why no admitted machine is what a rule asks for."""
+    there = [offer for offer in problem.catalog.offers if fnmatchcase(offer.place, rule.place)]
+    offers = [offer for offer in there if uses(rule, offer.place, offer.device, offer.market)]
+    if not offers:
+        sold = sorted({f"{offer.device}:{offer.market.replace('_', '-')}" for offer in there})
+        return (
+            f"catalog '{problem.catalog.name}' rents none there; it has "
+            f"{', '.join(sold[:12]) or 'no machines there'}"
+        )
+    reasons = [_reason(offer, problem) for offer in offers]
+    return max(sorted(set(reasons)), key=reasons.count)
+
+
+def _reason(offer: VmOffer, problem: Problem) -> str:
+    """Return the first thing that keeps an offer out of a request."""
+    where, broken = problem.place_problem(offer.place), problem.offer_problems(offer)
+    if where or broken:
+        return where or broken[0][1]
+    if offer.price_basis == "owned" and problem.pool(offer) is not None:
+        return (
+            f"{offer.place} has machines of your own, which are used only where their site is "
+            f"named, not by a pattern"
+        )
+    if problem.pool(offer) is None:
+        return f"nobody knows how fast {problem.profile.name} runs on {offer.device}"
+    short = problem.quota_problem(offer)
+    return short or f"the quota allows too few {offer.device} in {offer.place}"

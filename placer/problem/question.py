@@ -11,7 +11,7 @@ from placer.market.catalog import Catalog, FunctionOffer, StoreOffer
 from placer.market.network.geography import pairwise_km
 from placer.market.network.graph import Network, network_of
 from placer.market.scaled_market import AGGREGATOR_PLACES
-from placer.problem.data.copies import Copy, copies_of
+from placer.problem.copies import Copy, copies_of
 from placer.problem.exchange import goes_on_without, overlaps, traits
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import Exchange

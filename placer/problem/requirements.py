@@ -12,7 +12,7 @@ from msgspec.structs import force_setattr
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import MARKETS, OLD_TRANSPORT, VmOffer
-from placer.problem.data.datasets import Dataset, needs_place
+from placer.problem.datasets import Dataset, needs_place
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import WorkerGroup
 from placer.problem.shares import ShareLimit, SpeedCap
@@ -284,7 +284,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
     date: older machine prices are left out. With a ``batch_range`` and no ``target_batch_size`` a
     solver chooses the batch; ``critical_batch`` is the gradient noise scale in samples. ``tokens``,
     ``sequence_length``, ``batch_tokens`` and the ranks of ``lora`` and ``qlora`` are about language
-    models, whose samples are sequences: `placer.problem.words.tokens.in_sequences` sets ``samples``
+    models, whose samples are sequences: `in_sequences` of the words sets ``samples``
     and ``target_batch_size`` by them. ``quota_gpus`` holds for each place, GPU and market that no
     row of ``quotas`` matches. An exchange goes on when ``quorum`` workers have answered and
     ``grace_s`` seconds have passed; so many workers are needed, and ``min_workers`` is at least as

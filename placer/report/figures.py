@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
-from placer.cost_model.outlook.shown_speed import speed_number
+from placer.cost_model.outlook.totals import speed_number
 from placer.market.catalog import worker_name
 from placer.units import format_number, format_usd, parse_date
 from placer.workload.inner_plan import InnerPlan

@@ -15,7 +15,7 @@ from itertools import product
 from placer.cost_model.estimate import Estimate, estimate
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
-from placer.problem.data.datasets import Dataset
+from placer.problem.datasets import Dataset
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements

@@ -9,8 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from placer.cost_model.estimate import pool_of
-from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION, Interruption
-from placer.cost_model.outlook.losses import expected_share
+from placer.cost_model.outlook.losses import ASSUMED_INTERRUPTION, Interruption, expected_share
 from placer.reproduction.comparison import (
     Finding,
     PublishedClaim,

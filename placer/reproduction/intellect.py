@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from placer.cost_model.timing.averaging import wan_seconds
+from placer.cost_model.timing.transfers import wan_seconds
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.market.network.graph import Network, network_of

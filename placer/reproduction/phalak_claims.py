@@ -8,7 +8,7 @@ from itertools import product
 from statistics import fmean, median
 
 from placer.cost_model.estimate import Estimate
-from placer.cost_model.timing.store import worker_transfer_seconds
+from placer.cost_model.timing.services import worker_transfer_seconds
 from placer.reproduction.comparison import (
     LINK_ERROR,
     Claim,

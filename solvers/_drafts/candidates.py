@@ -7,8 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from placer.cost_model.timing.averaging import averaging_seconds
-from placer.cost_model.timing.plain_streams import seconds_over, share_seconds
+from placer.cost_model.timing.transfers import averaging_seconds, seconds_over, share_seconds
 from placer.problem.exchange import traits
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR

@@ -9,11 +9,10 @@ from msgspec import Struct
 
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import evaluate, exchange_phases
-from placer.cost_model.limits import TOLERANCE
+from placer.cost_model.limits import TOLERANCE, leaks
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import exchange_for, needs_quota, server_at
-from placer.problem.data.datasets import needs_place
-from placer.problem.data.residency import leaks
+from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
 from placer.records import replace

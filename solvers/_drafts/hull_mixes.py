@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from placer.cost_model.timing.averaging import averaging_seconds
+from placer.cost_model.timing.transfers import averaging_seconds
 from placer.solving import allowance
 
 from .._market.arrays import Array, Indices

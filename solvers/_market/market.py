@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from placer.cost_model.convergence import batch_factor
-from placer.cost_model.dollars.data import worker_sample_usd
+from placer.cost_model.dollars.components import worker_sample_usd
 from placer.market.carbon import offer_carbon
 from placer.market.words.own_places import SITES
-from placer.problem.data.datasets import needs_place
+from placer.problem.datasets import needs_place
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import MOST_WORKERS
 from placer.problem.problem import Problem

@@ -10,7 +10,7 @@ from math import inf
 import numpy as np
 from msgspec import Struct
 
-from placer.problem.required_machines import disjoint
+from placer.problem.contradictions import disjoint
 from placer.problem.requirements import Used, uses
 from placer.problem.workers.pool import Pool
 from placer.solving import allowance

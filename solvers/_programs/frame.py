@@ -12,7 +12,7 @@ from math import inf
 from placer.cost_model.convergence import samples_to_target
 from placer.cost_model.timing.site_groups import samples_per_round
 from placer.problem.admitted_exchanges import exchange_for
-from placer.problem.data.datasets import needs_place
+from placer.problem.datasets import needs_place
 from placer.problem.exchange import strategy, traits
 from placer.problem.placement import Exchange
 from placer.problem.problem import Problem

@@ -10,10 +10,9 @@ from math import inf
 from operator import truediv
 
 from placer.cost_model.dollars import components as cost
-from placer.cost_model.timing import store as stores
-from placer.cost_model.timing.plain_streams import share_seconds
-from placer.cost_model.timing.server_sum import server_sum_seconds, summing_vcpus
-from placer.cost_model.timing.transfer import transfer_seconds
+from placer.cost_model.timing import services as stores
+from placer.cost_model.timing.services import server_sum_seconds, summing_vcpus
+from placer.cost_model.timing.transfers import share_seconds, transfer_seconds
 from placer.problem.exchange import Phase, Transfer, memory_gib, strategy
 from placer.problem.placement import Exchange
 

@@ -12,13 +12,13 @@ from functools import partial
 from math import inf
 
 from placer.cost_model.limits import TOLERANCE
-from placer.cost_model.timing.averaging import wan_seconds
-from placer.cost_model.timing.plain_streams import (
+from placer.cost_model.timing.step import overlap_window
+from placer.cost_model.timing.transfers import (
     direct_phase_seconds,
     direct_seconds,
     share_seconds,
+    wan_seconds,
 )
-from placer.cost_model.timing.step import overlap_window
 from placer.problem.exchange import Phase, Transfer, broadcast, inside_regions
 from placer.workload.island.collectives import HIDDEN_SHARE
 

@@ -14,14 +14,14 @@ from functools import cached_property, partial
 from itertools import pairwise
 from math import inf
 
-from placer.cost_model.dollars.data import worker_sample_usd
+from placer.cost_model.dollars.components import worker_sample_usd
 from placer.cost_model.limits import TOLERANCE
-from placer.cost_model.timing.lanes import Links, lanes
 from placer.cost_model.timing.site_groups import worker_rate
+from placer.cost_model.timing.transfers import Links, lanes
 from placer.market.carbon import offer_carbon
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import needs_quota, server_at
-from placer.problem.data.datasets import needs_place
+from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.requirements import uses
 from placer.problem.workers.pool import Pool

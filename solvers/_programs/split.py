@@ -22,7 +22,7 @@ from placer.cost_model.estimate import Outcome, evaluate
 from placer.cost_model.limits import TOLERANCE, violations
 from placer.cost_model.objective import objective_of
 from placer.problem.admitted_exchanges import exchange_for, exchanges_of
-from placer.problem.data.datasets import needs_place
+from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem

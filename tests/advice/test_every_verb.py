@@ -44,9 +44,8 @@ from placer.problem.requirements import OBJECTIVES
 from placer.problem.words.changes import parse_changes
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
-from placer.solving.cross_check import verified
+from placer.solving.cross_check import solved_again, verified
 from placer.solving.solve import solve
-from placer.solving.solve_again import solved_again
 from placer.validation.calibration.observations import Observed
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements

@@ -31,8 +31,7 @@ from itertools import combinations
 from typing import Any
 
 from placer.cost_model.convergence import multiplier_of
-from placer.cost_model.timing.averaging import averaging_seconds
-from placer.cost_model.timing.transfer import transfer_seconds
+from placer.cost_model.timing.transfers import averaging_seconds, transfer_seconds
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import pair_bytes
 from placer.problem.problem import Problem

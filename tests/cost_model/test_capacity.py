@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placer.cost_model.capacity import launch_forecast
+from placer.cost_model.capacity import forecast as forecast_module
 from placer.cost_model.capacity.forecast import (
     LEADS_H,
+    best_sets,
     followed,
     forecast,
     weights_at,
 )
-from placer.cost_model.capacity.launch_forecast import best_sets
 from placer.cost_model.capacity.scenarios import DAY, Likeness, latent, launchable, unlike_day
 from placer.errors import PlacerError
 
@@ -166,7 +166,7 @@ def test_many_zones_grow_from_the_best_smaller_sets(monkeypatch: pytest.MonkeyPa
     """
     machines = np.random.default_rng(4).integers(0, 5, (200, 10))
     whole = best_sets(machines, 7, 4)
-    monkeypatch.setattr(launch_forecast, "MOST_SETS", 5)
+    monkeypatch.setattr(forecast_module, "MOST_SETS", 5)
     grown = best_sets(machines, 7, 4)
     assert [one.together for one in grown] == pytest.approx([one.together for one in whole])
 

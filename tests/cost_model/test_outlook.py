@@ -9,7 +9,7 @@ import pytest
 
 from placer.advice.recommendation.notes import notes_of
 from placer.cost_model.estimate import Estimate, estimate
-from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION, of_island
+from placer.cost_model.outlook.losses import ASSUMED_INTERRUPTION, of_island
 from placer.cost_model.outlook.outlook import spot_outlook
 from placer.interface.advisor import Advisor
 from placer.problem.exchange import STRATEGIES

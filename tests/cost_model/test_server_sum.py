@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import placer
-from placer.cost_model.timing.server_sum import (
+from placer.cost_model.timing.services import (
     SUM_WORK,
     SUMMING_VCPUS,
     server_sum_seconds,

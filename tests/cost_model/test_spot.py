@@ -10,20 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placer.cost_model.outlook.interruptions import (
-    ASSUMED_INTERRUPTION,
-    Interruption,
-    banded,
-    rate_per_month,
-    rates_per_month,
-    together,
-)
 from placer.cost_model.outlook.losses import (
+    ASSUMED_INTERRUPTION,
     OBSERVED_CORRELATION,
     Correlation,
+    Interruption,
+    banded,
     chance_all_lost,
     chance_any_lost,
     expected_share,
+    rate_per_month,
+    rates_per_month,
+    together,
 )
 from placer.errors import PlacerError
 from placer.records import replace

@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 
 from placer.cost_model.capacity.scenarios import Likeness, latent
 from placer.cost_model.capacity.supply import (
+    Stay,
     chance_of,
     chances_of,
+    first_loss_h,
     likeness_of,
+    stay_of,
     stock_of,
     stock_scenarios,
     supply_scenarios,
 )
-from placer.cost_model.capacity.survival import Stay, first_loss_h, stay_of
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.capacity_table import CapacityRow, ZoneCapacity, class_rows, zone_capacity

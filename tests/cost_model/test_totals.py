@@ -15,7 +15,7 @@ from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
-from placer.problem.words.budget import read_budget
+from placer.problem.words.readers import read_budget
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from instances import island_problem, language_model
 from placer.cost_model.estimate import estimate, evaluate, exchange_phases, pool_of
-from placer.cost_model.timing.lanes import Lanes, lanes
 from placer.cost_model.timing.site_groups import site_group_of
 from placer.cost_model.timing.step import (
     StepSeconds,
@@ -22,6 +21,7 @@ from placer.cost_model.timing.step import (
     most_calculation_seconds,
     overlap_window,
 )
+from placer.cost_model.timing.transfers import Lanes, lanes
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.market.network.graph import Network

@@ -57,9 +57,9 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
+from placer.solving.cross_check import solved_again
 from placer.solving.result import Result
 from placer.solving.solve import solve
-from placer.solving.solve_again import solved_again
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0, certificate=True)

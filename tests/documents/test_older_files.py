@@ -15,7 +15,7 @@ from placer.documents.manifest import read_manifest
 from placer.documents.reopen import reopened_problem
 from placer.documents.validate import examine_document, manifest_of
 from placer.problem.problem import Problem
-from placer.solving.solve_again import solved_again
+from placer.solving.cross_check import solved_again
 from placer.workload.constants import Calibration, HostConstants, ServiceConstants
 
 FILES = ROOT / "tests/fixtures/saved-2026-11"

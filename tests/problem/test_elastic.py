@@ -13,8 +13,7 @@ from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
 from placer.market.network.graph import Network
-from placer.problem.data.data_shares import moves, shares
-from placer.problem.data.datasets import Dataset
+from placer.problem.datasets import Dataset, moves, shares
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.units import GIB

@@ -14,7 +14,7 @@ from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
-from placer.problem.words.quotas import read_quotas
+from placer.problem.words.machines import read_quotas
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.solving.solve import solve

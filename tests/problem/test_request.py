@@ -8,7 +8,7 @@ import pytest
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
-from placer.problem.words.quotas import read_quotas
+from placer.problem.words.machines import read_quotas
 from placer.problem.words.request import build_problem
 from placer.problem.workers.quotas import NO_QUOTA_GPUS
 from placer.workload.profile import load_profile

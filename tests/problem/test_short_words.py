@@ -8,7 +8,7 @@ import placer
 from placer.documents.request import request_document
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
-from placer.problem.words.deadline import read_deadline
+from placer.problem.words.readers import read_deadline
 from placer.problem.words.values import check_words
 from placer.units import parse_budget, parse_count
 

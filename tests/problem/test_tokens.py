@@ -12,7 +12,7 @@ from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.problem.problem import Problem
 from placer.problem.words.changes import parse_changes
-from placer.problem.words.tokens import in_sequences
+from placer.problem.words.request import in_sequences
 from placer.workload.architecture import Architecture
 from placer.workload.models.adapters import adapter_parameters, with_adapters
 from placer.workload.profile import load_profile

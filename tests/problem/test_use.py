@@ -16,7 +16,7 @@ from placer.advice.recommendation.recommend import recommend
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
-from placer.problem.required_machines import unusable
+from placer.problem.contradictions import unusable
 from placer.problem.requirements import Quota, Requirements, Used
 from placer.problem.words.machines import parse_used
 from placer.records import replace

@@ -15,8 +15,7 @@ import pytest
 
 import placer
 from instances import island_problem, random_problem
-from placer.cost_model.timing.averaging import wan_seconds
-from placer.cost_model.timing.lanes import lanes
+from placer.cost_model.timing.transfers import lanes, wan_seconds
 from placer.problem.exchange import butterfly, pair_bytes
 from placer.problem.workers.pool import groups_of
 from proofs import proved

@@ -21,7 +21,7 @@ from placer.cost_model.capacity.scenarios import launchable, state_paths
 from placer.cost_model.capacity.supply import Stock, chances_of, likeness_of
 from placer.cost_model.estimate import Estimate, evaluate
 from placer.cost_model.objective import Objective, objective_of
-from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION
+from placer.cost_model.outlook.losses import ASSUMED_INTERRUPTION
 from placer.cost_model.outlook.risk import Array, Gang, gang_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem

@@ -24,7 +24,7 @@ from placer.cost_model.estimate import (
 )
 from placer.cost_model.estimate import pool_of as find_pool
 from placer.cost_model.limits import quota_use, violations
-from placer.cost_model.outlook.shown_speed import speed_between
+from placer.cost_model.outlook.totals import speed_between
 from placer.cost_model.timing.site_groups import samples_per_round, worker_rate
 from placer.cost_model.timing.step import gain_bound
 from placer.market.carbon import NO_GRID

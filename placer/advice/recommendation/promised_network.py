@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placer.cost_model.estimate import Estimate, exchange_phases, pool_of
-from placer.cost_model.timing.transfer import machine_loads
+from placer.cost_model.timing.transfers import machine_loads
 from placer.market.catalog import VmOffer
 from placer.market.network.link_grid import GBPS
 from placer.problem.admitted_exchanges import server_offer

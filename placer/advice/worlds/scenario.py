@@ -16,7 +16,7 @@ from placer.problem.requirements import Quota, Requirements
 from placer.problem.words.changes import OVER_BOOK, Change, changed_book, number_of
 from placer.problem.words.data import in_plain_words
 from placer.problem.words.readers import read_wish
-from placer.problem.words.tokens import in_sequences
+from placer.problem.words.request import in_sequences
 from placer.problem.words.wishes import CHANGES, Wish
 from placer.records import replace
 from placer.units import parse_bytes

@@ -39,7 +39,7 @@ def command(path: str, *, again: bool = False, solver: str = "exact", as_json: J
             f"{path}: price book with {len(book.offers):,} offers in {len(book.regions)} regions"
         )
     elif path.endswith(".csv"):
-        from placer.problem.words.quotas import read_quotas
+        from placer.problem.words.machines import read_quotas
 
         summary = f"{path}: quota file with {len(read_quotas(Path(path)))} rows"
     else:
@@ -52,7 +52,7 @@ def command(path: str, *, again: bool = False, solver: str = "exact", as_json: J
         if checked is not None:
             confirmed, trusted = checked.confirmed, checked.trusted
         if again:
-            from placer.solving.solve_again import solved_again
+            from placer.solving.cross_check import solved_again
 
             confirmed = (*confirmed, solved_again(document, path, solver))
     if as_json:

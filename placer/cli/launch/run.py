@@ -14,7 +14,7 @@ import click
 from placer.cli.command import Json, as_command
 from placer.cli.output import console, print_json
 from placer.cli.screen.option_groups import LargeCommand
-from placer.cost_model.timing.store import POLL_SECONDS
+from placer.cost_model.timing.services import POLL_SECONDS
 from placer.errors import PlacerError
 from placer.units import counted, format_plain
 from placer.version import install_line

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 
 from msgspec import Struct
 
+from placer.cost_model.timing.site_groups import EXPECTED, site_group_of
+from placer.errors import PlacerError
 from placer.market.catalog import FunctionOffer, StoreOffer, VmOffer
 from placer.market.network.graph import Network
+from placer.problem.datasets import Move, moves
 from placer.problem.exchange import Phase
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.problem.workers.pool import Pool
 from placer.units import GIB, HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 
@@ -156,21 +162,6 @@ def store_requests(workers: int) -> dict[str, int]:
     return {"write": workers + 1, "read": 2 * workers, "list": workers}
 
 
-def data_usd_per_sample(
-    bytes_per_sample: float, store_place: str, worker_place: str, network: Network
-) -> float:
-    """Price of reading one sample from the dataset's store, in USD (Erben et al., section 3).
-
-    A GiB from Backblaze costs 0.01 USD.
-
-    >>> from placer.market.books.book_reader import load_catalog
-    >>> network = Network(load_catalog("erben-2023"))
-    >>> data_usd_per_sample(GIB, "backblaze/us-west", "lambda/us-west-1", network)
-    0.01
-    """
-    return bytes_per_sample * network.usd_per_byte(store_place, worker_place)
-
-
 def usd_per_million_samples(usd_per_hour: float, samples_per_second: float) -> float:
     """Price of a million samples: USD/h / 3600 / throughput x 1e6.
 
@@ -178,3 +169,60 @@ def usd_per_million_samples(usd_per_hour: float, samples_per_second: float) -> f
     1.0
     """
     return usd_per_hour / SECONDS_PER_HOUR / samples_per_second * 1e6
+
+
+def data_usd_per_sample(
+    machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem
+) -> float:
+    """Price the way of one sample to its worker, averaged by the samples of each worker and over
+    all passes: what a local disk keeps is paid once.
+    """
+    if problem.requirements.datasets:
+        part = site_group_of(machines, placement, (), problem, EXPECTED).shares()
+        total = problem.requirements.passes * fsum(
+            data.samples for data in problem.requirements.datasets
+        )
+        return fsum(move.usd for move in moves_of(part, problem)) / total
+    if problem.data_store is None and not problem.data_copies:
+        return 0.0
+    site_group = site_group_of(machines, placement, (), problem, EXPECTED)
+    return fsum(
+        share * worker_sample_usd(pool, problem)
+        for (pool, _), share in zip(machines, site_group.group_shares(), strict=True)
+    )
+
+
+def worker_sample_usd(pool: Pool, problem: Problem) -> float:
+    """Price the way of one sample to a kind of worker, with its share of a copy."""
+    if problem.data_store is None and problem.data_copies:
+        return problem.least_copy(pool.place)[0]
+    copied = 0.0 if problem.data_copy is None else problem.data_copy.usd_per_sample
+    return pool.streamed * sample_usd(pool.place, problem) + copied
+
+
+def sample_usd(place: str, problem: Problem) -> float:
+    """Price of reading one sample from the dataset's store at a place; 0 if no store is named.
+    `PlacerError` if nobody measured how many bytes a sample has.
+    """
+    if problem.data_store is None:
+        return 0.0
+    way = problem.network.usd_per_byte(problem.data_store.place, place)
+    return _bytes_per_sample(problem) * way
+
+
+def moves_of(part: Mapping[str, float], problem: Problem) -> tuple[Move, ...]:
+    """Return the data that has to move before the run."""
+    datasets = problem.requirements.datasets
+    if not problem.requirements.data_moves:
+        return ()
+    return moves(datasets, part, _bytes_per_sample(problem), problem.network)
+
+
+def _bytes_per_sample(problem: Problem) -> int:
+    if problem.profile.bytes_per_sample is None:
+        raise PlacerError(
+            f"profile {problem.profile.name} does not say how many bytes a sample has",
+            "leave --data out, or add bytes_per_sample",
+            exit_code=5,
+        )
+    return problem.profile.bytes_per_sample

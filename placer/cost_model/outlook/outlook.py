@@ -11,25 +11,23 @@ from placer.cost_model.capacity.supply import MOST_ZONES, chance_of
 from placer.cost_model.dollars.components import egress_usd_by_link
 from placer.cost_model.dollars.month import monthly_egress_usd
 from placer.cost_model.estimate import Estimate, activations, evaluate, exchange_phases
-from placer.cost_model.outlook.interruptions import (
+from placer.cost_model.outlook.losses import (
     ASSUMED_INTERRUPTION,
     Interruption,
-    banded,
-    of_island,
-    rates_per_month,
-    together,
-)
-from placer.cost_model.outlook.losses import (
     Losses,
+    banded,
     chance_all_lost,
     chance_any_lost,
     chance_per_month,
     expected_share,
     kept_share,
+    of_island,
+    rates_per_month,
+    together,
 )
 from placer.cost_model.outlook.risk import Gang, Risk, gang_of, machine_groups, risk_of
 from placer.problem.admitted_exchanges import exchanges, server_offer
-from placer.problem.data.datasets import needs_place
+from placer.problem.datasets import needs_place
 from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.records import replace

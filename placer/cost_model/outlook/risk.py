@@ -13,17 +13,19 @@ from msgspec import Struct
 from placer.cost_model.capacity.scenarios import latent
 from placer.cost_model.capacity.supply import (
     ENDS,
+    Stay,
     Stock,
     chance_of,
+    first_loss_h,
     likeness_of,
+    stay_of,
     stock_of,
     stock_scenarios,
 )
-from placer.cost_model.capacity.survival import Stay, first_loss_h, stay_of
 from placer.cost_model.estimate import pool_of
 from placer.cost_model.timing.site_groups import worker_rate
 from placer.market.capacity_table import ZoneCapacity
-from placer.problem.data.datasets import needs_place
+from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.problem import Problem

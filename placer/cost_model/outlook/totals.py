@@ -1,13 +1,15 @@
-"""Time and money for all samples that a placement is to train on."""
+"""Time and money for all samples, and the speed that every surface shows."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from msgspec import Struct
 
 from placer.cost_model.estimate import Estimate
 from placer.problem.requirements import Requirements
 from placer.records import Natural
-from placer.units import SECONDS_PER_HOUR, Interval
+from placer.units import SECONDS_PER_HOUR, SPEED_LEVEL, Interval, format_number, format_rough
 
 
 class Totals(Struct, frozen=True, kw_only=True):
@@ -42,3 +44,29 @@ def totals_of(got: Estimate, wish: Requirements) -> Totals:
             **{end: getattr(usd, end) * s / SECONDS_PER_HOUR for end, s in paid_s.items()}
         ),
     )
+
+
+LEVEL = f"{100 * SPEED_LEVEL:g} %"
+LEVEL_WORDS = f"{LEVEL} interval"
+"""The level of intervals of speeds."""
+
+
+def unmeasured(provenance: Iterable[str]) -> dict[str, str]:
+    """Return the basis of the speed of each device that nobody measured."""
+    rows = [line.split(": ") for line in provenance if line.startswith("speed on ")]
+    return {row[0].removeprefix("speed on "): row[1] for row in rows if row[1] != "measured"}
+
+
+def speed_number(value: float, provenance: Iterable[str]) -> str:
+    """Write a speed with as many digits as its basis bears.
+
+    >>> speed_number(3272.6, ["speed on L4:4: assumed: wide"]), speed_number(3272.6, [])
+    ('3,270', '3,273')
+    """
+    return (format_rough if unmeasured(provenance) else format_number)(value)
+
+
+def speed_between(got: Estimate) -> str:
+    """Write the ends of the speed that counts."""
+    speed, known = got.shown_speed, got.provenance
+    return f"{speed_number(speed.low, known)} to {speed_number(speed.high, known)}"

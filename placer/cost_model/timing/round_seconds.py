@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import fsum
 
-from placer.cost_model.timing import store as stores
-from placer.cost_model.timing.plain_streams import (
-    arrival_seconds,
-    direct_phase_seconds,
-    share_seconds,
-)
-from placer.cost_model.timing.server_sum import server_sum_seconds, sum_spread, summing_vcpus
+from placer.cost_model.timing import services as stores
+from placer.cost_model.timing.services import server_sum_seconds, sum_spread, summing_vcpus
 from placer.cost_model.timing.site_groups import Round, samples_per_round, site_group_of
 from placer.cost_model.timing.step import (
     FunctionRun,
@@ -20,6 +15,11 @@ from placer.cost_model.timing.step import (
     bucketed,
     overlap_window,
     overlapped,
+)
+from placer.cost_model.timing.transfers import (
+    arrival_seconds,
+    direct_phase_seconds,
+    share_seconds,
 )
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.exchange import Phase, traits

@@ -8,12 +8,18 @@ from math import fsum
 
 from msgspec import Struct
 
-from placer.cost_model.timing.averaging import averaging_seconds, wan_seconds
-from placer.cost_model.timing.lanes import DIRECT, Links, lanes
-from placer.cost_model.timing.plain_streams import DIRECT_SPREAD, GOODPUT
-from placer.cost_model.timing.transfer import transfer_seconds
+from placer.cost_model.timing.transfers import (
+    DIRECT,
+    DIRECT_SPREAD,
+    GOODPUT,
+    Links,
+    averaging_seconds,
+    lanes,
+    transfer_seconds,
+    wan_seconds,
+)
 from placer.market.catalog import OLD_TRANSPORT
-from placer.problem.data.data_shares import shares
+from placer.problem.datasets import shares
 from placer.problem.exchange import Phase, traits
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from placer.cost_model.timing.store import POLL_SECONDS
+from placer.cost_model.timing.services import POLL_SECONDS
 from placer.documents.manifest.rendezvous import meeting
 from placer.documents.manifest.types import ISLANDS_SCHEMA
 from placer.errors import PlacerError

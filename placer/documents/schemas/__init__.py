@@ -57,7 +57,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "capacity": ("books:Capacity", "Answer of placer capacity show"),
     "capacity-check": ("books:CapacityCheck", "Answer of placer capacity check"),
     "capacity-forecast": (
-        "placer.cost_model.capacity.launch_forecast:CapacityForecast",
+        "placer.cost_model.capacity.forecast:CapacityForecast",
         "Answer of placer capacity forecast",
     ),
     "catalogs": ("books:Catalogs", "Answer of placer catalog list"),

@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from placer.documents.schemas.parts import Day, Maybe, Part, Transport
 from placer.market.catalog import MARKETS
-from placer.problem.data.datasets import Dataset
+from placer.problem.datasets import Dataset
 from placer.problem.requirements import OBJECTIVES, Quota
 from placer.records import Amount, Natural, Positive, one_of
 from placer.workload.data_loading import CACHES

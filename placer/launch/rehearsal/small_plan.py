@@ -9,8 +9,7 @@ from itertools import product
 from typing import Any
 
 from placer.cost_model.estimate import Estimate, estimate, exchange_phases, pool_of
-from placer.cost_model.timing.averaging import GB
-from placer.cost_model.timing.plain_streams import GOODPUT
+from placer.cost_model.timing.transfers import GB, GOODPUT
 from placer.documents.manifest import build_manifest
 from placer.errors import PlacerError
 from placer.launch.rehearsal.gloo_ring import first_copies, ring_bytes, ring_seconds

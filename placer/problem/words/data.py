@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog, StoreOffer
 from placer.market.words.selection import places_of
-from placer.problem.data.datasets import Dataset
+from placer.problem.datasets import Dataset
 from placer.problem.requirements import EXCHANGES, Kept
 from placer.units import parse_bytes, parse_count
 from placer.workload.profile import ModelProfile

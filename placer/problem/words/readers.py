@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,21 @@ from msgspec import Struct, field
 from placer.errors import PlacerError, unknown
 from placer.market.carbon import parse_carbon
 from placer.market.catalog import Catalog
+from placer.market.words.money import in_dollars
 from placer.market.words.selection import devices_of, patterns_of, words
 from placer.problem.exchange import traits
 from placer.problem.placement import LARGEST_ISLAND
 from placer.problem.question import MOST_KNOWN_LOCAL_STEPS
 from placer.problem.requirements import ALL_REGIONS, EXCHANGES, NO_COPY, OBJECTIVES
 from placer.problem.shares import AREAS, ShareLimit
-from placer.problem.words.budget import read_budget
 from placer.problem.words.data import parse_datasets, parse_kept, parse_multipliers, store_named
-from placer.problem.words.deadline import read_deadline
-from placer.problem.words.machines import parse_used
-from placer.problem.words.quotas import quota_gpus, quotas_of, read_quotas
+from placer.problem.words.machines import parse_used, quota_gpus, quotas_of, read_quotas
 from placer.problem.words.wishes import Wish
 from placer.units import (
+    parse_budget,
     parse_bytes,
     parse_count,
+    parse_date,
     parse_fraction,
     parse_range,
     parse_rate,
@@ -292,3 +292,71 @@ READERS: Mapping[str, Reader] = {
     "zones": _zones,
 }
 """Readers by the name that the rows of the table give."""
+
+
+TOTAL = re.compile(
+    r"(?P<amount>[0-9,]*\.?[0-9]*(?:[eE][+-]?[0-9]{1,3})?)\s*(?:usd)?\s*(?:total|in total)?",
+    re.IGNORECASE,
+)
+
+
+def read_budget(
+    text: str, samples: str | int | None
+) -> tuple[float | None, float | None, str | None]:
+    """Read a budget as (USD per hour, USD in total, exchange rate), one of the first two None.
+    ``text``: a rate such as ``5/h``, ``120/day`` or ``5EUR/h``; or, beside a number of samples, a
+    total such as ``200``, ``$200``, ``200usd`` or ``200 total``. ``samples``: how many samples the
+    total is for; without it an amount alone could be either, and is refused. `PlacerError` if the
+    amount is ambiguous, zero, negative or not finite, or the currency is unknown.
+
+    >>> read_budget("$1,200 total", "10M"), read_budget("200", "10M"), read_budget("5/h", "10M")
+    ((None, 1200.0, None), (None, 200.0, None), (5.0, None, None))
+    """
+    written, rate = in_dollars(text)
+    said = None if rate is None else f"{text.strip()} at {rate.words}"
+    return (*_read_dollars(written, samples), said)
+
+
+def _read_dollars(text: str, samples: str | int | None) -> tuple[float | None, float | None]:
+    match = TOTAL.fullmatch(text.strip().removeprefix("$").strip())
+    if (
+        samples is None
+        or match is None
+        or not re.fullmatch(
+            r"[0-9]{1,3}(,[0-9]{3})*(\.[0-9]*)?|[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?",
+            match["amount"],
+        )
+    ):
+        return parse_budget(text), None
+    if float(match["amount"].replace(",", "")) <= 0:
+        raise PlacerError(f"budget '{text}' must be above zero", "give a positive amount")
+    return None, parse_budget(f"{match['amount'].replace(',', '')}/h")
+
+
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+LEAST_S = 60.0
+"""Seconds of a deadline that is less than a minute away."""
+
+
+def read_deadline(text: str, now: datetime | None = None) -> float:
+    """Read a time such as ``12h``, or the day by whose end it is over; seconds from now. ``text``:
+    a duration, a day of the week (the next one, or today), or a date; days end at midnight UTC.
+    ``now``: None is the present. `PlacerError` if it is none of these, or is over.
+
+    >>> wednesday = datetime(2026, 11, 25, 18, tzinfo=UTC)
+    >>> [read_deadline(text, wednesday) / 3600 for text in ("12h", "friday", "2026-11-25")]
+    [12.0, 54.0, 6.0]
+    """
+    day = text.strip().lower()
+    moment = now or datetime.now(UTC)
+    if day in WEEKDAYS:
+        last = moment.date() + timedelta(days=(WEEKDAYS.index(day) - moment.weekday()) % 7)
+    elif re.fullmatch(r"\d{4}-\d{2}-\d{2}", day):
+        last = parse_date(day, "deadline")
+    else:
+        return parse_seconds(text)
+    # The day after 9999-12-31 is none, but the time until its end is one.
+    left = (datetime.combine(last, time(), UTC) - moment + timedelta(days=1)).total_seconds()
+    if left <= 0:
+        raise PlacerError(f"deadline {day} is over", "give a day to come, or a time such as 36h")
+    return max(LEAST_S, left - left % 60)

@@ -7,8 +7,8 @@ from functools import cached_property
 
 from placer.market.catalog import VmOffer
 from placer.market.words.own_places import SITES
-from placer.problem.data.copies import Copy, least_usd_per_sample
-from placer.problem.data.datasets import bytes_of, passes_of
+from placer.problem.copies import Copy, least_usd_per_sample
+from placer.problem.datasets import bytes_of, passes_of
 from placer.problem.workers.quotas import WithQuotas
 from placer.workload.data_loading import (
     CACHES,

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import to_builtins
 from numpy.typing import NDArray
 
-from placer.cost_model.timing.averaging import GB
+from placer.cost_model.timing.transfers import GB
 from placer.errors import PlacerError, unknown
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placer.cost_model.timing.server_sum import server_sum_seconds, summing_vcpus
+from placer.cost_model.timing.services import server_sum_seconds, summing_vcpus
 from placer.problem.admitted_exchanges import server_offer
 from placer.validation.simulation.flows import Port, Process, Signal
 from placer.validation.simulation.scene import Machine, Scene, SiteGroup

@@ -12,10 +12,9 @@ from functools import cached_property
 from math import fsum
 
 from placer.cost_model.estimate import workers_of
-from placer.cost_model.timing.averaging import averaging_seconds
-from placer.cost_model.timing.plain_streams import GOODPUT
 from placer.cost_model.timing.site_groups import EXPECTED, site_group_of
-from placer.problem.data.data_shares import shares
+from placer.cost_model.timing.transfers import GOODPUT, averaging_seconds
+from placer.problem.datasets import shares
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.validation.simulation.flows import Fluid, Loop, Port, Process, Signal

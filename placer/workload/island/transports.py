@@ -107,7 +107,7 @@ TRANSPORTS = {
         ),
     )
 }
-"""Transports by name. The times of hivemind are in `placer.cost_model.timing.averaging`."""
+"""Transports by name. The times of hivemind are in `placer.cost_model.timing.transfers`."""
 
 
 def transport(name: str) -> Transport:

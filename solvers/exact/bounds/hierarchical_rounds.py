@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from placer.cost_model.timing.plain_streams import share_seconds
+from placer.cost_model.timing.transfers import share_seconds
 from placer.problem.exchange import traits
 
 from ..._market.arrays import Array, Indices

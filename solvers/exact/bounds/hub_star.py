@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
-from placer.cost_model.timing.plain_streams import seconds_over
+from placer.cost_model.timing.transfers import seconds_over
 from placer.solving import allowance
 
 from ..._market.arrays import Array

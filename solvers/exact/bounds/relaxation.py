@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from placer.cost_model.limits import TOLERANCE
-from placer.cost_model.timing.averaging import averaging_seconds
+from placer.cost_model.timing.transfers import averaging_seconds
 from placer.market.words.own_places import SITES
 from placer.problem.exchange import pair_bytes, traits
 from placer.problem.kept_answers import Recent

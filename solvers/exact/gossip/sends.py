@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from placer.cost_model.timing.plain_streams import seconds_over
+from placer.cost_model.timing.transfers import seconds_over
 
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market

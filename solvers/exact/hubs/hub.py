@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from placer.cost_model.dollars import components as cost
-from placer.cost_model.timing import store as stores
-from placer.cost_model.timing.plain_streams import direct_seconds, share_seconds
-from placer.cost_model.timing.server_sum import server_sum_seconds, summing_vcpus
+from placer.cost_model.timing import services as stores
+from placer.cost_model.timing.services import server_sum_seconds, summing_vcpus
+from placer.cost_model.timing.transfers import direct_seconds, share_seconds
 from placer.market.catalog import VmOffer
 from placer.market.network.graph import Link
 from placer.problem.admitted_exchanges import holds, needs_quota, servers_at

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from placer.cli.report.recommend.sentences import brief
-from placer.cost_model.outlook.shown_speed import speed_between, unmeasured
-from placer.cost_model.outlook.totals import totals_of
+from placer.cost_model.outlook.totals import speed_between, totals_of, unmeasured
 from placer.market.books.defended_figures import PLANNED
 from placer.market.catalog import VmOffer
 from placer.problem.placement import Placement

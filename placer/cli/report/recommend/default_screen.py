@@ -31,13 +31,13 @@ from placer.cost_model.dollars.components import UsdPerHour
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.limits import joint_use
 from placer.cost_model.outlook.outlook import spot_outlook
-from placer.cost_model.outlook.shown_speed import (
+from placer.cost_model.outlook.totals import (
     LEVEL,
     speed_between,
     speed_number,
+    totals_of,
     unmeasured,
 )
-from placer.cost_model.outlook.totals import totals_of
 from placer.market.catalog import VmOffer
 from placer.market.checks.outliers import Outlier
 from placer.market.words.own_places import own_places

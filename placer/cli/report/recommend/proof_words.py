@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placer.cli.report.recommend.sentences import brief, headline, machines_words
-from placer.cost_model.outlook.shown_speed import speed_between, unmeasured
+from placer.cost_model.outlook.totals import speed_between, unmeasured
 from placer.records import replace
 from placer.report.figures import hours_words
 from placer.solving.confident_plan import ConfidentPlan, Rank, tail_share

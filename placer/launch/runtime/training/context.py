@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from placer.cost_model.timing.store import POLL_SECONDS
+from placer.cost_model.timing.services import POLL_SECONDS
 from placer.launch.batch_shares import apportioned
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.seats import Seat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from placer.cost_model.capacity.survival import Stay
+from placer.cost_model.capacity.supply import Stay
 from placer.report.blocks import Cell, Report, figure, section, table, text
 from placer.report.figures import Document, chance, hours_words, market_words
 from placer.units import format_plain

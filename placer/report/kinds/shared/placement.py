@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placer.cost_model.outlook.shown_speed import LEVEL_WORDS
+from placer.cost_model.outlook.totals import LEVEL_WORDS
 from placer.report.blocks import Facts, Pair
 from placer.report.figures import (
     Document,

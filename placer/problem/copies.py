@@ -11,8 +11,7 @@ from msgspec import Struct
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog, StoreOffer
 from placer.market.network.graph import Network
-from placer.problem.data.data_shares import COPY_STREAMS
-from placer.problem.data.datasets import passes_of
+from placer.problem.datasets import COPY_STREAMS, passes_of
 from placer.problem.requirements import Requirements
 from placer.units import GIB, HOURS_PER_MONTH, SECONDS_PER_HOUR
 

@@ -1,1 +1,0 @@
-"""Datasets: where they lie, which workers read them, and what must not leave."""
