@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from placer.documents.reopen import whole_problem
 from placer.documents.schemas.proofs import Verification
 from placer.errors import PlacerError
 from placer.records import replace
@@ -151,6 +150,8 @@ def solved_again(document: Mapping[str, Any], where: str, solver: str) -> str:
             f"{where}: holds no question that could be solved again",
             "write it again with --certificate -o",
         )
+    from placer.documents.reopen import whole_problem  # `placer recommend` opens no file
+
     problem = whole_problem(document, where)
     limit = SolveOptions(
         gap=certificate["gap"], time_limit_s=certificate["time_limit_s"], seed=certificate["seed"]
