@@ -23,6 +23,7 @@ from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements, missing
 from placer.problem.shares import Part, broken_caps, broken_shares
+from placer.problem.words.wishes import INSIDE
 from placer.units import (
     GIB,
     SECONDS_PER_HOUR,
@@ -40,11 +41,14 @@ TOLERANCE = 1e-9
 """Relative slack when a figure is compared with the user's limit."""
 
 
-class Violation(Struct, frozen=True, kw_only=True):
+class Violation(Struct, frozen=True):
     """A wish or a limit that a placement breaks."""
 
     code: str
     message: str
+
+
+Violations = Iterator[Violation]
 
 
 def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
@@ -68,266 +72,203 @@ def priced(placement: Placement, problem: Problem) -> tuple[Outcome, tuple[Viola
     wish, outcome = problem.requirements, evaluate(placement, problem)
     # only a rule of residency reads them
     moves = moves_before(placement, problem) if wish.datasets and wish.kept else ()
+    phases = (*exchange_phases(placement, problem), *activations(placement, problem))
     return outcome, (
         *_function_time(outcome, problem),
-        *_data_violations(placement, moves, problem),
+        *(Violation("residency", text) for text in leaks(placement, phases, moves, problem)),
         *broken_limits(outcome, wish),
     )
 
 
 def violations_without_price(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
     """List those `violations` that show before anything is timed or priced."""
-    broken = [
+    return (
         *_group_violations(placement, problem),
         *_kind_violations(placement, problem),
         *_island_violations(placement, problem),
         *_plan_refusals(placement, problem),
         *_quota_violations(placement, problem),
         *_exchange_violations(placement, problem),
-    ]
-    wish = problem.requirements
-    if not wish.min_workers <= placement.workers <= wish.max_workers:
-        broken.append(
-            Violation(
-                code="workers",
-                message=f"{placement.workers} workers are not within "
-                f"{wish.min_workers}..{wish.max_workers}",
-            )
-        )
-    if wish.max_machines is not None and placement.machines > wish.max_machines:
-        broken.append(
-            Violation(
-                code="machines",
-                message=f"{placement.machines} machines are above {wish.max_machines}",
-            )
-        )
-    if not wish.min_regions <= len(placement.places) <= wish.max_regions:
-        broken.append(
-            Violation(
-                code="regions",
-                message=f"{len(placement.places)} regions are not within "
-                f"{wish.min_regions}..{wish.max_regions}",
-            )
-        )
-    if placement.workers > problem.batch:
-        broken.append(
-            Violation(
-                code="batch",
-                message=f"a step of {problem.batch} samples cannot be shared by "
-                f"{placement.workers} workers",
-            )
-        )
-    broken += [*_unplaced_data(placement, problem), *_unused(placement, problem)]
-    return (*broken, *_share_violations(placement, problem))
-
-
-def broken_limits(outcome: Outcome, wish: Requirements) -> tuple[Violation, ...]:
-    """List the limits on money, speed, time and emissions that an evaluated placement breaks. In
-    the order budget, budget in total, deadline, carbon, throughput; empty if all are kept.
-    ``outcome``: of `placer.cost_model.estimate.evaluate`, with emissions if the wishes count them.
-    """
-    usd, speed = outcome.usd.total, outcome.samples_per_second
-    return (
-        *_budget_violations(usd, wish),
-        *_total_violations(outcome, wish),
-        *_carbon_violations(outcome, wish),
-        *_speed_violations(speed, wish),
+        *_count_violations(placement, problem),
+        *_unplaced_data(placement, problem),
+        *_unused(placement, problem),
+        *_share_violations(placement, problem),
     )
 
 
-def _budget_violations(usd_per_hour: float, wish: Requirements) -> Iterator[Violation]:
-    """Yield the violation of a budget per hour."""
+def broken_limits(outcome: Outcome, wish: Requirements) -> tuple[Violation, ...]:
+    """List the limits on money, speed, time and emissions that an evaluated placement breaks.
+
+    In the order budget, budget in total, deadline, carbon, throughput; ``outcome`` has emissions if
+    the wishes count them.
+    """
+    return (
+        *_budget_violations(outcome.usd.total, wish),
+        *_total_violations(outcome, wish),
+        *_carbon_violations(outcome, wish),
+        *_speed_violations(outcome.samples_per_second, wish),
+    )
+
+
+def _budget_violations(usd_per_hour: float, wish: Requirements) -> Violations:
     budget = wish.budget_usd_per_hour
     if budget is not None and usd_per_hour > budget * (1 + TOLERANCE):
         text = f"{format_usd(usd_per_hour)}/h is above the budget of {format_usd(budget)}/h"
-        yield Violation(code="budget", message=text)
+        yield Violation("budget", text)
 
 
-def _speed_violations(samples_per_second: float, wish: Requirements) -> Iterator[Violation]:
-    """Yield the samples/s below the floor."""
+def _speed_violations(samples_per_second: float, wish: Requirements) -> Violations:
     floor = wish.min_samples_per_second
     if floor is not None and samples_per_second < floor * (1 - TOLERANCE):
         text = f"{format_number(samples_per_second)} samples/s is below the floor"
-        yield Violation(code="throughput", message=f"{text} of {format_number(floor)} samples/s")
+        yield Violation("throughput", f"{text} of {format_number(floor)} samples/s")
 
 
-def _carbon_violations(got: Outcome, wish: Requirements) -> Iterator[Violation]:
-    """Yield the emissions above their limit, or not known where they are limited."""
+def _carbon_violations(got: Outcome, wish: Requirements) -> Violations:
+    """Yield emissions above their limit, or not known where they count."""
     limit, emitted = wish.max_carbon_g_per_hour, got.carbon_g_per_hour
     if wish.counts_carbon and emitted is None:
-        yield Violation(
-            code="carbon", message="nobody knows what a machine of this placement emits"
-        )
+        yield Violation("carbon", "nobody knows what a machine of this placement emits")
     if limit is not None and emitted is not None and emitted > limit * (1 + TOLERANCE):
-        text = (
-            f"{format_number(emitted)} g CO2e/h are above the limit of {format_number(limit)} g "
-            f"CO2e/h"
-        )
-        yield Violation(code="carbon", message=text)
+        text = f"{format_number(emitted)} g CO2e/h are above the limit of {format_number(limit)} g"
+        yield Violation("carbon", f"{text} CO2e/h")
 
 
-def _total_violations(got: Outcome, wish: Requirements) -> Iterator[Violation]:
+def _total_violations(got: Outcome, wish: Requirements) -> Violations:
     """Yield what is wrong with time and money for all samples, of which start-up is a part."""
     each, limit = got.usd_per_million_samples, wish.most_usd_per_million_samples
     if wish.samples is not None and wish.budget_usd is not None:
         usd = each * wish.samples / 1e6 + got.usd.compute * wish.startup_s / SECONDS_PER_HOUR
         if usd > wish.budget_usd * (1 + TOLERANCE):
             text = f"{format_usd(usd)} for {wish.samples:,} samples are above the budget of "
-            text += f"{format_usd(wish.budget_usd)} in total"
-            yield Violation(code="total-budget", message=text)
+            yield Violation("total-budget", f"{text}{format_usd(wish.budget_usd)} in total")
     if limit is not None and each > limit * (1 + TOLERANCE):
         text = f"{format_usd(each)} per million samples are above the limit of {format_usd(limit)}"
-        yield Violation(code="total-budget", message=text)
+        yield Violation("total-budget", text)
     if wish.deadline_s is not None and wish.samples is not None:
         seconds = wish.samples / got.samples_per_second + wish.lead_s
         if wish.deadline_s < seconds * (1 - TOLERANCE):
-            took = f"{wish.samples:,} samples take {format_duration(seconds)}"
-            yield Violation(
-                code="deadline",
-                message=f"{took}, longer than the deadline of {format_duration(wish.deadline_s)}",
-            )
+            text = f"{wish.samples:,} samples take {format_duration(seconds)}, longer than"
+            text += f" the deadline of {format_duration(wish.deadline_s)}"
+            yield Violation("deadline", text)
 
 
-def _unplaced_data(placement: Placement, problem: Problem) -> list[Violation]:
-    """Return the data that must stay where no worker is, and workers that would have no data."""
-    datasets, used = problem.requirements.datasets, placement.places
-    stay = needs_place(datasets)
-    broken = [
-        Violation(code="data", message=f"data must stay in {place}, where there is no worker")
-        for place in stay
-        if place not in used
-    ]
-    if datasets and not problem.requirements.data_moves:
-        broken += [
-            Violation(code="data", message=f"workers in {place} have no data")
-            for place in used
-            if place not in stay
-        ]
-    return broken
+def _count_violations(placement: Placement, problem: Problem) -> Violations:
+    wish, workers, regions = problem.requirements, placement.workers, len(placement.places)
+    if not wish.min_workers <= workers <= wish.max_workers:
+        text = f"{workers} workers are not within {wish.min_workers}..{wish.max_workers}"
+        yield Violation("workers", text)
+    if wish.max_machines is not None and placement.machines > wish.max_machines:
+        text = f"{placement.machines} machines are above {wish.max_machines}"
+        yield Violation("machines", text)
+    if not wish.min_regions <= regions <= wish.max_regions:
+        text = f"{regions} regions are not within {wish.min_regions}..{wish.max_regions}"
+        yield Violation("regions", text)
+    if workers > problem.batch:
+        text = f"a step of {problem.batch} samples cannot be shared by {workers} workers"
+        yield Violation("batch", text)
 
 
-def _unused(placement: Placement, problem: Problem) -> list[Violation]:
-    """Return the machines that must be used and are not."""
-    short = [(rule, missing(rule, placement.groups)) for rule in problem.requirements.used]
-    return [
-        Violation(code="use", message=f"--use {rule.spec}: {lacking} too few")
-        for rule, lacking in short
-        if lacking
-    ]
+def _unplaced_data(placement: Placement, problem: Problem) -> Violations:
+    """Yield the data that must stay where no worker is, and workers that would have no data."""
+    wish, used = problem.requirements, placement.places
+    stay = needs_place(wish.datasets)
+    for place in (place for place in stay if place not in used):
+        yield Violation("data", f"data must stay in {place}, where there is no worker")
+    if wish.datasets and not wish.data_moves:
+        for place in (place for place in used if place not in stay):
+            yield Violation("data", f"workers in {place} have no data")
 
 
-def _group_violations(placement: Placement, problem: Problem) -> list[Violation]:
-    broken = []
+def _unused(placement: Placement, problem: Problem) -> Violations:
+    for rule in problem.requirements.used:
+        lacking = missing(rule, placement.groups)
+        if lacking:
+            yield Violation("use", f"--use {rule.spec}: {lacking} too few")
+
+
+def _group_violations(placement: Placement, problem: Problem) -> Violations:
     for group in placement.parts:
         offer = offer_of(group, problem)
-        broken += [
-            Violation(code=code, message=message) for code, message in problem.offer_problems(offer)
-        ]
+        yield from (Violation(code, text) for code, text in problem.offer_problems(offer))
         where = problem.place_problem(group.place)
         if where:
-            broken.append(Violation(code="place", message=where))
+            yield Violation("place", where)
         # Islands of several sizes may be of one offer.
         machines = sum(g.machine_count for g in placement.parts if g.offer_kind == group.offer_kind)
         if offer.available is not None and machines > offer.available:
-            broken.append(
-                Violation(
-                    code="quota",
-                    message=f"{group.spec}: only {offer.available} of {offer.instance_type} exist",
-                )
-            )
+            text = f"{group.spec}: only {offer.available} of {offer.instance_type} exist"
+            yield Violation("quota", text)
         supply = problem.supply(offer)
         if supply is not None and machines > supply:
-            text = (
-                f"{machines} spot machines {offer.instance_type} in {group.place}: no more than "
-                f"{supply} are known to launch together"
-            )
-            broken.append(Violation(code="supply", message=f"{text}; --supply any allows them"))
-    return broken
+            text = f"{machines} spot machines {offer.instance_type} in {group.place}: no more than "
+            text += f"{supply} are known to launch together; --supply any allows them"
+            yield Violation("supply", text)
 
 
-def _kind_violations(placement: Placement, problem: Problem) -> Iterator[Violation]:
-    """Yield that workers are unlike where all have to be alike."""
+def _kind_violations(placement: Placement, problem: Problem) -> Violations:
     if problem.uniform and len(placement.kinds) > 1:
         names = ", ".join(sorted({group.worker_name for group in placement.groups}))
         text = f"{names} are unlike, and {problem.transport} divides a step equally: --mixed"
-        yield Violation(code="kinds", message=text)
+        yield Violation("kinds", text)
 
 
-def _island_violations(placement: Placement, problem: Problem) -> Iterator[Violation]:
+def _island_violations(placement: Placement, problem: Problem) -> Violations:
     """Yield the workers that are islands of a size, or work by a plan, that was not asked for."""
     wish = problem.requirements
     for group in placement.parts:
-        least = wish.min_island_machines or 1
-        most = wish.max_island_machines or group.machines
+        least, most = wish.min_island_machines or 1, wish.max_island_machines or group.machines
         if not least <= group.machines <= most:
-            yield Violation(
-                code="island",
-                message=f"{group.spec}: {group.machines} machines to an island are not within "
-                f"{least}..{most}",
-            )
+            text = f"{group.spec}: {group.machines} machines to an island are not within "
+            yield Violation("island", f"{text}{least}..{most}")
         limit = offer_of(group, problem).max_island_machines
         if limit is not None and group.machines > limit:
             text = f"{group.spec}: at most {limit} of {group.instance_type} are in one network"
-            yield Violation(code="island", message=text)
+            yield Violation("island", text)
         if group.machines > 1 and not wish.same_zone:
             text = f"{group.spec}: an island is in one zone, and --zones spread asks for several"
-            yield Violation(code="island", message=text)
+            yield Violation("island", text)
         if group.inner is not None:
             yield from _plan_violations(group.inner, wish)
 
 
-def _plan_refusals(placement: Placement, problem: Problem) -> Iterator[Violation]:
+def _plan_refusals(placement: Placement, problem: Problem) -> Violations:
     """Yield the workers that no plan lets do an equal part of a step."""
     for group in placement.groups if problem.island_question is not None else ():
         refused = plan_of(group, problem, placement.workers)
         if isinstance(refused, Refusal):
-            yield Violation(code="batch", message=f"{group.spec}: {refused.reason}")
+            yield Violation("batch", f"{group.spec}: {refused.reason}")
 
 
-def _plan_violations(inner: InnerPlan, wish: Requirements) -> Iterator[Violation]:
+def _plan_violations(inner: InnerPlan, wish: Requirements) -> Violations:
     """Yield the parts of a plan inside a worker that differ from those asked for."""
-    for flag, wanted, has in (
-        ("sharding", wish.sharding, inner.sharding),
-        ("tp", wish.tensor_parallel, inner.tensor_parallel),
-        ("checkpointing", wish.checkpointing, inner.checkpointing),
-        ("precision", wish.precision, inner.precision),
-        ("software", wish.software, inner.software),
-    ):
-        if wanted is not None and has != wanted:
+    for flag, field in INSIDE.items():
+        wanted = getattr(wish, field)
+        if field == "microbatch":
+            # A small share of the batch makes a microbatch smaller than the one asked for.
+            if wanted is not None and inner.microbatch > wanted:
+                text = f"the plan {inner.spec[1:]} takes more than --microbatch {wanted} at once"
+                yield Violation("plan", text)
+        elif wanted is not None and getattr(inner, field) != wanted:
             text = f"the plan {inner.spec[1:]} does not follow --{flag} {wanted}"
-            yield Violation(code="plan", message=text)
-    # A small share of the batch makes a microbatch smaller than the one asked for.
-    if wish.microbatch is not None and inner.microbatch > wish.microbatch:
-        text = f"the plan {inner.spec[1:]} takes more than --microbatch {wish.microbatch} at once"
-        yield Violation(code="plan", message=text)
+            yield Violation("plan", text)
 
 
-def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]:
-    used = quota_use(placement, problem)
-    return [
-        *_joint_violations(placement, problem),
-        *(
-            Violation(
-                code="quota",
-                message=f"{gpus} x {gpu} {market} in {place} exceed the quota of "
-                f"{problem.quota(place, gpu, market)} GPUs",
-            )
-            for (place, gpu, market), gpus in sorted(used.items())
-            if gpus > problem.quota(place, gpu, market)
-        ),
-    ]
-
-
-def _joint_violations(placement: Placement, problem: Problem) -> Iterator[Violation]:
+def _quota_violations(placement: Placement, problem: Problem) -> Violations:
     offers = [offer_of(group, problem) for group in placement.parts]
     for row in problem.requirements.joint_quotas:
         taken = joint_use(row, placement, problem)
         if taken > row.most:
             unknown = [o.instance_type for o in offers if row.lacks_vcpus(o)]
-            message = f"{taken} {row.unit} exceed the joint quota of {row.most} {row.words}"
+            text = f"{taken} {row.unit} exceed the joint quota of {row.most} {row.words}"
             if unknown:
-                message = f"the quota of {row.words} counts {unknown[0]}, whose vCPUs nobody knows"
-            yield Violation(code="quota", message=message)
+                text = f"the quota of {row.words} counts {unknown[0]}, whose vCPUs nobody knows"
+            yield Violation("quota", text)
+    for bucket, gpus in sorted(quota_use(placement, problem).items()):
+        most, (place, gpu, market) = problem.quota(*bucket), bucket
+        if gpus > most:
+            text = f"{gpus} x {gpu} {market} in {place} exceed the quota of {most} GPUs"
+            yield Violation("quota", text)
 
 
 def quota_use(placement: Placement, problem: Problem) -> dict[tuple[str, str, str], int]:
@@ -366,185 +307,109 @@ def parts_of(placement: Placement, problem: Problem) -> tuple[Part, ...]:
     )
 
 
-def _share_violations(placement: Placement, problem: Problem) -> list[Violation]:
-    """Return the shares of the speed that are broken, and the caps of a search over them."""
+def _share_violations(placement: Placement, problem: Problem) -> Violations:
+    """Yield the shares of the speed that are broken, and the caps of a search over them."""
     wish = problem.requirements
-    if not (wish.has_shares or wish.speed_caps or wish.least_speed):
-        return []
-    parts = parts_of(placement, problem)
-    shares = broken_shares(wish.max_shares, wish.on_demand_floor, parts)
-    caps = broken_caps(wish.speed_caps, wish.least_speed, parts)
-    return [Violation(code=code, message=message) for code, message in shares] + [
-        Violation(code="speed", message=message) for message in caps
-    ]
+    if wish.has_shares or wish.speed_caps or wish.least_speed:
+        parts = parts_of(placement, problem)
+        for code, text in broken_shares(wish.max_shares, wish.on_demand_floor, parts):
+            yield Violation(code, text)
+        for text in broken_caps(wish.speed_caps, wish.least_speed, parts):
+            yield Violation("speed", text)
 
 
-def _exchange_violations(placement: Placement, problem: Problem) -> list[Violation]:
+def _exchange_violations(placement: Placement, problem: Problem) -> Violations:
     exchange, wish = placement.exchange, problem.requirements
     chosen, several = traits(exchange.strategy), exchange.strategy != NO_EXCHANGE
-    broken = []
     if (placement.workers == 1) == several:
-        broken.append(
-            Violation(
-                code="exchange",
-                message=f"{placement.workers} workers with the exchange '{exchange.strategy}'",
-            )
-        )
+        text = f"{placement.workers} workers with the exchange '{exchange.strategy}'"
+        yield Violation("exchange", text)
     elif several and (exchange.strategy, exchange.local_steps) not in problem.modes:
-        mode = (
-            f"{exchange.strategy} with {exchange.local_steps} local steps"
-            if exchange.local_steps > 1
-            else exchange.strategy
-        )
-        broken.append(
-            Violation(
-                code="exchange", message=f"the exchange {mode} is not what {wish.exchange} admits"
-            )
-        )
+        steps = f" with {exchange.local_steps} local steps" if exchange.local_steps > 1 else ""
+        mode = f"{exchange.strategy}{steps}"
+        yield Violation("exchange", f"the exchange {mode} is not what {wish.exchange} admits")
     if len(placement.places) < chosen.least_regions:
         text = f"the exchange {exchange.strategy} needs workers in {chosen.least_regions} regions"
-        broken.append(Violation(code="exchange", message=text))
+        yield Violation("exchange", text)
     if exchange.compression != problem.compression:
-        broken.append(
-            Violation(
-                code="compression",
-                message=f"compression {exchange.compression} is not {problem.compression}",
-            )
-        )
+        text = f"compression {exchange.compression} is not {problem.compression}"
+        yield Violation("compression", text)
     if several and exchange.transport != problem.transport:
         text = f"the transport {exchange.transport} is not {problem.transport}"
-        broken.append(Violation(code="exchange", message=text))
-    if several and (exchange.streams, exchange.overlap) != (
-        wish.streams,
-        overlaps(exchange.strategy, wanted=wish.overlap),
-    ):
-        asked = f"{exchange.streams} streams, overlap {exchange.overlap} are not what was asked for"
-        broken.append(Violation(code="exchange", message=asked))
-    return broken + _hub_violations(placement, problem)
+        yield Violation("exchange", text)
+    overlap = overlaps(exchange.strategy, wanted=wish.overlap)
+    if several and (exchange.streams, exchange.overlap) != (wish.streams, overlap):
+        text = f"{exchange.streams} streams, overlap {exchange.overlap} are not what was asked for"
+        yield Violation("exchange", text)
+    yield from _hub_violations(placement, problem)
 
 
-def _hub_violations(placement: Placement, problem: Problem) -> list[Violation]:
-    """Return what is wrong with the places where gradients or models meet."""
+def _hub_violations(placement: Placement, problem: Problem) -> Violations:
+    """Yield what is wrong with the places where gradients or models meet."""
     exchange, wish = placement.exchange, problem.requirements
-    chosen, several = traits(exchange.strategy), exchange.strategy != NO_EXCHANGE
-    broken = []
-    for name, wanted, got in (
-        ("aggregator", wish.aggregator, exchange.aggregator),
-        ("storage", wish.storage, exchange.storage),
-    ):
-        if wanted not in (None, got) and several:
-            broken.append(Violation(code=name, message=f"the {name} is in {got}, not in {wanted}"))
-    if chosen.hub == "function":
-        broken += _function_violations(placement, problem)
-    if chosen.hub == "server":
-        broken += _server_violations(placement, problem)
-    if chosen.hub == "region" and exchange.aggregator not in placement.places:
-        broken.append(
-            Violation(
-                code="exchange",
-                message=f"the hub {exchange.aggregator} is not among the regions with workers",
-            )
-        )
-    return broken
+    for name in ("aggregator", "storage"):
+        wanted, got = getattr(wish, name), getattr(exchange, name)
+        if wanted not in (None, got) and exchange.strategy != NO_EXCHANGE:
+            yield Violation(name, f"the {name} is in {got}, not in {wanted}")
+    hub = traits(exchange.strategy).hub
+    if hub == "function":
+        yield from _function_violations(placement, problem)
+    if hub == "server":
+        yield from _server_violations(placement, problem)
+    if hub == "region" and exchange.aggregator not in placement.places:
+        text = f"the hub {exchange.aggregator} is not among the regions with workers"
+        yield Violation("exchange", text)
 
 
-def _server_violations(placement: Placement, problem: Problem) -> list[Violation]:
-    """Return what a parameter server lacks."""
-    server = placement.exchange.server
+def _server_violations(placement: Placement, problem: Problem) -> Violations:
+    """Yield what a parameter server lacks."""
+    server, market = placement.exchange.server, problem.requirements.market
     if server is None or server.place != placement.exchange.aggregator:
-        return [
-            Violation(code="exchange", message="a parameter server needs a machine at its place")
-        ]
+        yield Violation("exchange", "a parameter server needs a machine at its place")
+        return
     offer, needed = server_offer(server, problem), server_bytes(placement.workers, problem)
-    broken = []
     if offer.memory_gib * GIB < needed:
-        text = (
-            f"{placement.workers} gradients and the model need {format_bytes(needed)} on the "
-            f"server; {offer.instance_type} has"
-        )
-        broken.append(Violation(code="host-memory", message=f"{text} {offer.memory_gib:g} GiB"))
-    if problem.requirements.market not in ("any", offer.market):
-        broken.append(
-            Violation(
-                code="market",
-                message=f"the server is {offer.market}, not {problem.requirements.market}",
-            )
-        )
-    return broken
+        text = f"{placement.workers} gradients and the model need {format_bytes(needed)} on the "
+        text += f"server; {offer.instance_type} has {offer.memory_gib:g} GiB"
+        yield Violation("host-memory", text)
+    if market not in ("any", offer.market):
+        yield Violation("market", f"the server is {offer.market}, not {market}")
 
 
-def _function_violations(placement: Placement, problem: Problem) -> list[Violation]:
-    """Return the memory and time that the cloud functions of an exchange lack."""
+def _function_violations(placement: Placement, problem: Problem) -> Violations:
+    """Yield the functions that an exchange lacks, else the first that lacks memory."""
     exchange, counts = placement.exchange, placement.workers_by_place
-    if (
-        exchange.aggregator is None
-        or exchange.storage is None
-        or exchange.aggregator_memory_gib is None
-    ):
-        return [
-            Violation(
-                code="function",
-                message=f"a {exchange.strategy} exchange needs an aggregator and a store",
-            )
-        ]
-    regional = traits(exchange.strategy).transport == "regional-stores"
-    lacking = (
-        [place for place in counts if place not in problem.serverless_places] if regional else []
-    )
-    if lacking:
-        return [
-            Violation(code="function", message=f"{place} has no function and store of its own")
-            for place in lacking
-        ]
-    sums = (
-        {**counts, exchange.aggregator: max(len(counts), counts.get(exchange.aggregator, 0))}
-        if regional
-        else {}
-    )
-    for place, gradients in (sums or {exchange.aggregator: placement.workers}).items():
+    hub, memory = exchange.aggregator, exchange.aggregator_memory_gib
+    if hub is None or exchange.storage is None or memory is None:
+        text = f"a {exchange.strategy} exchange needs an aggregator and a store"
+        yield Violation("function", text)
+        return
+    sums = {hub: placement.workers}
+    if traits(exchange.strategy).transport == "regional-stores":
+        lacking = [place for place in counts if place not in problem.serverless_places]
+        for place in lacking:
+            yield Violation("function", f"{place} has no function and store of its own")
+        if lacking:
+            return
+        sums = {**counts, hub: max(len(counts), counts.get(hub, 0))}
+    for place, gradients in sums.items():
         function, needed = problem.function(place), gradients * problem.gradient_bytes
-        if (
-            exchange.aggregator_memory_gib > function.max_memory_gib
-            or needed > exchange.aggregator_memory_gib * GIB
-        ):
-            text = (
-                f"{gradients} gradients ({format_bytes(needed)}) need "
-                f"{exchange.aggregator_memory_gib:g} GiB"
-            )
-            if needed > exchange.aggregator_memory_gib * GIB:
-                text = (
-                    f"{format_bytes(needed)} of gradients do not fit "
-                    f"{exchange.aggregator_memory_gib:g} GiB"
-                )
+        if memory > function.max_memory_gib or needed > memory * GIB:
+            text = f"{gradients} gradients ({format_bytes(needed)}) need {memory:g} GiB"
+            if needed > memory * GIB:
+                text = f"{format_bytes(needed)} of gradients do not fit {memory:g} GiB"
             most = f"a function in {function.place} has at most {function.max_memory_gib:g} GiB"
-            return [Violation(code="function", message=f"{text}; {most}")]
-    return []
+            yield Violation("function", f"{text}; {most}")
+            return
 
 
-def _function_time(got: Outcome, problem: Problem) -> list[Violation]:
-    """Return the functions that would run longer than their provider allows."""
-    late = [
-        run for run in got.step.functions if run.seconds > problem.function(run.place).max_seconds
-    ]
-    return [
-        Violation(
-            code="function",
-            message=f"the function in {run.place} runs {run.seconds:.0f} s; its provider allows "
-            f"{problem.function(run.place).max_seconds:g} s",
-        )
-        for run in late
-    ]
-
-
-def _data_violations(
-    placement: Placement, moves: tuple[Move, ...], problem: Problem
-) -> list[Violation]:
-    """Return what residency forbids."""
-    phases = (*exchange_phases(placement, problem), *activations(placement, problem))
-    return [
-        Violation(code="residency", message=text)
-        for text in leaks(placement, phases, moves, problem)
-    ]
+def _function_time(got: Outcome, problem: Problem) -> Violations:
+    """Yield the functions that would run longer than their provider allows."""
+    for run in got.step.functions:
+        most = problem.function(run.place).max_seconds
+        if run.seconds > most:
+            text = f"the function in {run.place} runs {run.seconds:.0f} s; its provider allows "
+            yield Violation("function", f"{text}{most:g} s")
 
 
 def leaks(

@@ -13,6 +13,7 @@ from placer.problem.exchange import traits
 from placer.problem.problem import Problem
 from placer.problem.question import MOST_KNOWN_LOCAL_STEPS
 from placer.problem.requirements import LOCAL, OUTER, Quota, Used, uses
+from placer.problem.words.wishes import INSIDE
 from placer.problem.workers.pool import Pool
 from placer.problem.workers.quotas import NO_QUOTA_GPUS
 from placer.units import format_bytes
@@ -22,16 +23,6 @@ SAME_PASSES = 0.05
 """By so much passes may differ from those that samples and size of the data make: both are
 rounded.
 """
-
-INSIDE = {
-    "sharding": "sharding",
-    "tp": "tensor_parallel",
-    "checkpointing": "checkpointing",
-    "microbatch": "microbatch",
-    "precision": "precision",
-    "software": "software",
-}
-"""Wishes that fix a part of the plan inside a worker, and their fields."""
 
 
 class ContradictionError(BadInputError):

@@ -9,6 +9,7 @@ from typing import Any
 
 from placer.market.catalog import VmOffer, worker_name
 from placer.problem.problem import Problem
+from placer.problem.words.wishes import INSIDE
 from placer.problem.workers.admission import STALE
 from placer.records import replace
 from placer.solving.parts.chains import best_chain
@@ -23,14 +24,7 @@ RELAXATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("with --gpu {gpu}", {"gpus": ()}),
     (
         "with the plan {plan}",
-        {
-            "sharding": None,
-            "tensor_parallel": None,
-            "checkpointing": None,
-            "microbatch": None,
-            "precision": None,
-            "software": None,
-        },
+        dict.fromkeys(INSIDE.values()),
     ),
     (
         "with {machines} machines to an island in one zone",

@@ -20,13 +20,12 @@ from placer.documents.request import request_document
 from placer.documents.schemas import schema_document
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
-from placer.problem.contradictions import INSIDE
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.problem.words.changes import parse_changes
 from placer.problem.words.readers import read_wish
 from placer.problem.words.values import check_words
-from placer.problem.words.wishes import CHANGES, TRAINING, WISHES, Wish
+from placer.problem.words.wishes import CHANGES, INSIDE, TRAINING, WISHES, Wish
 from placer.report.question import NO_WISH
 
 SEARCHES = [command.command for command in (recommend, explain, pareto, whatif, sweep, robust)]

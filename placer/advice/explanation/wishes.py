@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from placer.advice.recommendation.default_limits import is_usual
-from placer.problem.contradictions import INSIDE
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS, Requirements
-from placer.problem.words.wishes import WISHES
+from placer.problem.words.wishes import INSIDE, WISHES
 from placer.records import replace
 from placer.units import counted, format_duration, format_number, format_usd
 

@@ -11,6 +11,7 @@ to add a row.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args
 
 from msgspec import Struct
@@ -40,69 +41,74 @@ SAME = "*"
 STRATEGY_NAMES = ", ".join(name for name in STRATEGIES if name != "none")
 
 
+NUMBERS: Mapping[str, str] = {
+    **dict.fromkeys(("batch", "confidence", "count", "floor", "island_machines", "number"), "{}"),
+    **dict.fromkeys(("quotas", "regions", "share", "supply", "tokens", "workers"), "{}"),
+    **dict.fromkeys(("local_steps",), "{}"),
+    **dict.fromkeys(("deadline", "seconds", "startup"), "{}s"),
+    "rate": "{}/s",
+}
+"""How a bare number is written in words, by reader; elsewhere it could be misread."""
+METAVARS: Mapping[str, str] = {
+    **dict.fromkeys(("count", "tokens"), "N"),
+    **dict.fromkeys(("confidence", "floor", "share"), "SHARE"),
+    **dict.fromkeys(("island_machines", "local_steps", "regions", "workers"), "N..M"),
+    **dict.fromkeys(("seconds", "startup"), "TIME"),
+    "places": "PLACE,..",
+    "text": "NAME",
+}
+"""How words are shown in ``--help``, by reader, where a row does not say it."""
+
+
 class Wish(Struct, frozen=True, kw_only=True):
     """One row of the table.
 
-    group
-        What the wish is about; the documentation of the Python functions lists wishes by it.
-    fields
-        Fields of `Requirements` that the wish sets, in the order in which its reader returns them;
-        by default one of its own name. None for wishes that change the catalog, the profile or the
-        constants.
-    reader
-        Name in `placer.problem.words.readers.READERS`: from the words to the values of the fields.
-    example
-        Words that follow the grammar, for messages and tests.
-    help
-        One line for ``--help`` and for the documentation of the Python functions; ``more`` stands
-        in the latter alone.
-    flag
-        Option of the command line; by default the name with dashes.
-    default
-        Words that hold where the wish is not given; None: nothing is asked for.
-    repeatable
-        Whether the option may be given several times.
-    number
-        How a bare number is written in words, such as ``{}/s``; None where it could be misread.
-    keys
-        Keys that show it in the request document; by default the fields.
-    changes
-        Whether ``--set`` of a changed world takes it, and whether it may be multiplied
-        (``scales``) or taken away with ``none`` (``removable``).
+    ``group`` is what it is about: the documentation of the Python functions lists wishes by it.
+    ``reader`` is a name of `placer.problem.words.readers.READERS`, and ``fields`` are those of
+    `Requirements` that it sets, in its order; none where the wish changes catalog, profile or
+    constants. ``example`` are words for messages and tests. ``help`` is one line of ``--help``;
+    ``more`` stands in the documentation of Python alone. ``default`` are words that hold where the
+    wish is not given. ``keys`` show it in the request document. ``changes``: ``--set`` of a changed
+    world takes it, and may multiply it (``scales``) or take it away with ``none`` (``removable``;
+    by default where nothing may be asked for).
     """
 
     group: str
     reader: str
-    metavar: str
-    example: str
+    metavar: str = ""
+    example: str = "yes"
     help: str
     more: str = ""
     fields: tuple[str, ...] = (SAME,)
     flag: str = ""
     default: str | None = None
     repeatable: bool = False
-    number: str | None = None
     keys: tuple[str, ...] = (SAME,)
     changes: bool = True
     scales: bool = False
-    removable: bool = False
+    removable: bool | None = None
     name: str = ""
     hint: Any = None
 
     @property
     def word(self) -> str:
-        """Return the flag without its dashes, as messages and ``--set`` name the wish."""
+        """The flag without its dashes, as messages and ``--set`` name the wish."""
         return self.flag.removeprefix("--")
 
     @property
     def is_flag(self) -> bool:
-        """Tell whether the option takes no value."""
+        """Whether the option takes no value."""
         return self.hint is bool
 
     @property
     def whole(self) -> bool:
-        """Tell whether the wish is about whole numbers."""
+        """Whether the wish is about whole numbers."""
         return int in get_args(self.hint)
+
+    @property
+    def number(self) -> str | None:
+        """How a bare number is written in words; None where it could be misread."""
+        return NUMBERS.get(self.reader)
 
 
 class TrainingWishes(TypedDict, total=False):
@@ -121,8 +127,8 @@ class TrainingWishes(TypedDict, total=False):
             "range, or tokens (4Mtok).",
             more="Of a range, its ends and the powers of two between are tried; default: the "
             "profile's.",
-            number="{}",
             scales=True,
+            removable=False,
         ),
     ]
     critical_batch: Annotated[
@@ -130,12 +136,9 @@ class TrainingWishes(TypedDict, total=False):
         Wish(
             group="training",
             reader="count",
-            metavar="N",
             example="64K",
             help="Gradient noise scale: samples to target grow with 1 + TBS / N.",
-            number="{}",
             scales=True,
-            removable=True,
         ),
     ]
     samples: Annotated[
@@ -143,13 +146,10 @@ class TrainingWishes(TypedDict, total=False):
         Wish(
             group="training",
             reader="count",
-            metavar="N",
             example="10M",
             help="Samples to train on, at equal progress, such as 10M: adds time and money in "
             "total.",
-            number="{}",
             scales=True,
-            removable=True,
         ),
     ]
     tokens: Annotated[
@@ -157,11 +157,10 @@ class TrainingWishes(TypedDict, total=False):
         Wish(
             group="training",
             reader="tokens",
-            metavar="N",
             example="10B",
             help="Tokens to train a language model on, such as 10B, in place of --samples.",
-            number="{}",
             scales=True,
+            removable=False,
         ),
     ]
     startup: Annotated[
@@ -170,12 +169,10 @@ class TrainingWishes(TypedDict, total=False):
             group="training",
             fields=("startup_s",),
             reader="startup",
-            metavar="TIME",
             example="5min",
             help="Paid time until machines work, in the totals of --samples or --tokens; assumed.",
             more="A number is seconds.",
             default="10min",
-            number="{}s",
             keys=("startup_seconds",),
             scales=True,
         ),
@@ -186,12 +183,11 @@ class TrainingWishes(TypedDict, total=False):
             group="training",
             fields=("sequence_length",),
             reader="count",
-            metavar="N",
             example="4096",
             help="Tokens of one sequence of a language model; default: the profile's.",
             more="The default batch keeps its tokens.",
-            number="{}",
             scales=True,
+            removable=False,
         ),
     ]
     lora: Annotated[
@@ -203,7 +199,7 @@ class TrainingWishes(TypedDict, total=False):
             example="16",
             help="Train adapters of this rank at every matrix of a frozen language model, 128 "
             "sequences a step unless --tbs says otherwise.",
-            number="{}",
+            removable=False,
         ),
     ]
     qlora: Annotated[
@@ -214,7 +210,7 @@ class TrainingWishes(TypedDict, total=False):
             metavar="RANK",
             example="16",
             help="The same with the frozen model in 4 bits.",
-            number="{}",
+            removable=False,
         ),
     ]
     exchange: Annotated[
@@ -235,13 +231,10 @@ class TrainingWishes(TypedDict, total=False):
             fields=("min_local_steps", "max_local_steps"),
             reader="local_steps",
             keys=("local_steps",),
-            metavar="N..M",
             example="1..16",
             help="Optimizer steps between exchanges; above 1 auto also tries local-sgd, "
             "model-averaging and asgd-ga.",
             more="Default: 1, or for a local strategy whatever is best up to 64.",
-            number="{}",
-            removable=True,
         ),
     ]
     streams: Annotated[
@@ -249,11 +242,9 @@ class TrainingWishes(TypedDict, total=False):
         Wish(
             group="exchange",
             reader="count",
-            metavar="N",
             example="4",
             help="TCP streams of each pair of machines.",
             default="1",
-            number="{}",
         ),
     ]
     overlap: Annotated[
@@ -261,8 +252,6 @@ class TrainingWishes(TypedDict, total=False):
         Wish(
             group="exchange",
             reader="flag",
-            metavar="",
-            example="yes",
             help="Overlap the exchange with the next step: one step of staleness.",
         ),
     ]
@@ -275,8 +264,6 @@ class TrainingWishes(TypedDict, total=False):
             example="2",
             help="Exchanges of local-sgd and diloco go on when K workers have answered.",
             more="At least K workers are planned.",
-            number="{}",
-            removable=True,
         ),
     ]
     grace: Annotated[
@@ -285,13 +272,10 @@ class TrainingWishes(TypedDict, total=False):
             group="exchange",
             fields=("grace_s",),
             reader="seconds",
-            metavar="TIME",
             example="30s",
             help="How long a quorum waits for the others; default: 1min.",
             more="A number is seconds.",
-            number="{}s",
             keys=("grace_seconds",),
-            removable=True,
         ),
     ]
     samples_to_target: Annotated[
@@ -303,7 +287,6 @@ class TrainingWishes(TypedDict, total=False):
             example="local-sgd=1.2",
             help="Samples an exchange needs over synchronous ones, as in local-sgd=1.2.",
             repeatable=True,
-            removable=True,
         ),
     ]
     aggregator: Annotated[
@@ -336,9 +319,9 @@ class TrainingWishes(TypedDict, total=False):
         Wish(
             group="exchange",
             reader="text",
-            metavar="NAME",
             example="fp16",
             help="none, fp16, int8; with DiLoCo int4, sparse. Default: the profile's.",
+            removable=False,
         ),
     ]
     transport: Annotated[
@@ -346,10 +329,10 @@ class TrainingWishes(TypedDict, total=False):
         Wish(
             group="exchange",
             reader="text",
-            metavar="NAME",
             example="gloo",
             help="Software that averages inside a zone: nccl, gloo or hivemind; default: the "
             "catalog's.",
+            removable=False,
         ),
     ]
     sharding: Annotated[
@@ -357,11 +340,9 @@ class TrainingWishes(TypedDict, total=False):
         Wish(
             group="inside a worker",
             reader="text",
-            metavar="NAME",
             example="zero-3",
             help="What each GPU holds a share of: none, zero-1, zero-2, zero-3 (FSDP) or hybrid; "
             "default: the fastest that fits.",
-            removable=True,
         ),
     ]
     tp: Annotated[
@@ -370,12 +351,8 @@ class TrainingWishes(TypedDict, total=False):
             group="inside a worker",
             fields=("tensor_parallel",),
             reader="count",
-            keys=("tensor_parallel",),
-            metavar="N",
             example="2",
             help="GPUs of one machine that share each matrix: 1, 2, 4 or 8.",
-            number="{}",
-            removable=True,
         ),
     ]
     checkpointing: Annotated[
@@ -383,10 +360,8 @@ class TrainingWishes(TypedDict, total=False):
         Wish(
             group="inside a worker",
             reader="text",
-            metavar="NAME",
             example="full",
             help="Activations that are recomputed in the backward pass: none, selective or full.",
-            removable=True,
         ),
     ]
     microbatch: Annotated[
@@ -394,11 +369,8 @@ class TrainingWishes(TypedDict, total=False):
         Wish(
             group="inside a worker",
             reader="count",
-            metavar="N",
             example="4",
             help="Sequences that each GPU takes at once.",
-            number="{}",
-            removable=True,
         ),
     ]
     precision: Annotated[
@@ -406,10 +378,8 @@ class TrainingWishes(TypedDict, total=False):
         Wish(
             group="inside a worker",
             reader="text",
-            metavar="NAME",
             example="bf16",
             help="Number format of the products: bf16, fp16, tf32, fp32 or fp8.",
-            removable=True,
         ),
     ]
     software: Annotated[
@@ -417,12 +387,10 @@ class TrainingWishes(TypedDict, total=False):
         Wish(
             group="inside a worker",
             reader="text",
-            metavar="NAME",
             example="nvidia-te",
             help="What trains: torch-2023 (PyTorch), torch-compiled (torchtitan, tuned LoRA), "
             "hf-eager or torchtune, each also with -8bit behind it (states of AdamW in 8 bits), or "
             "nvidia-te (Megatron, NeMo); default: the slower, with an interval up to the fastest.",
-            removable=True,
         ),
     ]
     data: Annotated[
@@ -437,7 +405,6 @@ class TrainingWishes(TypedDict, total=False):
             "backblaze/us-west; or samples or bytes with a place: A=2M:stay,B=1TB:move; default: "
             "with the workers.",
             repeatable=True,
-            removable=True,
         ),
     ]
     passes: Annotated[
@@ -450,7 +417,6 @@ class TrainingWishes(TypedDict, total=False):
             help="Epochs: how often the data is read; spreads the price of a move or a first read.",
             more="Default: 1, or with a store what samples and data_size say.",
             default="1",
-            number="{}",
         ),
     ]
     data_size: Annotated[
@@ -463,7 +429,6 @@ class TrainingWishes(TypedDict, total=False):
             example="150GB",
             help="Size of the data in the store: which disks hold it and, with --samples, how many "
             "epochs there are.",
-            removable=True,
         ),
     ]
     data_cache: Annotated[
@@ -471,11 +436,9 @@ class TrainingWishes(TypedDict, total=False):
         Wish(
             group="data",
             reader="text",
-            metavar="NAME",
             example="disk",
             help="Where later epochs read from: auto (local disks that hold the data), disk, none; "
             "default: auto.",
-            removable=True,
         ),
     ]
     data_source: Annotated[
@@ -487,6 +450,7 @@ class TrainingWishes(TypedDict, total=False):
             example="none",
             help="Store that the data of --data is copied from once, before the run; none: it is "
             "read where it lies. Default: copied to where that is better, if its size is known.",
+            removable=False,
         ),
     ]
     keep: Annotated[
@@ -500,7 +464,6 @@ class TrainingWishes(TypedDict, total=False):
             help="raw-data, gradients or checkpoints must not leave an area: gradients=europe.",
             repeatable=True,
             keys=("keep",),
-            removable=True,
         ),
     ]
     interruption: Annotated[
@@ -508,12 +471,9 @@ class TrainingWishes(TypedDict, total=False):
         Wish(
             group="assumptions",
             reader="share",
-            metavar="SHARE",
             example="30%",
             help="Chance per month that a spot machine is reclaimed; default: the table of "
             "capacity, else the provider's band, else 20 % (assumed).",
-            number="{}",
-            removable=True,
         ),
     ]
     unavailable: Annotated[
@@ -521,11 +481,8 @@ class TrainingWishes(TypedDict, total=False):
         Wish(
             group="assumptions",
             reader="share",
-            metavar="SHARE",
             example="5%",
             help="Share of the time a zone has no spot capacity; default: placer capacity show.",
-            number="{}",
-            removable=True,
         ),
     ]
     links: Annotated[
@@ -549,7 +506,6 @@ class TrainingWishes(TypedDict, total=False):
             group="machines",
             fields=(),
             reader="own",
-            keys=(),
             metavar="NAME=NxGPU@PLACE",
             example="office=2xA100-40@Berlin",
             help="Machines of your own, for their electricity: office=2xA100-40@Berlin, and what "
@@ -566,7 +522,6 @@ class TrainingWishes(TypedDict, total=False):
             group="assumptions",
             fields=(),
             reader="figures",
-            keys=(),
             metavar="defended|book",
             example="book",
             default="defended",
@@ -619,7 +574,6 @@ class Wishes(TrainingWishes, total=False):
             "--tokens also in total: 200usd.",
             more="Other currencies are read at a dated rate, which the answer names.",
             scales=True,
-            removable=True,
         ),
     ]
     min_throughput: Annotated[
@@ -632,9 +586,7 @@ class Wishes(TrainingWishes, total=False):
             example="400/s",
             help="Minimum samples per second, such as 400/s.",
             more="A number is samples per second.",
-            number="{}/s",
             scales=True,
-            removable=True,
         ),
     ]
     deadline: Annotated[
@@ -648,10 +600,8 @@ class Wishes(TrainingWishes, total=False):
             help="Time for all --samples or --tokens, such as 12h or 3d, or the last day of it: "
             "friday, 2026-12-04.",
             more="A number is seconds. A day ends at midnight UTC.",
-            number="{}s",
             keys=("deadline_seconds",),
             scales=True,
-            removable=True,
         ),
     ]
     max_carbon: Annotated[
@@ -664,7 +614,6 @@ class Wishes(TrainingWishes, total=False):
             example="500g/h",
             help="Most emissions of the machines in CO2e, such as 500g/h or 12kg/day.",
             scales=True,
-            removable=True,
         ),
     ]
     objective: Annotated[
@@ -673,7 +622,6 @@ class Wishes(TrainingWishes, total=False):
             group="limits",
             fields=("objective", "expected"),
             reader="objective",
-            keys=("objective", "expected"),
             metavar="NAME",
             example="cost-per-sample",
             help="throughput, cost, cost-per-sample, time, carbon or expected; default: "
@@ -681,6 +629,7 @@ class Wishes(TrainingWishes, total=False):
             more="``cost`` is USD/h, and with ``samples`` or ``tokens`` USD in all, which "
             "documents call ``total``. ``expected`` is the default objective averaged over "
             "scenarios of spot capacity, with fallbacks.",
+            removable=False,
         ),
     ]
     gpu: Annotated[
@@ -692,7 +641,6 @@ class Wishes(TrainingWishes, total=False):
             metavar="A,B",
             example="T4,A10",
             help="Only these GPUs, such as T4,A10,A100; A100:8: only machines with eight of them.",
-            removable=True,
         ),
     ]
     places: Annotated[
@@ -701,12 +649,10 @@ class Wishes(TrainingWishes, total=False):
             group="machines",
             fields=("places_in",),
             reader="places",
-            metavar="PLACE,..",
             example="gcp/us-*,aws",
             help="Only these places: 'aws/*', 'gcp/europe-*', aws; eu (the Union), europe, "
             "germany, us, frankfurt.",
             flag="--in",
-            removable=True,
         ),
     ]
     not_places: Annotated[
@@ -715,11 +661,9 @@ class Wishes(TrainingWishes, total=False):
             group="machines",
             fields=("places_not_in",),
             reader="places",
-            metavar="PLACE,..",
             example="gcp/us-west1",
             help="Not these places.",
             flag="--not-in",
-            removable=True,
         ),
     ]
     use: Annotated[
@@ -734,7 +678,6 @@ class Wishes(TrainingWishes, total=False):
             "onprem/site=1xRTX8000 or 'gcp/*=2xT4:spot'.",
             repeatable=True,
             keys=("use",),
-            removable=True,
         ),
     ]
     spot: Annotated[
@@ -743,8 +686,6 @@ class Wishes(TrainingWishes, total=False):
             group="machines",
             fields=(),
             reader="flag",
-            metavar="",
-            example="yes",
             help="Short for --market spot.",
             changes=False,
         ),
@@ -766,13 +707,11 @@ class Wishes(TrainingWishes, total=False):
             group="machines",
             fields=("min_workers", "max_workers"),
             reader="workers",
-            metavar="N..M",
             example="2..8",
             help="Fewest and most workers; a worker is a machine, or an island of several.",
             more="An open end is 64, which grows up to 1,024 where an answer has that many and "
             "money or time are limited.",
             default="1..",
-            number="{}",
         ),
     ]
     machines: Annotated[
@@ -781,12 +720,8 @@ class Wishes(TrainingWishes, total=False):
             group="machines",
             fields=("max_machines",),
             reader="count",
-            keys=("max_machines",),
-            metavar="N",
             example="32",
             help="Most machines of all workers together.",
-            number="{}",
-            removable=True,
         ),
     ]
     machines_per_island: Annotated[
@@ -796,12 +731,9 @@ class Wishes(TrainingWishes, total=False):
             fields=("min_island_machines", "max_island_machines"),
             reader="island_machines",
             keys=("machines_per_island",),
-            metavar="N..M",
             example="1..4",
             help="Fewest and most machines that hold one copy of the model together; default: as "
             "many as it needs.",
-            number="{}",
-            removable=True,
         ),
     ]
     regions: Annotated[
@@ -810,11 +742,8 @@ class Wishes(TrainingWishes, total=False):
             group="machines",
             fields=("min_regions", "max_regions"),
             reader="regions",
-            metavar="N..M",
             example="1..3",
             help="Fewest and most regions with workers, such as 2 or 1..3; default: any.",
-            number="{}",
-            removable=True,
         ),
     ]
     quota: Annotated[
@@ -830,7 +759,6 @@ class Wishes(TrainingWishes, total=False):
             "'placer capacity import' makes one of what clouds state; default: no limit.",
             more="Or a mapping such as {'T4': 16} or {('aws/*', 'T4', 'spot'): 16}: most GPUs by "
             "name, or by place, name and market; of several that match, the last one holds.",
-            number="{}",
             changes=False,
         ),
     ]
@@ -839,13 +767,10 @@ class Wishes(TrainingWishes, total=False):
         Wish(
             group="risk",
             reader="confidence",
-            metavar="SHARE",
             example="95%",
             help="Plan with fallbacks so that the deadline or floor holds in this share of the "
             "scenarios of spot capacity, such as 95%.",
             more="With a budget in total, its most expensive runs must keep it on average.",
-            number="{}",
-            removable=True,
         ),
     ]
     max_share: Annotated[
@@ -860,7 +785,6 @@ class Wishes(TrainingWishes, total=False):
             more="The speed of a placement is that of its workers, each by itself.",
             repeatable=True,
             keys=("max_share",),
-            removable=True,
         ),
     ]
     on_demand_floor: Annotated[
@@ -868,11 +792,8 @@ class Wishes(TrainingWishes, total=False):
         Wish(
             group="risk",
             reader="floor",
-            metavar="SHARE",
             example="25%",
             help="Least share of the speed that is rented on demand, such as 25%.",
-            number="{}",
-            removable=True,
         ),
     ]
     mixed: Annotated[
@@ -881,12 +802,9 @@ class Wishes(TrainingWishes, total=False):
             group="machines",
             fields=("uniform",),
             reader="mixed",
-            metavar="",
-            example="yes",
             help="Allow unlike machines: only software that divides a step by speed gains.",
             more="Where NCCL or Gloo averages, all workers are machines of one kind otherwise.",
             default="no",
-            keys=("uniform",),
         ),
     ]
     supply: Annotated[
@@ -900,7 +818,6 @@ class Wishes(TrainingWishes, total=False):
             "says it; any: no limit.",
             more="Public data never show more than 16 to launch together (assumed of all clouds).",
             default="16",
-            number="{}",
         ),
     ]
     require_measured: Annotated[
@@ -908,8 +825,6 @@ class Wishes(TrainingWishes, total=False):
         Wish(
             group="machines",
             reader="flag",
-            metavar="",
-            example="yes",
             help="Leave out GPUs that nobody measured this model on.",
         ),
     ]
@@ -922,9 +837,12 @@ class Wishes(TrainingWishes, total=False):
             metavar="DAYS",
             example="30d",
             help="Leave out machines whose price is older, such as 30d.",
-            removable=True,
         ),
     ]
+
+
+def _may_go(wish: Wish, hint: object) -> bool:
+    return wish.default is None and NoneType in get_args(hint)
 
 
 def _rows() -> Iterator[Wish]:
@@ -938,6 +856,8 @@ def _rows() -> Iterator[Wish]:
             fields=fields,
             flag=wish.flag or f"--{name.replace('_', '-')}",
             keys=fields if wish.keys == (SAME,) else wish.keys,
+            metavar=wish.metavar or METAVARS.get(wish.reader, ""),
+            removable=_may_go(wish, hint) if wish.removable is None else wish.removable,
         )
 
 
@@ -945,5 +865,9 @@ WISHES: Mapping[str, Wish] = {wish.name: wish for wish in _rows()}
 """Every wish by its name in Python."""
 TRAINING: Mapping[str, Wish] = {name: WISHES[name] for name in TrainingWishes.__annotations__}
 """The wishes that say what is trained and how."""
+INSIDE: Mapping[str, str] = {
+    wish.word: wish.fields[0] for wish in WISHES.values() if wish.group == "inside a worker"
+}
+"""Wishes that fix a part of the plan inside a worker, and their fields."""
 CHANGES: Mapping[str, Wish] = {wish.word: wish for wish in WISHES.values() if wish.changes}
 """Wishes that a changed world may have, by their name on the command line."""
