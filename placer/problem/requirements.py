@@ -63,42 +63,6 @@ AMOUNTS = (
     "grace_s",
 )
 """Wishes that are amounts above 0."""
-LATER_FIELDS = (
-    "tokens",
-    "sequence_length",
-    "lora",
-    "qlora",
-    "batch_tokens",
-    "transport",
-    "max_machines",
-    "min_island_machines",
-    "max_island_machines",
-    "sharding",
-    "tensor_parallel",
-    "checkpointing",
-    "microbatch",
-    "precision",
-    "quorum",
-    "grace_s",
-    "data_bytes",
-    "data_cache",
-    "max_shares",
-    "on_demand_floor",
-    "confidence",
-    "expected",
-    "speed_caps",
-    "least_speed",
-    "narrowed",
-    "budget_rate",
-    "uniform",
-    "supply",
-    "startup_s",
-    "data_source",
-    "copy_s",
-    "software",
-    "engine",
-)
-"""Fields that documents leave out where nothing is asked: older versions wrote none of them."""
 MOST_LAUNCHED = 16
 """Spot machines of one type that a place launches together at most, where nothing else is known;
 assumed. No public data show more: SkyNomad's probes of 13 zones (H100:8, GCP 2025) and the traces
@@ -452,19 +416,8 @@ class Requirements(Struct, frozen=True, kw_only=True):
         if self.batch_range is None or self.target_batch_size is not None:
             return ()
         low, high = self.batch_range
-        return tuple(
-            sorted(
-                {
-                    low,
-                    high,
-                    *(
-                        2**k
-                        for k in range(low.bit_length(), high.bit_length())
-                        if low <= 2**k <= high
-                    ),
-                }
-            )
-        )
+        between = (2**k for k in range(low.bit_length(), high.bit_length()))
+        return tuple(sorted({low, high, *between}))
 
     def __post_init__(self) -> None:
         """Refuse unknown words and limits that are not positive."""
@@ -646,6 +599,14 @@ class Requirements(Struct, frozen=True, kw_only=True):
             raise PlacerError(
                 f"streams is {self.streams}", f"give 1 to {MOST_STREAMS} TCP streams for each pair"
             )
+
+
+_FIELDS = Requirements.__struct_fields__
+LATER_FIELDS = (
+    *("tokens", "sequence_length", "lora", "qlora", "batch_tokens", "startup_s"),
+    *("uniform", "supply", *_FIELDS[_FIELDS.index("transport") :]),
+)
+"""Fields that documents leave out where nothing is asked: older versions wrote none of them."""
 
 
 def without_quotas(wish: Requirements) -> Requirements:
