@@ -9,11 +9,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from placer.advice.explanation.answer import Explanation
+    from placer.advice.explanation.explain import Explanation
     from placer.advice.frontier.points import Frontier, FrontierPoint
     from placer.advice.portfolio.answer import PortfolioAnswer
     from placer.advice.robustness.regret import Robustness
-    from placer.advice.sweep.answer import Sweep
+    from placer.advice.sweep.run import Sweep
     from placer.advice.worlds.whatif import WhatIf
     from placer.cost_model.estimate import Estimate
     from placer.errors import (
@@ -60,7 +60,7 @@ _HOMES = {
     "DataError": "placer.errors",
     "Estimate": "placer.cost_model.estimate",
     "Exchange": "placer.problem.placement",
-    "Explanation": "placer.advice.explanation.answer",
+    "Explanation": "placer.advice.explanation.explain",
     "FailureError": "placer.errors",
     "Frontier": "placer.advice.frontier.points",
     "FrontierPoint": "placer.advice.frontier.points",
@@ -81,7 +81,7 @@ _HOMES = {
     "SolveOptions": "placer.solving.answer",
     "SourceError": "placer.errors",
     "Status": "placer.solving.answer",
-    "Sweep": "placer.advice.sweep.answer",
+    "Sweep": "placer.advice.sweep.run",
     "WhatIf": "placer.advice.worlds.whatif",
     "WorkerGroup": "placer.problem.placement",
     "calibrate": "placer.validation.calibration.calibrate",

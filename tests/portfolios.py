@@ -12,10 +12,9 @@ from math import inf
 import msgspec
 
 from instances import GPUS, offer, profile, random_problem
-from placer.advice.portfolio.greedy import Ledger, worth
-from placer.advice.portfolio.question.columns import Column, Columns
-from placer.advice.portfolio.question.jobs import Block, Job, Portfolio, Slots
-from placer.advice.portfolio.question.resources import kind_of
+from placer.advice.portfolio.columns import Column, Columns, kind_of
+from placer.advice.portfolio.jobs import Block, Job, Portfolio, Slots
+from placer.advice.portfolio.ledger import Ledger, worth
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
 from placer.records import replace

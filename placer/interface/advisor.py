@@ -38,7 +38,7 @@ from placer.problem.words.wishes import WISHES, Quotas, Wishes
 from placer.records import replace
 
 if TYPE_CHECKING:  # loaded by the verbs that need them
-    from placer.advice.explanation.answer import Explanation
+    from placer.advice.explanation.explain import Explanation
     from placer.advice.frontier.points import Frontier
     from placer.advice.recommendation.wider_proofs import WiderProofs
     from placer.interface.by_hand import Comparison, PlacementEstimate

@@ -11,9 +11,9 @@ from typing import Any, Unpack
 import msgspec
 
 from placer.advice.portfolio.answer import PortfolioAnswer, answered
+from placer.advice.portfolio.columns import kind_of
 from placer.advice.portfolio.generation import chosen
-from placer.advice.portfolio.question.jobs import HOUR_S, Block, Job, Portfolio, Slots
-from placer.advice.portfolio.question.resources import kind_of
+from placer.advice.portfolio.jobs import HOUR_S, Block, Job, Portfolio, Slots
 from placer.errors import PlacerError, unknown
 from placer.interface.advisor import Advisor
 from placer.interface.options import solve_options

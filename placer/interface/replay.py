@@ -127,7 +127,7 @@ def replay(
     """
     from placer.advice.policy.replay import replay as replay_trace
     from placer.advice.policy.trace import trace_of
-    from placer.advice.runner.choice import opener
+    from placer.advice.runner.elsewhere import opener
     from placer.market.launch_log import read_launch_log
 
     whole_number("machines", machines, 1, "give the machines of the job")

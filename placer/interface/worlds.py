@@ -23,7 +23,7 @@ from placer.records import replace
 
 if TYPE_CHECKING:
     from placer.advice.robustness.regret import Robustness
-    from placer.advice.sweep.answer import Sweep
+    from placer.advice.sweep.run import Sweep
     from placer.advice.worlds.replan import Replan
     from placer.advice.worlds.whatif import WhatIf
     from placer.documents.manifest.types import Manifest
@@ -102,7 +102,7 @@ def sweep(
     >>> [row["workers"] for row in sweep.rows]
     [['lambda/us-west-1=3xA10:on-demand'], ['lambda/us-west-1=8xA10:on-demand']]
     """
-    from placer.advice.runner.choice import opener, options_of_each
+    from placer.advice.runner.elsewhere import opener, options_of_each
     from placer.advice.sweep.axes import parse_axis, parse_shard
     from placer.advice.sweep.run import run_sweep
     from placer.advice.worlds.scenario import apply
@@ -172,7 +172,7 @@ def robust(
     """
     from placer.advice.robustness.regret import assess
     from placer.advice.robustness.uncertainty import parse_boxes
-    from placer.advice.runner.choice import opener, options_of_each
+    from placer.advice.runner.elsewhere import opener, options_of_each
 
     jobs, dask = words["jobs"], words["dask"]
     ranges, opened = parse_boxes(box), opener(jobs, dask)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from placer.advice.runner.blas_threads import VARIABLE
-from placer.advice.runner.processes import processes
+from placer.advice.runner.elsewhere import processes
 
 ASKED = ["recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--budget", "5/h"]
 COUNTED = f"""

@@ -20,8 +20,7 @@ import pytest
 from drawn import drawn
 
 from instances import two_places
-from placer.advice.explanation.answer import Explanation
-from placer.advice.explanation.explain import explain
+from placer.advice.explanation.explain import Explanation, explain
 from placer.advice.frontier.search import frontier
 from placer.advice.recommendation.recommend import recommend
 from placer.advice.robustness.candidates import with_phi

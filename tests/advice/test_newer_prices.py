@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from instances import offer, two_places
-from placer.advice.recommendation.newer_prices import at_newer_prices
+from placer.advice.recommendation.preferred import at_newer_prices
 from placer.advice.recommendation.recommend import recommend
 from placer.market.catalog import Setting
 from placer.problem.problem import Problem

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from placer.advice.recommendation.equal_parts import equal_parts_speed
 from placer.advice.recommendation.notes import warnings_of
+from placer.advice.recommendation.plan_notes import equal_parts_speed
 from placer.cost_model.estimate import Estimate, estimate, pool_of
 from placer.interface.advisor import Advisor
 from placer.problem.placement import Placement

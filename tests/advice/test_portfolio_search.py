@@ -17,11 +17,11 @@ from portfolios import brute_force, placements, slot_portfolio, speed_portfolio,
 
 import placer
 from placer.advice.portfolio.answer import PortfolioAnswer, answered
+from placer.advice.portfolio.columns import Columns, Duals
 from placer.advice.portfolio.generation import Found, Generation, chosen
-from placer.advice.portfolio.greedy import worth
-from placer.advice.portfolio.pricing.seeds import elsewhere
-from placer.advice.portfolio.question.columns import Columns, Duals
-from placer.advice.portfolio.question.jobs import Job, Portfolio
+from placer.advice.portfolio.jobs import Job, Portfolio
+from placer.advice.portfolio.ledger import worth
+from placer.advice.portfolio.search import elsewhere
 from placer.cost_model.limits import violations
 from placer.documents.many.portfolio_check import wrong_sums
 from placer.documents.schemas import schema_text
@@ -222,7 +222,7 @@ def test_ctrl_c_returns_the_best_so_far_with_its_bound(
             os.kill(os.getpid(), signal.SIGINT)
         return solve(*given)
 
-    monkeypatch.setattr("placer.advice.portfolio.pricing.search.solve", solve_and_interrupt)
+    monkeypatch.setattr("placer.advice.portfolio.search.solve", solve_and_interrupt)
     job = {"model": "roberta-xlm", "market": "on-demand", "gpu": "A10,T4"}
     jobs = [{**job, "min-throughput": f"{300 + 20 * i}/s"} for i in range(9)]
     answer = placer.portfolio(

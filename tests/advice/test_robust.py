@@ -12,7 +12,7 @@ import pytest
 
 from instances import random_problem, two_places
 from placements import random_placement
-from placer.advice.robustness.candidates import Candidate
+from placer.advice.robustness.candidates import INNER, LEVELS, Candidate
 from placer.advice.robustness.regret import Robustness, assess
 from placer.advice.robustness.uncertainty import (
     TOGETHER,
@@ -24,7 +24,6 @@ from placer.advice.robustness.uncertainty import (
     parse_boxes,
     sampled,
 )
-from placer.advice.robustness.value_of_information import INNER, LEVELS
 from placer.advice.worlds.scenario import apply
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.objective import objective_of

@@ -16,8 +16,7 @@ import yaml
 
 import placer
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
-from placer.advice.runner.choice import opener
-from placer.advice.runner.processes import processes
+from placer.advice.runner.elsewhere import opener, processes
 from placer.advice.runner.runner import answers, here
 from placer.errors import BadInputError, FailureError
 

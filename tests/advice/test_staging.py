@@ -7,7 +7,7 @@ import pytest
 
 import placer
 from instances import reading_problem
-from placer.advice.recommendation.staging import at_copy
+from placer.advice.recommendation.preferred import at_copy
 from placer.cost_model.outlook.totals import totals_of
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor

@@ -16,11 +16,10 @@ from drawn import drawn
 import placer
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from instances import two_places
-from placer.advice.runner.processes import processes
-from placer.advice.sweep.answer import Sweep
+from placer.advice.runner.elsewhere import processes
 from placer.advice.sweep.axes import parse_axis, points_of
 from placer.advice.sweep.file import append, merged, read_points
-from placer.advice.sweep.run import run_sweep
+from placer.advice.sweep.run import Sweep, run_sweep
 from placer.advice.worlds.scenario import apply
 from placer.errors import PlacerError
 from placer.problem.words.changes import parse_changes

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 import placer
-from placer.advice.explanation.answer import Explanation
+from placer.advice.explanation.explain import Explanation
 from placer.advice.explanation.side_questions import Asker
 from placer.advice.explanation.subject import read_subject
 from placer.advice.explanation.why_not import why_not

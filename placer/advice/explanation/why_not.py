@@ -12,10 +12,9 @@ from placer.advice.explanation.break_even import (
     never_by_network,
     price_break_even,
 )
-from placer.advice.explanation.conflict import Remedy, remedy
 from placer.advice.explanation.side_questions import IMPOSSIBLE, NOTHING, Asker, Trial
 from placer.advice.explanation.subject import Subject, admitting
-from placer.advice.explanation.wishes import wishes_of
+from placer.advice.explanation.wishes import Remedy, remedy, wishes_of
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import LIMIT_CODES
 from placer.cost_model.objective import objective_of

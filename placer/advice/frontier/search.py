@@ -1,19 +1,341 @@
-"""The verb `pareto`: the frontier of cost against throughput."""
+"""How a frontier is found: its ends, then the largest box between two points, while any is open."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from math import log, sqrt
 
-from placer.advice.frontier.points import Frontier
-from placer.advice.frontier.trace import Trace
+from placer.advice.frontier.points import (
+    LEAST_USD_PER_HOUR,
+    Ending,
+    Frontier,
+    FrontierPoint,
+    cost_of,
+)
 from placer.advice.recommendation.nearest import nearest
 from placer.advice.recommendation.notes import warnings_of
+from placer.cost_model.objective import objective_named
 from placer.errors import PlacerError
+from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving import allowance
+from placer.solving.allowance import Reason
 from placer.solving.answer import SolveOptions, Status
-from placer.solving.solve import require_pools
+from placer.solving.result import Result
+from placer.solving.solve import prepare, require_pools, solve
+
+LEAST_STEP = 1e-6
+"""Budgets that differ by less count as the same."""
+LEAST_SLICE_S = 0.1
+"""Seconds that a search gets at least."""
+RESCUE_S = 1.0
+"""Seconds of a heuristic that improves what a stopped search left."""
+HALVES = 2
+"""Searches of one point: the fastest within a budget, then the cheapest as fast."""
+LEAST_SHARE = 0.05
+"""Share of the time left for one search at least. Few budgets are far harder: they come last."""
+ALMOST = 1e-12
+"""Relative difference up to which budgets and speeds count as equal."""
+
+
+class Trace:
+    """The points so far and what is known between them; grows in place.
+
+    ``tried`` is the highest budget known to bring nothing faster than a point; ``closing`` says
+    that the next budget lies just below the neighbour. ``caps`` are pairs (budget, samples/s that
+    nothing within it exceeds), ``floors`` pairs (samples/s, USD/h that nothing as fast goes below).
+    """
+
+    def __init__(self, problem: Problem, solver: str, options: SolveOptions, points: int) -> None:
+        self.problem, self.solver, self.options, self.wanted = problem, solver, options, points
+        self.budget = problem.requirements.budget_usd_per_hour or float("inf")
+        self.floor = problem.requirements.min_samples_per_second
+        self.answer = prepare(problem, solver)
+        self.deadline = time.monotonic() + options.time_limit_s
+        self.found: list[Result] = []
+        self.tried: dict[Placement, float] = {}
+        self.closing: set[Placement] = set()
+        self.caps: list[tuple[float, float]] = []
+        self.floors: list[tuple[float, float]] = []
+        self.solves, self.interrupted = 0, False
+        self.failed: Result | None = None
+
+    def run(self) -> Ending:
+        """Find the ends, then what lies between, until nothing is open or it is stopped."""
+        try:
+            if self._cheapest():
+                if self.budget * (1 - LEAST_STEP) > _usd(self.found[0]):
+                    self._ask(self.budget)
+                while len(self.found) < self.wanted and not self._stopped():
+                    budget = self._next_budget()
+                    if budget is None:
+                        break
+                    self._ask(budget)
+                self._prove()
+        except KeyboardInterrupt:
+            self.interrupted = True
+        return self._ending()
+
+    def _ending(self) -> Ending:
+        stopped = self._stopped()
+        if self.interrupted:
+            return Ending.INTERRUPTED
+        if not self.found:
+            return Ending.NOTHING
+        if self._complete():
+            return Ending.COMPLETE
+        if len(self.found) >= self.wanted:
+            return Ending.POINTS
+        if allowance.current().spent is Reason.MEMORY:
+            return Ending.MEMORY_LIMIT
+        return Ending.TIME_LIMIT if stopped else Ending.OPEN
+
+    def proved_points(self) -> Iterator[FrontierPoint]:
+        """Yield the points from the cheapest on, each with the best bounds of all searches."""
+        for result in self.found:
+            assert result.placement is not None
+            assert result.estimate is not None
+            usd, speed = _usd(result), _speed(result)
+            most = [bound for budget, bound in self.caps if budget >= usd * (1 - ALMOST)]
+            least = [bound for at, bound in self.floors if at <= speed * (1 + ALMOST)]
+            least += [budget for budget, bound in self.caps if bound < speed and budget < usd]
+            yield FrontierPoint(
+                placement=result.placement,
+                estimate=result.estimate,
+                most_samples_per_second=max(speed, min(most)) if most else None,
+                least_usd_per_hour=min(usd, max(least)) if least else None,
+                asked_gap=self.options.gap,
+            )
+
+    def _cheapest(self) -> bool:
+        """Find the cheapest placement, and the fastest that costs as little."""
+        first = self._solve("cost", self.budget, self.floor, None)
+        if first.placement is None:
+            self.failed = first
+            return False
+        if first.bound is not None:
+            self.floors.append((self.floor or 0.0, first.bound))
+        if not self._stopped():
+            self._ask_fastest(max(_usd(first), LEAST_USD_PER_HOUR), first, tie=False)
+        else:
+            self._keep(first, _usd(first))
+        return True
+
+    def _ask(self, budget: float) -> None:
+        """Find the fastest placement within a budget, and the cheapest as fast."""
+        below = next(
+            result
+            for result in reversed(self.found)
+            if _usd(result) <= max(budget, LEAST_USD_PER_HOUR) * (1 + ALMOST)
+        )
+        self._ask_fastest(budget, below, tie=True)
+
+    def _ask_fastest(
+        self, budget: float, start: Result, tie: bool, share: float | None = None
+    ) -> None:
+        fastest = self._rescued(
+            self._solve("throughput", budget, self.floor, start.placement, share)
+        )
+        if fastest.placement is None:  # a heuristic without luck; the start is known to fit
+            fastest = start
+        elif fastest.bound is not None:
+            self.caps.append((budget, fastest.bound))
+        if _speed(fastest) <= _speed(start) * (1 + ALMOST) and start.placement in self.tried:
+            self._nothing_new(start, budget)
+            return
+        if tie and not self._stopped():
+            self._ask_cheapest(fastest, budget, None, _speed(fastest))
+        else:
+            self._keep(fastest, budget)
+
+    def _ask_cheapest(
+        self, known: Result, budget: float, share: float | None, floor: float | None
+    ) -> None:
+        """Find the cheapest placement that reaches a floor within the budget; one is known."""
+        cheapest = self._solve("cost", budget, floor, known.placement, share)
+        if cheapest.bound is not None:
+            self.floors.append((floor or 0.0, cheapest.bound))
+        cheapest_known = cheapest if cheapest.placement is not None else known
+        self._keep(
+            cheapest_known,
+            budget
+            if _speed(cheapest_known) >= _speed(known) * (1 - LEAST_STEP)
+            else _usd(cheapest_known),
+        )
+
+    def _nothing_new(self, below: Result, budget: float) -> None:
+        """Close the part of a box up to a budget."""
+        assert below.placement is not None
+        self.tried[below.placement] = max(self.tried[below.placement], budget)
+        self.closing.add(below.placement)
+
+    def _keep(self, result: Result, budget: float) -> None:
+        """Add a point that no other one beats, and drop those that it beats."""
+        assert result.placement is not None
+        self.tried[result.placement] = max(budget, self.tried.get(result.placement, 0.0))
+        usd, speed = _usd(result), _speed(result)
+        better = [r for r in self.found if _usd(r) <= usd and _speed(r) >= speed]
+        if better:
+            self._nothing_new(max(better, key=_speed), budget)
+            return
+        kept = [r for r in self.found if not (usd <= _usd(r) and speed >= _speed(r))]
+        self.found = sorted([*kept, result], key=_usd)
+        at = self.found.index(result)
+        if at:
+            below = self.found[at - 1].placement
+            assert below is not None
+            self.closing.discard(below)
+
+    def _prove(self) -> None:
+        """Spend what time is left on unproved points, the widest gap first, each once."""
+        unproved = [point for point in self.proved_points() if point.status is Status.TIME_LIMIT]
+        if not (self._cheap_end_proved() or self._stopped()):
+            self._ask_cheapest(
+                self.found[0],
+                max(_usd(self.found[0]), LEAST_USD_PER_HOUR),
+                1 / (len(unproved) + 1),
+                self.floor,
+            )
+        for k, point in enumerate(sorted(unproved, key=lambda p: -(p.gap or 0.0))):
+            result = next((r for r in self.found if r.placement == point.placement), None)
+            if self._stopped() or result is None:
+                continue
+            share = 1 / (len(unproved) - k)
+            if (point.most_samples_per_second or 0.0) > point.samples_per_second * (
+                1 + self.options.gap + LEAST_STEP
+            ):
+                budget = (
+                    self.tried[point.placement]
+                    if result is self.found[-1]
+                    else max(point.usd_per_hour, LEAST_USD_PER_HOUR)
+                )
+                self._ask_fastest(budget, result, tie=False, share=share)
+            else:
+                self._ask_cheapest(
+                    result, self.tried[point.placement], share, point.samples_per_second
+                )
+
+    def _complete(self) -> bool:
+        """Return whether it is proved that there are no further points within the gap."""
+        gap = self.options.gap
+        if (
+            self._next_budget() is not None
+            or not self._cheap_end_proved()
+            or any(point.status is not Status.OPTIMAL for point in self.proved_points())
+        ):
+            return False
+        ends = [
+            *(_usd(above) * (1 - max(gap, LEAST_STEP)) for above in self.found[1:]),
+            self.budget,
+        ]
+        for below, high in zip(self.found, ends, strict=True):
+            most = min(
+                (bound for budget, bound in self.caps if budget >= high * (1 - ALMOST)),
+                default=float("inf"),
+            )
+            above = next((r for r in self.found if _usd(r) > _usd(below)), None)
+            if most > _speed(below) * (1 + gap + LEAST_STEP) and (
+                above is None or _speed(above) > _speed(below) * (1 + gap)
+            ):
+                return False
+        return True
+
+    def _cheap_end_proved(self) -> bool:
+        """Return whether nothing that fits costs less than the cheapest point, within the gap."""
+        least = max((bound for at, bound in self.floors if at <= (self.floor or 0.0)), default=-1.0)
+        return (
+            least
+            >= _usd(self.found[0]) * (1 - self.options.gap - LEAST_STEP)
+            - LEAST_USD_PER_HOUR * LEAST_STEP
+        )
+
+    def _next_budget(self) -> float | None:
+        """Return the budget in the largest open box; None if all boxes are closed."""
+        best: tuple[float, float] | None = None
+        for below, above in zip(self.found, self.found[1:], strict=False):
+            assert below.placement is not None
+            step = max(self.options.gap, LEAST_STEP)
+            low, high = (
+                max(self.tried[below.placement], _usd(below), LEAST_USD_PER_HOUR),
+                _usd(above) * (1 - step),
+            )
+            if low >= high or _speed(above) <= _speed(below) * (1 + self.options.gap):
+                continue
+            size = log(high / low) * log(_speed(above) / _speed(below))
+            middle = (
+                high
+                if below.placement in self.closing or high < low * (1 + 4 * step)
+                else sqrt(low * high)
+            )
+            if best is None or size > best[0]:
+                best = size, middle
+        return None if best is None else best[1]
+
+    def _solve(
+        self,
+        objective: str,
+        budget: float,
+        floor: float | None,
+        start: Placement | None,
+        share: float | None = None,
+    ) -> Result:
+        """Ask one question in a share of the time that is left."""
+        left = self.deadline - time.monotonic()
+        if share is None:
+            share = max(LEAST_SHARE, 1 / (HALVES * self.wanted))
+        limits = replace(
+            self.problem.requirements,
+            objective=objective,
+            budget_usd_per_hour=None if budget == float("inf") else budget,
+            min_samples_per_second=floor,
+        )
+        options = replace(
+            self.options,
+            start=start,
+            time_limit_s=max(LEAST_SLICE_S, left * share),
+            break_ties=False,
+        )
+        if not objective_named(objective).by_speed:
+            options = options.deaf  # it hears samples/s
+        result = self.answer(replace(self.problem, requirements=limits), options)
+        self.solves += 1
+        self.interrupted |= result.interrupted
+        return result
+
+    def _rescued(self, result: Result) -> Result:
+        """Improve what a stopped search left by a heuristic: its bound still holds."""
+        if not result.status.stopped or self._stopped():
+            return result
+        options = replace(
+            self.options,
+            start=result.placement,
+            time_limit_s=min(RESCUE_S, self.deadline - time.monotonic()),
+        )
+        tried = solve(result.problem, "local_search", options)
+        self.interrupted |= tried.interrupted
+        if tried.placement is None or (
+            result.placement is not None and _speed(tried) <= _speed(result)
+        ):
+            return result
+        return replace(result, placement=tried.placement, estimate=tried.estimate)
+
+    def _stopped(self) -> bool:
+        spent = allowance.current().spent
+        self.interrupted |= spent is Reason.CANCELLED
+        return spent is not None or self.interrupted or time.monotonic() >= self.deadline
+
+
+def _usd(result: Result) -> float:
+    assert result.estimate is not None
+    return cost_of(result.estimate)
+
+
+def _speed(result: Result) -> float:
+    assert result.estimate is not None
+    return result.estimate.effective_samples_per_second.value
+
 
 MOST_POINTS = 1_000
 """More points are a slip of the keyboard."""

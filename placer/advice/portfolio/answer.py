@@ -9,11 +9,10 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from placer.advice.portfolio.displaced import Displacement, Worth, displacements, worths
+from placer.advice.portfolio.columns import Column
 from placer.advice.portfolio.generation import Found
-from placer.advice.portfolio.greedy import Ledger
-from placer.advice.portfolio.question.columns import Column
-from placer.advice.portfolio.question.jobs import Job, Portfolio
+from placer.advice.portfolio.jobs import Job, Portfolio
+from placer.advice.portfolio.ledger import Displacement, Ledger, Worth, displacements, worths
 from placer.cost_model.estimate import estimate
 from placer.cost_model.objective import gap_between
 from placer.documents.many.portfolio_check import PORTFOLIO_SCHEMA, wrong_sums

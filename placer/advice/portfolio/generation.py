@@ -8,15 +8,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import inf
 
-from placer.advice.portfolio.bounds import Bounds
-from placer.advice.portfolio.closing import all_columns
-from placer.advice.portfolio.greedy import one_by_one, running, worth
-from placer.advice.portfolio.pricing.price import Pricing
-from placer.advice.portfolio.pricing.search import Search
-from placer.advice.portfolio.pricing.seeds import seeds
+from placer.advice.portfolio.bounds import Bounds, all_columns
+from placer.advice.portfolio.columns import Column, Columns, Duals, Group
+from placer.advice.portfolio.jobs import Portfolio
+from placer.advice.portfolio.ledger import one_by_one, running, worth
+from placer.advice.portfolio.pricing import Pricing
 from placer.advice.portfolio.program import whole
-from placer.advice.portfolio.question.columns import Column, Columns, Duals, Group
-from placer.advice.portfolio.question.jobs import Portfolio
+from placer.advice.portfolio.search import Search, seeds
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Allowance

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
-from placer.advice.portfolio.question.columns import Column, Columns, Duals
-from placer.advice.portfolio.question.resources import Held
+from placer.advice.portfolio.columns import Column, Columns, Duals, Held
 from placer.errors import PlacerError
 from placer.version import install_line
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import date
 
-from placer.advice.recommendation.beside.simpler_plan import plan_notes
-from placer.advice.recommendation.beside.stages_between import stages_between
+from placer.advice.recommendation.bottlenecks import loading_warnings, network_warnings
 from placer.advice.recommendation.default_limits import default_limits
-from placer.advice.recommendation.equal_parts import uneven_batch, unlike_workers
-from placer.advice.recommendation.loading_warnings import loading_warnings
 from placer.advice.recommendation.one_pass import one_pass_notes
-from placer.advice.recommendation.promised_network import network_warnings
+from placer.advice.recommendation.plan_notes import (
+    plan_notes,
+    stages_between,
+    uneven_batch,
+    unlike_workers,
+)
 from placer.cost_model.diloco_losses import REPLICAS, times_samples_of
 from placer.cost_model.estimate import (
     Estimate,

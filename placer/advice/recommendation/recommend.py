@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Literal
 
-from placer.advice.recommendation.beside.book_figures import bold_notes, bold_option
-from placer.advice.recommendation.beside.renting import check_own_pools, own_notes, with_renting
+from placer.advice.recommendation.book_figures import bold_notes, bold_option
 from placer.advice.recommendation.default_limits import MORE_WORKERS, default_limits
 from placer.advice.recommendation.nearest import (
     BASELINE_NODES,
@@ -24,8 +23,9 @@ from placer.advice.recommendation.notes import (
     stay_verdict,
     warnings_of,
 )
+from placer.advice.recommendation.own_machines import check_own_pools, own_notes, with_renting
+from placer.advice.recommendation.preferred import preferred
 from placer.advice.recommendation.price_risk import outlier_sentences, price_risk
-from placer.advice.recommendation.staging import preferred
 from placer.advice.recommendation.wider_proofs import WiderProofs
 from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.estimate import (

@@ -8,16 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from placer.advice.recommendation.nearest import BASELINE_NODES
-from placer.advice.recommendation.staging import preferred
-from placer.advice.robustness.candidates import Candidate, candidates_of
-from placer.advice.robustness.competitors import (
+from placer.advice.recommendation.preferred import preferred
+from placer.advice.robustness.candidates import (
+    Candidate,
     SolvedWorld,
+    Worth,
+    candidates_of,
     check_phi,
     enriched,
+    losses_of,
     pool_of_rivals,
     shared_factors,
     solved_world,
+    values_of,
     worlds_of,
+    worth_of,
 )
 from placer.advice.robustness.uncertainty import (
     TOGETHER,
@@ -26,9 +31,7 @@ from placer.advice.robustness.uncertainty import (
     check_count,
     move_together,
 )
-from placer.advice.robustness.value_of_information import Worth, losses_of, values_of, worth_of
-from placer.advice.runner.choice import stopping
-from placer.advice.runner.runner import Opener, answers, here
+from placer.advice.runner.runner import Opener, answers, here, stopping
 from placer.documents.request import request_document
 from placer.documents.result_parts import data_document, placement_document
 from placer.errors import PlacerError

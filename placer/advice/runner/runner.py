@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placer.errors import FailureError
+from placer.solving.answer import SolveOptions
 
 AHEAD = 4
 """Questions for each worker that are handed out before the oldest one is back."""
@@ -114,3 +115,8 @@ def interrupts() -> Iterator[Callable[[], bool]]:
         yield lambda: bool(came)
     finally:
         signal.signal(signal.SIGINT, old)
+
+
+def stopping(options: SolveOptions, interrupted: Callable[[], bool]) -> Callable[[], bool]:
+    """Return whether Ctrl-C came, or the caller's token is set."""
+    return lambda: interrupted() or (options.cancel is not None and options.cancel.is_set())

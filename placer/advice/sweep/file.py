@@ -1,24 +1,183 @@
-"""The file of a sweep: a header, then a line for each point; it is taken up again after a stop."""
+"""The file of a sweep: a header, then a line for each point; it is taken up after a stop."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from placer.advice.sweep.file_lock import opened_alone
-from placer.advice.sweep.point_rows import header_fault, row_fault
+import msgspec
+
+from placer.advice.sweep.axes import MOST_AXES, MOST_POINTS
 from placer.errors import PlacerError, writing_hint
 from placer.files.bounded_file import MOST_LINES_BYTES, read_file
 from placer.files.json_text import parse_json
 from placer.problem.problem import Problem
 
-SCHEMA = "placer.sweep-points/v1"
+LARGEST = 1e30
+"""No figure of an answer is larger; far below the largest number, so that sums stay finite."""
+Figure = float | None
+
+
+class _Range(msgspec.Struct):
+    """One range of the header."""
+
+    what: str
+    values: list[str]
+
+
+class _Header(msgspec.Struct):
+    """The first line."""
+
+    schema: str
+    question: str
+    over: list[_Range]
+    points: int
+
+
+class _Point(msgspec.Struct):
+    """A line of one point without an answer."""
+
+    point: int
+    key: str
+    set: list[str]
+    status: Literal[
+        "optimal", "feasible", "infeasible", "time_limit", "memory_limit", "unknown", "refused"
+    ]
+    message: str = ""
+    objective: str = ""
+    value: Figure = None
+    bound: Figure = None
+
+
+class _Answer(_Point, kw_only=True):
+    """A line of one point with a placement."""
+
+    workers: list[str]
+    offers: list[str] = []
+    exchange: str
+    local_steps: int
+    regions: int
+    samples_per_second: float
+    usd_per_hour: float
+    egress_usd_per_hour: float
+    usd_per_million_samples: float
+
+
+class _TokenAnswer(_Answer, kw_only=True):
+    """A line of one point of a language model."""
+
+    effective_tokens_per_second: float
+    usd_per_billion_tokens: float
+
+
+def header_fault(row: Mapping[str, Any]) -> str:
+    """Say what is wrong with a header; empty: nothing."""
+    fault = _fault(row, _Header)
+    if fault:
+        return fault
+    over = row["over"]
+    if not 1 <= len(over) <= MOST_AXES or not all(axis["values"] for axis in over):
+        return f"1 to {MOST_AXES} ranges with values, not {len(over)}"
+    points = math.prod(len(axis["values"]) for axis in over)
+    if not points == row["points"] <= MOST_POINTS:
+        return f"its ranges span {points:,} points, not {row['points']:,}"
+    return ""
+
+
+def row_fault(row: Mapping[str, Any], header: Mapping[str, Any]) -> str:
+    """Say what is wrong with the line of a point below a right header; empty: nothing."""
+    tokens = "usd_per_billion_tokens" in row or "effective_tokens_per_second" in row
+    kind = _Point if "workers" not in row else _TokenAnswer if tokens else _Answer
+    fault = _fault(row, kind)
+    if fault:
+        return fault
+    if not 0 <= row["point"] < header["points"]:
+        return f"point {row['point']} of {header['points']}"
+    words = _words(row["point"], header)
+    if row["set"] != words or row["key"] != " ".join(words):
+        return f"point {row['point']} is {' '.join(words)}, not {row['key'][:80]}"
+    for name, value in row.items():
+        if isinstance(value, int | float) and not abs(value) <= LARGEST:
+            return f"{name} is beyond {LARGEST:.0e}, which no answer has"
+    return ""
+
+
+def _fault(row: Mapping[str, Any], kind: type[msgspec.Struct]) -> str:
+    """Say which value is missing or of another type."""
+    try:
+        msgspec.convert(row, kind, strict=True)
+    except (msgspec.ValidationError, OverflowError) as error:
+        return str(error)
+    return ""
+
+
+def _words(point: int, header: Mapping[str, Any]) -> list[str]:
+    """Return the changes of a point: the last range runs fastest."""
+    words = []
+    for axis in reversed(header["over"]):
+        point, position = divmod(point, len(axis["values"]))
+        words.append(f"{axis['what']}={axis['values'][position]}")
+    return words[::-1]
+
+
+@contextmanager
+def opened_alone(path: str) -> Iterator[FileIO]:
+    """Open a file to add lines to it, and lock it; PlacerError if another process has.
+
+    The lock is the file's own (flock), so nothing is left beside it, and the kernel frees it with
+    the process, also after SIGKILL. Windows has no flock: there a file beside it is locked, which
+    its system removes. File systems without locks, such as some network disks, go on without one.
+    """
+    with Path(path).open("ab", buffering=0) as handle:
+        try:
+            import fcntl
+        except ImportError:
+            with _locked_beside(path):
+                yield handle
+            return
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _taken(path) from None
+        except OSError:  # no locks here
+            pass
+        yield handle
+
+
+@contextmanager
+def _locked_beside(path: str) -> Iterator[None]:
+    """Lock a file beside a file."""
+    from filelock import FileLock, Timeout
+
+    beside = Path(f"{path}.lock")
+    lock = FileLock(beside, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise _taken(path) from None
+    try:
+        yield
+    finally:
+        lock.release()
+        with suppress(OSError):
+            beside.unlink()
+
+
+def _taken(path: str) -> PlacerError:
+    return PlacerError(
+        f"another sweep is writing into '{path}'",
+        "wait until it has ended, or give each a file of its own; --merge puts them together",
+    )
+
+
+POINTS_SCHEMA = "placer.sweep-points/v1"
 """Schema of the header line."""
 EDITED = "one of them was edited, or stopped by the time limit; delete it"
 AGAIN = "delete the line; its point is solved again"
@@ -157,9 +316,9 @@ def _check_alike(rows: Iterable[Mapping[str, Any]], path: str | Path) -> None:
 
 
 def _check_header(row: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> None:
-    if row.get("schema") != SCHEMA:
+    if row.get("schema") != POINTS_SCHEMA:
         schema = str(row.get("schema"))[:40]
-        raise PlacerError(f"{where}: schema '{schema}' is not {SCHEMA}", WROTE)
+        raise PlacerError(f"{where}: schema '{schema}' is not {POINTS_SCHEMA}", WROTE)
     fault = header_fault(row)
     if fault:
         raise PlacerError(f"{where}: not the header of a sweep: {fault[:200]}", WROTE)

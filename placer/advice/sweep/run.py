@@ -2,25 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from io import FileIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from placer.advice.runner.choice import stopping
-from placer.advice.runner.runner import Runner, answers, here, interrupts
-from placer.advice.sweep.answer import Row, Sweep
+from placer.advice.runner.runner import Runner, answers, here, interrupts, stopping
 from placer.advice.sweep.axes import Axis, points_of
-from placer.advice.sweep.file import SCHEMA, append, open_points, question_digest
+from placer.advice.sweep.file import POINTS_SCHEMA, append, open_points, question_digest
 from placer.advice.worlds.scenario import apply, set_wish
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.problem.words.changes import parse_changes
 from placer.problem.words.wishes import CHANGES
+from placer.report.shown import Shown
+from placer.report.stretches import breakpoints
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result
 from placer.solving.solve import load_solver, require_pools, solve
 from placer.version import __version__
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA = "placer.sweep/v1"
+Row = dict[str, Any]
+"""Figures of one point, as its file has them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep(Shown):
+    """The points of a sweep that are solved: ``rows``, one a point, in order."""
+
+    header: Mapping[str, Any]
+    rows: tuple[Row, ...] = field(repr=False)
+    interrupted: bool = False
+
+    def __repr__(self) -> str:
+        over = " x ".join(axis["what"] for axis in self.header["over"])
+        return f"<Sweep over {over}: {len(self.rows)} of {self.points} points>"
+
+    @property
+    def points(self) -> int:
+        """Points that the ranges span."""
+        return int(self.header["points"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.sweep/v1`` document."""
+        return {
+            **self.header,
+            "schema": SCHEMA,
+            "complete": len(self.rows) == self.points,
+            "breakpoints": [
+                {"from": one["set"], "to": other["set"]}
+                for one, other in breakpoints(self.header["over"], self.rows)
+            ],
+            "rows": list(self.rows),
+        }
+
+    def to_frame(self) -> pd.DataFrame:
+        """Build a table with one row a point (pandas)."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [{**dict(word.split("=", 1) for word in row["set"]), **row} for row in self.rows]
+        )
+
 
 REFUSED = "refused"
 """Status of a point whose question contradicts itself or admits no machine."""
@@ -90,7 +138,7 @@ def header_of(
     named = {name: getattr(options, name) for name in ("gap", "time_limit_s", "seed")}
     solving = {"solver": solver, **named}
     return {
-        "schema": SCHEMA,
+        "schema": POINTS_SCHEMA,
         "question": question_digest(problem, points, solving, __version__),
         "placer_version": __version__,
         "request": request_document(problem),

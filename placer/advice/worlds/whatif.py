@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from placer.advice.recommendation.staging import preferred
+from placer.advice.recommendation.preferred import preferred
 from placer.advice.worlds.scenario import apply
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.limits import violations

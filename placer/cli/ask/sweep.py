@@ -16,7 +16,7 @@ from placer.errors import PlacerError
 from placer.interface.worlds import sweep
 
 if TYPE_CHECKING:
-    from placer.advice.sweep.answer import Sweep
+    from placer.advice.sweep.run import Sweep
 
 EXAMPLE = """\b
 Examples:
@@ -105,8 +105,8 @@ def _run(
 
 
 def _merged(files: tuple[str, ...], output: str | None) -> Sweep:
-    from placer.advice.sweep.answer import Sweep
     from placer.advice.sweep.file import line_of, merged
+    from placer.advice.sweep.run import Sweep
 
     header, rows = merged(files)
     if output:

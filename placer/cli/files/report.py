@@ -80,13 +80,13 @@ def read_document(path: str) -> Any:
     """
     if Path(path).suffix.lower() != LINES:
         return read_json(path)
-    from placer.advice.sweep.answer import Sweep
-    from placer.advice.sweep.file import SCHEMA, merged
+    from placer.advice.sweep.file import POINTS_SCHEMA, merged
+    from placer.advice.sweep.run import Sweep
     from placer.validation.calibration.run_log import SCHEMA as RUN
     from placer.validation.calibration.run_log import read_run
 
     schema = first_schema(path)
-    if schema == SCHEMA:
+    if schema == POINTS_SCHEMA:
         header, rows = merged([path])
         return Sweep(header=header, rows=tuple(rows)).to_dict()
     if schema == RUN:

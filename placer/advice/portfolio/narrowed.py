@@ -1,4 +1,4 @@
-"""The machines that a placement below some price can have: all others are left out of a search."""
+"""The machines that a placement below some price can have: others are left out of a search."""
 
 from __future__ import annotations
 

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from placer.advice.portfolio.pricing.search import Search
-from placer.advice.portfolio.pricing.seeds import elsewhere
-from placer.advice.portfolio.question.columns import Column, Columns, Duals, Group
-from placer.advice.portfolio.question.jobs import HOUR_S
-from placer.advice.portfolio.question.resources import Resource
+from placer.advice.portfolio.columns import Column, Columns, Duals, Group, Resource
+from placer.advice.portfolio.jobs import HOUR_S
+from placer.advice.portfolio.search import Search, elsewhere
 from placer.problem.placement import Placement
 from placer.records import replace
 from placer.solving import allowance

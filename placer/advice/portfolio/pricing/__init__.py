@@ -1,1 +1,0 @@
-"""What one job costs under prices of what is shared: new columns and their bounds."""

@@ -1,1 +1,0 @@
-"""The question: jobs, what they share, and columns of placements."""
