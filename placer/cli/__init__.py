@@ -45,22 +45,100 @@ COMMANDS = {
     "config": "Write and show the defaults of the options, and check what is installed.",
 }
 """Commands in the order of --help, with their short help: no command is imported for --help."""
-ROOMS = {
-    "ask": ("recommend", "pareto", "estimate", "explain", "whatif", "robust", "portfolio"),
-    "book": ("models", "offers", "network", "capacity", "catalog"),
-    "measure": ("profile", "reproduce"),
-    "launch": ("run", "export"),
-    "files": ("report", "serve", "validate", "config"),
+PATHS = {
+    "recommend": "ask.recommend",
+    "pareto": "ask.pareto",
+    "estimate": "ask.estimate",
+    "explain": "ask.explain",
+    "whatif": "ask.worlds:whatif_command",
+    "robust": "ask.worlds:robust_command",
+    "models": "book.models",
+    "offers": "book.offers",
+    "profile": "measure.profile",
+    "run": "launch.run",
+    "portfolio": "ask.portfolio",
+    "reproduce": "measure.reproduce",
+    "export": "launch.export",
+    "report": "files.report",
+    "serve": "files.serve",
+    "validate": "files.validate",
 }
-"""Subpackage of each command: by what a user does with it."""
+"""Where each command lies, by what a user does with it; see `LazyGroup`."""
 FORMS = {
-    "whatif": {"--over": "ask.sweep", "--merge": "ask.sweep", "--observed": "ask.replan"},
-    "profile": {"exchange": "measure.profile_exchange", "runs": "measure.profile_runs"},
+    "whatif": {
+        "--over": "ask.worlds:sweep_command",
+        "--merge": "ask.worlds:sweep_command",
+        "--observed": "ask.worlds:replan_command",
+    },
+    "profile": {
+        "exchange": "measure.calibration:exchange_command",
+        "runs": "measure.calibration:runs_command",
+    },
     "run": {"--rehearse": "launch.rehearse"},
-    "report": {"--diff": "files.diff"},
-    "validate": {"--schema": "files.schema"},
+    "report": {"--diff": "files.report:diff_command"},
+    "validate": {"--schema": "files.validate:schema_command"},
 }
-"""Forms of commands by the word that asks for them: each has a module with options of its own."""
+"""Forms of commands by the word that asks for them: each has options of its own."""
+GROUPS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "network": (
+        "book.network",
+        "placer network show gcp/us-central1 gcp/europe-west1 aws/us-west-2",
+        {
+            "show": "Show bandwidth, round-trip time and egress price of pairs of places.",
+            "check": "Compare estimated links with measured ones, and list implausible rows.",
+            "import": "Import measured links: Skyplane's grids, iperf3, any CSV.",
+        },
+    ),
+    "capacity": (
+        "book.capacity",
+        "placer capacity show --gpu H100",
+        {
+            "show": "Show how often zones launch so many machines, and how long they stay.",
+            "forecast": "Forecast from a log of launches which zones will have enough.",
+            "replay": "Run policies over a trace of capacity: dollars to finish in time.",
+            "watch": "Follow what zones launch for a plan, and say what to hold.",
+            "import": "Make a table of your own from what providers say, or from a log.",
+            "check": "Check a table, and say what of a book it knows.",
+        },
+    ),
+    "catalog": (
+        "book.catalog",
+        "placer catalog list",
+        {
+            "list": "List price books and what they cover.",
+            "show": "Show what a book covers, how old it is and where it comes from.",
+            "diff": "List the differences between two books.",
+            "validate": "Check that a book is complete and plausible.",
+            "pin": "Choose the books that are used by default.",
+            "refresh": "Write today's prices of aws, azure or gcp as a book of your own.",
+            "import": "Make a book from SkyPilot's catalogs or any CSV file.",
+            "export": "Write a book in the format of another tool.",
+        },
+    ),
+    "config": (
+        "files.config",
+        "placer config show --origin",
+        {
+            "init": "Write placer.toml, a file of defaults.",
+            "check": "Show what is installed, and test the optional solvers.",
+            "show": "List the defaults that hold, and where each comes from.",
+        },
+    ),
+    "catalog export": (
+        "book.catalog",
+        "placer catalog export skypilot my-catalogs",
+        {"skypilot": "SkyPilot's catalogs: a vms.csv of each provider."},
+    ),
+}
+"""Module, example, and short helps of the commands below a command; they are named there as
+``show_command``.
+"""
+IMPORTS = {
+    "capacity import": "book.capacity_import",
+    "catalog import": "book.catalog_import",
+    "catalog refresh": "book.catalog_import",
+}
+"""Those that lie in another module."""
 
 
 COLLECTED = 50_000
@@ -82,9 +160,8 @@ def _print_completion(ctx: click.Context, param: click.Parameter, shell: str | N
 
 @click.group(
     cls=LazyGroup,
-    package="placer.cli",
     helps=COMMANDS,
-    rooms={name: room for room, names in ROOMS.items() for name in names},
+    paths=PATHS,
     forms=FORMS,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -102,6 +179,27 @@ def cli() -> None:
     """Decide where a model is trained: regions, machines, markets and gradient exchange, proved and
     explained.
     """
+
+
+def _add_groups() -> None:
+    for path, (module, example, helps) in GROUPS.items():
+        above, _, name = path.rpartition(" ")
+        parent: Any = cli.commands[above] if above else cli
+        group = LazyGroup(
+            name=name,
+            help=parent.helps[name],
+            epilog=f"Example: {example}",
+            helps=helps,
+            paths={
+                sub: f"{IMPORTS.get(f'{path} {sub}', module)}:{sub}_command"
+                for sub in helps
+                if f"{path} {sub}" not in GROUPS
+            },
+        )
+        parent.add_command(group)
+
+
+_add_groups()
 
 
 def run(arguments: Sequence[str] | None = None) -> None:

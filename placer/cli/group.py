@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import keyword
 import os
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -14,29 +13,25 @@ import click
 from placer.advice.runner.blas_threads import loading_one_thread
 from placer.errors import unknown
 
-ASKS = "ask"
+ASKS = "ask."
 """Room of the commands whose options may have defaults of the user's."""
 COMPLETION = "_PLACER_COMPLETE"
 """Variable that a shell sets where it asks for completions."""
 
 
 class LazyGroup(click.Group):
-    """A group whose commands lie in a package, one module a command.
+    """A group whose commands are imported one by one.
 
     Parameters
     ----------
-    package
-        Package of the modules; each has its click command in ``command``. A module is named as its
-        command, with ``_`` for ``-`` and a ``_`` after a word that Python keeps for itself:
-        ``import`` lies in ``import_``.
-    rooms
-        Subpackage of each command that does not lie in the package itself, by name.
+    paths
+        Module of each command below `placer.cli`, and after a colon its name there, if that is not
+        ``command``; without an entry the group itself has it.
     forms
-        Other modules of a command by a word that asks for them: ``--over`` of ``whatif`` is the
-        module ``ask.sweep``, with options of its own.
+        The same of forms of a command, by the word that asks for them: ``--over`` of ``whatif`` has
+        options of its own.
     helps
-        Short help of each command by name, in the order of --help: no command is imported for
-        --help.
+        Short help of each command by name, in the order of --help.
     **attributes
         What `click.Group` takes.
     """
@@ -44,17 +39,13 @@ class LazyGroup(click.Group):
     def __init__(
         self,
         *,
-        package: str,
         helps: Mapping[str, str],
-        rooms: Mapping[str, str] = MappingProxyType({}),
+        paths: Mapping[str, str],
         forms: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
         **attributes: Any,
     ) -> None:
         super().__init__(**attributes)
-        self.package = package
-        self.rooms = rooms
-        self.forms = forms
-        self.helps = helps
+        self.paths, self.forms, self.helps = paths, forms, helps
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; that a reader is gone is no error, for which click would end with 1."""
@@ -69,20 +60,8 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command's module."""
-        if cmd_name not in self.helps:
-            return None
-        name = cmd_name.replace("-", "_")
-        name = f"{name}_" if keyword.iskeyword(name) else name
-        return self.loaded(".".join(filter(None, (self.rooms.get(cmd_name), name))))
-
-    def loaded(self, path: str) -> click.Command:
-        """Import the command of a module below the package."""
-        command: click.Command = importlib.import_module(f"{self.package}.{path}").command
-        if COMPLETION in os.environ:
-            from placer.cli.screen.completed_values import add_completion
-
-            add_completion(command)
-        return command
+        path = self.paths.get(cmd_name)
+        return super().get_command(ctx, cmd_name) if path is None else loaded(path)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -99,7 +78,7 @@ class LazyGroup(click.Group):
 
                 raise unknown_command(args[0], self.helps)
             raise unknown("command", args[0], self.helps)
-        if ctx.parent is not None or not args or self.rooms.get(args[0]) != ASKS:
+        if ctx.parent is not None or not args or not self.paths.get(args[0], "").startswith(ASKS):
             return self._formed(*super().resolve_command(ctx, args))
         with loading_one_thread():
             name, command, rest = self._formed(*super().resolve_command(ctx, args))
@@ -118,7 +97,7 @@ class LazyGroup(click.Group):
             at = next(found, None)
             if at is None or (at and not word.startswith("-")):
                 continue
-            form = self.loaded(path)
+            form = loaded(path)
             options = [p for p in form.params if isinstance(p, click.Option)]
             if not any(word in p.opts for p in options) or {*args} & {"-h", "--help"}:
                 value = args[at].partition("=")[2]
@@ -127,25 +106,17 @@ class LazyGroup(click.Group):
         return name, command, args
 
 
-def subgroup(path: str, text: str, example: str, helps: Mapping[str, str]) -> LazyGroup:
-    """Make a group of commands below a command.
-
-    Parameters
-    ----------
-    path
-        Its package below `placer.cli`; the last part is its name.
-    text, example
-        What ``--help`` says of it, and an example of one of its commands.
-    helps
-        As `LazyGroup` takes it.
-    """
-    return LazyGroup(
-        name=path.rpartition(".")[2],
-        package=f"placer.cli.{path}",
-        helps=helps,
-        help=text,
-        epilog=f"Example: {example}",
+def loaded(path: str) -> click.Command:
+    """Import a command; see `LazyGroup`."""
+    module, _, name = path.partition(":")
+    command: click.Command = getattr(
+        importlib.import_module(f"placer.cli.{module}"), name or "command"
     )
+    if COMPLETION in os.environ:
+        from placer.cli.screen.completed_values import add_completion
+
+        add_completion(command)
+    return command
 
 
 def _defaults(name: str, command: click.Command, arguments: Sequence[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pytest
 
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from placer.cli import COMMANDS, FORMS, cli
+from placer.cli.group import loaded
 from placer.cli.screen.completed_values import ARGUMENTS, VALUES
 
 ASKED = [
@@ -126,6 +127,6 @@ def test_completed_options_exist() -> None:
     for name in COMMANDS:
         walk(cli.get_command(context, name))
     for form in {path for forms in FORMS.values() for path in forms.values()}:
-        walk(cli.loaded(form))
+        walk(loaded(form))
     assert set(VALUES) <= options
     assert set(ARGUMENTS) <= arguments

@@ -7,6 +7,7 @@ import pytest
 
 from conftest import Run
 from placer.cli import FORMS, cli
+from placer.cli.group import loaded
 from placer.cli.screen.option_groups import COMMON, LargeCommand, group_of
 from placer.problem.words.wishes import WISHES
 
@@ -22,7 +23,7 @@ def test_ten_common_options_come_first(run: Run, name: str) -> None:
     context, command = click.Context(cli), cli
     for word in words:
         form = FORMS.get(words[0], {}).get(word)
-        found = cli.loaded(form) if form else command.get_command(context, word)
+        found = loaded(form) if form else command.get_command(context, word)
         command = found  # type: ignore[assignment]
     assert isinstance(command, LargeCommand)
     options = [p for p in command.params if isinstance(p, click.Option)]

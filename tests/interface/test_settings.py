@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from conftest import Run
-from placer.cli import ROOMS
+from placer.cli import PATHS
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.interface.settings import (
@@ -168,7 +168,7 @@ def test_a_table_of_a_command_wins_over_what_stands_above_it(
 
 def test_every_command_that_asks_may_have_a_table() -> None:
     """Their names stand in two rooms, as the interface knows no command line."""
-    assert {*COMMANDS} == {*ROOMS["ask"]}
+    assert {*COMMANDS} == {name for name, path in PATHS.items() if path.startswith("ask.")}
 
 
 def test_the_template_has_every_option_and_asks_for_nothing(

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placer.advice.worlds.scenario import apply
-from placer.cli.ask import estimate, explain, pareto, recommend, robust, sweep, whatif
+from placer.cli.ask import estimate, explain, pareto, recommend, worlds
 from placer.documents.request import request_document
 from placer.documents.schemas import schema_document
 from placer.errors import PlacerError
@@ -28,7 +28,10 @@ from placer.problem.words.values import check_words
 from placer.problem.words.wishes import CHANGES, INSIDE, TRAINING, WISHES, Wish
 from placer.report.question import NO_WISH
 
-SEARCHES = [command.command for command in (recommend, explain, pareto, whatif, sweep, robust)]
+SEARCHES = [
+    *(module.command for module in (recommend, explain, pareto)),
+    *(worlds.whatif_command, worlds.sweep_command, worlds.robust_command),
+]
 BY_HAND = [estimate.command]
 QUESTION = {"model": "resnet50", "catalog": "erben-2023"}
 CENTRAL = {"model": "niser", "catalog": "phalak-2023"}

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import ROOT
-from placer.cli.measure.estimate_table import estimate_report
+from placer.cli.measure.profile_estimate import estimate_report
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog

@@ -221,7 +221,7 @@ def test_ctrl_c_keeps_whole_rounds() -> None:
 )
 def test_wrong_words_are_refused_before_anything_is_measured(words: list[str], says: str) -> None:
     """Each as a PlacerError with its name; PyTorch is not needed for that."""
-    from placer.cli.measure.profile_exchange import command
+    from placer.cli.measure.calibration import exchange_command as command
 
     done: Any = CliRunner().invoke(command, words)
     assert isinstance(done.exception, PlacerError)

@@ -24,6 +24,7 @@ from command_server import is_cold
 
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from placer.cli import FORMS, cli
+from placer.cli.group import loaded
 from structure import FLOORS
 
 sys.path.insert(0, str(ROOT / "tests" / "benchmarks"))
@@ -206,7 +207,7 @@ def options_of(*names: str) -> frozenset[str]:
     context = click.Context(cli, info_name="placer")
     forms = {**FORMS.get(names[0], {})} if names else {}
     if len(names) == 2 and names[1] in forms:
-        command, forms, names = cli.loaded(forms[names[1]]), {names[1]: ""}, ()
+        command, forms, names = loaded(forms[names[1]]), {names[1]: ""}, ()
     for name in names:
         if not isinstance(command, click.Group):
             return frozenset()

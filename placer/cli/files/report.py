@@ -1,4 +1,4 @@
-"""``placer report``: a page of what was saved, for people."""
+"""``placer report``: a page of what was saved, and what changes between two results."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from placer.cli.command import as_command
+from placer.cli.command import Table, as_command
 from placer.cli.output import check_targets, read_json, write_bytes
+from placer.cli.screen.show import show
 from placer.errors import PlacerError
 from placer.files.bounded_file import MOST_LINES_BYTES, read_file
 from placer.files.json_text import parse_json
@@ -106,3 +107,38 @@ def first_schema(path: str) -> str | None:
     except (ValueError, RecursionError):
         return None
     return str(header.get("schema")) if isinstance(header, dict) else None
+
+
+DIFF = """\b
+Examples:
+  placer report --diff main.json branch.json
+  placer report --diff main.json branch.json --format md -o comment.md
+  placer report --diff main.json branch.json --fail-on 'cost>10%' --fail-on 'speed<-5%'
+  placer report --diff main.json branch.json --fail-on 'total>5%' --fail-on 'hours>12'
+  placer report --diff main.json branch.json --json > diff.json && placer report diff.json
+"""
+REFUSED = 6
+"""Exit code where a change is not accepted."""
+
+
+@as_command("diff", DIFF)
+def diff_command(
+    ctx: click.Context, before: str, after: str, *, fail_on: tuple[str, ...] = (), as_json: Table
+) -> None:
+    """Show what changes from BEFORE to AFTER, two results of placer recommend -o: machines, cost a
+    month, speed, emissions, wishes.
+
+    Parameters
+    ----------
+    fail_on : CONDITION
+        End with exit code 6 where a figure changes by more: cost>10%, speed<-5%, total>20.
+        Figures: cost, machines, egress (USD/h); total (USD), hours of the whole run; speed
+        (samples/s), price (USD per million samples), step (s), carbon (g/h).
+    """
+    from placer.documents.many.difference import difference_document, parse_condition
+
+    conditions = [parse_condition(text) for text in fail_on]
+    names = (Path(before).name, Path(after).name)
+    document = difference_document(read_json(before), read_json(after), names, conditions)
+    show(document, as_json=as_json)
+    ctx.exit(REFUSED if document["failed"] else 0)

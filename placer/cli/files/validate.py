@@ -1,4 +1,4 @@
-"""``placer validate``: check what was written before, or what a user wrote."""
+"""``placer validate``: check what was written before or by a user, and JSON Schemas of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from placer.cli.command import Json, as_command
 from placer.cli.output import print_json
-from placer.errors import PlacerError
+from placer.errors import PlacerError, unknown
 
 
 @as_command("validate", "Example: placer validate plan.json")
@@ -65,3 +65,25 @@ def command(path: str, *, again: bool = False, solver: str = "exact", as_json: J
     for name, lines in (("confirmed", confirmed), ("trusted", trusted)):
         for line in lines:
             click.echo(f"  {name:9}  {line}")
+
+
+@as_command("schema", "Example: placer validate --schema result > result-v1.json")
+def schema_command(name: str = "result", *, listed: bool = False) -> None:
+    """Print the JSON Schema of NAME: one for every document that a command prints or writes, such
+    as result, manifest, profile, pareto, offers or error.
+
+    Parameters
+    ----------
+    listed : --list
+        List the names, and what each describes.
+    """
+    from placer.documents.schemas import KINDS, SCHEMA_NAMES, schema_document
+
+    if listed:
+        width = max(map(len, SCHEMA_NAMES))
+        for each, (_, title) in KINDS.items():
+            click.echo(f"{each:{width}}  {title}")
+        return
+    if name not in SCHEMA_NAMES:
+        raise unknown("schema", name, SCHEMA_NAMES, "placer validate --schema --list names them")
+    print_json(schema_document(name))

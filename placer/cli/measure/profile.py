@@ -174,7 +174,7 @@ def _effort(words: Options) -> Any:
 
 def _run(work: Profiling, path: str, *, as_json: bool) -> int:
     """Measure, and write what was measured whatever ended it; return the exit code."""
-    from placer.cli.measure.profile_progress import bar
+    from placer.cli.measure.profile_file import bar
 
     failure: PlacerError | None = None
     interrupted = False

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
-from placer.cli.book.catalog.import_ import read_words
+from placer.cli.book.catalog_import import read_words
 from placer.errors import PlacerError
 from placer.market.books.csv_rows import read_rows
 from placer.market.sources.harvest import Harvest

@@ -1,4 +1,4 @@
-"""``placer profile exchange``: what averaging costs the processor of this machine."""
+"""``placer profile exchange`` and ``runs``: calibrations of this machine and from runs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from placer.cli.command import Json, as_command
+from placer.cli.command import Catalog, Json, as_command
 from placer.cli.output import check_targets, console, print_json, write_json
-from placer.cli.screen.show import show_report
+from placer.cli.screen.show import show, show_report
 from placer.errors import PlacerError
 from placer.records import replace
 from placer.units import format_plain
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from placer.profiler.host.overlay import HostReport
     from placer.report.blocks import Report, Table
 
-EPILOG = """\b
+EXCHANGE = """\b
 Example:
   placer profile exchange --host a10 -o here.json
   placer estimate --model roberta-xlm --workers lambda/us-west-1=8xA10 --catalog erben-2023 \\
@@ -30,13 +30,13 @@ Averaging takes L(S, N) = l0 + l1 S + l2 N + l3 T seconds: S in GB, N workers, T
 l1 and l3 follow from what is measured here; l0 and l2 need other machines and stay as published.
 These are hivemind's. How fast a parameter server sums is measured as well, whatever the software.
 """
-EXAMPLES = {"t4": "gcp/us-central1=8xT4:spot", "a10": "lambda/us-west-1=8xA10"}
+WORKERS = {"t4": "gcp/us-central1=8xT4:spot", "a10": "lambda/us-west-1=8xA10"}
 """Workers of the published runs with each class of hosts."""
 BOOK = "erben-2023"
 
 
-@as_command("exchange", EPILOG)
-def command(
+@as_command("exchange", EXCHANGE)
+def exchange_command(
     *,
     host: str | None = None,
     model: str = "roberta-xlm",
@@ -147,7 +147,7 @@ def _report(report: HostReport, model: str) -> Report:
                 _constants(report),
             ),
             *section(
-                f"A step of {model} with {EXAMPLES[report.host]} ({BOOK})", _steps(report, model)
+                f"A step of {model} with {WORKERS[report.host]} ({BOOK})", _steps(report, model)
             ),
         ),
     )
@@ -242,7 +242,7 @@ def _steps(report: HostReport, model: str) -> Table | None:
     figures = ("averaging s", "step s", "samples/s")
     rows: list[list[Cell]] = []
     for name, overlay in (("shipped", None), ("here", report.overlay)):
-        estimate = placer.estimate(model, EXAMPLES[report.host], catalog=BOOK, calibration=overlay)
+        estimate = placer.estimate(model, WORKERS[report.host], catalog=BOOK, calibration=overlay)
         rate = estimate.samples_per_second
         averaging = dict(estimate.step.parts).get("averaging", 0.0)
         rows.append(
@@ -268,6 +268,62 @@ def _after(err: Console, report: HostReport, output: str | None) -> None:
     else:
         err.print(
             "next: --host NAME -o here.json keeps it for --calibration of recommend, estimate and "
+            "compare",
+            style="dim",
+        )
+
+
+RUNS = """\b
+Example:
+  placer profile runs runs.csv -o calibration.json
+  placer estimate --model roberta-xlm --workers gcp/us-central1=8xT4:spot \\
+    --calibration calibration.json
+
+\b
+RUNS is a CSV file with one measured run of an all-reduce a line:
+  model,workers            as in 'placer estimate', such as roberta-xlm,gcp/us-central1=8xT4:spot
+  samples_per_second       or step_s
+  calculation_s            optional: wall-clock calculation of a step; gives the machines' speed
+  communication_s          optional: wall-clock exchange of a step
+  target_batch_size,compression,streams   optional
+RUNS may also be the log of one such run, run.jsonl of 'placer run'. That of a run with --local
+tells the speed of the model on this machine's processors, and nothing of the plan's machines.
+"""
+
+
+@as_command("runs", RUNS)
+def runs_command(
+    runs: str,
+    *,
+    catalog: Catalog,
+    fit_links: tuple[str, ...] = (),
+    output: str | None = None,
+    as_json: Json,
+) -> None:
+    """Fit the timing model to your own measured runs, and report how good the fit is.
+
+    Parameters
+    ----------
+    fit_links : A:B, --fit-link
+        Fit this link even if the book has a figure for it; repeatable.
+    output : FILE, -o --output
+        Write the calibration, to be given to --calibration.
+    """
+    from placer.validation.calibration.calibrate import calibrate
+
+    check_targets(output)
+    report = calibrate(runs, catalog, fit_links)
+    if output:
+        write_json(output, report.to_dict())
+    show(report.to_dict(), as_json=as_json)
+    if as_json:
+        return
+    err = console(stderr=True)
+    if output:
+        err.print(f"wrote calibration to {output}")
+    else:
+        err.print(
+            "next: -o calibration.json keeps it for --calibration of recommend, estimate and "
             "compare",
             style="dim",
         )

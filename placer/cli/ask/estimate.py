@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from placer.cli.ask.estimate.simulation import chances_of
+from placer.advice.recommendation.notes import warnings_of
 from placer.cli.command import Plot, Table, as_command
 from placer.cli.output import check_targets, write_json
 from placer.cli.saved_question import read_question
@@ -15,10 +16,13 @@ from placer.cli.screen.plot import check_plot, write_plot
 from placer.cli.screen.show import show
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor, estimate, simulate
+from placer.records import replace
 
 if TYPE_CHECKING:
     from placer.cost_model.limits import Violation
+    from placer.problem.problem import Problem
     from placer.solving.answer import Warn
+    from placer.solving.result import Option
 
 EXAMPLES = """\b
 Examples:
@@ -91,8 +95,6 @@ def command(
     broken: Sequence[Violation] = ()
     warnings: Sequence[Warn] = ()
     if several:
-        from placer.cli.ask.estimate.side_by_side import warnings_by_row
-
         options = by_hand.side_by_side(problem, placements, every=every)
         document = by_hand.comparison_document(problem, options)
         warnings = warnings_by_row(options, problem)
@@ -142,3 +144,41 @@ def _check_workers(workers: Sequence[str], result: str | None) -> None:
             f"for the best of each place: placer whatif --over in={','.join(places)} with the same "
             "words",
         )
+
+
+def warnings_by_row(options: Sequence[Option], problem: Problem) -> list[Warn]:
+    """Return each kind of warning once: what holds for some rows names them, and the first of
+    several messages stands for all.
+    """
+    kinds: dict[str, list[tuple[str, Warn]]] = {}
+    for row, option in enumerate(options, start=1):
+        for warning in warnings_of(problem, option.placement, option.estimate):
+            kinds.setdefault(warning.code, []).append((f"row {row}", warning))
+    shown = []
+    for told in kinds.values():
+        (first, warning), rows = told[0], list(dict.fromkeys(row for row, _ in told))
+        if len(rows) < len(options) or len({one.message for _, one in told}) > 1:
+            like = f" (likewise {', '.join(rows[1:])})" if rows[1:] else ""
+            warning = replace(warning, message=f"{first}: {warning.message}{like}")
+        shown.append(warning)
+    return shown
+
+
+CHANCES = ("rounds", "seed", "jitter", "stragglers", "straggler_factor")
+"""Options of a simulation."""
+
+
+def chances_of(ctx: click.Context, words: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of a simulation out of the words of a command.
+
+    Raises
+    ------
+    PlacerError
+        If one is given without ``--simulate``.
+    """
+    for name in CHANCES:
+        typed = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if typed and not ctx.params["simulated"]:
+            flag = name.replace("_", "-")
+            raise PlacerError(f"--{flag} without --simulate", "add --simulate")
+    return {name: words.pop(name) for name in CHANCES}

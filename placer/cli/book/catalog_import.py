@@ -1,19 +1,23 @@
-"""``placer catalog import``: price books from files and URLs of any source that has a mapping."""
+"""``placer catalog import`` and ``refresh``: books from files of any source, and from providers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from placer.cli.book import harvest as harvests
-from placer.cli.book.harvest import past_date
+from placer.cli.book.harvest import past_date, say_next, say_rest
 from placer.cli.command import Json, as_command
+from placer.cli.output import console, print_json
+from placer.cli.screen.progress import telling
 from placer.errors import PlacerError, unknown
-from placer.units import counted, format_bytes
+from placer.units import counted, format_bytes, format_plain
 
 if TYPE_CHECKING:
+    from placer.market.sources.changes import Changes
     from placer.market.sources.harvest import Harvest, Row
     from placer.market.sources.reading.mapping import SourceMap
+    from placer.market.sources.refresh import Refreshed
 
 EPILOG = """\b
 Examples:
@@ -26,7 +30,7 @@ Examples:
 
 
 @as_command("import", EPILOG)
-def command(
+def import_command(
     source: str,
     places: tuple[str, ...] = (),
     *,
@@ -107,7 +111,7 @@ def command(
         harvest,
         name or default,
         (),
-        words=[*_words(harvest), *_tips(harvest)],
+        words=[*_read_words(harvest), *_tips(harvest)],
         dry_run=dry_run,
         as_json=as_json,
     )
@@ -173,7 +177,7 @@ def read_words(
     return with_words(mapping, [word for word in maps if not word.endswith(".toml")], constants)
 
 
-def _words(harvest: Harvest) -> Iterator[str]:
+def _read_words(harvest: Harvest) -> Iterator[str]:
     for origin in harvest.origins:
         yield (
             f"read {origin.place} ({format_bytes(origin.size_bytes)}, sha256 {origin.sha256[:12]})"
@@ -219,3 +223,107 @@ def _seconds(text: str) -> float:
             f"--timeout '{text}' is not from 0.1 to 600 s", "give seconds, such as 20"
         )
     return value
+
+
+@as_command("refresh", "Example: placer catalog refresh aws --in us-west-2,eu-west-1 --gpu T4,A10G")
+def refresh_command(
+    provider: str,
+    *,
+    places: str | None = None,
+    gpu: str | None = None,
+    name: str | None = None,
+    partial: bool = False,
+    dry_run: bool = False,
+    as_json: Json,
+) -> None:
+    """Write today's prices of a provider as a book of your own.
+
+    aws asks with boto3 and your own AWS credentials, gcp with an API key in PLACER_GCP_API_KEY,
+    azure without an account. The new book replaces the one of the same name at once, or not at all.
+
+    Parameters
+    ----------
+    provider : aws|azure|gcp
+    places : REGION,.., --in
+        Only these regions; wildcards allowed.
+    gpu : A,B
+        Only these devices; default: all, and CPU hosts.
+    name : NAME, --as
+        Name of the book; default: the provider's.
+    partial
+        aws: keep the old prices of regions that fail instead of failing.
+    dry_run
+        Read and compare, write nothing.
+    """
+    from placer.market.sources.refresh import refresh
+
+    with telling("reading ...") as tell:
+        done = refresh(
+            provider,
+            places=places,
+            gpu=gpu,
+            name=name,
+            partial=partial,
+            dry_run=dry_run,
+            tell=lambda words: tell(f"{words} ..."),
+        )
+    if as_json:
+        print_json(_document(done))
+    else:
+        _print_refreshed(done)
+
+
+def _document(done: Refreshed) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        "schema": "placer.refresh/v1",
+        "catalog": done.name,
+        "provider": done.provider,
+        "written": None if done.folder is None else str(done.folder),
+        "offers": len(done.rows),
+        "regions": sorted({str(row["region"]) for row in done.rows}),
+        "changes": None if done.changes is None else msgspec.to_builtins(done.changes),
+        "left_out": dict(done.left_out),
+        "failed": dict(done.failed),
+        "kept": dict(done.kept),
+        "notes": list(done.notes),
+    }
+
+
+def _print_refreshed(done: Refreshed) -> None:
+    out = console()
+    regions = {row["region"] for row in done.rows}
+    spot = sum(row["market"] == "spot" for row in done.rows)
+    verb = "would have" if done.folder is None else "has"
+    out.print(
+        f"{done.name} {verb} {len(done.rows):,} offers in {len(regions)} regions: "
+        f"{len(done.rows) - spot:,} on-demand, {spot:,} spot"
+    )
+    out.print(_changes(done.changes, done.name), soft_wrap=True)
+    say_rest(done.left_out, done.notes)
+    say_next(done.name, dry_run=done.folder is None)
+
+
+def _changes(changes: Changes | None, name: str) -> str:
+    if changes is None:
+        return f"no book '{name}' to compare with"
+    counts = {
+        "dearer": changes.up,
+        "cheaper": changes.down,
+        "as before": changes.same,
+        "new": changes.new,
+        "gone": changes.gone,
+    }
+    text = ", ".join(f"{count:,} {word}" for word, count in counts.items())
+    if changes.not_asked:
+        text += f", {changes.not_asked:,} dropped because they were not asked for this time"
+    move = changes.largest
+    if move is None:
+        return text
+    return (
+        f"{text}; largest change {move.share:+.1%}: {move.place} {move.instance_type} "
+        f"{move.market.replace('_', '-')}"
+        f" {format_plain(move.before_usd_per_hour, 4)} -> "
+        f"{format_plain(move.after_usd_per_hour, 4)} USD/h"
+    )

@@ -1,4 +1,4 @@
-"""``placer network import``: links that others measured, as a book of the user."""
+"""``placer network``: links between places, and those that others measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from placer.cli.book import harvest as harvests
 from placer.cli.book.harvest import past_date
-from placer.cli.command import Catalog, Json, as_command
+from placer.cli.command import Catalog, Json, Table, as_command
+from placer.cli.screen.show import show
 from placer.errors import PlacerError, SourceError, unknown
 from placer.units import counted
 
@@ -15,6 +16,84 @@ if TYPE_CHECKING:
     from placer.market.catalog import Region
     from placer.market.sources.harvest import Harvest
     from placer.market.sources.reading.mapping import SourceMap
+
+
+@as_command(
+    "show", "Example: placer network show gcp/us-central1 aws/us-west-2 --catalog erben-2023"
+)
+def show_command(places: tuple[str, ...], *, catalog: Catalog, as_json: Table) -> None:
+    """Show bandwidth of one stream, round-trip time and egress price of each pair of PLACEs.
+
+    Every ordered pair is shown; wildcards are allowed.
+
+    Parameters
+    ----------
+    places : PLACE...
+    """
+    from placer.market.books.book_reader import load_catalog
+    from placer.market.network.graph import network_of
+    from placer.market.words.selection import match_places
+
+    book = load_catalog(catalog)
+    places_of_book = match_places(places, book)
+    if len(places_of_book) > 40:
+        raise PlacerError(
+            f"{len(places_of_book)} places are {len(places_of_book) ** 2:,} links",
+            "name at most 40 places",
+        )
+    network = network_of(book)
+    graph = network.graph(places_of_book)
+    edges = sorted(graph.edges(data=True), key=lambda e: (e[0], e[1]))
+    links = [
+        {
+            "from": a,
+            "to": b,
+            "bytes_per_second": d["bytes_per_second"],
+            "rtt_seconds": d["rtt_s"],
+            "usd_per_gib": d["usd_per_gib"],
+            "egress_tiers": [
+                {
+                    "above_gib_per_month": tier.above_gib_per_month,
+                    "usd_per_gib": tier.usd_per_gib,
+                    "source": tier.source,
+                    "as_of": tier.as_of,
+                }
+                for tier in network.egress_tiers(a, b)
+            ],
+            "basis": d["basis"],
+            "source": d["source"],
+        }
+        for a, b, d in edges
+    ]
+    document = {"schema": "placer.network/v1", "catalog": book.name, "links": links}
+    show(document, as_json=as_json)
+
+
+@as_command("check", "Example: placer network check erben-2023")
+def check_command(
+    grids: tuple[str, ...] = (), *, catalog: Catalog, fit: bool = False, as_json: Table
+) -> None:
+    """Compare estimated links with measured ones.
+
+    A GRID is a book, a folder or a CSV file with the columns of links.csv; without one, the links
+    of the catalog itself are compared. The estimate never uses the measured rows.
+
+    Parameters
+    ----------
+    grids : [GRID]...
+    fit
+        Also show the route factors that the grids ask for, beside those in use.
+    """
+    import msgspec
+
+    from placer.market.network.measured_links import check_network
+
+    check = check_network(grids, catalog)
+    document = msgspec.to_builtins(check)
+    if not fit:
+        del document["factors"]
+    show({"schema": "placer.network-check/v1", **document}, as_json=as_json)
+
 
 EPILOG = """\b
 Examples:
@@ -26,7 +105,7 @@ Examples:
 
 
 @as_command("import", EPILOG)
-def command(
+def import_command(
     source: str,
     files: tuple[str, ...] = (),
     *,
@@ -90,7 +169,7 @@ def command(
     runs = _runs(files, src, dst, pairs, needs_ends=source == "iperf3")
     documents = [(read_document(file), ends) for file, ends in runs]
     harvest = import_links(documents, mapping, regions, date=day, skip_bad=skip_bad)
-    finish(harvest, name, catalog, dry_run=dry_run, as_json=as_json)
+    _finish(harvest, name, catalog, dry_run=dry_run, as_json=as_json)
 
 
 SOURCES = ("csv", "iperf3", "skyplane")
@@ -150,7 +229,7 @@ def _runs(
     return [(file, {"from": src or "", "to": dst or ""}) for file in files]
 
 
-def finish(
+def _finish(
     harvest: Harvest, name: str, catalog: tuple[str, ...], *, dry_run: bool, as_json: bool
 ) -> None:
     """Save a harvest of links unless this is a dry run, and say what it holds; see

@@ -84,7 +84,7 @@ class Options(TypedDict):
 
 
 @as_command("import", EPILOG)
-def command(kind: str, **options: Unpack[Options]) -> None:
+def import_command(kind: str, **options: Unpack[Options]) -> None:
     """Make rows of capacity of your own, laid over those that the book has.
 
     KIND is log, gcp-advice, gcp-history, aws-scores, aws-blocks, aws-plans, aws-quotas, gcp-quotas
