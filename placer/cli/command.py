@@ -53,15 +53,9 @@ def as_command(
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a click command of a function.
 
-    Parameters
-    ----------
-    epilog
-        Examples, below the options of ``--help``.
-    of
-        Verb, or verbs, whose words are options too, but those in ``without`` and those that the
-        function has itself.
-    saved
-        Whether a saved result may stand in place of the model.
+    ``epilog``: examples, below the options of ``--help``. ``of``: verb, or verbs, whose words are
+    options too, but those in ``without`` and those that the function has itself. ``saved``: whether
+    a saved result may stand in place of the model.
     """
 
     def make(function: Callable[..., Any]) -> click.Command:

@@ -22,18 +22,11 @@ COMPLETION = "_PLACER_COMPLETE"
 class LazyGroup(click.Group):
     """A group whose commands are imported one by one.
 
-    Parameters
-    ----------
-    paths
-        Module of each command below `placer.cli`, and after a colon its name there, if that is not
-        ``command``; without an entry the group itself has it.
-    forms
-        The same of forms of a command, by the word that asks for them: ``--over`` of ``whatif`` has
-        options of its own.
-    helps
-        Short help of each command by name, in the order of --help.
-    **attributes
-        What `click.Group` takes.
+    ``paths``: module of each command below `placer.cli`, and after a colon its name there, if that
+    is not ``command``; without an entry the group itself has it. ``forms``: the same of forms of a
+    command, by the word that asks for them: ``--over`` of ``whatif`` has options of its own.
+    ``helps``: short help of each command by name, in the order of --help. ``**attributes``: what
+    `click.Group` takes.
     """
 
     def __init__(

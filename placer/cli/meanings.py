@@ -65,8 +65,6 @@ def unknown_command(name: str, known: Collection[str]) -> PlacerError:
     """Build the error for a command that does not exist: with the one that does the same, else the
     one that is written most alike.
 
-    Examples
-    --------
     >>> unknown_command("show-gpus", ["offers"]).hint
     'the command for it is: placer offers'
     """

@@ -75,11 +75,8 @@ def exit_code(result: Any) -> int:
 def check_targets(*paths: str | None) -> None:
     """Refuse files that could not be written, before anything is computed.
 
-    Raises
-    ------
-    PlacerError
-        If a path is empty, a folder, something else than a file, in no folder that can be written,
-        or named twice.
+    Raise `PlacerError` if a path is empty, a folder, something else than a file, in no folder that
+    can be written, or named twice.
     """
     seen: set[Path] = set()
     for path in (p for p in paths if p is not None):
@@ -115,10 +112,8 @@ def write_json(path: str, document: Any) -> None:
     """Write a document to a file: to a temporary one in the same folder, then renamed; links are
     followed.
 
-    Raises
-    ------
-    PlacerError
-        If the folder is missing or cannot be written; an existing file stays as it was.
+    Raise `PlacerError` if the folder is missing or cannot be written; an existing file stays as it
+    was.
     """
     write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
@@ -131,10 +126,8 @@ def write_text(path: str, text: str) -> None:
 def write_bytes(path: str, contents: bytes) -> None:
     """Write a whole file as `write_json` does.
 
-    Raises
-    ------
-    PlacerError
-        If the folder is missing or cannot be written; an existing file stays as it was.
+    Raise `PlacerError` if the folder is missing or cannot be written; an existing file stays as it
+    was.
     """
     check_targets(path)
     if path == STDOUT and isinstance(sys.stdout, Collected):
@@ -159,10 +152,7 @@ def _resolved(path: str) -> Path:
 def read_json(path: str) -> Any:
     """Read a JSON file.
 
-    Raises
-    ------
-    PlacerError
-        Names the file, line and column that are wrong.
+    Raise a `PlacerError` that names the file, line and column that are wrong.
     """
     data = read_file(path)
     try:

@@ -46,22 +46,10 @@ def read_question(
 ) -> Question:
     """Read the question of a command.
 
-    Parameters
-    ----------
-    result
-        File of ``placer recommend -o``; None: the question is given in words.
-    words
-        Parameters of the command beside file and model.
-
-    Raises
-    ------
-    PlacerError
-        If there is neither file nor model, the file is no result, or a word cannot change a saved
-        question.
-
-    Notes
-    -----
-    A file has the whole question: defaults of the user's do not change it.
+    A file has the whole question: defaults of the user's do not change it. ``result``: file of
+    ``placer recommend -o``; None: the question is given in words. ``words``: parameters of the
+    command beside file and model. Raise `PlacerError` if there is neither file nor model, the file
+    is no result, or a word cannot change a saved question.
     """
     if result is None:
         if model is None:
@@ -95,10 +83,7 @@ def read_question(
 def _change(name: str, value: Any) -> str:
     """Write a word of a request as ``placer whatif --set`` takes it.
 
-    Raises
-    ------
-    PlacerError
-        If it takes no such word.
+    Raise `PlacerError` if it takes no such word.
     """
     wish = WISHES.get(name)
     if wish is None or wish.word not in CHANGES:

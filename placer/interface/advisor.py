@@ -70,19 +70,9 @@ class Posed(NamedTuple):
 def pose(model: Asked, words: Mapping[str, Any], **changed: Any) -> Posed:
     """Read the words of a verb.
 
-    Parameters
-    ----------
-    model
-        As the verb takes it.
-    words
-        Its wishes, its catalog and how to solve; others are left alone.
-    **changed
-        In place of what the words say.
-
-    Raises
-    ------
-    PlacerError
-        Names the word that is wrong.
+    ``model``: as the verb takes it. ``words``: its wishes, its catalog and how to solve; others are
+    left alone. ``**changed``: in place of what the words say. Raise a `PlacerError` that names the
+    word that is wrong.
     """
     options = solve_options(**{n: v for n, v in words.items() if n in OPTIONS})
     solver = text_of("solver", words.get("solver", "exact"))

@@ -28,8 +28,6 @@ COMPARISON_SCHEMA = "placer.comparison/v1"
 class PlacementEstimate(Estimate, Shown, frozen=True, kw_only=True, eq=False):
     """An estimate with its placement and question, so that it has a document and a report.
 
-    Notes
-    -----
     It equals an `Estimate` with the same figures.
     """
 
@@ -57,10 +55,7 @@ def _figures(found: Estimate) -> dict[str, Any]:
 def estimate_by_hand(workers: str, problem: Problem) -> PlacementEstimate:
     """Time and price a placement given by hand; limits are not looked at.
 
-    Raises
-    ------
-    PlacerError
-        If the placement is not understood, or a figure that it needs is not known.
+    Raise `PlacerError` if the placement is not understood, or a figure that it needs is not known.
     """
     placement = place_by_hand(workers, problem)
     found = estimate(placement, problem)
@@ -89,10 +84,7 @@ def estimate_document(
 def check_every(exchange: str, *, every: bool) -> None:
     """Refuse one exchange beside a row for each.
 
-    Raises
-    ------
-    PlacerError
-        If both were asked for.
+    Raise `PlacerError` if both were asked for.
     """
     if every and exchange != "auto":
         raise PlacerError(
@@ -111,17 +103,8 @@ def side_by_side(
 ) -> list[Option]:
     """Time and price placements given by hand, of machines that may be unlike.
 
-    Parameters
-    ----------
-    placements
-        Written as in ``placer estimate --workers``, or whole.
-    every
-        Return one row for each exchange that can run.
-
-    Raises
-    ------
-    PlacerError
-        If a placement is not understood.
+    ``placements``: written as in ``placer estimate --workers``, or whole. ``every``: return one row
+    for each exchange that can run. Raise `PlacerError` if a placement is not understood.
     """
     problem = unlimited(problem)
     options: list[Option] = []

@@ -39,8 +39,6 @@ SHARED_WORDS = (
 class JobFile:
     """What a file says, and on which lines.
 
-    Notes
-    -----
     ``lines`` are those of each ``[[job]]``; ``shared`` are the words at the top.
     """
 
@@ -66,10 +64,7 @@ class JobFile:
 def read_jobs(path: str) -> JobFile:
     """Read a file of jobs.
 
-    Raises
-    ------
-    PlacerError
-        Names file, line and word that are wrong.
+    Raise a `PlacerError` that names file, line and word that are wrong.
     """
     parsed = read_toml(path, GIVE)
     text = tuple(read_file(path, GIVE).decode("utf-8-sig").splitlines())
@@ -121,17 +116,9 @@ def portfolio_from_file(
 ) -> PortfolioAnswer:
     """Read a file of jobs and choose where they run; see `placer.portfolio`.
 
-    Parameters
-    ----------
-    path
-        TOML with ``[[job]]``, the shared words, and ``[defaults]`` for words of every job.
-    catalog, budget, objective, fair
-        In place of those of the file.
-
-    Raises
-    ------
-    PlacerError
-        Names file, line, job and word that are wrong.
+    ``path``: TOML with ``[[job]]``, the shared words, and ``[defaults]`` for words of every job.
+    ``catalog``, ``budget``, ``objective``, ``fair``: in place of those of the file. Raise a
+    `PlacerError` that names file, line, job and word that are wrong.
     """
     file = read_jobs(path)
     shared = dict(file.shared)

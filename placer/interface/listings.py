@@ -40,10 +40,7 @@ def offers_of(
 ) -> list[VmOffer]:
     """List the offers of a catalog that pass some filters, in an order of `SORTS`.
 
-    Raises
-    ------
-    PlacerError
-        If a filter names nothing, or there is no such order.
+    Raise `PlacerError` if a filter names nothing, or there is no such order.
     """
     if sort not in SORTS:
         raise unknown("sort key", sort, SORTS)

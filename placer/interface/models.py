@@ -11,10 +11,7 @@ def model_of(words: str) -> ModelProfile:
     """Read what ``--model`` names; PyTorch is needed only for configurations of models that are no
     standard decoder.
 
-    Raises
-    ------
-    PlacerError
-        If the words name nothing, or a file is wrong.
+    Raise `PlacerError` if the words name nothing, or a file is wrong.
     """
     return read_model(words, _counted)
 

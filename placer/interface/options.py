@@ -28,10 +28,7 @@ def solve_options(
 ) -> SolveOptions:
     """Read the words that say how to solve: `placer.interface.words.Solving` without the solver.
 
-    Raises
-    ------
-    PlacerError
-        Names the word that is wrong.
+    Raise a `PlacerError` that names the word that is wrong.
     """
     from placer.solving.answer import SolveOptions
 
@@ -59,13 +56,8 @@ def solve_options(
 def memory_bytes(value: str | float) -> int:
     """Read a memory limit: text such as ``500MB`` or ``1GiB``, or a number of bytes.
 
-    Raises
-    ------
-    PlacerError
-        Names the value that is wrong.
+    Raise a `PlacerError` that names the value that is wrong.
 
-    Examples
-    --------
     >>> memory_bytes("1GiB"), memory_bytes(500_000_000)
     (1073741824, 500000000)
     """

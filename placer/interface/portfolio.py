@@ -230,10 +230,7 @@ def _job(
 ) -> Job:
     """Read one job.
 
-    Raises
-    ------
-    PlacerError
-        Says where the word stands that is wrong.
+    Raise a `PlacerError` that says where the word stands that is wrong.
     """
     if not isinstance(row, Mapping):
         raise PlacerError(f"job {number + 1} is {row!r}", "give a mapping of its words")

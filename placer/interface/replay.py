@@ -174,10 +174,7 @@ def hours_of(what: str, value: Time) -> float:
 def deadline_of(work_h: float, deadline: Time | None, slack: str | float | None) -> float:
     """Return the hours until the deadline, from a time or from a share beyond the work.
 
-    Raises
-    ------
-    PlacerError
-        If not exactly one of them is given.
+    Raise `PlacerError` if not exactly one of them is given.
     """
     if (deadline is None) == (slack is None):
         raise PlacerError(
@@ -198,10 +195,7 @@ def priced_market(
 ) -> tuple[ZonePrices, Market]:
     """Find the prices of zones, of each observation if there is a log, and build the market.
 
-    Raises
-    ------
-    PlacerError
-        If neither a device nor a file of prices is given, or a price is missing.
+    Raise `PlacerError` if neither a device nor a file of prices is given, or a price is missing.
     """
     from placer.advice.policy.zone_prices import ZonePrices, catalog_prices, market_of
     from placer.market.books.book_reader import load_catalog

@@ -66,19 +66,10 @@ def settings(folder: Path | None = None, command: str = "") -> dict[str, Setting
     """Read the defaults of all options: those of the environment win over those of the project, and
     these over the user's. In a file, the table of a command wins over what stands above it.
 
-    Parameters
-    ----------
-    folder
-        Where the search for the project's file begins; it goes on in the folders above. None: the
-        working directory.
-    command
-        Whose table counts; empty: no table does.
-
-    Raises
-    ------
-    PlacerError
-        Names file and line, or variable, of an option that does not exist or of a value of the
-        wrong kind.
+    ``folder``: where the search for the project's file begins; it goes on in the folders above.
+    None: the working directory. ``command``: whose table counts; empty: no table does. Raise a
+    `PlacerError` that names file and line, or variable, of an option that does not exist or of a
+    value of the wrong kind.
     """
     found: dict[str, Setting] = {}
     for setting in _written(folder):
@@ -92,10 +83,7 @@ def every_setting(folder: Path | None = None) -> list[Setting]:
     """List the defaults that hold: those of every command by option, then those of tables by
     command.
 
-    Raises
-    ------
-    PlacerError
-        As `settings`.
+    Raise `PlacerError`: as `settings`.
     """
     written = [*_written(folder)]
     held = [{s.name: s for s in written if s.command in ("", name)} for name in ("", *COMMANDS)]
@@ -119,19 +107,9 @@ def _written(folder: Path | None) -> Iterator[Setting]:
 def defaults_for(names: Iterable[str], flags: Iterable[str], command: str = "") -> list[Setting]:
     """Return the defaults of some options beside the flags that were given.
 
-    Parameters
-    ----------
-    names
-        Options of a command, by their names in Python.
-    flags
-        Names in Python of the options that the user gave.
-    command
-        Its name, for its table in a file.
-
-    Raises
-    ------
-    PlacerError
-        As `settings`, and for an option in the table of a command that does not take it.
+    ``names``: options of a command, by their names in Python. ``flags``: names in Python of the
+    options that the user gave. ``command``: its name, for its table in a file. Raise `PlacerError`:
+    as `settings`, and for an option in the table of a command that does not take it.
     """
     known, given = {*names}, {*flags}
     if "budget" not in known:  # a placement by hand: nothing is searched that could be limited

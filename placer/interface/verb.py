@@ -56,8 +56,6 @@ REQUIRED = inspect.Parameter.empty
 class Word(Struct, frozen=True, kw_only=True):
     """One word of a verb: its type and default, and what people and programs are told of it.
 
-    Notes
-    -----
     ``default`` is `REQUIRED` where the word must be given; ``here`` says that only Python takes it.
     """
 
@@ -77,8 +75,6 @@ class Word(Struct, frozen=True, kw_only=True):
 class Verb(Struct, frozen=True, kw_only=True):
     """One kind of question.
 
-    Notes
-    -----
     ``rows`` are its words beside the ``wishes``, ``takes`` the names of all, ``shared`` the
     defaults of those that stand in a class. ``document`` is the kind of document that answers,
     ``searches`` counts the searches of an answer, each with its time limit.
@@ -105,21 +101,11 @@ def verb(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a verb of a function.
 
-    Parameters
-    ----------
-    document
-        Kind of document that answers; empty: none that is printed.
-    searches
-        Searches of an answer.
-    **defaults
-        Of words that it shares with others, in place of theirs.
-
-    Returns
-    -------
-    Callable
-        Fills in the defaults of the words of the class in a function's ``**words``, and refuses
-        others. `described` adds them to its signature, and to its documentation where it says
-        ``{words}``.
+    ``document``: kind of document that answers; empty: none that is printed. ``searches``: searches
+    of an answer. ``**defaults``: of words that it shares with others, in place of theirs. Return
+    Callable: fills in the defaults of the words of the class in a function's ``**words``, and
+    refuses others. `described` adds them to its signature, and to its documentation where it says
+    ``{words}``.
     """
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
@@ -190,8 +176,6 @@ def wishes_of(function: Callable[..., Any]) -> Iterator[str]:
 def entries(documented: Any) -> dict[str, Word]:
     """Read the entries of a function or class and of its classes of words, without types.
 
-    Examples
-    --------
     >>> def show(limit: int = 30):
     ...     '''Show.
     ...
@@ -305,8 +289,6 @@ def _namespace(function: Callable[..., Any]) -> dict[str, Any]:
 def _parted(hint: Any, namespace: dict[str, Any]) -> tuple[Any, Any]:
     """Return the type of an annotation, and the note beside it; None without.
 
-    Notes
-    -----
     Types of what a search loads are not there when a verb is declared; their names stay text.
     """
     hint = hint.__forward_arg__ if isinstance(hint, ForwardRef) else hint

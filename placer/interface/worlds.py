@@ -256,10 +256,7 @@ def texts(given: Texts) -> list[str]:
 def read_plan(path: str) -> Manifest:
     """Read a launch manifest.
 
-    Raises
-    ------
-    PlacerError
-        If the file cannot be read, or is not a manifest.
+    Raise `PlacerError` if the file cannot be read, or is not a manifest.
     """
     from placer.documents.manifest import read_manifest
     from placer.files.bounded_file import bounded

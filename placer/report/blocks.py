@@ -23,8 +23,6 @@ Pair: TypeAlias = tuple[str, str, str]
 class Text:
     """A paragraph or, with several ``lines``, a list.
 
-    Notes
-    -----
     A terminal writes a ``warning`` and a ``hint`` to stderr.
     """
 
@@ -45,8 +43,6 @@ class Facts:
 class Table:
     """A table whose columns may be sorted.
 
-    Notes
-    -----
     ``numbers`` are the names of columns that are aligned and sorted as figures. ``rows`` hold the
     text of each cell; ``keys``, of the same shape, its value. ``marked`` is the row that stands
     out. A terminal narrows the columns of ``narrowed`` first (none: all alike), leaves those of
@@ -82,8 +78,6 @@ class Table:
 class Chart:
     """A chart with what it shows in one sentence, and the same figures as a table.
 
-    Notes
-    -----
     ``draw`` builds the Vega-Lite chart (Altair); it is called when the page is made.
     """
 
@@ -112,8 +106,6 @@ class Section:
 class Report:
     """The contents of a page: a title, the answer in one sentence, key figures and sections.
 
-    Notes
-    -----
     ``tone`` says whether the answer is one (``good``), comes with a doubt (``warning``) or is none
     (``bad``). ``figures`` are (value, unit, note), the first the most important.
     """
@@ -147,8 +139,6 @@ def facts(*rows: tuple[str, ...]) -> Facts | None:
 def figure(value: float | None, write: Callable[[float], str], missing: str = "") -> Cell:
     """Make the cell of a number that may not be known.
 
-    Examples
-    --------
     >>> figure(0.25, "{:.0%}".format), figure(None, str, "-")
     (('25%', 0.25), ('-', None))
     """
@@ -170,8 +160,6 @@ def table(
 ) -> Table | None:
     """Make a table of cells, each a text or a text with its value; None without rows.
 
-    Examples
-    --------
     >>> prices = table("Prices", ("GPU", "USD/h"), [("T4", ("$0.18", 0.18))], numbers=("USD/h",))
     >>> prices.rows, prices.keys
     ((('T4', '$0.18'),), (('T4', 0.18),))
@@ -225,12 +213,8 @@ ASIDES = ("warning", "hint")
 def in_text(report: Report, *, whole: bool = False) -> Report:
     """Return what text shows of an answer: charts as their tables, without asides.
 
-    Parameters
-    ----------
-    report
-        As a page shows it.
-    whole
-        Keep sections of detail, and the tables of charts that say it better on a page.
+    ``report``: as a page shows it. ``whole``: keep sections of detail, and the tables of charts
+    that say it better on a page.
     """
     kept = [part for part in report.sections if whole or not part.detail]
     sections = [replace(part, blocks=tuple(_blocks_in_text(part, whole))) for part in kept]

@@ -51,19 +51,9 @@ BROKEN = (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivis
 def contents(document: Any, name: str = "the document", today: date | None = None) -> Report:
     """Build what a page shows of a document, by its kind.
 
-    Parameters
-    ----------
-    document
-        Plain types, as JSON has them.
-    name
-        Of the file, for errors.
-    today
-        From when ages are counted; None: today.
-
-    Raises
-    ------
-    PlacerError
-        If there is no report of such documents, or a part is missing.
+    ``document``: plain types, as JSON has them. ``name``: of the file, for errors. ``today``: from
+    when ages are counted; None: today. Raise `PlacerError` if there is no report of such documents,
+    or a part is missing.
     """
     schema = document.get("schema") if isinstance(document, Mapping) else None
     kind = KINDS.get(str(schema))

@@ -32,8 +32,6 @@ COMPRESSIONS = {
 def group_words(group: Document) -> str:
     """Write one group of workers.
 
-    Examples
-    --------
     >>> group_words(dict(count=8, gpu="L4", gpu_count=4, market="spot", place="aws/ap-south-1"))
     '8 x (4 x L4) spot in aws/ap-south-1'
     """
@@ -140,8 +138,6 @@ def price_of_work(estimate: Document) -> tuple[float | None, str]:
 def spread_words(interval: Document, *, usd: bool = False) -> str:
     """Write the ends of an interval; empty where they round to the same.
 
-    Examples
-    --------
     >>> spread_words({"low": 3272.6, "high": 13878.2})
     '3,273 to 13,878'
     """
@@ -153,8 +149,6 @@ def spread_words(interval: Document, *, usd: bool = False) -> str:
 def percent(share: float, *, signed: bool = False) -> str:
     """Write a share in per cent with the digits that count.
 
-    Examples
-    --------
     >>> percent(0.001), percent(0.4567), percent(0.123, signed=True)
     ('0.1 %', '46 %', '+12 %')
     """
@@ -168,8 +162,6 @@ def percent(share: float, *, signed: bool = False) -> str:
 def age_words(as_of: str, today: date) -> str:
     """Write how old a figure is; empty without a date.
 
-    Examples
-    --------
     >>> age_words("2023-05-12", date(2026, 11, 23)), age_words("2026-11-20", date(2026, 11, 23))
     ('3.5 years', '3 days')
     """

@@ -33,24 +33,11 @@ def page(
 ) -> str:
     """Write the page of one or several documents.
 
-    Parameters
-    ----------
-    documents
-        By the name of their file, in the order in which they are shown.
-    interactive
-        Draw the charts in the browser, with tooltips: about 1 MB of scripts in the page.
-    today
-        From when ages are counted; None: today.
-
-    Returns
-    -------
-    str
-        HTML with everything in it. Its policy forbids whatever is not in it.
-
-    Raises
-    ------
-    PlacerError
-        If a document cannot be shown, or a package of the extra ``report`` is missing.
+    ``documents``: by the name of their file, in the order in which they are shown. ``interactive``:
+    draw the charts in the browser, with tooltips: about 1 MB of scripts in the page. ``today``:
+    from when ages are counted; None: today. Return str: hTML with everything in it. Its policy
+    forbids whatever is not in it. Raise `PlacerError` if a document cannot be shown, or a package
+    of the extra ``report`` is missing.
     """
     environment, day = _environment(), today or date.today()
     markup = jinja2().utils.markupsafe.Markup
@@ -84,10 +71,8 @@ def page(
 def card(document: Any) -> str | None:
     """Write a short report for a notebook: the answer, its figures and its first charts.
 
-    Returns
-    -------
-    str or None
-        HTML; None where the extra ``report`` is not installed, so that the text is shown.
+    Return str or None: hTML; None where the extra ``report`` is not installed, so that the text is
+    shown.
     """
     try:
         environment = _environment()

@@ -26,10 +26,7 @@ LONGEST_S = 60.0
 def pdf_of(page: str) -> bytes:
     """Print a page.
 
-    Raises
-    ------
-    PlacerError
-        If no such browser is installed, or it fails.
+    Raise `PlacerError` if no such browser is installed, or it fails.
     """
     browser = find_browser()
     with tempfile.TemporaryDirectory(prefix="placer-report-") as folder:
@@ -61,10 +58,7 @@ def pdf_of(page: str) -> bytes:
 def find_browser() -> str:
     """Find a browser that prints PDF: ``$PLACER_BROWSER``, else one of `BROWSERS`.
 
-    Raises
-    ------
-    PlacerError
-        If there is none.
+    Raise `PlacerError` if there is none.
     """
     wanted = os.environ.get("PLACER_BROWSER")
     for name in (wanted,) if wanted else BROWSERS:

@@ -58,14 +58,8 @@ def map_blocks(
 ) -> list[Block]:
     """Draw where a placement lies and what its places send each other, with the same as a table.
 
-    Parameters
-    ----------
-    document
-        The whole document.
-    placement, estimate
-        The answer.
-    considered
-        Other placements, whose places are shown as small circles.
+    ``document``: the whole document. ``placement``, ``estimate``: the answer. ``considered``: other
+    placements, whose places are shown as small circles.
     """
     workers: dict[str, list[Document]] = {}
     for group in placement["workers"]:

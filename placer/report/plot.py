@@ -12,18 +12,9 @@ from placer.report.contents import contents
 def plotted(document: Any, ending: str) -> bytes | None:
     """Draw the first chart of a document's report.
 
-    Parameters
-    ----------
-    document
-        As for `placer.report.contents.contents`.
-    ending
-        ``svg``, ``png`` or ``pdf``.
-
-    Returns
-    -------
-    bytes or None
-        Contents of the file; None where the document has nothing to draw, such as a frontier
-        without points.
+    ``document``: as for `placer.report.contents.contents`. ``ending``: ``svg``, ``png`` or ``pdf``.
+    Return bytes or None: contents of the file; None where the document has nothing to draw, such as
+    a frontier without points.
     """
     blocks = (block for part in contents(document).sections for block in part.blocks)
     chart = next((block for block in blocks if isinstance(block, Chart)), None)

@@ -57,10 +57,8 @@ OBJECTIVES = {
 def command_of(document: Document, verb: str = "recommend") -> tuple[str, tuple[str, ...]]:
     """Write the command that asks the question of a document again.
 
-    Returns
-    -------
-    tuple of str and of wishes
-        The command; and the keys of wishes that came from files or Python, which it cannot show.
+    Return tuple of str and of wishes: the command; and the keys of wishes that came from files or
+    Python, which it cannot show.
     """
     request, words, left = document["request"], ["placer", verb], list[str]()
     words += ["--model", str(request["model"])]

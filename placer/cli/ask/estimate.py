@@ -171,10 +171,7 @@ CHANCES = ("rounds", "seed", "jitter", "stragglers", "straggler_factor")
 def chances_of(ctx: click.Context, words: dict[str, Any]) -> dict[str, Any]:
     """Take the options of a simulation out of the words of a command.
 
-    Raises
-    ------
-    PlacerError
-        If one is given without ``--simulate``.
+    Raise `PlacerError` if one is given without ``--simulate``.
     """
     for name in CHANCES:
         typed = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE

@@ -122,25 +122,12 @@ def read_words(
 ) -> SourceMap:
     """Read which mapping the words of the command line mean.
 
-    Parameters
-    ----------
-    source
-        ``csv``, the name of a shipped mapping, or a path that ends in ``.toml``.
-    kind
-        Of the rows; None: what the mapping says, else offers.
-    maps
-        At most one path that ends in ``.toml``, and pairs ``placer_column=their_column`` with
-        commas between.
-    constants
-        Pairs ``placer_column=value``.
+    ``source``: ``csv``, the name of a shipped mapping, or a path that ends in ``.toml``. ``kind``:
+    of the rows; None: what the mapping says, else offers. ``maps``: at most one path that ends in
+    ``.toml``, and pairs ``placer_column=their_column`` with commas between. ``constants``: pairs
+    ``placer_column=value``. Raise `PlacerError` if a source, kind, table or column is unknown, or a
+    column is given twice.
 
-    Raises
-    ------
-    PlacerError
-        If a source, kind, table or column is unknown, or a column is given twice.
-
-    Examples
-    --------
     >>> read_words("csv", None, ["usd_per_hour=Price,region=Place"], ["provider=aws"]).columns
     {'usd_per_hour': 'Price', 'region': 'Place'}
     """

@@ -34,24 +34,11 @@ def finish(
 ) -> None:
     """Save a harvest unless this is a dry run, and say what it holds and what comes next.
 
-    Parameters
-    ----------
-    harvest
-        What a source gave.
-    name
-        Name of the book.
-    catalog
-        Books that the next commands lay under it; none: what is pinned.
-    fields
-        What the JSON document has besides what every one has.
-    words
-        Lines that are printed first.
-    commands
-        Next commands before ``placer recommend``; the layers are added.
-    dry_run
-        Check the rows and print, but write nothing.
-    as_json
-        Print a document instead of words.
+    ``harvest``: what a source gave. ``name``: name of the book. ``catalog``: books that the next
+    commands lay under it; none: what is pinned. ``fields``: what the JSON document has besides what
+    every one has. ``words``: lines that are printed first. ``commands``: next commands before
+    ``placer recommend``; the layers are added. ``dry_run``: check the rows and print, but write
+    nothing. ``as_json``: print a document instead of words.
     """
     import msgspec
 
@@ -121,10 +108,7 @@ def say_next(
 def past_date(text: str, option: str) -> date:
     """Read a date that is not in the future.
 
-    Raises
-    ------
-    PlacerError
-        If it is no date or after today in UTC.
+    Raise `PlacerError` if it is no date or after today in UTC.
     """
     day = parse_date(text, option)
     if day > datetime.now(UTC).date():

@@ -74,10 +74,7 @@ def command(
 def read_document(path: str) -> Any:
     """Read a document; files of JSON lines, of a sweep or a run, become one.
 
-    Raises
-    ------
-    PlacerError
-        Names the file and the line that are wrong.
+    Raise a `PlacerError` that names the file and the line that are wrong.
     """
     if Path(path).suffix.lower() != LINES:
         return read_json(path)

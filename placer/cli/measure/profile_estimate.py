@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 def estimate(target: str | None, words: Mapping[str, Any]) -> None:
     """Work out a target of `placer profile` on the meta device, print it and write its profile.
 
-    Raises
-    ------
-    PlacerError
-        If there are several precisions or batch sizes, or the model cannot run on the meta device.
+    Raise `PlacerError` if there are several precisions or batch sizes, or the model cannot run on
+    the meta device.
     """
     from placer.market.books.partial_books import over_default
     from placer.profiler.estimate.estimate import estimate as work_out

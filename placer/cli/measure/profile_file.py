@@ -67,15 +67,8 @@ def model_word(path: str) -> str:
 def bar(seconds: float) -> Iterator[Callable[[str], None]]:
     """Show a bar on a terminal, elsewhere nothing.
 
-    Parameters
-    ----------
-    seconds
-        Time that is given to the whole; it may end before.
-
-    Yields
-    ------
-    Callable[[str], None]
-        Call it with what is being measured.
+    ``seconds``: time that is given to the whole; it may end before. Yield a function to
+    call with what is being measured.
     """
     if not sys.stderr.isatty():
         yield lambda words: None

@@ -19,18 +19,10 @@ _FIGURES = {"throughput": format_number, "time": format_duration, "carbon": form
 def amount_text(value: float, objective: Objective, length: int | None = None) -> str:
     """Return a value without its unit; money and durations name theirs.
 
-    Parameters
-    ----------
-    value
-        In the unit of the objective.
-    objective
-        What is best.
-    length
-        Tokens of a sample, for a language model: samples/s become tokens/s, and USD per million
-        samples USD per billion tokens.
+    ``value``: in the unit of the objective. ``objective``: what is best. ``length``: tokens of a
+    sample, for a language model: samples/s become tokens/s, and USD per million samples USD per
+    billion tokens.
 
-    Examples
-    --------
     >>> from placer.cost_model.objective import objective_named
     >>> amount_text(1.2, objective_named("cost")), amount_text(90.0, objective_named("time"))
     ('$1.20', '90 s')
@@ -45,8 +37,6 @@ def amount_text(value: float, objective: Objective, length: int | None = None) -
 def value_text(value: float, objective: Objective, length: int | None = None) -> str:
     """Return a value with its unit; parameters as for `amount_text`.
 
-    Examples
-    --------
     >>> from placer.cost_model.objective import objective_named
     >>> value_text(1.2, objective_named("cost"))
     '$1.20/h'

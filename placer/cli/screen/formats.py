@@ -25,14 +25,8 @@ STDOUT = "-"
 class Collected(io.StringIO):
     """A stand-in for stdout that keeps what is printed until a command is done.
 
-    Parameters
-    ----------
-    name
-        Format, of `FORMATS`; or ``-`` where a document goes to stdout in place of all else.
-    stream
-        What stdout was.
-    path
-        File that is written; None: the stream.
+    ``name``: format, of `FORMATS`; or ``-`` where a document goes to stdout in place of all else.
+    ``stream``: what stdout was. ``path``: file that is written; None: the stream.
     """
 
     def __init__(self, name: str, stream: IO[str], path: str | None = None) -> None:
@@ -51,10 +45,7 @@ class Collected(io.StringIO):
     def text(self, failed: bool) -> str:
         """Return all in the format; of a command that failed what it printed, if anything.
 
-        Raises
-        ------
-        PlacerError
-            If there is no table, or nothing in the document's place.
+        Raise `PlacerError` if there is no table, or nothing in the document's place.
         """
         if self.name == STDOUT:
             return ""

@@ -13,8 +13,6 @@ import click
 def nothing_kept(why: str) -> Iterator[None]:
     """End all searches at Ctrl-C, say that nothing is kept and why, and exit with code 130.
 
-    Notes
-    -----
     A solver takes a KeyboardInterrupt for itself and returns its best, and the next search would
     begin.
     """

@@ -29,8 +29,6 @@ class Listener(Struct, frozen=True, kw_only=True, dict=True):
 class SearchProgress(Struct, kw_only=True, dict=True):
     """How a search goes.
 
-    Notes
-    -----
     Mutable: ``best`` is the value of the best placement so far, ``bound`` what no placement beats,
     in the unit of ``objective``. ``gap`` and ``limit`` are what ends the search, as they were
     written; without a gap nothing is said of proofs. ``keeps`` says that the best so far is the
@@ -60,8 +58,6 @@ class SearchProgress(Struct, kw_only=True, dict=True):
         """Say what is done, for how long, what was found, what is proved of it, and what Ctrl-C
         does.
 
-        Examples
-        --------
         >>> search = SearchProgress(what="searching", objective="cost", gap="0.1%", limit="30s")
         >>> search.begun, search.best, search.bound, search.keeps = 0.0, 4.8, 4.656, True
         >>> search.words(2.4)
@@ -109,19 +105,9 @@ def progress(
 ) -> Iterator[Listener]:
     """Show one transient line on a terminal while a search runs; elsewhere show nothing.
 
-    Parameters
-    ----------
-    what
-        What is done, such as ``searching``.
-    asked
-        Words of the request: objective, gap and time limit.
-    keeps
-        Whether Ctrl-C ends it with the best so far.
-
-    Yields
-    ------
-    Listener
-        Its functions go to the search; it has none where nothing is shown.
+    ``what``: what is done, such as ``searching``. ``asked``: words of the request: objective, gap
+    and time limit. ``keeps``: whether Ctrl-C ends it with the best so far. Yield Listener: its
+    functions go to the search; it has none where nothing is shown.
     """
     if not sys.stderr.isatty():
         yield Listener()

@@ -14,14 +14,8 @@ if TYPE_CHECKING:
 def show(document: Any, *, as_json: bool = False, whole: bool = False) -> None:
     """Print an answer as JSON, or what its view says of it, in the format of ``--format``.
 
-    Parameters
-    ----------
-    document
-        The JSON document of the answer.
-    as_json
-        Print it as it is.
-    whole
-        Also what is left to pages otherwise.
+    ``document``: the JSON document of the answer. ``as_json``: print it as it is. ``whole``: also
+    what is left to pages otherwise.
     """
     from placer.cli.output import print_json
 

@@ -40,20 +40,9 @@ def curve_chart(
 ) -> Any:
     """Draw points, joined from left to right.
 
-    Parameters
-    ----------
-    points
-        At least one; above 0 with ``log``.
-    titles
-        Of both axes, with units.
-    log
-        Whether both axes are logarithmic.
-    join
-        ``step``: a value holds until the next point.
-    line
-        Words and height of a dashed line.
-    zero
-        Whether the axis of heights begins at 0.
+    ``points``: at least one; above 0 with ``log``. ``titles``: of both axes, with units. ``log``:
+    whether both axes are logarithmic. ``join``: ``step``: a value holds until the next point.
+    ``line``: words and height of a dashed line. ``zero``: whether the axis of heights begins at 0.
     """
     alt = altair()
     rows = [
@@ -150,8 +139,6 @@ def ticks(low: float, high: float) -> list[float]:
     """Round figures within a range for a logarithmic axis: 1, 2 and 5 times powers of ten, of a
     wide range the powers alone.
 
-    Examples
-    --------
     >>> ticks(0.13, 6.3), ticks(0.002, 3e4)
     ([0.2, 0.5, 1.0, 2.0, 5.0], [0.01, 0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0])
     """

@@ -62,8 +62,6 @@ DARK = {
 def colour(name: str) -> str:
     """Return a colour of the palette as a page sets it, so that one drawing fits light and dark.
 
-    Examples
-    --------
     >>> colour("main")
     'var(--main)'
     """
@@ -73,10 +71,7 @@ def colour(name: str) -> str:
 def altair() -> Any:
     """Import Altair, once a chart is drawn.
 
-    Raises
-    ------
-    PlacerError
-        If a package of the extra ``report`` is missing.
+    Raise `PlacerError` if a package of the extra ``report`` is missing.
     """
     return _needed("altair")
 
@@ -172,10 +167,7 @@ def check_drawing(path: str) -> str:
     """Return the format of a drawing by the ending of its name; refuse, before anything is
     computed, one that could not be made.
 
-    Raises
-    ------
-    PlacerError
-        If the ending is unknown, or a package is not installed.
+    Raise `PlacerError` if the ending is unknown, or a package is not installed.
     """
     ending = Path(path).suffix.removeprefix(".").lower()
     if ending not in FORMATS:

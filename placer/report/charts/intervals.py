@@ -48,18 +48,9 @@ def interval_chart(
 ) -> Any:
     """Draw dots below each other, the first `MOST_ROWS`.
 
-    Parameters
-    ----------
-    dots
-        At least one; their names may repeat.
-    title
-        Of the axis, with its unit.
-    words
-        What the value and the other value are, for the legend where there are others.
-    line
-        Value of a vertical line.
-    zero
-        Whether the axis begins at 0.
+    ``dots``: at least one; their names may repeat. ``title``: of the axis, with its unit.
+    ``words``: what the value and the other value are, for the legend where there are others.
+    ``line``: value of a vertical line. ``zero``: whether the axis begins at 0.
     """
     alt, shown = altair(), list(dots)[:MOST_ROWS]
     rows = [

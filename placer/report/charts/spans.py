@@ -32,15 +32,8 @@ class Span:
 def dollar_spans(parts: Sequence[tuple[str, float]], low: float, high: float) -> list[Span]:
     """Lay parts of a price one after the other, and their sum below.
 
-    Parameters
-    ----------
-    parts
-        Names and USD.
-    low, high
-        Interval of the sum.
+    ``parts``: names and USD. ``low``, ``high``: interval of the sum.
 
-    Examples
-    --------
     >>> [(s.name, s.begin, s.end, s.text) for s in dollar_spans([("egress", 1.0)], 1.0, 1.0)]
     [('egress', 0.0, 1.0, '$1.00 (100 %)'), ('total', 0.0, 1.0, '$1.00')]
     """
@@ -62,17 +55,10 @@ def step_spans(
 ) -> list[Span]:
     """Lay the parts of a step on one line of time, and the whole below.
 
-    Parameters
-    ----------
-    calculation, hidden
-        Seconds; the exchange begins ``hidden`` before the calculation ends.
-    parts
-        Names and seconds of what the exchange consists of, one after the other.
-    ends
-        Interval of the whole, seconds.
+    ``calculation``, ``hidden``: seconds; the exchange begins ``hidden`` before the calculation
+    ends. ``parts``: names and seconds of what the exchange consists of, one after the other.
+    ``ends``: interval of the whole, seconds.
 
-    Examples
-    --------
     >>> spans = step_spans(4.0, [("averaging", 1.0)], 0.25, (4.5, 5.0))
     >>> [(s.name, s.begin, s.end, s.text) for s in spans][1:]
     [('averaging', 3.75, 4.75, '1 s'), ('whole step', 0.0, 4.75, '4.75 s (4.5 s to 5 s)')]
@@ -100,16 +86,9 @@ def span_chart(
 ) -> Any:
     """Draw spans below each other on one axis.
 
-    Parameters
-    ----------
-    spans
-        The last is the whole: it has the whisker.
-    title
-        Of the axis, with its unit.
-    low, high
-        Interval of the whole.
-    limit
-        Words and value of a dashed line; None: none.
+    ``spans``: the last is the whole: it has the whisker. ``title``: of the axis, with its unit.
+    ``low``, ``high``: interval of the whole. ``limit``: words and value of a dashed line; None:
+    none.
     """
     alt, whole = altair(), spans[-1]
     ends = [max(span.end, high) if span is whole else span.end for span in spans]

@@ -80,8 +80,6 @@ class Window:
 def price_class(usd_per_gib: float) -> str:
     """Return the name of the class of a price.
 
-    Examples
-    --------
     >>> price_class(0.0), price_class(0.02), price_class(0.12)
     ('free', 'up to $0.02/GiB', 'above $0.09/GiB')
     """
@@ -112,12 +110,8 @@ def window_of(sites: Sequence[Site]) -> Window:
 def world_map(sites: Sequence[Site], links: Sequence[Link]) -> Any:
     """Draw land, links and sites.
 
-    Parameters
-    ----------
-    sites
-        With workers, and those that were considered; at least one.
-    links
-        Between different sites.
+    ``sites``: with workers, and those that were considered; at least one. ``links``: between
+    different sites.
     """
     alt, window = altair(), window_of(sites)
     layers = [_land(window)]

@@ -18,8 +18,6 @@ PARTS = re.compile(r"[^ /_.+,:-]*[ /_.+,:-]*")
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     """Wrap a paragraph; what is written with hyphens stays whole, so that it can be pasted.
 
-    Examples
-    --------
     >>> wrapped("add --require-measured", 20, "  ")
     ['add', '  --require-measured']
     """
@@ -33,8 +31,6 @@ def labelled(pairs: Sequence[tuple[str, str]], width: int, least: int = 0) -> li
     """Return pairs of a padded label and a line of its text; further lines have a blank label.
     Texts start at a column, or later where a label is longer.
 
-    Examples
-    --------
     >>> labelled([("step", "29.6 s: compute"), ("risk", "none")], 16)
     [('step  ', '29.6 s:'), ('      ', 'compute'), ('risk  ', 'none')]
     """
@@ -51,8 +47,6 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows of cells as lines whose cells stand below each other; the last ones stay as long
     as they are.
 
-    Examples
-    --------
     >>> aligned([("own", "$3", "2 x H100"), ("own + spot", "$40.20", "4 x H100")])
     ['own         $3      2 x H100', 'own + spot  $40.20  4 x H100']
     """
@@ -63,8 +57,6 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 def fold(text: str, width: int) -> list[str]:
     """Break text into lines of a width: between words, else after a sign, else anywhere.
 
-    Examples
-    --------
     >>> fold("gcp/europe-north1", 12), fold("as of", 2)
     (['gcp/europe-', 'north1'], ['as', 'of'])
     """

@@ -95,8 +95,6 @@ def difference_rows(document: Document) -> list[DifferenceRow]:
 def signed_usd(value: float) -> str:
     """Write a change in dollars with its sign.
 
-    Examples
-    --------
     >>> signed_usd(-12.5), signed_usd(0.0)
     ('-$12.50', '$0.00')
     """

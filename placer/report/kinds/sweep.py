@@ -210,8 +210,6 @@ def speed_of_row(row: Document) -> float:
 def number_of(word: str) -> float | None:
     """Read the number of a value such as ``budget=2.11/h`` or ``bandwidth:*:*=x0.25``.
 
-    Examples
-    --------
     >>> number_of("budget=2.11/h"), number_of("bandwidth:*:*=x0.25"), number_of("market=spot")
     (2.11, 0.25, None)
     >>> number_of("tbs=8Ki")

@@ -120,15 +120,10 @@ def _price_basis(offer: VmOffer) -> str:
 
 
 def table(rows: Sequence[Choice], unit: str, width: int) -> Iterator[tuple[str, str]]:
-    """Yield labels and lines of the rows under a head. Without room, how they are known is
-    left out and machines are wrapped.
+    """Yield labels and lines of the rows under a head. Without room, how they are known is left out
+    and machines are wrapped.
 
-    Parameters
-    ----------
-    unit
-        Of the speeds.
-    width
-        Columns beside the labels.
+    ``unit``: of the speeds. ``width``: columns beside the labels.
     """
     if not rows:
         return

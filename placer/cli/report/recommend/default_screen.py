@@ -93,8 +93,6 @@ def speed_words(got: Estimate) -> str:
     """Write the speed that counts, and the level of its interval: the expected one first where all
     of it was measured, else the interval.
 
-    Notes
-    -----
     A language model's is in tokens/s.
     """
     unit = speed_unit(got.tokens_per_sample)

@@ -138,14 +138,8 @@ def short_risk_words(spot: SpotOutlook | None, placement: Placement, quota: str)
     """Say in few words how spot machines are lost, what that costs and how often they launch, with
     the quota that is needed; without intervals and bases.
 
-    Parameters
-    ----------
-    spot
-        None without spot machines.
-    placement
-        Names the markets that its machines are of.
-    quota
-        Such as ``32 L4``; empty if none is needed.
+    ``spot``: None without spot machines. ``placement``: names the markets that its machines are of.
+    ``quota``: such as ``32 L4``; empty if none is needed.
     """
     market = "none of it spot" if spot is None else market_words(placement)
     head = f"{market}, quota {quota}" if quota else market

@@ -86,8 +86,6 @@ def change_words(option: Option) -> str:
 def signed_percent(share: float) -> str:
     """Format a change as a signed percentage with three digits.
 
-    Examples
-    --------
     >>> signed_percent(-0.444), signed_percent(24.31), signed_percent(3.788)
     ('-44.4 %', '+2,431 %', '+379 %')
     """

@@ -181,17 +181,9 @@ def option_table(
 ) -> Table | None:
     """List placements with their figures; columns in which nothing stands are left out.
 
-    Parameters
-    ----------
-    caption
-        Of the table.
-    options
-        What a placement is (None: nothing is said), and a document with ``placement``,
-        ``estimate`` and perhaps ``note``.
-    marked
-        Position of the one that stands out.
-    data
-        Formats of rows have it alone.
+    ``caption``: of the table. ``options``: what a placement is (None: nothing is said), and a
+    document with ``placement``, ``estimate`` and perhaps ``note``. ``marked``: position of the one
+    that stands out. ``data``: formats of rows have it alone.
     """
     if not options:
         return None

@@ -30,10 +30,7 @@ COLUMNS = ("what", "predicted", "measured", "difference")
 def report(document: Document, today: date) -> Report:
     """Build the report of a ``placer.run/v1`` log: its header, whose ``records`` are the others.
 
-    Raises
-    ------
-    PlacerError
-        If it is the last line of a log alone, as ``placer run --json`` prints it.
+    Raise `PlacerError` if it is the last line of a log alone, as ``placer run --json`` prints it.
     """
     if document.get("kind") == "summary":
         raise PlacerError("the comparison of a run without its steps", "give its run.jsonl")
