@@ -27,13 +27,7 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions
-from placer.solving.confident_plan import (
-    USUAL_TAIL,
-    ConfidentPlan,
-    Rank,
-    assured,
-    tail_share,
-)
+from placer.solving.confident_plan import USUAL_TAIL, ConfidentPlan, Rank, assured, tail_share
 from placer.solving.result import Result
 from placer.units import SECONDS_PER_HOUR
 
@@ -294,13 +288,7 @@ class _Scenarios:
         return float(share @ usd) / max(1e-9, float(share.sum()))
 
     def plan(
-        self,
-        ladder: Sequence[int],
-        runs: Runs,
-        fresh: Runs,
-        *,
-        tried: int,
-        least_usd: float | None,
+        self, ladder: Sequence[int], runs: Runs, fresh: Runs, *, tried: int, least_usd: float | None
     ) -> ConfidentPlan:
         """Describe a ladder by what it did in these scenarios and in fresh ones."""
         wish = self.problem.requirements

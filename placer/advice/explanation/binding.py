@@ -253,10 +253,7 @@ def cheapest_from(
     """Find the cheapest placement of at least some speed, within a budget in place of the own."""
     floor = max(samples_per_second, problem.requirements.floor_samples_per_second or 0.0)
     return asker.wanting(
-        problem,
-        objective="cost",
-        budget_usd_per_hour=usd_per_hour,
-        min_samples_per_second=floor,
+        problem, objective="cost", budget_usd_per_hour=usd_per_hour, min_samples_per_second=floor
     )
 
 
@@ -372,7 +369,5 @@ def one_more(result: Result) -> Option | None:
     ]
     objective = result.objective
     return max(
-        priced,
-        key=lambda option: objective.sign * objective.value(option.estimate),
-        default=None,
+        priced, key=lambda option: objective.sign * objective.value(option.estimate), default=None
     )

@@ -86,10 +86,7 @@ class Asker:
             first and result.placement is not None
         )
         return Trial(
-            placement=result.placement,
-            estimate=result.estimate,
-            value=result.value,
-            proved=proved,
+            placement=result.placement, estimate=result.estimate, value=result.value, proved=proved
         )
 
     def wanting(self, problem: Problem, start: Placement | None = None, **changes: object) -> Trial:

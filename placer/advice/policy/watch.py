@@ -160,9 +160,7 @@ def _early(job: Job, tick_h: float) -> Job:
     return replace(job, deadline_h=max(least, job.deadline_h - tick_h))
 
 
-def _observations(
-    lines: Iterable[Line],
-) -> Iterator[tuple[tuple[str, ...], datetime, list[int]]]:
+def _observations(lines: Iterable[Line]) -> Iterator[tuple[tuple[str, ...], datetime, list[int]]]:
     """Read lines: zones as in the first header, when, and machines in that order."""
     zones: tuple[str, ...] = ()
     head: tuple[str, ...] = ()
@@ -219,8 +217,7 @@ def _after(state: State, seen: Observation, elapsed_h: float, job: Job, market: 
     after = ran(kept, elapsed_h, seen.usd_per_hour, job, market)
     pairs = zip(state.machines, kept.machines, kept.wait_h, after.wait_h, strict=True)
     return replace(
-        after,
-        wait_h=tuple(waits if left < was else rest for was, left, waits, rest in pairs),
+        after, wait_h=tuple(waits if left < was else rest for was, left, waits, rest in pairs)
     )
 
 

@@ -312,11 +312,7 @@ def _assigned(found: Found) -> Iterator[tuple[int, Column]]:
 
 
 def _placed(
-    found: Found,
-    assigned: Mapping[int, Column],
-    ledger: Ledger,
-    number: int,
-    alone: Column | None,
+    found: Found, assigned: Mapping[int, Column], ledger: Ledger, number: int, alone: Column | None
 ) -> Placed:
     portfolio, column = found.columns.portfolio, assigned.get(number)
     job, by_speed = portfolio.jobs[number], portfolio.by_speed

@@ -96,8 +96,7 @@ def _waiting(problem: Problem, placement: Placement, length: int | None) -> Iter
             )
             continue
         yield Warn(
-            code="data-bound",
-            message=f"{pool.name} in {group.place} waits for data: {reads}",
+            code="data-bound", message=f"{pool.name} in {group.place} waits for data: {reads}"
         )
 
 

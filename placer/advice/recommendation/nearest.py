@@ -172,9 +172,5 @@ def _deadline(seconds: float) -> str:
 def short_search(options: SolveOptions, nodes: int, start: Placement | None = None) -> SolveOptions:
     """Return the options of a search that is only compared with: some nodes, no bound, unseen."""
     return replace(
-        options.deaf,
-        start=start,
-        node_limit=nodes,
-        bound_if_stopped=False,
-        certificate=False,
+        options.deaf, start=start, node_limit=nodes, bound_if_stopped=False, certificate=False
     )

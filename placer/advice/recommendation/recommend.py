@@ -522,9 +522,7 @@ def _only_regions_pay(result: Result) -> bool:
 
 
 def _near_misses(
-    problem: Problem,
-    result: Result,
-    considered: list[Considered],
+    problem: Problem, result: Result, considered: list[Considered]
 ) -> Iterator[Option]:
     """Yield placements just outside one limit that give clearly more: the nearest, and the best."""
     winner = result.estimate
