@@ -82,7 +82,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     left_open: tuple[str, ...] = ()
 
 
-class Warn(Struct, frozen=True, kw_only=True):
+class Warn(Struct, frozen=True):
     """Something the user should know: a code for machines, a sentence for people."""
 
     code: str

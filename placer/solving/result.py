@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
 
-from placer.cost_model.estimate import Estimate
+from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.objective import Objective, gap_between, objective_of
 from placer.documents.request import request_document
 from placer.documents.result_parts import (
@@ -46,6 +46,11 @@ class Option(Struct, frozen=True, kw_only=True):
     note: str = ""
     same: bool = False
     proved: bool = True
+
+    @staticmethod
+    def of(placement: Placement, problem: Problem, **said: Any) -> Option:
+        """Price a placement; ``said`` are label, note, and whether it is the same or proved."""
+        return Option(placement=placement, estimate=estimate(placement, problem), **said)
 
     def __repr__(self) -> str:
         note = f" ({self.note})" if self.note else ""
@@ -115,6 +120,13 @@ class Result(Shown):
         """Leave what heard of the search out of the pickle: it stays where it is."""
         deaf = self.limits and replace(self.limits.deaf, cancel=None)
         return {**self.__dict__, "limits": deaf}
+
+    @property
+    def found(self) -> tuple[Placement, Estimate]:
+        """Return placement and estimate of an answer that has them."""
+        assert self.placement is not None
+        assert self.estimate is not None
+        return self.placement, self.estimate
 
     @property
     def headline(self) -> str:

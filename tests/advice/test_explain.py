@@ -110,15 +110,10 @@ def factor_by_enumeration(result: Result, forced: Problem, free: Catalog) -> flo
             continue
         nothing, full = evaluate(placement, replace(base, catalog=free)), evaluate(placement, base)
         for goal in goals_of(result):
-            slope, room = (
-                full.usd.total - nothing.usd.total,
-                goal.most_usd_per_hour(full.samples_per_second, base.requirements)
-                - nothing.usd.total,
-            )
-            if (
-                full.samples_per_second >= (goal.min_samples_per_second or 0) * (1 - 1e-9)
-                and room >= -1e-9
-            ):
+            most = goal.most_usd_per_hour(full.samples_per_second, base.requirements)
+            slope, room = full.usd.total - nothing.usd.total, most - nothing.usd.total
+            least = (goal.limits["min_samples_per_second"] or 0) * (1 - 1e-9)
+            if full.samples_per_second >= least and room >= -1e-9:
                 reached.append(room / slope if slope > 0 else inf)
     return max(reached, default=None)
 
@@ -437,7 +432,7 @@ def test_pairs_of_limits_gain_only_together(seed: int) -> None:
     """
     problem = random_problem(seed)
     result = solve(problem, options=EXACT)
-    if result.placement is None or len(wishes_of(problem)) < 2:
+    if result.placement is None or len(list(wishes_of(problem))) < 2:
         reject()
     binding = find_binding(result, ASKER)
     assert result.value is not None

@@ -80,9 +80,7 @@ def test_moved_data_is_paid_over_its_passes(erben: Catalog) -> None:
 
 
 def test_recommend_matches_workers_to_data(erben: Catalog) -> None:
-    """At the throughput of everything rented the answer rents less, keeps workers at all data, and
-    shows what everything costs.
-    """
+    """At the throughput of everything rented less is rented, with workers at all data."""
     advisor = Advisor("erben-2023")
     every = advisor.estimate("resnet50", TWO, data=STAY, exchange="model-averaging", local_steps=8)
     result = advisor.recommend(
@@ -98,7 +96,6 @@ def test_recommend_matches_workers_to_data(erben: Catalog) -> None:
     assert result.placement.places == ("gcp/us-central1", "lambda/us-west-1")
     assert result.estimate is not None
     assert result.estimate.usd_per_hour.total < every.usd_per_hour.total
-    assert "rent-everything" in {option.label for option in result.baselines}
 
 
 @pytest.mark.parametrize(

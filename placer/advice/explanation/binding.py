@@ -8,7 +8,7 @@ from itertools import combinations, islice
 
 from placer.advice.explanation.side_questions import Asker, Trial, wanting
 from placer.advice.explanation.wishes import Wish, wishes_of, without
-from placer.cost_model.estimate import estimate, replanned
+from placer.cost_model.estimate import replanned
 from placer.cost_model.limits import joint_use, quota_use, violations
 from placer.cost_model.outlook.totals import totals_of
 from placer.problem.admitted_exchanges import exchanges
@@ -152,9 +152,8 @@ def _given_up(problem: Problem, wishes: Sequence[Wish]) -> Problem:
 def _joint_of(wishes: Sequence[Wish], trial: Trial, result: Result) -> Joint:
     option, gain = trial.option(), gain_of(trial, result)
     assert option is not None
-    assert gain is not None
     codes, words = zip(*((wish.code, wish.words) for wish in wishes), strict=True)
-    return Joint(codes=codes, words=words, better=option, gain=gain)
+    return Joint(codes=codes, words=words, better=option, gain=gain or 0.0)
 
 
 def gain_of(trial: Trial, result: Result) -> float | None:
@@ -191,9 +190,7 @@ def _wish_limits(result: Result, asker: Asker) -> Iterator[Limit]:
 
 def _amounts(wish: Wish, result: Result) -> Amounts:
     """Return how much of a limit is used, and the limit."""
-    placement, got, asked = result.placement, result.estimate, result.problem.requirements
-    assert placement is not None
-    assert got is not None
+    (placement, got), asked = result.found, result.problem.requirements
     amounts: dict[str, Amounts] = {
         "budget": (got.usd_per_hour.total, asked.budget_usd_per_hour),
         "throughput": (got.effective_samples_per_second.value, asked.min_samples_per_second),
@@ -231,19 +228,13 @@ def _limit(
 
 def _nearest(code: str, result: Result, asker: Asker) -> Option | None:
     """Return the least step beyond a budget that is faster, or below a floor that is cheaper."""
-    problem, estimate = result.problem, result.estimate
-    assert estimate is not None
-    wish, gap = problem.requirements, asker.options.gap + BETTER
-    speed, usd = estimate.effective_samples_per_second.value, estimate.usd_per_hour.total
+    (_, got), problem, gap = result.found, result.problem, asker.options.gap + BETTER
+    speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
     if code == "budget" and result.objective.by_speed:
         return cheapest_from(speed * (1 + gap), problem, asker).option()
-    if code == "throughput" and wish.objective == "cost" and usd > 0:
-        return asker.wanting(
-            problem,
-            objective="throughput",
-            budget_usd_per_hour=usd * (1 - gap),
-            min_samples_per_second=None,
-        ).option()
+    if code == "throughput" and problem.requirements.objective == "cost" and usd > 0:
+        cheaper = wanting(problem, objective="throughput", min_samples_per_second=None)
+        return asker.wanting(cheaper, budget_usd_per_hour=usd * (1 - gap)).option()
     return None
 
 
@@ -352,8 +343,7 @@ def one_more(result: Result) -> Option | None:
     """Return the placement with one more machine of its largest group and the best exchange for it,
     whatever the limits.
     """
-    problem, placement = result.problem, result.placement
-    assert placement is not None
+    (placement, _), problem = result.found, result.problem
     largest = max(placement.groups, key=lambda group: (group.count, group.spec))
     groups = tuple(
         replace(group, count=group.count + 1) if group is largest else group
@@ -362,12 +352,9 @@ def one_more(result: Result) -> Option | None:
     more = replanned(replace(placement, groups=groups), problem)
     if any(violation.code == "batch" for violation in violations(more, problem)):
         return None
-    options = [replace(more, exchange=e) for e in exchanges(problem, more.workers_by_place)]
     priced = [
-        Option(placement=option, estimate=estimate(option, problem), label="one-more")
-        for option in options
+        Option.of(replace(more, exchange=exchange), problem, label="one-more")
+        for exchange in exchanges(problem, more.workers_by_place)
     ]
-    objective = result.objective
-    return max(
-        priced, key=lambda option: objective.sign * objective.value(option.estimate), default=None
-    )
+    value, sign = result.objective.value, result.objective.sign
+    return max(priced, key=lambda option: sign * value(option.estimate), default=None)

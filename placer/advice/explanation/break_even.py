@@ -8,15 +8,17 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from operator import itemgetter
+from typing import Any
 
 from placer.advice.explanation.side_questions import Asker, Trial, wanting
 from placer.advice.explanation.subject import Subject
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import broken_limits
-from placer.market.catalog import Catalog, VmOffer
+from placer.market.catalog import Catalog
 from placer.market.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import Placement
@@ -47,6 +49,10 @@ ROUNDING = 1e-9
 """Slack of sums in floating point."""
 
 Scale = Callable[[Catalog, float], Catalog]
+Reached = tuple[float | None, Option | None, bool]
+"""A factor, the placement there, and whether no better one is left."""
+MONEY = ("budget_usd_per_hour", "most_usd_per_million_samples", "budget_usd")
+"""Limits on money: by the hour, by the sample, in all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,35 +73,27 @@ class BreakEven:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Goal:
-    """What a placement must reach to be chosen instead of the best: at least a speed, at most
-    USD/h, USD per million samples, USD in all, g CO2e/h.
-    """
+    """Limits that a placement keeps to be chosen instead of the best, and what is searched for."""
 
-    min_samples_per_second: float | None
-    budget_usd_per_hour: float | None
-    usd_per_million_samples: float | None
-    budget_usd: float | None
-    max_carbon_g_per_hour: float | None
+    limits: Mapping[str, float | None]
     search: str = "cost"
 
     @property
     def counts_money(self) -> bool:
         """Whether money decides about it at all."""
-        limits = (self.budget_usd_per_hour, self.usd_per_million_samples, self.budget_usd)
-        return any(limit is not None for limit in limits)
+        return any(self.limits[name] is not None for name in MONEY)
 
     def most_usd_per_hour(self, samples_per_second: float, wish: Requirements) -> float:
         """Return the USD/h that a placement of some speed may cost; all of it is paid from the
         start, so that it errs low where much is sent.
         """
-        limits = [] if self.budget_usd_per_hour is None else [self.budget_usd_per_hour]
-        if self.usd_per_million_samples is not None:
-            limits.append(
-                self.usd_per_million_samples * samples_per_second * SECONDS_PER_HOUR / 1e6
-            )
-        if self.budget_usd is not None:
+        hourly, per_million, total = (self.limits[name] for name in MONEY)
+        limits = [] if hourly is None else [hourly]
+        if per_million is not None:
+            limits.append(per_million * samples_per_second * SECONDS_PER_HOUR / 1e6)
+        if total is not None:
             seconds = (wish.samples or 0) / samples_per_second + wish.startup_s
-            limits.append(self.budget_usd / seconds * SECONDS_PER_HOUR)
+            limits.append(total / seconds * SECONDS_PER_HOUR)
         return min(limits, default=float("inf"))
 
     def met(self, placement: Placement, problem: Problem) -> bool:
@@ -105,43 +103,30 @@ class Goal:
 
     def question(self, problem: Problem, search: str = "") -> Problem:
         """Return the search for a placement that reaches the goal, as far beyond it as possible."""
-        return wanting(
-            problem,
-            objective=search or self.search,
-            min_samples_per_second=self.min_samples_per_second,
-            budget_usd_per_hour=self.budget_usd_per_hour,
-            most_usd_per_million_samples=self.usd_per_million_samples,
-            budget_usd=self.budget_usd,
-            max_carbon_g_per_hour=self.max_carbon_g_per_hour,
-        )
+        return wanting(problem, objective=search or self.search, **self.limits)
 
 
 def goals_of(result: Result) -> tuple[Goal, ...]:
     """Return what beats the best: more speed, or the same for less; less money, or carbon."""
-    wish, estimate = result.problem.requirements, result.estimate
-    assert estimate is not None
-    speed, usd = estimate.effective_samples_per_second.value, estimate.usd_per_hour.total
-    usd, value = max(usd, LEAST_AMOUNT), max(result.value or 0.0, LEAST_AMOUNT)
-    limits = Goal(
-        min_samples_per_second=wish.floor_samples_per_second,
-        budget_usd_per_hour=wish.budget_usd_per_hour,
-        usd_per_million_samples=wish.most_usd_per_million_samples,
-        budget_usd=wish.budget_usd,
-        max_carbon_g_per_hour=wish.max_carbon_g_per_hour,
-    )
+    (_, got), wish = result.found, result.problem.requirements
+    usd, value = max(got.usd_per_hour.total, LEAST_AMOUNT), max(result.value or 0.0, LEAST_AMOUNT)
+    known = {name: getattr(wish, name) for name in (*MONEY, "max_carbon_g_per_hour")}
+    known["min_samples_per_second"] = wish.floor_samples_per_second
     match wish.objective:
         case "cost":
-            return (replace(limits, budget_usd_per_hour=usd),)
+            return (Goal(limits={**known, "budget_usd_per_hour": usd}),)
         case "cost-per-sample":
-            least = max(estimate.usd_per_million_samples, LEAST_AMOUNT)
-            return (replace(limits, usd_per_million_samples=least, search="cost-per-sample"),)
+            least = max(got.usd_per_million_samples, LEAST_AMOUNT)
+            limits = {**known, "most_usd_per_million_samples": least}
+            return (Goal(limits=limits, search="cost-per-sample"),)
         case "total":
-            return (replace(limits, budget_usd=value, search="total"),)
+            return (Goal(limits={**known, "budget_usd": value}, search="total"),)
         case "carbon":
-            return (replace(limits, max_carbon_g_per_hour=value),)
-    faster = replace(limits, min_samples_per_second=speed * (1 + STRICT))
-    same = speed * (1 - ROUNDING)
-    return faster, replace(limits, min_samples_per_second=same, budget_usd_per_hour=usd)
+            return (Goal(limits={**known, "max_carbon_g_per_hour": value}),)
+    speed = got.effective_samples_per_second.value
+    faster = {**known, "min_samples_per_second": speed * (1 + STRICT)}
+    same = {**known, "min_samples_per_second": speed * (1 - ROUNDING), "budget_usd_per_hour": usd}
+    return Goal(limits=faster), Goal(limits=same)
 
 
 def price_break_even(
@@ -158,11 +143,8 @@ def price_break_even(
         if offer.price_basis != "owned" and subject.matches(offer)
     }
 
-    def rented(offer: VmOffer) -> bool:
-        return id(offer) in meant
-
     def scale(book: Catalog, factor: float) -> Catalog:
-        return with_scaled_prices(book, rented, factor)
+        return with_scaled_prices(book, lambda offer: id(offer) in meant, factor)
 
     return _from_below("price", scale, questions, result, asker)
 
@@ -176,42 +158,46 @@ def _from_below(
     what: str, scale: Scale, questions: Sequence[Problem], result: Result, asker: Asker
 ) -> BreakEven:
     """Run Newton's method over a price, from 0 up."""
-    answer, proved = BreakEven(what=what, factor=None, proved=True, option=None), True
-    scale = _kept(scale)
-    for question, goal in product(questions, goals_of(result)):
-        if answer.factor is not None and answer.factor > LIMITLESS:  # no larger one counts
-            continue
-        if what == "price" and not goal.counts_money:
-            factor, option, sure = _without_money(goal, question, asker)
-        else:
-            factor, option, sure = _newton(scale, goal, question, asker, answer.factor)
-        proved = proved and sure
-        if factor is not None and (answer.factor is None or factor > answer.factor):
-            answer = replace(answer, factor=factor, option=option)
-    return _priced(scale, replace(answer, proved=proved), questions[0])
-
-
-def _kept(scale: Scale) -> Scale:
-    """Return a scale that keeps its last books: goals and questions share them."""
+    # One goal ends where the next begins, and questions about one book share what is known of it.
     made: Recent[Catalog] = Recent(KEPT_BOOKS)
-    return lambda book, factor: made.get((id(book), factor), lambda: scale(book, factor))
+
+    def kept(book: Catalog, factor: float) -> Catalog:
+        return made.get((id(book), factor), lambda: scale(book, factor))
+
+    def reached() -> Iterator[Reached]:
+        largest = 0.0
+        for question, goal in product(questions, goals_of(result)):
+            if largest > LIMITLESS:  # no larger one counts
+                continue
+            if what == "price" and not goal.counts_money:
+                found = _without_money(goal, question, asker)
+            else:
+                found = _newton(kept, goal, question, asker, largest)
+            largest = max(largest, found[0] or 0.0)
+            yield found
+
+    return _entered(what, kept, reached(), questions[0], max)
+
+
+def _entered(
+    what: str, scale: Scale, reached: Iterable[Reached], question: Problem, best: Callable[..., Any]
+) -> BreakEven:
+    """Return the best of some factors, whose placement has its estimate in the scaled market."""
+    rows = list(reached)
+    known = [(factor, option) for factor, option, _ in rows if factor is not None]
+    factor, option = best(known, key=itemgetter(0), default=(None, None))
+    if option is not None and factor is not None and factor < LIMITLESS:
+        there = estimate(option.placement, _at(scale, factor, question))
+        option = replace(option, estimate=there)
+    proved = all(sure for _, _, sure in rows)
+    return BreakEven(what=what, factor=factor, proved=proved, option=option)
 
 
 def _at(scale: Scale, factor: float, question: Problem) -> Problem:
     return replace(question, catalog=scale(question.catalog, factor))
 
 
-def _priced(scale: Scale, found: BreakEven, question: Problem) -> BreakEven:
-    """Return a break-even whose placement has its estimate in the scaled market."""
-    if found.option is None or found.factor is None or found.factor >= LIMITLESS:
-        return found
-    there = estimate(found.option.placement, _at(scale, found.factor, question))
-    return replace(found, option=replace(found.option, estimate=there))
-
-
-def _without_money(
-    goal: Goal, question: Problem, asker: Asker
-) -> tuple[float | None, Option | None, bool]:
+def _without_money(goal: Goal, question: Problem, asker: Asker) -> Reached:
     """Answer where no money limits anything: the goal is reached at any price or at none."""
     trial = asker.best(goal.question(question, "throughput"))
     option = _plain(trial)
@@ -224,12 +210,10 @@ def _plain(trial: Trial) -> Option | None:
     return option and replace(option, proved=True)
 
 
-def _newton(
-    scale: Scale, goal: Goal, question: Problem, asker: Asker, least: float | None
-) -> tuple[float | None, Option | None, bool]:
+def _newton(scale: Scale, goal: Goal, question: Problem, asker: Asker, least: float) -> Reached:
     """Return the largest factor that reaches a goal, its placement, and whether that is proved."""
     free = _at(scale, 0.0, question)
-    factor, option, reached = (least or 0.0) * (1 + STEP), None, None
+    factor, option, reached = least * (1 + STEP), None, None
     for _ in range(MOST_STEPS):
         trial = asker.best(goal.question(scaled := _at(scale, factor, question)))
         if trial.placement is None or not goal.met(trial.placement, scaled):
@@ -266,18 +250,12 @@ def never_by_network(questions: Sequence[Problem], result: Result, asker: Asker)
 
 def bandwidth_break_even(questions: Sequence[Problem], result: Result, asker: Asker) -> BreakEven:
     """Find the least factor on the bandwidth between places at which an answer beats the best."""
-    answer, proved = BreakEven(what="bandwidth", factor=None, proved=True, option=None), True
-    for question, goal in product(questions, goals_of(result)):
-        factor, option, sure = _from_above(goal, question, asker)
-        proved = proved and sure
-        if factor is not None and (answer.factor is None or factor < answer.factor):
-            answer = replace(answer, factor=factor, option=option)
-    return _priced(with_scaled_links, replace(answer, proved=proved), questions[0])
+    pairs = product(questions, goals_of(result))
+    reached = (_from_above(goal, question, asker) for question, goal in pairs)
+    return _entered("bandwidth", with_scaled_links, reached, questions[0], min)
 
 
-def _from_above(
-    goal: Goal, question: Problem, asker: Asker
-) -> tuple[float | None, Option | None, bool]:
+def _from_above(goal: Goal, question: Problem, asker: Asker) -> Reached:
     """Go down from ample bandwidth: each placement that reaches the goal says what it needs."""
     reached, option, sure = None, None, True
     for factor in TRIED_FACTORS:
@@ -290,8 +268,8 @@ def _from_above(
                 break
             reached, option = _least_factor(trial.placement, goal, question, at), _plain(trial)
         if reached is not None:
-            return reached, option, sure
-    return None, None, sure
+            break
+    return reached, option, sure
 
 
 def _least_factor(placement: Placement, goal: Goal, question: Problem, most: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -56,12 +56,11 @@ class Explanation(Shown):
         """Build the ``placer.explanation/v1`` document."""
         problem, result = self.problem, self.result
         best = None
-        if result.placement is not None and result.estimate is not None:
-            best = Option(
-                placement=result.placement,
-                estimate=result.estimate,
-                proved=result.status is Status.OPTIMAL,
-            )
+        if result.placement is not None:
+            placement, estimate = result.found
+            proved = result.status is Status.OPTIMAL
+            best = Option(placement=placement, estimate=estimate, proved=proved)
+        parts = ("binding", "why_not", "worth", "staying", "conflict")
         return {
             "schema": SCHEMA,
             "request": request_document(problem),
@@ -69,10 +68,7 @@ class Explanation(Shown):
             "status": str(result.status),
             "objective": objective_document(result),
             "best": part(best, problem),
-            **{
-                name: part(getattr(self, name), problem)
-                for name in ("binding", "why_not", "worth", "staying", "conflict")
-            },
+            **{name: part(getattr(self, name), problem) for name in parts},
             "complete": self.complete,
             "seconds": round(self.seconds, 3),
         }
@@ -81,7 +77,7 @@ class Explanation(Shown):
 NAMES: dict[type, dict[str, str]] = {
     Limit: {"better": "without"},
     Joint: {"better": "without"},
-    WhyNot: {"option": "best_with_it", "about": ""},
+    WhyNot: {"option": "best_with_it"},
     Worth: {"words": "", "option": "best", "least_option": "least_best"},
     Staying: {"alone": "best_in_one_region", "last": "last_in_one_region"},
     Wish: {"change": "", "fields": "", "values": ""},
@@ -156,58 +152,41 @@ def explain(
     Raises PlacerError if a subject is unknown, or the solver proves nothing.
     """
     require_asker_solver(solver)
-    options = options or SolveOptions()
-    with allowance.opened(time_limit_s, options.memory_limit_bytes, options.cancel):
-        return _explained(problem, subjects, solver, options, time_limit_s, nodes)
-
-
-def _explained(
-    problem: Problem,
-    subjects: Sequence[str],
-    solver: str,
-    options: SolveOptions,
-    time_limit_s: float,
-    nodes: int,
-) -> Explanation:
-    started = time.monotonic()
+    options, started = options or SolveOptions(), time.monotonic()
     asker = Asker(solver=solver, options=options, deadline=started + time_limit_s, nodes=nodes)
-    read = tuple(read_subject(text, problem) for text in subjects)
-    if contradiction(problem) or not problem.pools:
-        result = _no_answer(problem, solver)
-    else:
-        options = replace(options, time_limit_s=min(options.time_limit_s, time_limit_s))
-        result = preferred(solve(problem, solver, options), solver, options)
-    made = Explanation(
-        problem=result.problem, result=result
-    )  # with a range of batches: the one that was chosen
-    if result.placement is None:
-        if result.status is Status.INFEASIBLE:
+    with allowance.opened(time_limit_s, options.memory_limit_bytes, options.cancel):
+        read = tuple(read_subject(text, problem) for text in subjects)
+        if contradiction(problem) or not problem.pools:
+            result = Result(
+                problem=problem,
+                status=Status.INFEASIBLE,
+                placement=None,
+                estimate=None,
+                bound=None,
+                solver=solver,
+                seconds=0.0,
+                candidates=0,
+            )
+        else:
+            options = replace(options, time_limit_s=min(options.time_limit_s, time_limit_s))
+            result = preferred(solve(problem, solver, options), solver, options)
+        # With a range of batches the problem is the one that was chosen.
+        made = Explanation(problem=result.problem, result=result)
+        if result.placement is not None:
+            made = replace(
+                made,
+                binding=find_binding(result, asker),
+                why_not=tuple(_asked(read or tempting(result), result, asker)),
+                worth=tuple(worth_of_more(result, asker)),
+                staying=stay_or_leave(result, asker),
+            )
+        elif result.status is Status.INFEASIBLE:
             made = replace(made, conflict=find_conflict(problem, asker))
-    else:
-        made = replace(made, binding=find_binding(result, asker))
-        made = replace(made, why_not=tuple(_asked(read or tempting(result), result, asker)))
-        made = replace(
-            made, worth=worth_of_more(result, asker), staying=stay_or_leave(result, asker)
-        )
-    return replace(made, complete=asker.seconds_left > 0, seconds=time.monotonic() - started)
+        return replace(made, complete=asker.seconds_left > 0, seconds=time.monotonic() - started)
 
 
-def _asked(subjects: Sequence[Subject], result: Result, asker: Asker) -> Iterator[WhyNot]:
+def _asked(subjects: Iterable[Subject], result: Result, asker: Asker) -> Iterator[WhyNot]:
     """Answer one subject after the other until the time is up."""
     for subject in subjects:
         if asker.seconds_left > 0:
             yield why_not(subject, result, asker)
-
-
-def _no_answer(problem: Problem, solver: str) -> Result:
-    """Return the result for wishes that contradict each other before any search."""
-    return Result(
-        problem=problem,
-        status=Status.INFEASIBLE,
-        placement=None,
-        estimate=None,
-        bound=None,
-        solver=solver,
-        seconds=0.0,
-        candidates=0,
-    )

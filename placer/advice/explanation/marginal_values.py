@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from placer.advice.explanation.binding import (
     BETTER,
@@ -47,34 +46,18 @@ class Worth:
     words: str
     unit: str
     limit: float
-    step: float
-    option: Option | None
-    difference: float | None
-    gain: float | None
-    least: float | None
-    least_option: Option | None
-    least_gain: float | None
-
-
-class _Kind(NamedTuple):
-    """What there is more of."""
-
-    code: str
-    words: str
-    unit: str
-    limit: float
     step: float = 1
+    option: Option | None = None
+    difference: float | None = None
+    gain: float | None = None
+    least: float | None = None
+    least_option: Option | None = None
+    least_gain: float | None = None
 
 
-def worth_of_more(result: Result, asker: Asker) -> tuple[Worth, ...]:
+def worth_of_more(result: Result, asker: Asker) -> Iterator[Worth]:
     """Ask what one more of each limit would bring."""
-    return tuple(_worths(result, asker))
-
-
-def _worths(result: Result, asker: Asker) -> Iterator[Worth]:
-    problem, placement, estimate = result.problem, result.placement, result.estimate
-    assert placement is not None
-    assert estimate is not None
+    (placement, got), problem = result.found, result.problem
     wish, most = problem.requirements, problem.requirements.max_workers
     if wish.budget_usd_per_hour is not None:
         yield _dollar(result, wish.budget_usd_per_hour, asker)
@@ -84,14 +67,14 @@ def _worths(result: Result, asker: Asker) -> Iterator[Worth]:
     quota = problem.quota(*bucket)
     if gpus >= quota:
         words = f"GPU of quota for {bucket_words(bucket)}"
-        kind = _Kind("quota", words, "gpus", quota)
-        yield _counted(kind, lambda n: with_bucket(problem, bucket, quota + n), result, asker)
+        asked = Worth(code="quota", words=words, unit="gpus", limit=quota)
+        yield _counted(asked, lambda n: with_bucket(problem, bucket, quota + n), result, asker)
     if placement.workers >= most:
-        kind = _Kind("workers", "worker", "workers", most)
-        yield _counted(kind, lambda n: wanting(problem, max_workers=most + n), result, asker)
+        asked = Worth(code="workers", words="worker", unit="workers", limit=most)
+        yield _counted(asked, lambda n: wanting(problem, max_workers=most + n), result, asker)
     links = {
         use.bytes_per_step / problem.network.link(use.src, use.dst).bytes_per_second: use
-        for use in reversed(estimate.links)
+        for use in reversed(got.links)
         if use.src != use.dst
     }
     if links:
@@ -100,82 +83,76 @@ def _worths(result: Result, asker: Asker) -> Iterator[Worth]:
 
 def _dollar(result: Result, budget: float, asker: Asker) -> Worth:
     """Value one more dollar an hour, and find the cheapest placement that is better."""
-    problem, estimate = result.problem, result.estimate
-    assert estimate is not None
-    trial = asker.wanting(problem, result.placement, budget_usd_per_hour=budget + DOLLAR)
-    kind, least = _Kind("budget", "dollar an hour", "usd_per_hour", budget, DOLLAR), None
+    (placement, got), problem, least = result.found, result.problem, None
+    trial = asker.wanting(problem, placement, budget_usd_per_hour=budget + DOLLAR)
+    asked = Worth(
+        code="budget", words="dollar an hour", unit="usd_per_hour", limit=budget, step=DOLLAR
+    )
     if result.objective.by_speed:
-        speed = estimate.effective_samples_per_second.value
+        speed = got.effective_samples_per_second.value
         found = cheapest_from(speed * (1 + asker.options.gap + BETTER), problem, asker)
         if found.estimate is not None:
             beyond = found.estimate.usd_per_hour.total - budget
             least = (beyond, found) if 0 < beyond <= (MOST_FACTOR - 1) * budget else None
-    return _worth(kind, trial, least, result, asker)
+    return _valued(asked, trial, least, result, asker)
 
 
-def _counted(kind: _Kind, more: Callable[[int], Problem], result: Result, asker: Asker) -> Worth:
+def _counted(asked: Worth, more: Callable[[int], Problem], result: Result, asker: Asker) -> Worth:
     """Value one more, and bisect for the fewest that change anything: more never gets worse."""
 
-    def asked(count: int) -> tuple[Trial, bool]:
+    def tried(count: int) -> tuple[Trial, bool]:
         trial = asker.best(more(count), start=result.placement)
         return trial, bool(improves(trial, result, asker.options.gap))
 
-    one, better = asked(1)
+    one, better = tried(1)
     least: tuple[int, Trial] | None = (1, one) if better else None
     if least is None:
-        most = max(2, round((MOST_FACTOR - 1) * kind.limit))
-        trial, better = asked(most)
+        most = max(2, round((MOST_FACTOR - 1) * asked.limit))
+        trial, better = tried(most)
         least, low = ((most, trial) if better else None), 1
         while least is not None and least[0] - low > 1:
             middle = (low + least[0]) // 2
-            trial, better = asked(middle)
+            trial, better = tried(middle)
             if better:
                 least = middle, trial
             else:
                 low = middle
-    return _worth(kind, one, least, result, asker)
+    return _valued(asked, one, least, result, asker)
 
 
 def _bandwidth(use: LinkUse, result: Result, asker: Asker) -> Worth:
     """Value more bandwidth on one link, both ways."""
     problem = result.problem
     now = problem.network.link(use.src, use.dst).bytes_per_second / BYTES_PER_MEGABIT
-    words = f"{MEGABITS:g} Mb/s between {use.src} and {use.dst}"
-    gbps = (now + MEGABITS) / 1e3
+    gbps, today = (now + MEGABITS) / 1e3, problem.catalog.as_of[1]
+    ends = dict.fromkeys(("gbps_one_stream", "gbps_low", "gbps_high"), gbps)
     rows = [
-        LinkSpeed(
-            src=a,
-            dst=b,
-            gbps_one_stream=gbps,
-            gbps_low=gbps,
-            gbps_high=gbps,
-            source="what if",
-            as_of=problem.catalog.as_of[1],
-        )
+        LinkSpeed(src=a, dst=b, source="what if", as_of=today, **ends)
         for a, b in ((use.src, use.dst), (use.dst, use.src))
     ]
     faster = replace(problem, catalog=with_link_speeds(problem.catalog, rows))
     trial = asker.best(faster, start=result.placement)
-    kind = _Kind("bandwidth", words, "megabits_per_second", now, MEGABITS)
-    return _worth(kind, trial, None, result, asker)
+    words = f"{MEGABITS:g} Mb/s between {use.src} and {use.dst}"
+    unit = "megabits_per_second"
+    asked = Worth(code="bandwidth", words=words, unit=unit, limit=now, step=MEGABITS)
+    return _valued(asked, trial, None, result, asker)
 
 
-def _worth(
-    kind: _Kind, trial: Trial, least: tuple[float, Trial] | None, result: Result, asker: Asker
+def _valued(
+    asked: Worth, trial: Trial, least: tuple[float, Trial] | None, result: Result, asker: Asker
 ) -> Worth:
+    """Say what one more brings, and the least that changes anything."""
     better = improves(trial, result, asker.options.gap)
-    difference = gain = None if better is None else 0.0
-    if better and trial.value is not None and result.value is not None:
+    if better is False:
+        asked = replace(asked, difference=0.0, gain=0.0)
+    elif better and trial.value is not None and result.value is not None:
         difference, gain = trial.value - result.value, gain_of(trial, result)
-    return Worth(
-        **kind._asdict(),
-        difference=difference,
-        gain=gain,
-        option=trial.option() if better else None,
-        least=None if least is None else least[0],
-        least_gain=None if least is None else gain_of(least[1], result),
-        least_option=None if least is None else least[1].option(),
-    )
+        asked = replace(asked, option=trial.option(), difference=difference, gain=gain)
+    if least is None:
+        return asked
+    more, found = least
+    gain = gain_of(found, result)
+    return replace(asked, least=more, least_option=found.option(), least_gain=gain)
 
 
 MOST_USD_PER_HOUR = 500.0
@@ -210,15 +187,11 @@ class Staying:
     most_usd_per_hour: float = MOST_USD_PER_HOUR
 
 
-def stay_or_leave(
-    result: Result, asker: Asker, most_usd_per_hour: float = MOST_USD_PER_HOUR
-) -> Staying:
+def stay_or_leave(result: Result, asker: Asker) -> Staying:
     """Compare staying in one region with leaving it, now and at larger budgets."""
-    problem, placement = result.problem, result.placement
-    assert placement is not None
-    wish = problem.requirements
+    (placement, _), wish = result.found, result.problem.requirements
     if len(placement.places) > 1:
-        trial = asker.wanting(problem, min_regions=1, max_regions=1)
+        trial = asker.wanting(result.problem, min_regions=1, max_regions=1)
         loss = math.inf
         if trial.value is not None and result.value is not None:
             loss = result.objective.loss(trial.value, result.value)
@@ -228,29 +201,27 @@ def stay_or_leave(
             loss=loss if math.isfinite(loss) else None,
             proved=trial.proved,
         )
-    plain = Staying(regions=1, most_usd_per_hour=most_usd_per_hour)
     if wish.objective in ("cost-per-sample", "total", "carbon") or wish.max_regions == 1:
-        return replace(plain, proved=str(result.status) == "optimal")
-    return _frontier(plain, result, asker)
+        return Staying(regions=1, proved=str(result.status) == "optimal")
+    return _frontier(result, asker)
 
 
-def _frontier(plain: Staying, result: Result, asker: Asker) -> Staying:
+def _frontier(result: Result, asker: Asker) -> Staying:
     """Walk along the cheapest placements of growing speed until one leaves its region.
 
     The cheapest placement that is faster than the best at a budget is what a growing budget buys
     next. So the first of them in several regions marks the exact budget.
     """
-    problem, estimate, last = result.problem, result.estimate, None
-    assert estimate is not None
+    (_, estimate), problem, last = result.found, result.problem, None
     for _ in range(MOST_STEPS):
         step = 1 + max(asker.options.gap + BETTER, LEAST_STEP)
         floor = estimate.effective_samples_per_second.value * step
-        trial = cheapest_from(floor, problem, asker, plain.most_usd_per_hour)
-        found = replace(plain, last=last, proved=trial.proved)
+        trial = cheapest_from(floor, problem, asker, MOST_USD_PER_HOUR)
+        found = Staying(regions=1, last=last, proved=trial.proved)
         if trial.placement is None or trial.estimate is None:
             endless = trial.proved and cheapest_from(floor, problem, asker).infeasible
             return replace(found, never=trial.proved, unlimited=endless)
         if len(trial.placement.places) > 1:
             return replace(found, leave=trial.option())
         estimate, last = trial.estimate, trial.option()
-    return replace(plain, last=last)
+    return Staying(regions=1, last=last)

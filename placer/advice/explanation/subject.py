@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from operator import attrgetter
 
 from placer.advice.explanation.side_questions import wanting
 from placer.cost_model.estimate import evaluate
@@ -221,17 +222,12 @@ def admitting(subject: Subject, problem: Problem) -> tuple[Problem, tuple[str, .
     return replace(problem, requirements=open_), exclusions or ("the book has no such machine",)
 
 
-def tempting(result: Result) -> tuple[Subject, ...]:
+def tempting(result: Result) -> Iterator[Subject]:
     """Choose what is explained unless something is named: the region and the GPU with the best
     price for their speed that are not used, the exchange that suits the machines next best, the
     other market, and a second region (or one region alone), as far as there are such.
     """
-    return tuple(_tempting(result))
-
-
-def _tempting(result: Result) -> Iterator[Subject]:
-    problem, placement = result.problem, result.placement
-    assert placement is not None
+    (placement, _), problem = result.found, result.problem
     wish = problem.requirements
     used_gpus = {group.gpu for group in placement.groups}
     place = _cheapest(pool for pool in problem.pools if pool.offer.place not in placement.places)
@@ -246,35 +242,27 @@ def _tempting(result: Result) -> Iterator[Subject]:
     markets = {group.market for group in placement.groups}
     if len(markets) == 1 and wish.market == "any":
         yield read_subject("spot" if markets == {"on_demand"} else "on-demand", problem)
-    count = len(placement.places)
-    if (
-        wish.max_regions > count
-        and len({pool.offer.place for pool in problem.pools}) > count
-        and wish.max_workers > 1
-    ):
+    count, places = len(placement.places), {pool.offer.place for pool in problem.pools}
+    if min(wish.max_regions, len(places)) > count and wish.max_workers > 1:
         yield regions_subject(count + 1)
 
 
 def _cheapest(pools: Iterator[Pool]) -> Pool | None:
     """Return the machine with the lowest price for its speed."""
-    return min(
-        pools,
-        key=lambda p: (p.usd_per_hour / p.alone.value, p.offer.place, p.offer.device),
-        default=None,
-    )
+    key = attrgetter("offer.place", "offer.device")
+    return min(pools, key=lambda p: (p.usd_per_hour / p.alone.value, *key(p)), default=None)
 
 
 def _next_exchange(result: Result) -> str | None:
     """Return the exchange that suits the machines next best; for one the plain all-reduce."""
-    problem, placement = result.problem, result.placement
-    assert placement is not None
+    (placement, _), problem = result.found, result.problem
     names = [name for name, _ in problem.modes if name != placement.exchange.strategy]
     if placement.workers == 1:
         return "all-reduce" if "all-reduce" in names else next(iter(names), None)
-    options = [e for e in exchanges(problem, placement.workers_by_place) if e.strategy in names]
-    objective = objective_of(problem.requirements)
+    score = objective_of(problem.requirements).score
     scored = (
-        (objective.score(evaluate(replace(placement, exchange=e), problem)), e.strategy)
-        for e in options
+        (score(evaluate(replace(placement, exchange=e), problem)), e.strategy)
+        for e in exchanges(problem, placement.workers_by_place)
+        if e.strategy in names
     )
     return min(scored, default=(None, None))[1]

@@ -15,10 +15,8 @@ from placer.advice.explanation.break_even import (
 from placer.advice.explanation.side_questions import IMPOSSIBLE, NOTHING, Asker, Trial
 from placer.advice.explanation.subject import Subject, admitting
 from placer.advice.explanation.wishes import Remedy, remedy, wishes_of
-from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import LIMIT_CODES
 from placer.cost_model.objective import objective_of
-from placer.market.catalog import VmOffer
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.batches.search import limited
@@ -50,62 +48,40 @@ class WhyNot:
     remedies: tuple[Remedy, ...] = ()
     break_evens: tuple[BreakEven, ...] = ()
     never_by_network: bool | None = None
-    about: Subject | None = None
-
-    def matches(self, offer: VmOffer) -> bool:
-        """Return whether a machine is what the question is about."""
-        return self.about is not None and self.about.matches(offer)
 
 
 def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot:
     """Solve again with a subject forced in and compare with the best answer."""
-    placement, problem = result.placement, result.problem
-    assert placement is not None
+    (placement, _), problem = result.found, result.problem
+    found = WhyNot(subject=subject.name, kind=subject.kind, status="unknown")
     if subject.chosen(placement):
-        return WhyNot(subject=subject.name, kind=subject.kind, status="chosen", proved=True)
+        return replace(found, status="chosen", proved=True)
     if subject.kind == "stages":
-        return _stages(subject, result)
+        chain = best_chain(problem)
+        if chain is None:
+            return found
+        stages = Option.of(chain, problem, label="why-not", proved=False)
+        return _compared(found, stages, result)
     opened, excluded = admitting(subject, problem)
     questions = tuple(subject.forced(opened))
     # The best answer with nothing but the subject: quick, and often the best with it.
     start = asker.best(subject.narrowed(opened)) if subject.narrow else NOTHING
     trial = best_of(questions, start, asker)
     proved = trial.proved and subject.whole
-    found = WhyNot(
-        subject=subject.name,
-        kind=subject.kind,
-        status="impossible" if proved else "unknown",
-        proved=proved,
-        excluded=excluded,
-        about=subject,
-    )
+    status = "impossible" if proved else "unknown"
+    found = replace(found, status=status, proved=proved, excluded=excluded)
     if not excluded:
         prices, never = _break_evens(subject, questions, trial, result, asker)
         found = replace(found, break_evens=prices, never_by_network=never)
-    if trial.placement is None or trial.estimate is None:
+    if trial.placement is None:
         return replace(found, remedies=_remedies(questions, asker)) if proved else found
-    assert result.value is not None
-    value = result.objective.value(trial.estimate)
-    regret = result.objective.loss(value, result.value)
-    return replace(
-        found,
-        status="found",
-        option=trial.option("why-not"),
-        difference=value - result.value,
-        regret=regret if math.isfinite(regret) else None,
-    )
+    return _compared(found, trial.option("why-not"), result)
 
 
-def _stages(subject: Subject, result: Result) -> WhyNot:
-    """Compare with the fastest stages of several devices that were found."""
-    problem = result.problem
-    chain = best_chain(problem)
-    found = WhyNot(subject=subject.name, kind=subject.kind, status="unknown", about=subject)
-    if chain is None or result.value is None:
+def _compared(found: WhyNot, option: Option | None, result: Result) -> WhyNot:
+    """Say what a placement with the subject loses against the best, if there is one."""
+    if option is None or result.value is None:
         return found
-    option = Option(
-        placement=chain, estimate=estimate(chain, problem), label="why-not", proved=False
-    )
     value = result.objective.value(option.estimate)
     regret = result.objective.loss(value, result.value)
     return replace(

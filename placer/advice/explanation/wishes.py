@@ -44,12 +44,8 @@ def without(problem: Problem, wishes: Iterable[Wish]) -> Problem:
     return replace(problem, requirements=replace(problem.requirements, **changed))
 
 
-def wishes_of(problem: Problem) -> tuple[Wish, ...]:
+def wishes_of(problem: Problem) -> Iterator[Wish]:
     """List the wishes of a request, those that are easiest to do without first."""
-    return tuple(_wishes(problem))
-
-
-def _wishes(problem: Problem) -> Iterator[Wish]:
     wish = problem.requirements
     if wish.has_quotas:
         each = f"a quota of {wish.quota_gpus} GPUs of a type in a region and market"
@@ -66,22 +62,11 @@ def _wishes(problem: Problem) -> Iterator[Wish]:
         yield _given("use", f"the use of {rules}", change="no machines that must be used")
     if wish.objective == "carbon":
         # Machines without known emissions are left out, so it asks for more than an order.
-        yield Wish(
-            code="objective",
-            words="the objective carbon (only machines and grids of known emissions)",
-            change="another --objective",
-            fields=("objective",),
-            values=("throughput",),
-            given=False,
-        )
+        words = "the objective carbon (only machines and grids of known emissions)"
+        yield _default("objective", words, "another --objective", "objective", "throughput")
     yield from _defaults(problem)
-    yield from _training(wish)
-    yield from _exchange(wish)
-    yield from _data(wish)
-    yield from _counts(wish)
-    yield from _machines(wish)
-    yield from _islands(wish)
-    yield from _limits(wish)
+    for each_of in (_training, _exchange, _data, _counts, _machines, _islands, _limits):
+        yield from each_of(wish)
 
 
 def _defaults(problem: Problem) -> Iterator[Wish]:
@@ -309,17 +294,15 @@ def find_conflict(problem: Problem, asker: Asker) -> Conflict:
         else:
             kept.append(wish)
             minimal = minimal and trial.placement is not None
-    members = tuple(kept)
-    remedies = tuple(remedy(problem, wish, asker) for wish in members)
     made = Conflict(
-        wishes=members,
+        wishes=tuple(kept),
         others=tuple(w for w in dropped if w.given),
         minimal=minimal,
-        remedies=remedies,
+        remedies=tuple(remedy(problem, wish, asker) for wish in kept),
     )
-    if not members or any(found.option is not None for found in remedies):
+    if not kept or any(found.option is not None for found in made.remedies):
         return made
-    rest = without(problem, members)
+    rest = without(problem, kept)
     trial = asker.best(rest)
     further = find_conflict(rest, asker) if trial.infeasible else None
     return replace(made, together=trial.option("together"), further=further)
@@ -347,17 +330,11 @@ def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy:
     if wish.code == "carbon" and not asked.pools:
         asked = free  # no machine has known emissions, so no limit on them would do
     trial = asker.best(asked)
-    option = trial.option(wish.code)
+    option, note = trial.option(wish.code), wish.change
     if option is not None:
-        note = wish.change if asked is free else _note(wish, option, problem)
+        if asked is not free and wish.code in LIMIT_OBJECTIVES:
+            note = limit_words(option, problem.requirements)
+        elif asked is not free and wish.code == "gpu":
+            note = f"--gpu {','.join(sorted({g.gpu for g in option.placement.groups}))}"
         option = replace(option, note=note)
     return Remedy(wish=wish, option=option, proved=trial.proved)
-
-
-def _note(wish: Wish, option: Option, problem: Problem) -> str:
-    """Return the change in words of the command line."""
-    if wish.code in LIMIT_OBJECTIVES:
-        return limit_words(option, problem.requirements)
-    if wish.code == "gpu":
-        return f"--gpu {','.join(sorted({g.gpu for g in option.placement.groups}))}"
-    return wish.change

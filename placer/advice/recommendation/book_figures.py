@@ -55,7 +55,7 @@ def bold_option(result: Result, solver: str, options: SolveOptions) -> Option | 
 def bold_notes(option: Option | None) -> Iterator[Warn]:
     """Yield in words what the book's own figures would give."""
     if option is not None:
-        yield Warn(code="bold", message=f"{option.placement.in_words} would be {option.note}")
+        yield Warn("bold", f"{option.placement.in_words} would be {option.note}")
 
 
 def _condition(placement: Placement, result: Result, asked: Problem) -> str:

@@ -48,22 +48,22 @@ def loading_warnings(problem: Problem, placement: Placement, got: Estimate) -> I
         able += min(speed, line)
         if speed > line * (1 + SLACK):
             yield Warn(
-                code="data-bound",
-                message=f"workers in {place} wait for data: its line carries "
+                "data-bound",
+                f"workers in {place} wait for data: its line carries "
                 f"{format_bandwidth(line * size)} to all of them together "
                 f"({problem.network.link(place, place).basis})",
             )
     if able > most:
         when = "" if passes is None else f" in the first of {passes.passes:,.3g} passes"
         yield Warn(
-            code="data-bound",
-            message=f"workers wait for data{when}: {name} gives {format_bandwidth(most * size)} to "
+            "data-bound",
+            f"workers wait for data{when}: {name} gives {format_bandwidth(most * size)} to "
             "all readers together by default",
         )
     elif most == math.inf and together > USUAL_LIMIT_BYTES_PER_S:
         yield Warn(
-            code="store-limit",
-            message=f"{name} has to give {format_bandwidth(together)} to all readers together; its "
+            "store-limit",
+            f"{name} has to give {format_bandwidth(together)} to all readers together; its "
             "limit is not known, so none is assumed: ask the provider, or set read_gbps in a book",
         )
 
@@ -89,15 +89,13 @@ def _waiting(problem: Problem, placement: Placement, length: int | None) -> Iter
         if pool.keeps_data:
             later = pool.in_pass(2)
             yield Warn(
-                code="data-bound",
-                message=f"{pool.name} in {group.place} waits for data in the first pass: {reads}; "
+                "data-bound",
+                f"{pool.name} in {group.place} waits for data in the first pass: {reads}; "
                 f"{format_speed(worker_rate(later, framework).value, length)} in later ones, from "
                 "its local disks (assumed)",
             )
             continue
-        yield Warn(
-            code="data-bound", message=f"{pool.name} in {group.place} waits for data: {reads}"
-        )
+        yield Warn("data-bound", f"{pool.name} in {group.place} waits for data: {reads}")
 
 
 def network_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
@@ -114,7 +112,7 @@ def network_warnings(problem: Problem, placement: Placement, got: Estimate) -> I
                 f"{format_seconds(least_s)} an exchange"
             )
             end = f"the {format_seconds(got.step.communication)} of the model need its bursts"
-            yield Warn(code="promised-network", message=f"{text}; {end}")
+            yield Warn("promised-network", f"{text}; {end}")
 
 
 def _moved_bytes(problem: Problem, placement: Placement) -> Iterator[tuple[VmOffer, float]]:

@@ -36,8 +36,8 @@ def default_limits(problem: Problem, placement: Placement) -> Iterator[Warn]:
     ]
     if scarce:
         yield Warn(
-            code="supply",
-            message=f"uses {', '.join(scarce)}: more are not known to launch together (assumed "
+            "supply",
+            f"uses {', '.join(scarce)}: more are not known to launch together (assumed "
             f"where no capacity table says it); --supply any plans with more",
         )
     reserved = [
@@ -46,7 +46,7 @@ def default_limits(problem: Problem, placement: Placement) -> Iterator[Warn]:
         if needs_reservation(offer, machines[kind])
     ]
     if reserved:
-        yield Warn(code="reservation", message=f"needs a reservation: {', '.join(reserved)}")
+        yield Warn("reservation", f"needs a reservation: {', '.join(reserved)}")
     yield from _workers(problem, placement)
 
 
@@ -65,21 +65,21 @@ def _workers(problem: Problem, placement: Placement) -> Iterator[Warn]:
     wish, workers = problem.requirements, placement.workers
     if is_usual(wish) and workers == wish.max_workers:
         yield Warn(
-            code="default-workers",
-            message=f"{workers:,} workers are the most that were looked at, as nobody asked for "
+            "default-workers",
+            f"{workers:,} workers are the most that were looked at, as nobody asked for "
             f"more: --workers 1..{4 * workers}",
         )
     assumed = any(offer_of(g, problem).max_island_machines is None for g in placement.groups)
     if assumed and any(g.machines == MOST_ISLAND_MACHINES for g in placement.groups):
         yield Warn(
-            code="default-island",
-            message=f"no island has more than {MOST_ISLAND_MACHINES} machines where the book names "
+            "default-island",
+            f"no island has more than {MOST_ISLAND_MACHINES} machines where the book names "
             f"no limit (assumed)",
         )
     if wish.target_batch_size is None and not wish.open_batches and _has_all(problem, placement):
         yield Warn(
-            code="default-batch",
-            message=f"the model's usual batch of {problem.batch:,} is divided as far as it can be: "
+            "default-batch",
+            f"the model's usual batch of {problem.batch:,} is divided as far as it can be: "
             f"more machines need a larger --tbs",
         )
 

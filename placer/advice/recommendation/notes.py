@@ -209,8 +209,7 @@ def _calibrated(problem: Problem) -> Iterator[Warn]:
     name = problem.calibration.name
     if name != PUBLISHED.name:
         yield Warn(
-            code="calibrated",
-            message=f"speeds and exchange times are those of {name}, where it has them",
+            "calibrated", f"speeds and exchange times are those of {name}, where it has them"
         )
 
 
@@ -239,8 +238,8 @@ def _quota(problem: Problem, placement: Placement) -> Iterator[Warn]:
     if needed:
         what = "a quota" if len(needed) == 1 else "quotas"
         yield Warn(
-            code="quota",
-            message=f"needs {what} of {', '.join(needed)}; new accounts often start with "
+            "quota",
+            f"needs {what} of {', '.join(needed)}; new accounts often start with "
             f"{SMALL_QUOTA_GPUS} or fewer: --quota {SMALL_QUOTA_GPUS} plans within that",
         )
 
@@ -258,8 +257,8 @@ def _growth(problem: Problem, placement: Placement, got: Estimate) -> Iterator[W
     gain = evaluate(twice, problem).processed_per_second / got.samples_per_second.value
     most = f"at most {gain_bound(got.granularity):.2f} x if communication takes no longer"
     yield Warn(
-        code="doubling",
-        message=f"granularity {got.granularity:.2f}: twice the workers would reach {gain:.2f} x "
+        "doubling",
+        f"granularity {got.granularity:.2f}: twice the workers would reach {gain:.2f} x "
         f"the speed; {most}",
     )
 
@@ -279,9 +278,8 @@ def _replicas(problem: Problem, placement: Placement, got: Estimate) -> Iterator
     if workers > most:
         text = f"with {most}, the most that were trained, the same losses give {times:.2f} x"
     yield Warn(
-        code="replicas",
-        message=f"samples to target are those of {middle} workers that take {steps} steps alone; "
-        f"{text}",
+        "replicas",
+        f"samples to target are those of {middle} workers that take {steps} steps alone; {text}",
     )
 
 
@@ -295,8 +293,8 @@ def _in_time(problem: Problem, placement: Placement, got: Estimate) -> Iterator[
     chance = chance_in_time(placement, got, problem)
     if chance is not None and chance < LEAST_CHANCE:
         yield Warn(
-            code="deadline",
-            message=f"done within {format_duration(wish.deadline_s)} with a chance of "
+            "deadline",
+            f"done within {format_duration(wish.deadline_s)} with a chance of "
             f"{format_plain(100 * chance, 2)} %: --confidence {100 * LEAST_CHANCE:.0f}% plans "
             "fallbacks, --market on-demand launches at once",
         )
@@ -307,8 +305,8 @@ def _quorum(problem: Problem, placement: Placement) -> Iterator[Warn]:
     quorum = problem.requirements.quorum
     if quorum is not None and placement.workers > 1:
         yield Warn(
-            code="quorum",
-            message=f"exchanges go on when {quorum} of {placement.workers} workers have answered: "
+            "quorum",
+            f"exchanges go on when {quorum} of {placement.workers} workers have answered: "
             f"this saves restarts when one is lost, which speed and price do not count",
         )
 
@@ -331,8 +329,8 @@ def _continents(problem: Problem, placement: Placement, got: Estimate) -> Iterat
             f"{format_seconds(between)}, {share:.0f} % of each step; "
         )
         yield Warn(
-            code="continents",
-            message=f"{text}without it these workers would do "
+            "continents",
+            f"{text}without it these workers would do "
             f"{format_speed(without, got.tokens_per_sample)}",
         )
 
@@ -364,7 +362,7 @@ def _memory(problem: Problem, placement: Placement) -> tuple[Warn, ...]:
                     f"{group.device} in {group.place}: {problem.profile.name} takes "
                     f"{needed / GIB:.1f} of the {there:g} GiB of {what}"
                 ] = None
-    return tuple(Warn(code="memory", message=text) for text in machines)
+    return tuple(Warn("memory", text) for text in machines)
 
 
 def warnings_of(
@@ -386,9 +384,8 @@ def _batch_warnings(problem: Problem) -> Iterator[Warn]:
             f"to {wish.batch_range[1]:,} (assumed)"
         )
         yield Warn(
-            code="batch",
-            message=f"{text}; beyond the critical batch more samples are needed: say "
-            f"--critical-batch N",
+            "batch",
+            f"{text}; beyond the critical batch more samples are needed: say --critical-batch N",
         )
 
 
@@ -404,8 +401,7 @@ def _carbon_warnings(problem: Problem) -> Iterator[Warn]:
         if unknown:
             text = f"{len(unknown)} of {len(rented)} places are left out: {NO_GRID}"
             yield Warn(
-                code="carbon",
-                message=f"{text}: {', '.join(unknown[:3])}{' ...' if len(unknown) > 3 else ''}",
+                "carbon", f"{text}: {', '.join(unknown[:3])}{' ...' if len(unknown) > 3 else ''}"
             )
 
 
@@ -414,13 +410,13 @@ def _data_warnings(problem: Problem, today: date | None = None) -> Iterator[Warn
     age = ((today or date.today()) - parse_date(newest, "as_of")).days
     if age > STALE_DAYS:
         yield Warn(
-            code="stale-prices",
-            message=f"the newest price of catalog '{problem.catalog.name}' is {age:,} days old "
+            "stale-prices",
+            f"the newest price of catalog '{problem.catalog.name}' is {age:,} days old "
             f"({oldest} to {newest})",
         )
     if age < -1:
         text = f"catalog '{problem.catalog.name}' has prices of {newest}, in the future"
-        yield Warn(code="future-prices", message=f"{text}: 'placer catalog validate' lists them")
+        yield Warn("future-prices", f"{text}: 'placer catalog validate' lists them")
 
 
 def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
@@ -440,30 +436,29 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
             f"the speed on {', '.join(guessed)} is not measured: expect {speed_between(got)} "
             f"{unit}, or add --require-measured"
         )
-        yield Warn(code="estimated-rate", message=message)
+        yield Warn("estimated-rate", message)
     offers = [offer for offer, _ in offers_of([(pool, 1) for pool in pools], placement, problem)]
     if any(offer.price_basis == "estimated" for offer in offers):
         yield Warn(
-            code="estimated-price",
-            message="a spot price of this placement is an estimate (placer offers --json has its "
+            "estimated-price",
+            "a spot price of this placement is an estimate (placer offers --json has its "
             "source); check it before you start",
         )
     yield from _odd_prices(problem.catalog, offers)
     if placement.exchange.server is not None and placement.exchange.server.market != "on_demand":
         yield Warn(
-            code="spot-server",
-            message="the parameter server can be reclaimed: when it goes, everything stops; "
+            "spot-server",
+            "the parameter server can be reclaimed: when it goes, everything stops; "
             "allow on-demand",
         )
     if any(offer.market == "spot" for offer in offers):
         yield Warn(
-            code="spot",
-            message="spot machines can be reclaimed at any time; a rejoin costs about two steps",
+            "spot", "spot machines can be reclaimed at any time; a rejoin costs about two steps"
         )
     if any(offer.market == "community" for offer in offers):
         yield Warn(
-            code="community",
-            message="third parties run community machines and may see the data; --market spot "
+            "community",
+            "third parties run community machines and may see the data; --market spot "
             "leaves them out",
         )
     yield from default_limits(problem, placement)
@@ -484,13 +479,13 @@ def _engine_warnings(placement: Placement, got: Estimate) -> Iterator[Warn]:
     """
     lacks = placement.unexecuted
     if lacks:
-        yield Warn(code="engine", message=f"no packaged engine runs this plan: {lacks}")
+        yield Warn("engine", f"no packaged engine runs this plan: {lacks}")
     engine, pair_s = placement.engine, dict(got.step.parts).get("between regions", 0.0)
     ring_s = (placement.workers - 1) * pair_s
     if engine is not None and engine.rings and ring_s - pair_s > LONG_RING * got.step.total:
         yield Warn(
-            code="ring",
-            message=f"the ring of {engine.title} is timed as a butterfly: of a step of "
+            "ring",
+            f"the ring of {engine.title} is timed as a butterfly: of a step of "
             f"{format_seconds(got.step.total)} it may take {format_seconds(ring_s)} between "
             f"regions in place of {format_seconds(pair_s)}; --exchange hierarchical-all-reduce "
             "sends less",
@@ -521,9 +516,7 @@ def _odd_prices(catalog: Catalog, offers: Sequence[VmOffer]) -> Iterator[Warn]:
                 f"{offer.instance_type} in {offer.place} costs {format_plain(price)} USD/h for "
                 f"each {offer.gpu}; the median is {format_plain(usual)}"
             )
-            yield Warn(
-                code="odd-price", message=f"{text}: check the book with 'placer catalog validate'"
-            )
+            yield Warn("odd-price", f"{text}: check the book with 'placer catalog validate'")
 
 
 def _sum_warnings(problem: Problem, got: Estimate) -> Iterator[Warn]:
@@ -532,8 +525,8 @@ def _sum_warnings(problem: Problem, got: Estimate) -> Iterator[Warn]:
     rate = problem.calibration.services.server_sum_bytes_per_s
     if sum_s > LARGE_SUM * got.step.total and rate in (None, PUBLISHED_SUM):
         yield Warn(
-            code="server-sum",
-            message=f"the server's sum takes {format_seconds(sum_s)} of a step of "
+            "server-sum",
+            f"the server's sum takes {format_seconds(sum_s)} of a step of "
             f"{format_seconds(got.step.total)}; nobody measured its speed on such a machine: do so "
             "there with 'placer profile exchange'",
         )
@@ -547,18 +540,18 @@ def _exchange_warnings(problem: Problem, placement: Placement, got: Estimate) ->
     if averages and by_hivemind and got.step.calculation / got.local_steps < SHORTEST_STEP_S:
         seconds = format_seconds(got.step.calculation / got.local_steps)
         yield Warn(
-            code="matchmaking",
-            message=f"a step calculates only {seconds}; below 5.5 s hivemind's group forming makes "
+            "matchmaking",
+            f"a step calculates only {seconds}; below 5.5 s hivemind's group forming makes "
             f"steps erratic: raise --tbs",
         )
     most = problem.calibration.most_workers
     if averages and by_hivemind and placement.workers > most:
         yield Warn(
-            code="extrapolated",
-            message=f"{placement.workers} workers: the averaging time was measured up to {most}",
+            "extrapolated",
+            f"{placement.workers} workers: the averaging time was measured up to {most}",
         )
     elif averages and not by_hivemind and (range_ := _out_of_range(problem, placement)):
-        yield Warn(code="extrapolated", message=f"the averaging time is extrapolated: {range_}")
+        yield Warn("extrapolated", f"the averaging time is extrapolated: {range_}")
     kinds = {rule.kind for rule in problem.requirements.kept}
     if (
         chosen.payload == "checkpoints"
@@ -570,16 +563,14 @@ def _exchange_warnings(problem: Problem, placement: Placement, got: Estimate) ->
             f"gradients are kept, but {placement.exchange.strategy} sends the model itself "
             f"between regions"
         )
-        yield Warn(
-            code="residency", message=f"{text}: add --keep checkpoints=AREA if that must not be"
-        )
+        yield Warn("residency", f"{text}: add --keep checkpoints=AREA if that must not be")
     for rule in problem.requirements.kept:
         if rule.kind != "raw-data" and not any(place in rule.places for place in placement.places):
             text = (
                 f"no worker is in {rule.area}, so --keep {rule.kind}={rule.area} keeps nothing "
                 f"there"
             )
-            yield Warn(code="residency", message=f"{text}; to train there, add --in {rule.area}")
+            yield Warn("residency", f"{text}; to train there, add --in {rule.area}")
     if got.samples_to_target.basis == "assumed" and got.samples_to_target.high > 1.1:
         times = got.samples_to_target
         text = (
@@ -587,18 +578,15 @@ def _exchange_warnings(problem: Problem, placement: Placement, got: Estimate) ->
             f"{times.high:.2f} x the samples"
         )
         yield Warn(
-            code="convergence",
-            message=f"{text}; measure it and say --samples-to-target "
-            f"{placement.exchange.strategy}=X",
+            "convergence",
+            f"{text}; measure it and say --samples-to-target {placement.exchange.strategy}=X",
         )
     if problem.requirements.exchange not in ("auto", "all-reduce") and chosen.transport == "none":
         text = (
             "one machine exchanges nothing, so the exchange is not used; ask for --workers 2.. "
             "to have one"
         )
-        yield Warn(code="no-exchange", message=text)
+        yield Warn("no-exchange", text)
     yield from _sum_warnings(problem, got)
     if chosen.transport in ("store", "regional-stores"):
-        yield Warn(
-            code="assumed-store", message="store and function times are assumed, not measured"
-        )
+        yield Warn("assumed-store", "store and function times are assumed, not measured")

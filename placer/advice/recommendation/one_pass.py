@@ -36,8 +36,8 @@ def one_pass_notes(problem: Problem, got: Estimate) -> Iterator[Warn]:
     unit = "samples" if got.tokens_per_sample is None else "tokens"
     usd = seconds / SECONDS_PER_HOUR * got.usd_per_hour.total
     yield Warn(
-        code="one-pass",
-        message=f"one pass over {format_bytes(wish.data_bytes)} in {wish.data_store} "
+        "one-pass",
+        f"one pass over {format_bytes(wish.data_bytes)} in {wish.data_store} "
         f"({_amount(samples, each, got.tokens_per_sample)}) takes "
         f"{format_duration(seconds)} and {format_usd(usd)}; --{unit} gives totals",
     )

@@ -219,7 +219,7 @@ def own_notes(problem: Problem) -> Iterator[Warn]:
         from placer.market.words.own_machines import own_sentences
 
         for sentence in own_sentences(problem.catalog):
-            yield Warn(code="own", message=sentence)
+            yield Warn("own", sentence)
 
 
 def check_own_pools(problem: Problem) -> None:
@@ -256,7 +256,7 @@ def with_renting(result: Result, solver: str, options: SolveOptions) -> Result:
     found = _rented(problem, got, own, solver, options) if works else None
     table = own_or_rented(result, found, solver, options)
     notes = _renting_notes(found, got, problem) if works else ()
-    idle = [] if table is None or not table.idle else [Warn(code="renting", message=table.idle)]
+    idle = [] if table is None or not table.idle else [Warn("renting", table.idle)]
     return replace(result, notes=(*result.notes, *idle, *notes), own_machines=table)
 
 
@@ -264,15 +264,15 @@ def _renting_notes(found: Placement | None, got: Estimate, problem: Problem) -> 
     """Say what the cheapest rented machines of at least the speed of an answer cost."""
     if found is None:
         words = "a short search finds no rented machines that reach the same speed"
-        yield Warn(code="renting", message=words)
+        yield Warn("renting", words)
         return
     other = estimate(found, problem)
     usd, mine = other.usd_per_hour.total, got.usd_per_hour.total
     times = f", {usd / mine:.1f} x" if mine else ""
     speed = format_speed(other.effective_samples_per_second.value, other.tokens_per_sample)
     yield Warn(
-        code="renting",
-        message=f"the same speed from rented machines: {found.in_words}, {speed} for "
+        "renting",
+        f"the same speed from rented machines: {found.in_words}, {speed} for "
         f"{format_usd(usd)}/h{times} (by a short search)",
     )
 

@@ -50,7 +50,7 @@ def plan_notes(problem: Problem, placement: Placement) -> Iterator[Warn]:
             name, wishes = simpler
             gpu = problem.catalog.gpu(offer.gpu)
             other = question.built(offer, gpu, group.machines, part, wishes)
-            yield Warn(code="plan", message=f"{name} {_gain(built, other)}")
+            yield Warn("plan", f"{name} {_gain(built, other)}")
 
 
 def _without(plan: InnerPlan, asked: PlanWishes) -> tuple[str, PlanWishes] | None:
@@ -107,8 +107,8 @@ def stages_between(problem: Problem, placement: Placement, got: Estimate) -> Ite
     """
     if any(group.behind for group in placement.groups):
         yield Warn(
-            code="several-devices",
-            message="stages of several devices: every stage counts as the slowest, and no hop "
+            "several-devices",
+            "stages of several devices: every stage counts as the slowest, and no hop "
             "between them is hidden; placer looks for such workers in explain --why-not stages "
             "alone, and starts none",
         )
@@ -124,8 +124,8 @@ def stages_between(problem: Problem, placement: Placement, got: Estimate) -> Ite
     outer = usd_per_billion_tokens(problem.profile.parameters / OUTER_STEPS / tokens, usd)
     now = got.usd_per_hour.egress / got.usd_per_hour.total * (got.usd_per_billion_tokens or 0.0)
     yield Warn(
-        code="stages-between-places",
-        message=f"stages between {a} and {b} cost {2 * ACTIVATION_BYTES:.0f} x {shape.width:,} "
+        "stages-between-places",
+        f"stages between {a} and {b} cost {2 * ACTIVATION_BYTES:.0f} x {shape.width:,} "
         f"bytes a token and hop: {format_usd(hop)} per billion tokens, where this placement pays "
         f"{format_usd(now)} for egress, and DiLoCo every {OUTER_STEPS} steps in int8 "
         f"{format_usd(outer)}; of 18 questions that were studied, stages over places were best "
@@ -170,16 +170,15 @@ def unlike_workers(problem: Problem, placement: Placement, got: Estimate) -> Ite
     names = ", ".join(sorted({group.worker_name for group in placement.groups}))
     if problem.island_question is not None:
         yield Warn(
-            code="mixed-devices",
-            message=f"{names} have equal parts of each step, and all wait for the slowest",
+            "mixed-devices", f"{names} have equal parts of each step, and all wait for the slowest"
         )
         return
     speed = equal_parts_speed(problem, placement, got)
     text = format_speed(speed, got.tokens_per_sample)
     share = 100 * (1 - speed / got.samples_per_second.value)
     yield Warn(
-        code="mixed-devices",
-        message=f"{names} share each step by speed; with equal parts {text} (-{share:.0f} %)",
+        "mixed-devices",
+        f"{names} share each step by speed; with equal parts {text} (-{share:.0f} %)",
     )
 
 
@@ -202,8 +201,8 @@ def uneven_batch(problem: Problem, placement: Placement, got: Estimate) -> Itera
         for speed in _speeds_at(placement, problem, batch)
     ]
     yield Warn(
-        code="uneven-batch",
-        message=f"{problem.batch:,} sequences do not divide among {ranks:,} ranks: the fullest has "
+        "uneven-batch",
+        f"{problem.batch:,} sequences do not divide among {ranks:,} ranks: the fullest has "
         f"{fullest:,}, and {100 * idle:.0f} % of the devices' time is idle ({'; '.join(near)})",
     )
 

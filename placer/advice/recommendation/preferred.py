@@ -54,7 +54,7 @@ def at_copy(best: Result, solver: str, options: SolveOptions) -> Result:
         return _best_of_copies(best, solver, options)
     except PlacerError as error:  # of another way, which the question as it is does not need
         words = f"no copy of the data was looked at: {error.message}"
-        return replace(best, notes=(*best.notes, Warn(code="staged", message=words)))
+        return replace(best, notes=(*best.notes, Warn("staged", words)))
 
 
 def _best_of_copies(best: Result, solver: str, options: SolveOptions) -> Result:
@@ -105,7 +105,7 @@ def _bounded(found: Result, least: Result, gap: float) -> Result:
     if bounded.problem.data_copy is not None or bounded.gap is None:
         return bounded
     most = f"at most {100 * bounded.gap:.2g} % better"
-    return replace(bounded, notes=(*found.notes, Warn(code="staged", message=f"{UNPROVED}{most}")))
+    return replace(bounded, notes=(*found.notes, Warn("staged", f"{UNPROVED}{most}")))
 
 
 def _stores(best: Result, least: Result) -> Iterator[StoreOffer]:
@@ -131,8 +131,8 @@ def _staged(found: Result, best: Result) -> Warn:
         usd = format_usd(got.usd_per_hour.total)
         without = f"{best.placement.in_words}, {speed} for {usd}/h"
     return Warn(
-        code="staged",
-        message=f"{format_bytes(copied.bytes)} copied once from {copied.source.place} to "
+        "staged",
+        f"{format_bytes(copied.bytes)} copied once from {copied.source.place} to "
         f"{copied.store.store}@{copied.store.place} before the start: "
         f"{format_usd(copied.egress_usd)} of egress, {format_usd(copied.kept_usd)} of storage, "
         f"about {format_duration(copied.seconds)}, all counted; read where it lies "

@@ -28,15 +28,7 @@ from placer.advice.recommendation.preferred import preferred
 from placer.advice.recommendation.price_risk import outlier_sentences, price_risk
 from placer.advice.recommendation.wider_proofs import WiderProofs
 from placer.cost_model.convergence import multiplier_of
-from placer.cost_model.estimate import (
-    Estimate,
-    Outcome,
-    estimate,
-    evaluate,
-    pool_of,
-    replanned,
-    with_plans,
-)
+from placer.cost_model.estimate import Estimate, Outcome, estimate, evaluate, pool_of, with_plans
 from placer.cost_model.limits import LIMIT_CODES, TOLERANCE, Violation, evaluated, violations
 from placer.cost_model.outlook.totals import totals_of
 from placer.errors import PlacerError
@@ -53,11 +45,13 @@ from placer.solving.answer import SolveOptions, Status
 from placer.solving.confident_plan import ConfidentPlan, tail_share
 from placer.solving.result import Option, Result
 from placer.solving.solve import knowing, solve
-from placer.units import format_duration, format_plain, format_usd
+from placer.units import format_duration, format_plain, format_usd, speed_unit
 from placer.workload.island import Island
 
 Considered = tuple[Placement, Outcome | None, tuple[Violation, ...]]
 """A placement, what it does and costs as far as that can be evaluated, and the limits it breaks."""
+Fitting = list[tuple[Placement, Outcome]]
+"""Placements that keep every limit."""
 Alternatives = bool | Literal["short"]
 """What is looked for beside an answer: all, nothing, or what the short screen shows of it."""
 CLEARLY = 1.05
@@ -130,8 +124,9 @@ def _recommended(
     if alternatives or stopped:
         with allowance.closing(CONSIDERED_S), suppress(OutOfTimeError, MemoryError):
             considered.extend(_considered(result))
+    fitting = [(p, got) for p, got, broken in considered if got is not None and not broken]
     if stopped:
-        placement, figures = _better_equal_machines(result, considered) or (placement, figures)
+        placement, figures = _better_equal_machines(result, fitting) or (placement, figures)
     if problem.requirements.confidence is not None or problem.requirements.expected:
         from placer.advice.confidence.choice import confident  # few questions need it
 
@@ -141,26 +136,27 @@ def _recommended(
         else:
             _check_confidence(plan, problem)
         first = plan.ranks[0]
-        if first.placement != placement:
-            result = _second_best(result)
+        if first.placement != placement:  # it is surer than the proved one: the bound holds
+            optimal = result.status is Status.OPTIMAL
+            status = Status.FEASIBLE if optimal else result.status
+            result = replace(result, status=status, proof=())
         result = replace(result, confidence=plan)
         placement, figures = first.placement, first.estimate
+    notes = (*own_notes(problem), *notes_of(problem, placement, figures))
     result = replace(
         result,
         placement=placement,
         estimate=figures,
-        notes=(
-            *(result.notes if result.confidence is None else ()),
-            *own_notes(problem),
-            *notes_of(result.problem, placement, figures),
-        ),
-        warnings=warnings_of(result.problem, placement, figures),
+        notes=(*(result.notes if result.confidence is None else ()), *notes),
+        warnings=warnings_of(problem, placement, figures),
     )
     if not alternatives:
         return result
-    return _with_alternatives(
-        result, considered, solver, options, top, short=alternatives == "short"
+    result = _with_alternatives(
+        result, fitting, solver, options, top, short=alternatives == "short"
     )
+    misses = _near_misses(problem, figures, considered)
+    return replace(result, near_misses=(*result.near_misses, *misses))
 
 
 def _grown(result: Result, solver: str, options: SolveOptions) -> Result:
@@ -219,74 +215,47 @@ def _check_confidence(plan: ConfidentPlan, problem: Problem) -> None:
     )
 
 
-def _second_best(result: Result) -> Result:
-    """Return what is proved of an answer that makes way for a surer one: the bound holds."""
-    optimal = result.status is Status.OPTIMAL
-    return replace(result, status=Status.FEASIBLE if optimal else result.status, proof=())
-
-
 def _with_alternatives(
-    result: Result,
-    considered: list[Considered],
-    solver: str,
-    options: SolveOptions,
-    top: int,
-    *,
-    short: bool,
+    result: Result, fitting: Fitting, solver: str, options: SolveOptions, top: int, *, short: bool
 ) -> Result:
     """Add what was considered beside a placement, and what is said about it; see `recommend`."""
-    assert result.placement is not None
-    problem = result.problem
+    (chosen, _), problem, score = result.found, result.problem, result.objective.score
     stopped = not result.proved
     bold = bold_option(result, solver, options)
-    leaves = len(result.placement.places) > 1 or stopped or problem.requirements.max_regions == 1
+    leaves = len(chosen.places) > 1 or stopped or problem.requirements.max_regions == 1
     spread = None if leaves else best_spread(problem, solver, options)
-    best_of_kind: dict[tuple[str, str], tuple[tuple[float, float], Placement]] = {}
-    for placement, outcome, broken in considered:
-        if outcome is not None and not broken:
-            kind = placement.groups[0].device, placement.groups[0].market
-            scored = result.objective.score(outcome), placement
-            best_of_kind[kind] = min(best_of_kind.get(kind, scored), scored, key=lambda s: s[0])
-    scores = {
-        result.placement.canonical(): result.objective.score(evaluate(result.placement, problem))
-    }
-    for score, placement in best_of_kind.values():
-        scores.setdefault(placement.canonical(), score)
-    ranked = sorted(scores, key=lambda p: scores[p])
-    fitting = [(p, outcome) for p, outcome, broken in considered if outcome and not broken]
+    kinds: dict[tuple[str, str], Placement] = {}
+    scores = {placement: score(outcome) for placement, outcome in fitting}
+    for placement in sorted(scores, key=scores.__getitem__):
+        kinds.setdefault((placement.groups[0].device, placement.groups[0].market), placement)
+    ranks = {chosen.canonical(): score(evaluate(chosen, problem))}
+    for placement in kinds.values():
+        ranks.setdefault(placement.canonical(), scores[placement])
+    best = sorted(ranks, key=ranks.__getitem__)[:top]
     renting = with_renting(result, solver, options)
+    local = None if stopped or short else best_local(result, solver, options)
     return replace(
         replace(renting, notes=(*renting.notes, *bold_notes(bold))),
         price_risk=price_risk(result, fitting, solver, options, cases=not short),
-        options=tuple(Option(placement=p, estimate=estimate(p, problem)) for p in ranked[:top]),
+        options=tuple(Option.of(placement, problem) for placement in best),
         baselines=() if stopped else tuple(_baselines(problem, result, solver, options)),
-        near_misses=(*result.near_misses, *_near_misses(problem, result, considered)),
         spread=spread,
         bold=bold,
         verdict=(
             *stay_verdict(result, spread),
             *leave_verdict(result, best_staying(problem, solver, options)),
-            *local_verdict(
-                result, None if stopped or short else best_local(result, solver, options)
-            ),
+            *local_verdict(result, local),
             *outlier_sentences(result),
         ),
     )
 
 
-def _better_equal_machines(
-    result: Result, considered: list[Considered]
-) -> tuple[Placement, Estimate] | None:
+def _better_equal_machines(result: Result, fitting: Fitting) -> tuple[Placement, Estimate] | None:
     """Return the best equal machines where a stopped search ended with less."""
-    assert result.placement is not None
-    problem, score = result.problem, result.objective.score
-    scored = [
-        (score(outcome), placement)
-        for placement, outcome, broken in considered
-        if outcome is not None and not broken
-    ]
+    (chosen, _), problem, score = result.found, result.problem, result.objective.score
+    scored = [(score(outcome), placement) for placement, outcome in fitting]
     best, placement = min(scored, key=lambda pair: pair[0], default=((math.inf, 0.0), None))
-    if placement is None or best >= score(evaluate(result.placement, problem)):
+    if placement is None or best >= score(evaluate(chosen, problem)):
         return None
     return placement.canonical(), estimate(placement, problem)
 
@@ -335,11 +304,10 @@ def _counts(pool: Pool, problem: Problem) -> Iterator[tuple[int, int]]:
 
 def _considered(result: Result) -> Iterator[Considered]:
     """Yield evaluated equal machines that may be best of a kind or near misses, with limits."""
-    assert result.estimate is not None
-    problem, objective = result.problem, result.objective
+    (_, got), problem, objective = result.found, result.problem, result.objective
     limits = problem.requirements
-    speed = result.estimate.effective_samples_per_second.value * CLEARLY
-    usd = result.estimate.usd_per_hour.total / CLEARLY
+    speed = got.effective_samples_per_second.value * CLEARLY
+    usd = got.usd_per_hour.total / CLEARLY
     best: dict[tuple[str, str], float] = {}
     promised, above = [], []
     for placement in equal_machines(problem):
@@ -431,77 +399,39 @@ def best_staying(problem: Problem, solver: str, options: SolveOptions) -> Option
     return solve_changed(problem, problem.requirements.with_data_staying(), solver, options, "stay")
 
 
-def rent_everything(placement: Placement, problem: Problem) -> Placement:
-    """Return every such machine that quotas allow, as a scheduler without elasticity rents."""
-    used: dict[tuple[str, ...], int] = {}
-    groups, most = [], problem.requirements.max_workers
-    for group in placement.groups:
-        pool = pool_of(group, problem)
-        left = pool.gpu_quota - used.get(pool.bucket, 0)
-        count = max(1, min(pool.max_count, left // pool.gpus, most))
-        used[pool.bucket] = used.get(pool.bucket, 0) + count * pool.gpus
-        groups.append(replace(group, count=count))
-    return replanned(replace(placement, groups=tuple(groups)), problem)
-
-
 def _baselines(
     problem: Problem, result: Result, solver: str, options: SolveOptions
 ) -> Iterator[Option]:
     """Yield what simpler tools would choose, priced truly."""
-    assert result.placement is not None
     if allowance.current().spent:
         return
+    chosen, _ = result.found
     blind = egress_blind(result, solver, options)
-    if len(result.placement.places) > 1:
-        within = replace(
-            problem, requirements=replace(problem.requirements, min_regions=1, max_regions=1)
-        )
-        single = solve(within, solver, replace(options.deaf, certificate=False)).placement
-        if single is not None:
-            yield Option(
-                placement=single, estimate=estimate(single, problem), label="single-region"
-            )
+    if len(chosen.places) == 1:
+        yield Option.of(chosen, problem, label="single-region", note="the same", same=True)
     else:
-        yield Option(
-            placement=result.placement,
-            estimate=estimate(result.placement, problem),
-            label="single-region",
-            note="the same",
-            same=True,
+        wish = replace(problem.requirements, min_regions=1, max_regions=1)
+        within, short = (
+            replace(problem, requirements=wish),
+            replace(options.deaf, certificate=False),
         )
-    if problem.requirements.datasets:
-        every = rent_everything(result.placement, problem)
-        breaks = violations(every, problem)
-        if all(violation.code != "batch" for violation in breaks):
-            yield Option(
-                placement=every,
-                estimate=estimate(every, problem),
-                label="rent-everything",
-                note="; ".join(v.message for v in breaks),
-                same=every.canonical() == result.placement.canonical(),
-            )
+        single = solve(within, solver, short).placement
+        if single is not None:
+            yield Option.of(single, problem, label="single-region")
     if blind is not None:
-        true = estimate(blind, problem)
         broken = "; ".join(v.message for v in violations(blind, problem))
-        same = blind.canonical() == result.placement.canonical()
-        yield Option(
-            placement=blind,
-            estimate=true,
-            label="egress-blind",
-            note="the same" if same else broken,
-            same=same,
-        )
+        same = blind.canonical() == chosen.canonical()
+        note = "the same" if same else broken
+        yield Option.of(blind, problem, label="egress-blind", note=note, same=same)
 
 
 def egress_blind(result: Result, solver: str, options: SolveOptions) -> Placement | None:
     """Return what a tool that ignores egress would choose, as far as a short search finds it."""
-    assert result.placement is not None
     problem, wish, value = result.problem, result.problem.requirements, result.value
     sightless = replace(problem, catalog=with_scaled_egress(problem.catalog, 0.0))
     if not _only_regions_pay(result) or value is None or value <= 0:
-        return solve(
-            sightless, solver, short_search(options, BASELINE_NODES, result.placement)
-        ).placement
+        short = short_search(options, BASELINE_NODES, result.placement)
+        return solve(sightless, solver, short).placement
     # What stays in one region pays no egress, so free egress can only favour several regions.
     spread = replace(sightless, requirements=replace(wish, min_regions=max(2, wish.min_regions)))
     short = replace(short_search(options, BASELINE_NODES), beat=value)
@@ -510,9 +440,8 @@ def egress_blind(result: Result, solver: str, options: SolveOptions) -> Placemen
 
 def _only_regions_pay(result: Result) -> bool:
     """Return whether the answer is proved, in one region, and nothing in one region pays egress."""
-    assert result.placement is not None
     problem, wish = result.problem, result.problem.requirements
-    if not result.proved or len(result.placement.places) > 1:
+    if not result.proved or len(result.found[0].places) > 1:
         return False
     if wish.datasets or wish.data_store is not None or ("all-reduce", 1) not in problem.modes:
         return False
@@ -521,26 +450,22 @@ def _only_regions_pay(result: Result) -> bool:
     return wish.max_regions > 1 and not prices.diagonal().any()
 
 
-def _near_misses(
-    problem: Problem, result: Result, considered: list[Considered]
-) -> Iterator[Option]:
+def _near_misses(problem: Problem, got: Estimate, considered: list[Considered]) -> Iterator[Option]:
     """Yield placements just outside one limit that give clearly more: the nearest, and the best."""
-    winner = result.estimate
-    assert winner is not None
-    speed = winner.effective_samples_per_second.value
+    speed = got.effective_samples_per_second.value
     near: list[tuple[float, float, str, Placement]] = []
     for placement, outcome, all_broken in considered:
         broken = {violation.code for violation in all_broken}
         if outcome is None or len(broken) != 1 or not broken <= LIMIT_CODES:
             continue
         code = broken.pop()
-        if _tells_nothing(code, outcome, winner, problem.requirements):
+        if _tells_nothing(code, outcome, got, problem.requirements):
             continue
         key = (outcome.usd.total, -outcome.samples_per_second)
         near.append((*(key if outcome.samples_per_second > speed else key[::-1]), code, placement))
     chosen = [
-        _first_miss(sorted(near, key=lambda f: f[:2]), problem, winner),
-        _first_miss(sorted(near, key=lambda f: (f[1], f[0])), problem, winner),
+        _first_miss(sorted(near, key=lambda f: f[:2]), problem, got),
+        _first_miss(sorted(near, key=lambda f: (f[1], f[0])), problem, got),
     ]
     yield from dict.fromkeys(option for option in chosen if option is not None)
 
@@ -574,39 +499,23 @@ def _miss_words(code: str, other: Estimate, got: Estimate, wish: Requirements) -
     """Say by how little a placement misses one limit and what that gives; empty if too little."""
     speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
     other_speed, other_usd = other.effective_samples_per_second.value, other.usd_per_hour.total
-    gain, floor = (
-        f"{100 * (other_speed / speed - 1):+.0f} % "
-        f"{'samples' if got.tokens_per_sample is None else 'tokens'}/s",
-        wish.floor_samples_per_second,
-    )
-    if code == "budget" and wish.budget_usd_per_hour is not None and other_speed > speed * CLEARLY:
-        over = other_usd - wish.budget_usd_per_hour
-        return (
-            f"{format_usd(over)}/h over budget, {gain}"
-            if other_usd <= wish.budget_usd_per_hour * NEAR
-            else ""
-        )
-    worth = other_speed > speed * CLEARLY and wish.objective != "total"  # no dollars are saved
-    if code == "total-budget" and wish.budget_usd is not None and worth:
-        total = totals_of(other, wish).usd.value
-        return (
-            f"{format_usd(total - wish.budget_usd)} over budget in total, {gain}"
-            if total <= wish.budget_usd * NEAR
-            else ""
-        )
-    if floor is None or other_speed * NEAR < floor:
-        return ""
-    if code == "deadline" and wish.samples is not None and wish.deadline_s is not None:
-        there, here = totals_of(other, wish), totals_of(got, wish).usd.value
-        late = format_duration(there.seconds.value - wish.deadline_s)
-        return (
-            f"{late} after the deadline, saves {format_usd(here - there.usd.value)}"
-            if there.usd.value * CLEARLY < here
-            else ""
-        )
-    if code == "throughput" and other_usd * CLEARLY < usd:
-        return (
-            f"{100 * (1 - other_speed / floor):.0f} % below the floor, saves "
-            f"{format_usd(usd - other_usd)}/h"
-        )
-    return ""
+    unit, floor = speed_unit(got.tokens_per_sample), wish.floor_samples_per_second
+    gain, faster = f"{100 * (other_speed / speed - 1):+.0f} % {unit}", other_speed > speed * CLEARLY
+    words, near = "", floor is not None and other_speed * NEAR >= floor
+    if code == "budget" and faster:
+        budget = wish.budget_usd_per_hour or 0.0
+        if other_usd <= budget * NEAR:
+            words = f"{format_usd(other_usd - budget)}/h over budget, {gain}"
+    elif code == "total-budget" and faster and wish.objective != "total":  # it saves no dollars
+        total, budget = totals_of(other, wish).usd.value, wish.budget_usd or 0.0
+        if total <= budget * NEAR:
+            words = f"{format_usd(total - budget)} over budget in total, {gain}"
+    elif code == "deadline" and near:
+        there, saved = totals_of(other, wish), totals_of(got, wish).usd.value
+        late = format_duration(there.seconds.value - (wish.deadline_s or 0.0))
+        if there.usd.value * CLEARLY < saved:
+            words = f"{late} after the deadline, saves {format_usd(saved - there.usd.value)}"
+    elif code == "throughput" and near and other_usd * CLEARLY < usd:
+        below = 100 * (1 - other_speed / (floor or 1.0))
+        words = f"{below:.0f} % below the floor, saves {format_usd(usd - other_usd)}/h"
+    return words
