@@ -57,11 +57,8 @@ def samples_to_target(
 ) -> Multiplier:
     """Return the samples to target of an exchange, as a multiple of synchronous training in FP32.
     The product of the factors of catalogs/convergence.csv for local steps, staleness and
-    compression. With an outer optimizer (DiLoCo) local steps and lateness are taken together, from
-    published losses: `placer.cost_model.diloco_losses`. ``exchange``: its strategy, local steps,
-    overlap and compression count. ``given``: the user's own figures: (strategy, multiplier); they
-    replace the table's. ``profile``: the model, whose size counts where an outer optimizer takes
-    the changes of many steps. `PlacerError` if the table has no figure for so many local steps.
+    compression, unless the user's figures are ``given``. With an outer optimizer (DiLoCo) local
+    steps and lateness are taken together, from published losses: `placer.cost_model.diloco_losses`.
 
     >>> got = samples_to_target(Exchange(strategy="local-sgd", compression="fp16", local_steps=16))
     >>> # 1.05 (1 to 1.25) for H = 16, times 1 (1 to 1.02) for FP16

@@ -73,10 +73,7 @@ class Objective(Struct, frozen=True, kw_only=True):
         machines_usd_per_hour: float = 0.0,
     ) -> float:
         """Return the value in ``unit``; infinite where emissions count and nobody knows them.
-        ``samples_per_second``: samples that count towards the target. ``usd_per_hour``: all
-        components together. ``carbon_g_per_hour``: None where it was not worked out, or is not
-        known. ``machines_usd_per_hour``: machines alone, which are paid while they start; 0 leaves
-        the start out of the dollars.
+        Samples count towards the target; machines alone are paid while they start.
         """
         if self.name == "throughput":
             return samples_per_second
@@ -132,8 +129,7 @@ class Objective(Struct, frozen=True, kw_only=True):
         return worse / best if best else float("inf")
 
     def regret(self, value: float, best: float) -> float | None:
-        """Return the relative loss against the best value. 0 if the value is not worse; None if it
-        is worse than a best of 0, which has no share.
+        """Return the loss against the best value: 0 if it is not worse, None if the best is 0.
 
         Half of the samples/s are given up; a price of 3 where 2 would do is half as much again.
 
@@ -149,9 +145,8 @@ class Objective(Struct, frozen=True, kw_only=True):
         return worse / best if best else None
 
     def improvement(self, new: float, old: float) -> float:
-        """Return the share by which a new value is better; negative if it is worse. A share of the
-        new samples/s, else of the old figure. Both are the share of time, money or emissions that
-        the same samples no longer take.
+        """Return the share by which a new value is better; of the new samples/s, else of the old
+        figure. Both are the share of time, money or emissions that the same samples no longer take.
 
         >>> from placer.problem.requirements import Requirements
         >>> objective_of(Requirements()).improvement(100.0, 80.0)

@@ -53,9 +53,8 @@ def question_alone(problem: Problem) -> Problem:
 
 
 def cut_down(problem: Problem, places: Collection[str], offers: Iterable[VmOffer] = ()) -> Problem:
-    """Cut the price book down to some places. ``places``: what lies there stays: regions,
-    functions, stores, and the egress prices and measured links among them. ``offers``: machines
-    that stay.
+    """Cut the price book down to some places, with what lies there and among them, and
+    some offers.
     """
     book = problem.catalog
     regions = {place: region for place, region in book.regions.items() if place in places}

@@ -257,9 +257,8 @@ def _why_excluded(place: str, problem: Problem) -> str:
 
 
 def parted(problem: Problem) -> Iterator[str]:
-    """Yield one sentence if data that stays in several places can use no exchange, because nothing
-    may pass between them. A rule parts two places if one is in its area and the other is not: the
-    exchanges whose payload is of its kind cannot run.
+    """Yield one sentence if data that stays in several places can use no exchange: a rule parts two
+    places if one is in its area and the other is not.
     """
     stay, wish = needs_place(problem.requirements.datasets), problem.requirements
     store = problem.data_store

@@ -34,10 +34,9 @@ def needs_place(datasets: Sequence[Dataset]) -> tuple[str, ...]:
 def passes_of(
     passes: float, samples: int | None, data_bytes: float | None, bytes_per_sample: float
 ) -> float:
-    """Return how often a run reads the data of a store, at least once. Samples and size say it as
-    well as the user. Without either it is once, in which the store sets the pace: more passes are
-    never slower. ``passes``: what the user says; 1 is the default. ``samples``: samples of the run;
-    None: nobody says how many. ``data_bytes``: size of the data.
+    """Return how often a run reads the data of a store, at least once: as the user says (1 is the
+    default), or as samples and size do. Without either it is once, in which the store sets the
+    pace: more passes are never slower.
 
     >>> passes_of(1, 10_000, 1e6, 1000.0), passes_of(3, None, None, 1000.0)
     (10.0, 3)
@@ -54,8 +53,8 @@ def passes_of(
 def bytes_of(
     passes: float, samples: int | None, data_bytes: float | None, bytes_per_sample: float
 ) -> float | None:
-    """Return the size of the data of a store: as the user says, else what the samples of a run
-    leave for each pass; None where nobody knows.
+    """Return the size of the data of a store; where only samples and passes say it, what each
+    leaves.
 
     >>> bytes_of(10, 10_000, None, 1000.0), bytes_of(1, 10_000, None, 1000.0)
     (1000000.0, None)
@@ -72,9 +71,7 @@ COPY_STREAMS = 16
 def shares(datasets: Sequence[Dataset], speed: Mapping[str, float]) -> dict[str, float]:
     """Share of all samples that each region with workers does, so that the last region finishes as
     early as it can. Water-filling: regions whose own data takes longer than the common time keep
-    only that; the others share what may move in proportion to their speed. ``datasets``: what stays
-    is done where it is; what may move fills up the regions that would finish first. ``speed``:
-    samples/s of each region's workers together. `PlacerError` if samples that stay have no workers.
+    only that; the others share what may move in proportion to their speed in samples/s.
 
     >>> sizes = {"a": 300, "b": 100}
     >>> two = [Dataset(place=p, samples=n, may_move=False) for p, n in sizes.items()]

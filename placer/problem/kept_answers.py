@@ -10,8 +10,7 @@ T = TypeVar("T")
 
 
 class Recent(Generic[T]):
-    """The answers that were used last, by what they depend on; may be shared between threads.
-    ``most``: answers that are kept; the one that was not asked for the longest goes first.
+    """The ``most`` answers that were used last, by what they depend on; threads may share them.
 
     >>> squares = Recent[int](2)
     >>> [squares.get(n, lambda n=n: n * n) for n in (1, 2, 1, 3)], squares.items()

@@ -273,10 +273,8 @@ _BRACKETS = re.compile(r"x\(([^()]*)\)")
 
 def parse_workers(text: str) -> tuple[WorkerSpec, ...]:
     """Read ``place=COUNTx[MACHINESx]GPU[:GPUS][:MARKET][+INNER]``, groups separated by commas.
-    COUNT is workers; with MACHINES each worker is an island of so many machines, and INNER its
-    plan: ``+zero-3+tp=2+ckpt=full+mb=4``. After a ``~`` follow the machines of later stages, with
-    their place where it is another one. `PlacerError` if a group does not follow the grammar or has
-    no worker.
+    COUNT is workers; with MACHINES each is an island of so many machines, and INNER its plan:
+    ``+zero-3+tp=2+ckpt=full+mb=4``. After a ``~`` follow the machines of later stages.
 
     >>> parse_workers("gcp/us-central1=1xV100:8:spot")[0].gpu_count
     8

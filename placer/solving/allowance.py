@@ -200,12 +200,10 @@ def current() -> Allowance:
 def opened(
     seconds: float = inf, memory_limit_bytes: float | None = None, cancel: Cancel | None = None
 ) -> Iterator[Allowance]:
-    """Open the allowance of a request, or of a part of one that is open. In the main thread the
-    first Ctrl-C ends a whole request instead of raising KeyboardInterrupt, so that what was found
-    is returned; the second one raises. ``seconds``: from now. ``memory_limit_bytes``: resident
-    memory of the process. None: no limit of its own for a part; for a whole request what the
-    process holds and `default_memory_bytes` beside it. ``cancel``: ends the work when it is set,
-    from whatever thread.
+    """Open the allowance of a request, or of a part of one that is open, from now. Without a limit
+    of its own a whole request has what the process holds and `default_memory_bytes` beside it. In
+    the main thread the first Ctrl-C ends a whole request instead of raising KeyboardInterrupt, so
+    that what was found is returned; the second one raises.
     """
     whole, deadline = _current.get(), time.monotonic() + seconds
     if memory_limit_bytes is not None:
@@ -272,9 +270,8 @@ def _heeding_interrupts(allowance: Allowance) -> Iterator[None]:
 @contextmanager
 def bounded_address_space(memory_limit_bytes: float | None) -> Iterator[None]:
     """Bound the address space of this process too, so that no array takes it over its memory limit:
-    what asks for more gets a MemoryError. For programs of their own, such as the command line: the
-    bound is of the whole process. What is resident never grows by more than the address space does.
-    ``memory_limit_bytes``: resident memory of the process; None: that of `opened`.
+    what asks for more gets a MemoryError. For programs such as the command line. What is resident
+    never grows by more than the address space does.
     """
     import numpy  # noqa: F401, ICN001 - reserves address space that it never fills
 

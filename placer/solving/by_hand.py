@@ -21,9 +21,8 @@ PLAIN = "all-reduce"
 def place_by_hand(workers: str, problem: Problem) -> Placement:
     """Find the cheapest offer behind each group that a user wrote, and the exchange of the request.
     ``auto`` is an all-reduce, unless more than one local step is asked for. What the request leaves
-    open (aggregator, store, number of local steps) is chosen for the most samples/s that count. A
-    plan inside the workers that is not written is one that an engine executes, where there is one.
-    `PlacerError` if the catalog has no such machine, or the exchange cannot run with these workers.
+    open is chosen for the most samples/s that count. A plan that is not written is one that an
+    engine executes, where there is one.
     """
     placed = _placed(workers, problem)
     if not placed.unexecuted:
@@ -69,11 +68,9 @@ def _placed(workers: str, problem: Problem) -> Placement:
 
 
 def every_exchange(workers: str, problem: Problem) -> tuple[tuple[Placement, Problem], ...]:
-    """Place the same workers with each strategy that can run, each at its best; the most samples/s
-    that count first. Strategies with local steps count as well: with those of the request, else
-    with what is best up to 64. Strategies that cannot do what the request asks for (overlap, the
-    place of an aggregator or store) are left out. Each placement with the question that asks for
-    its strategy.
+    """Place the same workers with each strategy that can run, each at its best, with the question
+    that asks for it; the most samples/s that count first. Strategies that cannot do what the
+    request asks for (overlap, the place of an aggregator or store) are left out.
     """
     placed: dict[Placement, Problem] = {}
     for name in (*SYNCHRONOUS, *LOCAL):

@@ -35,9 +35,8 @@ def check_verifier(solver: str, verifier: str) -> None:
 
 def verified(result: Result, verifier: str, options: SolveOptions) -> Result:
     """Solve the problem of a result again with another solver, which is told nothing of the answer,
-    and say whether both agree. With ``verification``; with a warning if the solvers contradict each
-    other, or the second one failed. ``result``: the first answer. ``verifier``: name of the second
-    solver. ``options``: gap and time limit of both.
+    and say whether both agree; with a warning if they contradict each other, or the second one
+    failed.
     """
     try:
         second = solve(result.problem, verifier, replace(options.deaf, start=None))
@@ -140,9 +139,8 @@ def _contradiction(one: Result, other: Result) -> bool:
 
 
 def solved_again(document: Mapping[str, Any], where: str, solver: str) -> str:
-    """Solve again and say what came out. ``document``: a valid ``placer.result/v1`` document with
-    its problem and a certificate. `PlacerError` if the market is neither in the file nor on this
-    machine, or if the second answer is better than the bound of the first.
+    """Solve the question of a saved result with a certificate again, and say what came out.
+    `PlacerError` if its market is not known, or an answer is better than the bound of the other.
     """
     certificate = document.get("certificate")
     if certificate is None or "problem" not in document:

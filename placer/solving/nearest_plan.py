@@ -61,9 +61,8 @@ class Trial:
 
 
 def nearest_plan(problem: Problem) -> tuple[str, str] | None:
-    """Say which plan lacks least of what a model needs, and what would fit. What is lacking, and
-    what to do. None for a model without an architecture, or where offers are left out by other
-    wishes alone.
+    """Say which plan lacks least of what a model needs, and what would fit; None for a model
+    without an architecture, or where offers are left out by other wishes alone.
     """
     if problem.island_question is None:
         return None

@@ -217,8 +217,7 @@ class Result(Shown):
 
     def to_saved(self, *, whole: bool = False) -> dict[str, Any]:
         """Build the document that ``placer recommend -o`` writes: with the problem, so that it can
-        be priced again. ``whole``: keep the whole market, so that the bounds can be worked out
-        again as well.
+        be priced again; with the whole market, so that the bounds can be worked out again as well.
         """
         from placer.documents.saved_result import saved_document
 

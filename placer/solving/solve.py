@@ -81,11 +81,10 @@ def _names_in(folders: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None = None) -> Result:
-    """Find the best placement. Infeasible is a status; a placement in it breaks no limit. With a
-    range of batches its problem has the best one. ``solver``: name of a module in placer.solvers.
-    ``options``: gap, time limit and seed. `PlacerError` if there is no such solver.
-    `AssertionError` if a solver returned a placement that breaks a limit, or a bound that its value
-    beats: an internal error, never shown as an answer. The message names a file with the problem.
+    """Find the best placement; infeasible is a status. With a range of batches its problem has the
+    best one. `AssertionError` if a solver returned a placement that breaks a limit, or a bound that
+    its value beats: an internal error, never shown as an answer. The message names a file with the
+    problem.
     """
     module, options = load_solver(solver), options or SolveOptions()
     earlier = _EARLIER.get()
@@ -190,8 +189,7 @@ def _counts_workers(problem: Problem, solver: str) -> bool:
 
 def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, SolveOptions], Result]:
     """Make a solver ready for many questions that differ from one in objective, budget and floor
-    alone. Answers one question as `solve` does; a solver with a `prepare` of its own works out only
-    once what they share. `PlacerError` if there is no such solver.
+    alone; one with a `prepare` of its own works out only once what they share.
     """
     wish = problem.requirements
     parts = _asks_by_kind(problem, solver) or problem.island_question is not None

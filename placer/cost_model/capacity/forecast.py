@@ -82,11 +82,10 @@ def _shares(weight: Array, launched: Array, prior: float, otherwise: Array) -> A
 def remembered(
     launched: Array, hours: Sequence[float] | Array, memory_h: float, prior: float, usual: Array
 ) -> Array:
-    """Return the shares of time with 0, 1, ... machines as they are remembered at the end of a log.
-    Shape (zones, machines + 1); each row sums to 1. ``launched``: machines that could be launched;
-    shape (observations, zones), -1 where nobody looked. ``hours``: when; shape (observations,),
-    ascending. ``memory_h``, ``prior``: as in `MEMORIES_H` and `PRIORS`. ``usual``: shares to begin
-    with; shape (machines + 1,).
+    """Return the shares of time with 0, 1, ... machines as they are remembered at the end of a log;
+    shape (zones, machines + 1). ``launched`` has shape (observations, zones), -1 where nobody
+    looked, ``hours`` shape (observations,), ascending. ``usual`` are shares to begin with; shape
+    (machines + 1,).
     """
     age = np.asarray(hours)[-1] - np.asarray(hours)
     counted = np.exp(-age / memory_h)[:, None] * (launched >= 0)
@@ -96,11 +95,10 @@ def remembered(
 def followed(
     launched: Array, hours: Sequence[float] | Array, lead_h: float, otherwise: Array
 ) -> Array:
-    """Return the shares of 0, 1, ... machines that followed counts like each zone's last one. It
-    knows zones whose counts alternate, and how long a zone tends to stay as it is. What followed is
-    forgotten as by the long memory. ``launched``, ``hours``: as in `remembered`. ``lead_h``: hours
-    from a count to what followed it. ``otherwise``: shares to begin with, which stay where nothing
-    followed; shape (zones, machines + 1).
+    """Return the shares of 0, 1, ... machines that followed counts like each zone's last one; shape
+    (zones, machines + 1). It knows zones whose counts alternate, and how long a zone tends to stay
+    as it is. What followed is forgotten as by the long memory; where nothing did, ``otherwise``
+    stays.
     """
     when = np.asarray(hours, dtype=float)
     before = np.searchsorted((when[1:] + when[:-1]) / 2, when - lead_h)
@@ -129,10 +127,9 @@ def expected_now(launched: Array, usual: Array) -> Array:
 
 
 def forecast(launched: Array, hours: Sequence[float] | Array, lead_h: float, usual: Array) -> Array:
-    """Return the chances of 0, 1, ... machines in each zone some hours after the end of a log.
-    Shape (zones, machines + 1); each row sums to 1. ``launched``, ``hours``, ``usual``: as in
-    `remembered`; what counts as the present is each zone's last observation. ``lead_h``: hours
-    ahead.
+    """Return the chances of 0, 1, ... machines in each zone some hours after the end of a log;
+    shape (zones, machines + 1). Each zone's last observation counts as the present; see
+    `remembered`.
     """
     parts = weights_at(lead_h)
     short, long = (
@@ -184,10 +181,9 @@ class SetForecast:
 class CapacityForecast(
     Struct, frozen=True, kw_only=True, tag_field="schema", tag="placer.capacity-forecast/v1"
 ):
-    """Chances that zones launch enough spot machines some hours after the end of a log.
-    ``machines``: machines that are wanted. ``asked``: machines that each zone was asked for.
-    ``first``, ``last``: ends of the log, ISO in UTC. ``zones``: the most likely first. ``sets``:
-    the best set of one zone, of two and so on.
+    """Chances that zones launch enough spot machines some hours after the end of a log. Each zone
+    was ``asked`` for so many. ``zones`` are sorted, the most likely first; ``sets`` are the best of
+    one zone, of two and so on.
     """
 
     machines: Natural
@@ -216,10 +212,8 @@ class CapacityForecast(
 def forecast_launches(
     log: LaunchLog, machines: int, hours_ahead: float, most_zones: int = MOST_ZONES
 ) -> CapacityForecast:
-    """Forecast how likely zones launch enough machines, alone and together. ``log``: of launches.
-    ``machines``: that are wanted. ``hours_ahead``: hours after the end of the log. ``most_zones``:
-    maximum number of zones combined. `PlacerError` if all zones of the log were asked for fewer
-    machines, or the hours are not positive.
+    """Forecast how likely zones launch enough machines, alone and together. `PlacerError` if all
+    zones of the log were asked for fewer machines.
     """
     if machines > log.most * len(log.zones):
         raise PlacerError(
@@ -292,11 +286,10 @@ class ZoneSet:
 
 
 def best_sets(machines: Array, least: int, most_zones: int) -> tuple[ZoneSet, ...]:
-    """Find the zones that most likely have enough machines, for each number of zones. The best set
-    of one zone, of two and so on; a larger one only if it is more likely to have enough. Where
-    there are over `MOST_SETS` of a size, the best that grows from smaller ones. ``machines``: that
-    each zone can launch; shape (scenarios, zones). ``least``: machines that are enough, in all.
-    ``most_zones``: largest set.
+    """Find the zones that most likely have at ``least`` so many ``machines`` (shape (scenarios,
+    zones)) in all: the best set of one zone, of two and so on, a larger one only if it is more
+    likely to have enough. Where there are over `MOST_SETS` of a size, the best that grows from
+    smaller ones.
     """
     found: list[ZoneSet] = []
     kept: list[tuple[int, ...]] = [()]

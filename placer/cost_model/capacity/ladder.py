@@ -66,12 +66,11 @@ class Runs:
 
 
 def climb(rungs: Sequence[Rung], samples: float, deadline_h: float, step_h: float) -> Runs:
-    """Run a ladder in every scenario. A run stays where it is until its machines are lost, then
-    starts on the first rung that is there, or waits. It moves back to a rung before it that was
-    there for `STEADY_STEPS` and takes less for a sample. Whoever waits pays nothing. ``rungs``: the
-    most wanted first. ``samples``: to train on. ``deadline_h``: from the start. Where a rung is
-    certain, the run moves to it for good as soon as another step elsewhere would leave too little
-    time.
+    """Run a ladder, the most wanted rung first, in every scenario. A run stays where it is until
+    its machines are lost, then starts on the first rung that is there, or waits and pays nothing.
+    It moves back to a rung before it that was there for `STEADY_STEPS` and takes less for a sample;
+    and for good to a certain one as soon as another step elsewhere would leave too little time
+    until the deadline.
     """
     # What is certain is not hurried to: it is there when time runs out as well.
     there = np.stack(

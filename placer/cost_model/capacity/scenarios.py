@@ -59,10 +59,9 @@ def latent(
 ) -> Array:
     """Draw the latent state of zones, standard normal each; shape (draws, zones). A name has the
     same states whatever else is drawn, so that a zone more changes nothing about the others, and a
-    placement meets the scenarios of the market that it was chosen from. ``regions``: region of each
-    zone. ``draws``: scenarios, an even number: each has its mirror image, which halves the noise of
-    means. ``seed``: the same seed gives the same scenarios. ``likeness``: how alike zones are.
-    ``zones``: name of each zone, no two alike; None: the region and a number.
+    placement meets the scenarios of the market that it was chosen from. Each of an even number of
+    draws has its mirror image, which halves the noise of means. No ``zones`` are alike in name;
+    None: region and number.
     """
     names = [f"{region}/{at}" for at, region in enumerate(regions)] if zones is None else zones
     return mixed(regions, names, likeness, lambda name: _normal(name, draws, seed))
@@ -71,9 +70,8 @@ def latent(
 def mixed(
     regions: Sequence[str], zones: Sequence[str], likeness: Likeness, draw: Callable[[str], Array]
 ) -> Array:
-    """Add up what all zones have in common, what those of a region have, and what is a zone's own.
-    ``draw``: draws what belongs to a name, standard normal; its shape gets the zones as its last
-    part.
+    """Add up what all zones have in common, what those of a region have, and what is a
+    zone's own.
     """
     near = {region: draw(region) for region in dict.fromkeys(regions)}
     everywhere = np.sqrt(likeness.across) * draw("")
@@ -101,9 +99,8 @@ def _normal(name: str, draws: int, seed: int) -> Array:
 
 
 def launchable(chances: Array, states: Array) -> Array:
-    """Turn latent states into machines that can be launched; shape (draws, zones). ``chances``: of
-    0, 1, ... machines; shape (zones, machines + 1). ``states``: as from `latent`; a low state is a
-    short zone.
+    """Turn latent states (low: a short zone) into machines that can be launched; shape (draws,
+    zones). ``chances`` of 0, 1, ... machines have shape (zones, machines + 1).
     """
     below = np.cumsum(chances, axis=1)[:, :-1].clip(0.0, 1.0)
     normal = NormalDist()
@@ -136,10 +133,8 @@ def state_paths(
     seed: int,
     likeness: Likeness = RESIDUAL,
 ) -> Array:
-    """Draw the latent states of zones over time; shape (steps, draws, zones). ``regions``,
-    ``zones``: region and name of each zone. A name has the same path whatever else is drawn.
-    ``steps``, ``step_h``: moments, and the hours between two of them. ``draws``: scenarios, an even
-    number: each has its mirror image.
+    """Draw the latent states of zones over time; shape (steps, draws, zones). A name has the same
+    path whatever else is drawn, and each of an even number of draws its mirror image.
     """
     return mixed(regions, zones, likeness, lambda name: _path(name, steps, draws, step_h, seed))
 

@@ -48,11 +48,10 @@ def stock_of(
     same_zone: bool,
     unavailable: float | None = None,
 ) -> Stock:
-    """Look up what a table knows of spot machines in a place. ``rows``: as in `Catalog.capacity`.
-    ``place``: ``provider/region``. ``same_zone``: whether all machines of the place stay in one
-    zone: the one with the best chance of the most machines. Else they spread over the zones that
-    the table names, or over as many as it counts, at most `MOST_ZONES`. ``unavailable``: share of
-    the time without any spot machine, where the user knows it; instead of the table.
+    """Look up what a table knows of spot machines in a place. All stay in one zone, the one with
+    the best chance of the most machines, or spread over the zones that the table names, else over
+    as many as it counts, at most `MOST_ZONES`. ``unavailable`` is the share of the time without
+    any, where the user knows it; instead of the table.
     """
     provider, _, region = place.partition("/")
     wanted = {"provider": provider, "region": region, "device": device, "market": "spot"}
@@ -118,9 +117,8 @@ def chance_of(known: ZoneCapacity, machines: int, end: str = "share") -> float |
 
 
 def chances_of(known: ZoneCapacity, most: int, end: str = "share") -> Array:
-    """Return the chances that one zone launches 0, 1, ... machines. Shape (most + 1,); sums to 1.
-    ``most``: machines that are wanted: more count as so many. What was not observed counts as not
-    there. ``end``: one of `ENDS`.
+    """Return the chances that one zone launches 0, 1, ... machines; shape (most + 1,). More than
+    ``most`` count as so many; what was not observed counts as not there.
     """
     top = min(most, known.most)
     reached = np.zeros(most + 2)
@@ -141,10 +139,9 @@ def supply_scenarios(
     zones: Sequence[str] | None = None,
     likeness: Likeness = RESIDUAL,
 ) -> Array:
-    """Draw how many machines places launch at the same time; shape (draws, places). ``regions``:
-    ``provider/region`` of each zone. ``chances``: of 0, 1, ... machines in each zone; shape (zones,
-    machines + 1). ``draws``, ``seed``, ``zones``, ``likeness``: as in `latent`. ``owners``: place
-    of each zone, from 0; None: each zone is a place.
+    """Draw how many machines places launch at the same time; shape (draws, places). ``chances`` of
+    0, 1, ... machines have shape (zones, machines + 1); ``owners`` are places of zones, from 0;
+    None: each zone is a place. See `latent`.
     """
     machines = launchable(chances, latent(regions, draws, seed, likeness, zones))
     if owners is None:
@@ -266,10 +263,9 @@ def stay_of(known: ZoneCapacity, machines: int) -> Stay | None:
 
 
 def first_loss_h(stays: Sequence[Stay], states: Array) -> Array:
-    """Draw after how many hours the first of some groups of machines is lost; shape (draws,).
-    ``stays``: of each group, the machines of one zone. ``states``: latent states as from `latent`;
-    shape (draws, groups). A low one is lost soon, so that alike groups are lost together: never a
-    product of their chances.
+    """Draw after how many hours the first of some groups of machines is lost; shape (draws,). Low
+    ``states`` of shape (draws, groups) are lost soon, so that alike groups are lost together: never
+    a product of their chances.
     """
     lost = _normal_cdf(states)
     built: Array = np.min([stay.times_h(lost[:, at]) for at, stay in enumerate(stays)], axis=0)

@@ -36,11 +36,8 @@ class UsdPerHour(Struct, frozen=True, kw_only=True):
 
 
 def compute_usd_per_hour(machines: Iterable[tuple[VmOffer, int]]) -> float:
-    """Price of the workers, billed while they wait as well (Phalak et al., eq. 3). ``machines``:
-    offers and how many of each.
-
-    Four workers of figure 6 of Phalak et al. in Oregon, 0.0960 USD/h each, are 0.384 USD/h; a step
-    of 5 s costs 0.384 / 720.
+    """Price of the workers, billed while they wait as well (Phalak et al., eq. 3). Four workers of
+    figure 6 of Phalak et al. in Oregon, 0.0960 USD/h each, are 0.384 USD/h.
 
     >>> from placer.market.books.book_reader import load_catalog
     >>> offer = load_catalog("phalak-2023").offers_at("aws/us-west-2")[0]
@@ -52,9 +49,7 @@ def compute_usd_per_hour(machines: Iterable[tuple[VmOffer, int]]) -> float:
 
 def egress_usd(phases: Sequence[Phase], network: Network, *, same_zone: bool = True) -> float:
     """Price what one exchange sends, in USD per step. Phalak et al. (2024), eq. 7-9, summed over
-    the transfers; the provider of the source bills. ``phases``: transfers of one exchange; bytes.
-    ``network``: egress prices in USD per 2**30 bytes. ``same_zone``: whether the machines of one
-    region share a zone. `PlacerError` if a link has no price.
+    the transfers; the provider of the source bills.
 
     One worker in each of four cities on AWS, S3 and Lambda in Oregon, gradients of 1 GiB: up from
     London, Mumbai and Sydney 0.02 + 0.086 + 0.098, down to them 3 x 0.02; what stays in Oregon is
@@ -119,10 +114,9 @@ def storage_usd(
     offer: StoreOffer, gradient_bytes: float, workers: int, step_s: float, failed_polls: int
 ) -> float:
     """Price of the store for one step in USD: space, requests and what is read; deletes are free.
-    Phalak et al. (2024), eq. 5: S R_st + (2n + l) R_read + (n + 1) R_write + n R_list. Where the
-    provider also bills bytes that are read, 2 n S of them: the function fetches n gradients, each
-    worker the mean. ``gradient_bytes``: S. ``workers``: n. ``step_s``: how long the objects are
-    kept. ``failed_polls``: l, reads that found nothing.
+    Phalak et al. (2024), eq. 5: S R_st + (2n + l) R_read + (n + 1) R_write + n R_list, with l reads
+    that found nothing. Where the provider also bills bytes that are read, 2 n S of them: the
+    function fetches n gradients, each worker the mean.
 
     n = 4, l = 1, S = 1 GiB kept for an hour at 0.023 USD a month: 0.023 / 730 = 3.151e-5; 9 reads
     at 0.0004 and 5 writes and 4 lists at 0.005 per 1000: 3.6e-6 + 2.5e-5 + 2.0e-5; together

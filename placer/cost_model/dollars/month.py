@@ -19,12 +19,8 @@ Schedule = tuple[EgressPrice, ...]
 
 
 def tiered_usd(gib: float, tiers: Sequence[EgressPrice], *, already_gib: float = 0.0) -> float:
-    """Price what one month sends, each GiB at the price of the tier that it falls into. USD; never
-    less for more bytes. A tier holds from its mark up to and with the next one. ``gib``: what is
-    sent, in 2**30 bytes. ``tiers``: volume tiers, lowest mark first and from 0 on, as
-    `Network.egress_tiers` returns them. ``already_gib``: what the same month has sent before at the
-    same schedule. `PlacerError` if an amount is negative or not finite, or the tiers leave the
-    first GiB without a price.
+    """Price what one month sends, each GiB at the price of the tier that it falls into: from its
+    mark up to and with the next one. USD; never less for more bytes.
 
     AWS counts the free 100 GB of a month in the first 10 TB: 10,140 GiB are paid, at 0.09 USD.
 
@@ -71,20 +67,14 @@ def without_allowance(tiers: Sequence[EgressPrice]) -> Schedule:
 def monthly_egress_usd(
     links: Mapping[tuple[str, str], float], network: Network, *, same_zone: bool = True
 ) -> float:
-    """Price what one calendar month sends over all links, with volume tiers and free allowances.
-
-    Providers count a tier over one billing account and one price list, not over one link: the bytes
-    of all links that one provider bills by the same schedule (the same marks and prices, to the
-    internet or inside the provider) are summed before the tiers apply. Regions with other prices
-    have tiers of their own. A free allowance holds once for an account however many schedules it
+    """Price what one calendar month sends over all links, in bytes, with volume tiers and free
+    allowances: USD, never less for more bytes on a link. Providers count a tier over one billing
+    account and one price list, not over one link: the bytes of all links that one provider bills by
+    the same schedule (the same marks and prices, to the internet or inside the provider) are summed
+    before the tiers apply. A free allowance holds once for an account however many schedules it
     uses (AWS: all regions and services together), so each provider grants its largest one once; it
     is taken off the cheapest schedule first, which is never too low. All machines are taken to be
     in one account that sends nothing else.
-
-    USD of the month; never less for more bytes on a link. ``links``: bytes of the month for each
-    directed pair of places. ``network``: egress prices with their tiers. ``same_zone``: whether the
-    machines of one region share a zone. `PlacerError` if a link has no price, or its bytes are
-    negative or not finite.
     """
     pooled: dict[
         tuple[str, bool, tuple[tuple[float, float], ...]], tuple[Schedule, list[float]]

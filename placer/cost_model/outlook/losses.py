@@ -13,9 +13,8 @@ from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR, Interval
 
 
 def rate_per_month(chance: float) -> float:
-    """Return the interruptions of one machine in a month, from the chance of at least one. Constant
-    rate r: f = 1 - exp(-r), so r = -ln(1 - f). ``chance``: f, a share from 0 to below 1.
-    `PlacerError` if it is no such share: a machine that is taken away for certain has no rate.
+    """Return the interruptions of one machine in a month, from the chance f of at least one:
+    constant rate r, f = 1 - exp(-r), so r = -ln(1 - f). A certain loss has no rate.
 
     >>> round(rate_per_month(0.2), 6)  # -ln 0.8
     0.223144
@@ -34,11 +33,10 @@ def rates_per_month(value: float, low: float, high: float) -> Interval:
 
 
 class Interruption(Struct, frozen=True, kw_only=True):
-    """How often a spot machine is taken away and what that costs. ``per_month``: how often one
-    machine is taken away in a month of 730 hours, at a constant rate. Rates of many machines add
-    up, where the chance that one of them goes rounds to 1. ``restart_s``: seconds until it is
-    replaced and takes part again. ``lost_steps``: steps that the whole run loses when it rejoins.
-    ``basis`` is assumed, published (a band of the provider), given or mixed.
+    """How often one spot machine is taken away in a month of 730 hours, and what that costs:
+    seconds until it takes part again, and steps that the whole run loses when it rejoins. Rates of
+    many machines add up, where the chance that one of them goes rounds to 1. ``basis`` is assumed,
+    published (a band of the provider), given or mixed.
     """
 
     per_month: Interval
@@ -96,9 +94,8 @@ its middle is then 35 %.
 
 
 def banded(low: float, high: float) -> Interruption:
-    """Return the interruption of a machine whose provider publishes how often it is taken away; the
-    rest as assumed. ``low``, ``high``: ends of the band, shares of the machines per month; a band
-    that ends at 1 is open. `PlacerError` if the ends are not shares in order.
+    """Return the interruption of a machine in a band of shares per month that its provider
+    publishes; one that ends at 1 is open. The rest is as assumed.
 
     The bands 10 to 15 % and over 20 % of the AWS Spot Advisor.
 
@@ -130,9 +127,7 @@ def of_island(interruption: Interruption, machines: int) -> Interruption:
 
 def together(machines: Sequence[tuple[Interruption, int]]) -> Interruption:
     """Return one interruption for machines that differ: the mean of their rates, so that their
-    expected number is kept. Restart and lost steps are those of the first; the basis is that of
-    all, or ``mixed``. ``machines``: interruption and how many machines have it; at least one
-    machine.
+    expected number is kept. Restart and lost steps are those of the first.
 
     One machine of 20 % and one of 5 %: 1 - sqrt(0.8 x 0.95).
 
@@ -212,8 +207,6 @@ def expected_share(
     spot: int, workers: int, step_s: float, interruption: Interruption = ASSUMED_INTERRUPTION
 ) -> Interval:
     """Return `kept_share` of workers that are lost one by one, of which some are spot machines.
-    `PlacerError` if there are fewer workers than spot workers or none at all, or the step is not a
-    positive time.
 
     Eight spot workers, a chance of 20 % a month, steps of 60 s: r = 0.223144 / 730 h = 8.491e-8 /
     s; away 8.491e-8 x 300 = 2.547e-5; lost 8 x 8.491e-8 x 2 x 60 = 8.151e-5; 1 - 2.547e-5 -
@@ -317,9 +310,8 @@ def chance_all_lost(
 def chance_any_lost(
     zones: Sequence[int], unavailable: float, correlation: Correlation = OBSERVED_CORRELATION
 ) -> float:
-    """Return the probability that at least one zone of a placement has no spot capacity. One minus
-    the probability that all have capacity, which is the same mixture with 1 - u. ``zones``,
-    ``unavailable``, ``correlation``: as in `chance_all_lost`.
+    """Return the probability that at least one zone of a placement has no spot capacity: one minus
+    that of all having some, which is the mixture of `chance_all_lost` with 1 - u.
 
     Two regions: 2 u - P(both) = 0.4 - 0.0624.
 

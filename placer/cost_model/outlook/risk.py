@@ -190,11 +190,9 @@ def risk_of(
     constant: bool,
     losses_basis: str,
 ) -> Risk:
-    """Work out the risk of a placement with spot machines. ``gang``: from `gang_of`.
-    ``samples_per_second``: speed while all machines are there. ``kept``: share of it that restarts
-    and lost steps leave. ``losses_per_h``: of all machines together. ``constant``: whether machines
-    are lost at that rate, each on its own, as the user or the provider says; else they stay as the
-    table knows it. ``losses_basis``: who knows how often machines are lost.
+    """Work out the risk of a placement with spot machines. Restarts and lost steps leave a ``kept``
+    share of the speed. ``constant``: all machines together are lost at a rate per hour, each on its
+    own, as the user or the provider says; else they stay as the table knows it.
     """
     drawn = [stock_scenarios(gang.stocks, gang.wanted, DRAWS, SEED, end) for end in ENDS]
     shares = [speed_shares(placement, problem, gang, machines) for machines in drawn]
@@ -259,11 +257,10 @@ def enough_workers(problem: Problem) -> int:
 
 
 def speed_shares(placement: Placement, problem: Problem, gang: Gang, machines: Array) -> Array:
-    """Return the part of the full speed that remains with the machines that are there. An island is
-    there with all of its machines or not at all. The machines of a stock go to the server first,
-    then to its groups in their order. Shape (draws,): each worker counts by its rate. 0 without
-    `enough_workers`, the server or a worker where data must stay. ``machines``: of each stock;
-    shape (draws, stocks).
+    """Return the part of the full speed that remains with the ``machines`` of each stock that are
+    there, of shape (draws, stocks); shape (draws,). 0 without `enough_workers`, the server or a
+    worker where data must stay. An island is there with all of its machines or not at all; those of
+    a stock go to the server first, then to its groups in their order.
     """
     left = machines.copy()
     workers, work = np.zeros(len(left)), np.zeros(len(left))

@@ -21,13 +21,10 @@ class Totals(Struct, frozen=True, kw_only=True):
 
 
 def totals_of(got: Estimate, wish: Requirements) -> Totals:
-    """Time and money until all samples of a request count. While all machines are there: waiting
-    for spot machines is not in it. Machines alone are paid while they start, as nothing is sent.
-    The ends of the money are the lowest price per hour for the shortest time and the highest for
-    the longest; the truth lies within, as a fast run also sends more per hour. ``got``: estimate of
-    a placement. ``wish``: has the samples at equal progress: what passes through the workers,
-    divided by the samples-to-target multiplier; and the seconds in which data is copied and
-    machines start.
+    """Time and money until all samples of a request count, while all machines are there. Machines
+    alone are paid while they start, as nothing is sent. The ends of the money are the lowest price
+    per hour for the shortest time and the highest for the longest; the truth lies within, as a fast
+    run also sends more per hour.
     """
     speed, usd, samples = got.effective_samples_per_second, got.usd_per_hour_interval, wish.samples
     work_s = {

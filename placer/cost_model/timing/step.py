@@ -60,9 +60,8 @@ the backward pass of the last microbatch, two thirds of it, of one to several.
 
 
 def overlap_window(exchange: Exchange, case: int = 0, free_share: float = 1.0) -> float:
-    """Return the share of the calculation beside which an exchange runs without staleness.
-    ``case``: 0, 1 or 2: expected, slow or fast. ``free_share``: what exchanges inside the workers
-    leave of it.
+    """Return the share of the calculation, of what plans leave, that hides an exchange without
+    staleness.
     """
     buckets = exchange.transport in RINGS and traits(exchange.strategy).bucketed
     is_pytorch = buckets and ENGINES["pytorch"].lack(exchange) is None

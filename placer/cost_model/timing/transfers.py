@@ -63,9 +63,8 @@ def transfer_seconds(byte_count: float, link: Link, streams: int = 1, case: int 
 
 
 def load_seconds(phase: Phase, network: Links, *, inside: bool) -> float:
-    """Time that the busiest machine needs to send or receive its share of a phase. A machine sends
-    and receives at most what one stream reaches inside its region. ``inside``: whether transfers
-    inside a region count as well.
+    """Time that the busiest machine needs to send or receive its share of a phase: at most what one
+    stream reaches inside its region. Transfers ``inside`` a region may count as well.
     """
     loads = machine_loads(phase, inside=inside)
     return max(
@@ -129,11 +128,10 @@ def direct_phase_seconds(phase: Phase, network: Links, streams: int = 1, case: i
 
 
 def arrival_seconds(starts: Sequence[float], alone: Sequence[float], shared: float) -> float:
-    """Return when the last of several equal transfers into, or out of, one machine is there.
-    Transfers under way share the machine evenly, none is faster than alone: followed from one start
-    or end to the next. The same as max(start + alone) as long as the machine could serve all at
-    full speed. ``starts``: when each begins; seconds. ``alone``: how long each takes with the
-    machine to itself. ``shared``: how long each takes of the machine's own capacity.
+    """Return when the last of several equal transfers into, or out of, one machine is there: each
+    with its start, its seconds ``alone`` and those of the machine's capacity that all share.
+    Transfers under way share it evenly, none is faster than alone: followed from one start or end
+    to the next. The same as max(start + alone) while the machine could serve all at full speed.
 
     >>> late = arrival_seconds([0.0, 0.0, 9.0], [4.0, 4.0, 4.0], 1.0)
     >>> late, arrival_seconds([0.0, 0.0, 0.0], [1.0, 1.0, 1.0], 1.0)
@@ -187,11 +185,10 @@ def averaging_seconds(
     tensors: int | None,
     calibration: Calibration,
 ) -> float:
-    """Return the seconds of an average inside one zone, by the slowest class. ``hosts``: names of
-    classes: of ``calibration.hosts``, whose seconds to serialise, average and deserialise are l0 +
-    l1 S + l2 N + l3 T + l4 2 (N - 1) / N S, or of `placer.workload.peer`, rings over a network.
-    ``gradient_bytes``: S, compressed. ``workers``: N; one worker has nothing to average.
-    ``tensors``: T; None takes `ASSUMED_TENSORS`.
+    """Return the seconds of an average among N workers inside one zone, by the slowest class: of
+    ``calibration.hosts``, whose seconds to serialise, average and deserialise S bytes of T tensors
+    are l0 + l1 S + l2 N + l3 T + l4 2 (N - 1) / N S, or of `placer.workload.peer`, rings over a
+    network.
 
     >>> from placer.workload.constants import PUBLISHED
     >>> # 4.96 x 1.75 x 1.12 + 0.279 x 8 + 0.0064 x 394
@@ -229,10 +226,9 @@ def wan_seconds(
     peers: int = 2,
     software: str = HIVEMIND,
 ) -> float:
-    """Return the slowest pair between regions, phase after phase, times its factor; not faster than
-    the busiest machine can send. ``streams``: TCP streams side by side on each pair. ``case``: 0
-    expected, 1 slow, 2 fast. ``peers``: workers that exchange; two bound the seconds from below.
-    ``software``: what averages: hivemind's factors on links are its own.
+    """Return the slowest pair between regions, phase after phase, times its factor (hivemind's is
+    its own); not faster than the busiest machine can send. Two ``peers`` bound the seconds from
+    below.
     """
     total = 0.0
     for phase in phases:

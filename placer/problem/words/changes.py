@@ -122,10 +122,9 @@ def parse_changes(given: Iterable[str] = (), drop: Iterable[str] = ()) -> tuple[
 
 
 def changed_book(catalog: Catalog, changes: Sequence[Change]) -> Catalog:
-    """Change prices, egress and links of a book, or take offers away; the book that is given stays
-    as it is. The changed book says in words what was changed and has a digest of its own, which
-    follows from that of the book and the words. Age, basis and name are those of the original.
-    `PlacerError` if a pattern matches nothing.
+    """Change prices, egress and links of a copy of a book, or take offers away. The copy says what
+    was changed and has a digest that follows from that of the book and the words; age, basis and
+    name are those of the original. `PlacerError` if a pattern matches nothing.
     """
     for what, group in groupby(changes, key=lambda change: change.what):
         alike = list(group)

@@ -32,9 +32,8 @@ KINDS = ("raw-data", "gradients", "checkpoints")
 
 
 def in_plain_words(given: list[str], profile: ModelProfile) -> tuple[list[str], str | None]:
-    """Write words about data without sizes: ``2TB@STORE`` as the store, and ``PLACE=2TB:stay`` in
-    samples of a model. The words, and the size of the data in the store; None where none was given.
-    `PlacerError` if a size is none, or nobody knows the bytes of a sample.
+    """Write words about data without sizes: ``2TB@STORE`` as the store, ``PLACE=2TB:stay`` in
+    samples of a model; and return the size of the data in the store, if one was given.
     """
     words, size = [], None
     for word in given:

@@ -22,11 +22,8 @@ _RULE = re.compile(
 
 def parse_used(given: list[str], catalog: Catalog) -> tuple[Used, ...]:
     """Read ``PLACE`` or ``PLACE=NxDEVICE[:market]``: at least one worker in a place, or at least N
-    machines of a kind. ``given``: place and device may have wildcards; a provider stands for all
-    its places. Devices are written as for placements by hand: ``T4`` is a machine with one,
-    ``V100:8`` one with eight, ``T4*`` any. ``catalog``: must have such a place and such a device.
-    `PlacerError` if a word does not follow the grammar, is given twice, or names what the catalog
-    does not have.
+    machines of a kind. Place and device may have wildcards; a provider stands for all its places.
+    ``T4`` is a machine with one, ``V100:8`` one with eight, ``T4*`` any.
     """
     rules: dict[tuple[str, str, str], Used] = {}
     for word in given:
@@ -100,8 +97,7 @@ def read_quotas(path: Path, catalog: Catalog | None = None) -> tuple[Quota, ...]
     """Read a quota file: CSV with place, gpu, market and gpus or vcpus, perhaps scope and machine;
     ``*`` matches all, ``|`` stands between several patterns, the last matching row wins. Rows whose
     scope is ``together`` cap the sum of all that they match, beside the others; those of vCPUs or
-    machine types always do. ``catalog``: if given, every row must match a place, a device and a
-    machine type of it.
+    machine types always do. Names must match a ``catalog``, if one is given.
     """
     try:
         text = bounded(path, GIVE).decode("utf-8-sig")
@@ -160,7 +156,7 @@ def quotas_of(
 
 
 def quota_gpus(text: str, where: str) -> int:
-    """Read a number of GPUs. `PlacerError` if it is not a whole number of up to nine digits.
+    """Read a number of GPUs of up to nine digits.
 
     >>> quota_gpus("8", "quota")
     8

@@ -59,9 +59,7 @@ MEANT: Mapping[str, str] = {other: own for own, others in OPTIONS.items() for ot
 
 
 def meant(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that means the same as one of another tool; None if there is none.
-    ``word``: with or without dashes before it; ``_`` and ``-`` are the same. ``known``: the words
-    that can be given here, written as they are there.
+    """Return the known word that means the same as one of another tool, with or without dashes.
 
     >>> meant("--max-price", ["--budget", "--in"]), meant("batch_size", ["tbs"])
     ('--budget', 'tbs')

@@ -61,10 +61,8 @@ Reader = Callable[[Any, Reading], tuple[object, ...]]
 def read_wish(
     wish: Wish, value: object, catalog: Catalog, words: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Read the words of one wish. The fields of `Requirements` that the wish sets. ``wish``: the
-    row of the table. ``value``: its words: text, a list of text, or what stands for a flag.
-    ``catalog``: resolves places, devices and stores. ``words``: the other words of the request:
-    ``samples`` decides what a budget is, ``exchange`` what an aggregator is.
+    """Read the words of one wish as fields of `Requirements`, against a catalog and the other
+    words: ``samples`` decides what a budget is, ``exchange`` what an aggregator is.
     """
     values = READERS[wish.reader](value, Reading(wish=wish, catalog=catalog, words=words))
     return dict(zip(wish.fields, values, strict=True))
@@ -303,11 +301,9 @@ TOTAL = re.compile(
 def read_budget(
     text: str, samples: str | int | None
 ) -> tuple[float | None, float | None, str | None]:
-    """Read a budget as (USD per hour, USD in total, exchange rate), one of the first two None.
-    ``text``: a rate such as ``5/h``, ``120/day`` or ``5EUR/h``; or, beside a number of samples, a
-    total such as ``200``, ``$200``, ``200usd`` or ``200 total``. ``samples``: how many samples the
-    total is for; without it an amount alone could be either, and is refused. `PlacerError` if the
-    amount is ambiguous, zero, negative or not finite, or the currency is unknown.
+    """Read a budget as (USD per hour, USD in total, exchange rate), one of the first two None: a
+    rate such as ``5/h`` or ``5EUR/h``; or, beside a number of samples, a total such as ``$200`` or
+    ``200 total``. Without samples an amount alone could be either, and is refused.
 
     >>> read_budget("$1,200 total", "10M"), read_budget("200", "10M"), read_budget("5/h", "10M")
     ((None, 1200.0, None), (None, 200.0, None), (5.0, None, None))
@@ -339,9 +335,8 @@ LEAST_S = 60.0
 
 
 def read_deadline(text: str, now: datetime | None = None) -> float:
-    """Read a time such as ``12h``, or the day by whose end it is over; seconds from now. ``text``:
-    a duration, a day of the week (the next one, or today), or a date; days end at midnight UTC.
-    ``now``: None is the present. `PlacerError` if it is none of these, or is over.
+    """Read a time such as ``12h``, or the day by whose end it is over (a day of the week or a date;
+    it ends at midnight UTC), as seconds from now. `PlacerError` if that is over.
 
     >>> wednesday = datetime(2026, 11, 25, 18, tzinfo=UTC)
     >>> [read_deadline(text, wednesday) / 3600 for text in ("12h", "friday", "2026-11-25")]

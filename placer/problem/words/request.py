@@ -47,10 +47,7 @@ USER_SPREAD = 0.1
 
 
 def build_problem(profile: ModelProfile, catalog: Catalog, **words: Unpack[Wishes]) -> Problem:
-    """Read the user's words and check them against profile and catalog. ``catalog``: what can be
-    rented, and how places are linked. ``**words``: the wishes of
-    `placer.problem.words.wishes.WISHES`, as text or as plain values.
-    """
+    """Read the user's words and check them against profile and catalog."""
     given: Mapping[str, Any] = check_words(words)
     catalog = _with_own(_with_figures(catalog, given.get("figures")), given.get("own"))
     given = _for_own_alone(given, catalog)

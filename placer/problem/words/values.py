@@ -34,8 +34,8 @@ LONGEST = 60
 
 
 def check_words(given: Mapping[str, object]) -> dict[str, Any]:
-    """Check the words of a request by the table, and write plain values as text. Text, lists of
-    text, flags, and mappings and objects that a reader takes as they are.
+    """Check the words of a request by the table, and write plain values as text; mappings and
+    objects that a reader takes stay as they are.
 
     >>> check_words({"min_throughput": 400, "workers": (1, 4), "keep": {"gradients": "europe"}})
     {'min_throughput': '400/s', 'workers': '1..4', 'keep': ['gradients=europe']}

@@ -1,10 +1,8 @@
 """The table of wishes: one row for each word of a request, read by the command line, by Python, by
 the request document and by changed worlds.
 
-A row of `TrainingWishes` or `Wishes` gives the Python types of a wish and, in its `Wish`, all that
-people and programs are told about it. ``--help`` reads the table, so it imports none of the
-readers, which stand in `placer.problem.words.readers`. docs/decisions/table-of-wishes.md says how
-to add a row.
+``--help`` reads the table, so it imports none of the readers, which stand in
+`placer.problem.words.readers`. docs/decisions/table-of-wishes.md says how to add a row.
 """
 
 # No `from __future__ import annotations`: the rows are read from the annotations of `Wishes`.

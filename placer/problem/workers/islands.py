@@ -231,9 +231,8 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
     def nearest(
         self, offer: VmOffer, gpu: Gpu, part: StepPart, machines: int = MOST_ISLAND_MACHINES
     ) -> tuple[int, Island | Refusal]:
-        """Return the smallest island of an offer that can train the model, with its machines; if
-        there is none, the one that lacks the least share of its memory. ``machines``: most machines
-        that may be tried.
+        """Return the smallest island of up to some machines of an offer that can train the model;
+        else the one that lacks the least share of its memory.
         """
         least, limit = self.limits(offer)
         if least > limit:

@@ -46,11 +46,10 @@ class Ladder(Struct, frozen=True, kw_only=True):
 
 
 class Kind(Struct, frozen=True, kw_only=True):
-    """Offers whose machines work alike: of one device, network and host memory. ``offers``: in the
-    order of the book. ``rank_s``: seconds in which a rank calculates a sequence at least, by tensor
-    parallel degree. ``least``, ``most``: machines of one worker that wishes, network and quotas
-    allow. ``usd_per_hour``: price of the cheapest machine. ``twins``: prices of the machines of the
-    same devices, whatever their network: alone they are equally fast.
+    """Offers whose machines work alike, in the order of the book. ``rank_s`` are seconds in which a
+    rank calculates a sequence at least, by tensor parallel degree; ``least`` and ``most`` machines
+    of one worker; ``usd_per_hour`` the cheapest. ``twins`` are prices of the same devices, whatever
+    their network: alone they are equally fast.
     """
 
     offers: tuple[VmOffer, ...]
@@ -114,12 +113,10 @@ class Kind(Struct, frozen=True, kw_only=True):
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What limits the workers of a question about one number of them. ``workers``: how many; N in
-    the formulas. ``sequences``: sequences of a step of the fullest worker. ``longest_s``: seconds
-    that the slowest worker may calculate in a step. ``usd_per_hour``, ``machines``: of all workers
-    together. ``usd_s``: USD per hour of all workers times the seconds in which the slowest does its
-    part of a step. ``alike``: whether all workers are equally fast. ``few_sizes``: whether numbers
-    of machines are enough with which the fullest device has less than with one machine less.
+    """What limits N ``workers``, of which the fullest has some ``sequences`` of a step: the seconds
+    that the slowest may calculate in a step, the price and machines of all together, and that price
+    times the seconds of the slowest. ``few_sizes``: numbers of machines are enough with which the
+    fullest device has less than with one machine less.
     """
 
     workers: int

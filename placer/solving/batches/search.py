@@ -58,13 +58,13 @@ Ask = Callable[[Problem, SolveOptions], Result]
 
 
 def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
-    """Find the best batch of a range, and prove that no other is better. Where nobody says that
-    large batches need more samples, the largest wins: it comes first, and one question for each
-    strategy proves it. Else the best placement of a batch is priced at all others, and the batch
-    nearest to where it is best comes next. Its problem has the chosen batch; of the tried batches
-    with the same value the smallest. The bound holds for every batch that ``batch_proof`` names,
-    and for those that were tried. ``problem``: its wishes have a range of batches and none chosen.
-    ``options``: the time limit is for all batches together.
+    """Find the best batch of a range, and prove that no other is better.
+
+    Where nobody says that large batches need more samples, the largest wins: it comes first, and
+    one question for each strategy proves it. Else the best placement of a batch is priced at all
+    others, and the batch nearest to where it is best comes next. Of the tried batches with the same
+    value the smallest is chosen. The bound holds for every batch that ``batch_proof`` names, and
+    for those that were tried.
     """
     with allowance.opened(
         options.time_limit_s, options.memory_limit_bytes, options.cancel

@@ -23,12 +23,10 @@ ALONE = "pytorch"
 
 
 def best_executed(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
-    """Find the best placement that an engine executes, and prove it. Where nobody asks for a
-    compression, an engine without that of the model's profile sends messages as they are, and the
-    problem of the result asks for that. Of the whole question where an engine executes its answer,
-    which then is the best of all that one executes, or where the wishes leave nothing that one
-    does. ``problem``: its model has an architecture: the plan inside a worker is chosen. ``ask``:
-    solves a question whatever executes the answer.
+    """Find the best placement that an engine executes, and prove it; that of the whole question
+    where an engine executes its answer, or where nothing that is asked for is executed. Where
+    nobody asks for a compression, an engine without that of the model's profile sends messages as
+    they are, and the problem of the result asks for that.
     """
     began = time.perf_counter()
     with allowance.opened(

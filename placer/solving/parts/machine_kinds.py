@@ -34,11 +34,9 @@ ANY_SHARE = 0.5
 def best_of_kinds(
     problem: Problem, ask: Ask, options: SolveOptions, solver: str, *, proves: bool
 ) -> Result:
-    """Find the best placement whose machines are all of one kind, and prove it. Machines of one
-    kind are some of any machines, so that the best of any are the best of one kind where they are
-    alike, and bound them where they are not. The bound holds for every kind. ``problem``: its
-    workers have to be alike, and its model has no architecture. ``proves``: whether its answers
-    have bounds.
+    """Find the best placement whose machines are all of one kind, and prove it: the bound holds for
+    every kind. Machines of one kind are some of any machines, so that the best of any are the best
+    of one kind where they are alike, and bound them where they are not.
     """
     with allowance.opened(
         options.time_limit_s, options.memory_limit_bytes, options.cancel

@@ -46,10 +46,7 @@ class Part(Struct, frozen=True, kw_only=True):
 class PartSearch:
     """The best answer so far, and the parts that are open, the best bound first. Mutable. ``left``
     holds what was stopped, ``share`` that of the remaining time which a part may take,
-    ``most_short`` the questions of a search whose answer is only compared with. ``problem``: the
-    whole question. ``ask``: the solver of its parts. ``options``: the limits are for all parts
-    together. ``allowed``: what is left of the request. ``proves``: whether the solver's answers
-    have bounds.
+    ``most_short`` the questions of a search whose answer is only compared with.
     """
 
     most_short = 16

@@ -44,8 +44,7 @@ def best_worker_count(
     about by the seconds of their slowest: first bounded, then with one question for each. Where all
     are equally fast it has these workers alone; where they may be unlike it has faster ones too,
     timed as if they waited so long: that is true of all placements with such a slowest worker, and
-    bounds them. The bound holds for every number of workers, of machines of a worker, and every
-    plan. ``problem``: its model has an architecture. ``proves``: whether its answers have bounds.
+    bounds them.
     """
     with allowance.opened(
         options.time_limit_s, options.memory_limit_bytes, options.cancel

@@ -19,9 +19,8 @@ MOST_STEPS = 128
 
 
 def repaired(placement: Placement, problem: Problem) -> Iterator[Placement]:
-    """Yield placements that keep the shares, with fewer and fewer workers. ``placement``: breaks a
-    share, and needs no place for its exchange. ``problem``: its wishes have the shares. Other
-    limits are not looked at.
+    """Yield placements that keep the shares, with fewer and fewer workers, of one without a hub.
+    Other limits are not looked at.
     """
     if traits(placement.exchange.strategy).hub:
         return
