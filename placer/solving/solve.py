@@ -127,10 +127,14 @@ def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) ->
 
         return best_batch(problem, lambda asked, own: solve(asked, solver, own), options)
     if problem.requirements.has_shares:
-        from placer.solving.shares.search import best_within_shares  # few questions need it
+        from placer.solving.shares import best_within_shares  # few questions need it
 
         return best_within_shares(
-            problem, lambda asked, own: solve(asked, solver, own), options, solver
+            problem,
+            lambda asked, own: solve(asked, solver, own),
+            options,
+            solver,
+            proves=getattr(load_solver(solver), "PROVES", True),
         )
     if problem.island_question is None or problem.requirements.narrowed is not None:
         return _divided(problem, solver, options, run)

@@ -92,6 +92,9 @@ class PartSearch:
         if part.asked is not None:
             self.work(part, part.asked)
 
+    def close(self, rank: float) -> None:
+        """Take note of the bound of a part that holds nothing better."""
+
     def end(self) -> None:
         """Improve the best answer once all parts are closed or stopped."""
 
@@ -152,6 +155,8 @@ class PartSearch:
             *_, part = heapq.heappop(self.open)
             if self.worth(part.rank):
                 self.go_on(part)
+            else:
+                self.close(part.rank)
         self.left += [part for *_, part in self.open if self.worth(part.rank)]
         self.end()
         return self._result()
@@ -210,6 +215,7 @@ class PartSearch:
             placement=placement,
             estimate=figures,
             proof=(),
+            notes=(),  # those of a part are of its own question
         )
         if self.options.on_better is not None:
             self.options.on_better(value)

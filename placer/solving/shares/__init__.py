@@ -1,1 +1,0 @@
-"""The best placement under shares of the speed."""
