@@ -89,34 +89,25 @@ def _averaged(this: Round, parts: tuple[tuple[str, float], ...]) -> StepSeconds:
 def _leaders(this: Round) -> StepSeconds:
     """Time averages inside regions and among leaders, and a broadcast: measured parts."""
     counts = this.at_places()
-    inside = this.averaging_inside()
     between = this.averaging(len(counts)) + this.wan(
         this.named("reduce-scatter between", "all-gather between"), len(counts)
     )
-    spread = _broadcast(this)
-    return _averaged(
-        this, (("inside regions", inside), ("between regions", between), ("broadcast", spread))
-    )
+    parts = (("inside regions", this.averaging_inside()), ("between regions", between))
+    return _averaged(this, (*parts, ("broadcast", _direct(this, "broadcast"))))
 
 
-def _broadcast(this: Round) -> float:
+def _direct(this: Round, name: str) -> float:
+    """Time the phases of a name over plain streams."""
     return sum(
         direct_phase_seconds(phase, this.network, this.exchange.streams, this.case)
-        for phase in this.named("broadcast")
+        for phase in this.named(name)
     )
 
 
 def _region_hub(this: Round) -> StepSeconds:
     """Time H steps inside regions, then all models up to the hub and its mean down."""
     calculation, inside = _inside_regions(this)
-    up, down = (
-        sum(
-            direct_phase_seconds(p, this.network, this.exchange.streams, this.case)
-            for p in this.named(name)
-        )
-        for name in ("up", "down")
-    )
-    spread = _broadcast(this)
+    up, down, spread = (_direct(this, name) for name in ("up", "down", "broadcast"))
     parts = (("inside regions", inside), ("up", up), ("down", down), ("broadcast", spread))
     return StepSeconds(
         calculation=calculation, communication=inside + up + down + spread, parts=parts
@@ -187,35 +178,37 @@ def _server(this: Round) -> StepSeconds:
     )
 
 
+def _moved(this: Round, src: str, dst: str) -> float:
+    """Return the seconds in which a worker puts or gets a gradient through a store."""
+    link = this.network.link(src, dst)
+    return stores.worker_transfer_seconds(
+        this.size, link, this.services, this.exchange.streams, this.case
+    )
+
+
+def _aggregated(this: Round, gradients: int, src: str, at: str, dst: str) -> float:
+    """Return the seconds in which a function sums gradients of a store, and puts the sum."""
+    fetch, put = this.network.link(src, at), this.network.link(at, dst)
+    return stores.aggregate_seconds(this.size, gradients, fetch, put, this.services, this.case)
+
+
+def _use(place: str, gradients: int, waiting: float) -> StoreUse:
+    polls = int(waiting / stores.POLL_SECONDS)
+    return StoreUse(place=place, gradients=gradients, failed_polls=polls)
+
+
 def _store(this: Round) -> StepSeconds:
-    """Time max(download + calculation + upload) + aggregate, through one store and one function. A
-    round goes from mean to mean: who has fetched it begins, and does not wait for others that still
-    fetch it. A near worker is therefore earlier by the differences of both ways, and the function
-    waits that much longer for the last gradient.
+    """Time max(download + calculation + upload) + aggregate, through one store and one function.
+
+    A round goes from mean to mean: who has fetched it begins, and does not wait for others that
+    still fetch it. A near worker is therefore earlier by the differences of both ways, and the
+    function waits that much longer for the last gradient.
     """
     function, store = this.exchange.aggregator or "", this.exchange.storage or ""
-    streams, case, network, services = this.exchange.streams, this.case, this.network, this.services
     places, calculation = [place for place, _, _ in this.site_group], _equal(this)
-    downloads = [
-        stores.worker_transfer_seconds(
-            this.size, network.link(store, place), services, streams, case
-        )
-        for place in places
-    ]
-    uploads = [
-        stores.worker_transfer_seconds(
-            this.size, network.link(place, store), services, streams, case
-        )
-        for place in places
-    ]
-    aggregate = stores.aggregate_seconds(
-        this.size,
-        this.workers,
-        network.link(store, function),
-        network.link(function, store),
-        this.services,
-        case,
-    )
+    downloads = [_moved(this, store, place) for place in places]
+    uploads = [_moved(this, place, store) for place in places]
+    aggregate = _aggregated(this, this.workers, store, function, store)
     arrived = [sum(seconds) for seconds in zip(downloads, calculation, uploads, strict=True)]
     last, waiting = arrived.index(max(arrived)), max(arrived) - min(arrived)
     return StepSeconds(
@@ -225,11 +218,7 @@ def _store(this: Round) -> StepSeconds:
         hidden=max(calculation) - calculation[last],
         waiting=waiting,
         functions=(FunctionRun(place=function, seconds=waiting + aggregate),),
-        stores=(
-            StoreUse(
-                place=store, gradients=this.workers, failed_polls=int(waiting / stores.POLL_SECONDS)
-            ),
-        ),
+        stores=(_use(store, this.workers, waiting),),
     )
 
 
@@ -237,66 +226,30 @@ def _regional_stores(this: Round) -> StepSeconds:
     """Time a store and a function in each region, then a global pair; the mean comes back through
     those, and a region begins when it has it.
     """
-    function, store, case, size = (
-        this.exchange.aggregator or "",
-        this.exchange.storage or "",
-        this.case,
-        this.size,
-    )
-    network, services, counts, calculation = (
-        this.network,
-        this.services,
-        this.at_places(),
-        _equal(this),
-    )
+    function, store = this.exchange.aggregator or "", this.exchange.storage or ""
+    link, counts, calculation = this.network.link, this.at_places(), _equal(this)
     slowest, gathered, spread, runs, uses = {}, {}, {}, [], []
     for place, count in counts.items():
-        home = network.link(place, place)
-        move = stores.worker_transfer_seconds(size, home, services, this.exchange.streams, case)
+        home, move = link(place, place), _moved(this, place, place)
         own = [c for (p, _, _), c in zip(this.site_group, calculation, strict=True) if p == place]
         waiting = max(own) - min(own)
-        forward = stores.aggregate_seconds(
-            size, count, home, network.link(place, store), services, case
-        )
-        copy = stores.copy_seconds(size, network.link(store, place), home, services, case)
+        forward = _aggregated(this, count, place, place, store)
+        copy = stores.copy_seconds(this.size, link(store, place), home, this.services, this.case)
         slowest[place], gathered[place], spread[place] = max(own), move + forward, copy + move
-        runs += [
-            FunctionRun(place=place, seconds=waiting + forward),
-            FunctionRun(place=place, seconds=copy),
-        ]
-        uses.append(
-            StoreUse(place=place, gradients=count, failed_polls=int(waiting / stores.POLL_SECONDS))
-        )
-    aggregate = stores.aggregate_seconds(
-        size,
-        len(counts),
-        network.link(store, function),
-        network.link(function, store),
-        services,
-        case,
-    )
+        runs += [FunctionRun(place=place, seconds=each) for each in (waiting + forward, copy)]
+        uses.append(_use(place, count, waiting))
+    aggregate = _aggregated(this, len(counts), store, function, store)
     arrived = {place: spread[place] + slowest[place] + gathered[place] for place in counts}
-    last, waiting = (
-        max(arrived, key=arrived.__getitem__),
-        max(arrived.values()) - min(arrived.values()),
-    )
+    last, first = max(arrived, key=arrived.__getitem__), min(arrived.values())
+    gather, back, waiting = gathered[last], spread[last], arrived[last] - first
     return StepSeconds(
         calculation=max(calculation),
-        communication=gathered[last] + aggregate + spread[last],
-        parts=(
-            ("regions", gathered[last]),
-            ("aggregate", aggregate),
-            ("back to regions", spread[last]),
-        ),
+        communication=gather + aggregate + back,
+        parts=(("regions", gather), ("aggregate", aggregate), ("back to regions", back)),
         hidden=max(calculation) - slowest[last],
         waiting=waiting,
         functions=(*runs, FunctionRun(place=function, seconds=waiting + aggregate)),
-        stores=(
-            *uses,
-            StoreUse(
-                place=store, gradients=len(counts), failed_polls=int(waiting / stores.POLL_SECONDS)
-            ),
-        ),
+        stores=(*uses, _use(store, len(counts), waiting)),
     )
 
 
