@@ -174,14 +174,7 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
 
     def worker_sizes(self, workers: int) -> tuple[Size, ...]:
         """List the kinds and sizes of workers that may be among some of them, by bounds alone."""
-        known = self._sizes.get(workers)
-        if known is None:
-            known = self._sizes[workers] = sizes(self.worker_kinds, self._limits(workers))
-        return known
-
-    @cached_property
-    def _sizes(self) -> dict[int, tuple[Size, ...]]:
-        return {}
+        return self._once("sizes", workers, lambda: sizes(self.worker_kinds, self._limits(workers)))
 
     def _sized(self, workers: int) -> tuple[Pool, ...]:
         """Return workers with a plan for an equal part of a step, in the order of the book."""

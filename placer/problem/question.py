@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -30,6 +32,7 @@ from placer.workload.engines import ENGINES, engines_of
 from placer.workload.peer import RINGS
 from placer.workload.profile import FEEDBACK_COMPRESSIONS, ModelProfile
 
+T = TypeVar("T")
 PARTS = ("profile", "requirements", "catalog", "calibration")
 """What a problem file holds."""
 MOST_KNOWN_LOCAL_STEPS = 512
@@ -69,6 +72,17 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def __getstate__(self) -> dict[str, Any]:
         """Return the question alone: its memos go by identity, which ends with a process."""
         return {name: getattr(self, name) for name in PARTS}
+
+    @cached_property
+    def _memo(self) -> defaultdict[str, dict[Any, Any]]:
+        return defaultdict(dict)
+
+    def _once(self, name: str, key: object, build: Callable[[], T]) -> T:
+        """Return what is worked out once for a key."""
+        known: dict[object, T] = self._memo[name]
+        if key not in known:
+            known[key] = build()
+        return known[key]
 
     @cached_property
     def network(self) -> Network:

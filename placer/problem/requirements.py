@@ -16,7 +16,7 @@ from placer.problem.datasets import Dataset, needs_place
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import WorkerGroup
 from placer.problem.shares import ShareLimit, SpeedCap
-from placer.records import Amount, Count, one_of, replace
+from placer.records import Amount, Count, Natural, Positive, one_of, replace
 from placer.units import format_duration, format_usd
 from placer.workload.data_loading import CACHES
 from placer.workload.engines import ENGINES
@@ -44,25 +44,6 @@ LEAST_WORK_S = 1e-6
 """Seconds of work that are left of a deadline by which machines have not started."""
 TRANSPORTS = (*RINGS, OLD_TRANSPORT)
 """Software that averages gradients inside a zone."""
-AMOUNTS = (
-    "budget_usd_per_hour",
-    "min_samples_per_second",
-    "samples",
-    "deadline_s",
-    "budget_usd",
-    "most_usd_per_million_samples",
-    "max_carbon_g_per_hour",
-    "target_batch_size",
-    "critical_batch",
-    "data_bytes",
-    "tokens",
-    "sequence_length",
-    "lora",
-    "qlora",
-    "batch_tokens",
-    "grace_s",
-)
-"""Wishes that are amounts above 0."""
 MOST_LAUNCHED = 16
 """Spot machines of one type that a place launches together at most, where nothing else is known;
 assumed. No public data show more: SkyNomad's probes of 13 zones (H100:8, GCP 2025) and the traces
@@ -266,18 +247,18 @@ class Requirements(Struct, frozen=True, kw_only=True):
     """
 
     objective: str = "throughput"
-    budget_usd_per_hour: float | None = None
-    min_samples_per_second: float | None = None
-    samples: int | None = None
-    tokens: int | None = None
-    sequence_length: int | None = None
-    lora: int | None = None
-    qlora: int | None = None
-    deadline_s: float | None = None
-    budget_usd: float | None = None
+    budget_usd_per_hour: Positive | None = None
+    min_samples_per_second: Positive | None = None
+    samples: Natural | None = None
+    tokens: Natural | None = None
+    sequence_length: Natural | None = None
+    lora: Natural | None = None
+    qlora: Natural | None = None
+    deadline_s: Positive | None = None
+    budget_usd: Positive | None = None
     startup_s: Amount = 0.0
-    most_usd_per_million_samples: float | None = None
-    max_carbon_g_per_hour: float | None = None
+    most_usd_per_million_samples: Positive | None = None
+    max_carbon_g_per_hour: Positive | None = None
     gpus: tuple[str, ...] = ()
     places_in: tuple[str, ...] = ()
     places_not_in: tuple[str, ...] = ()
@@ -296,10 +277,10 @@ class Requirements(Struct, frozen=True, kw_only=True):
     streams: int = 1
     overlap: bool = False
     samples_to_target: tuple[tuple[str, float], ...] = ()
-    target_batch_size: int | None = None
+    target_batch_size: Natural | None = None
     batch_range: tuple[int, int] | None = None
-    batch_tokens: int | None = None
-    critical_batch: int | None = None
+    batch_tokens: Natural | None = None
+    critical_batch: Natural | None = None
     data_store: str | None = None
     datasets: tuple[Dataset, ...] = ()
     passes: float = 1.0
@@ -325,8 +306,8 @@ class Requirements(Struct, frozen=True, kw_only=True):
     precision: str | None = None
     software: str | None = None
     quorum: int | None = None
-    grace_s: float | None = None
-    data_bytes: float | None = None
+    grace_s: Positive | None = None
+    data_bytes: Positive | None = None
     data_cache: str | None = None
     data_source: str | None = None
     copy_s: Amount = 0.0
@@ -601,6 +582,12 @@ class Requirements(Struct, frozen=True, kw_only=True):
             )
 
 
+AMOUNTS = tuple(
+    name
+    for name, kind in Requirements.__annotations__.items()
+    if kind in ("Positive | None", "Natural | None")
+)
+"""Wishes that are amounts above 0."""
 _FIELDS = Requirements.__struct_fields__
 LATER_FIELDS = (
     *("tokens", "sequence_length", "lora", "qlora", "batch_tokens", "startup_s"),

@@ -19,6 +19,7 @@ from typing import Any
 
 from placer.cost_model.estimate import replanned
 from placer.cost_model.limits import parts_of, violations
+from placer.documents.schemas.proofs import ModeProof
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
@@ -224,6 +225,11 @@ class _ShareSearch(PartSearch):
     def _broken(self, placement: Placement) -> bool:
         wish, parts = self.wish, parts_of(placement, self.problem)
         return any(broken_shares(wish.max_shares, wish.on_demand_floor, parts))
+
+    def _proof(self, status: Status, bound: float | None) -> tuple[ModeProof, ...]:
+        """Return what is proved of the strategies that spread workers at all."""
+        rows = super()._proof(status, bound)
+        return tuple(row for row in rows if (row.strategy, row.local_steps) in self.modes)
 
     def _total_bound(self, status: Status) -> float | None:
         """Return what no placement beats; None where something open has no bound."""

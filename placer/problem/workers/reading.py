@@ -60,11 +60,11 @@ class WithReading(WithQuotas, frozen=True, kw_only=True, dict=True):
     def read_bytes_per_s(self, offer: VmOffer) -> Rate:
         """Return the bytes/s that one machine of an offer reads from the dataset's store."""
         kind = offer.place, offer.gpu, offer.gpu_count, offer.network_gbps
-        read = self._reads.get(kind)
-        if read is None:
-            store = self.data_store or self.fastest_copy(offer.place).store
-            read = self._reads[kind] = machine_bytes_per_s(store, offer, self.network)
-        return read
+        return self._once("reads", kind, lambda: self._read_bytes_per_s(offer))
+
+    def _read_bytes_per_s(self, offer: VmOffer) -> Rate:
+        store = self.data_store or self.fastest_copy(offer.place).store
+        return machine_bytes_per_s(store, offer, self.network)
 
     def fastest_copy(self, place: str) -> Copy:
         """Return the copy that machines of a place read the fastest."""
@@ -79,20 +79,12 @@ class WithReading(WithQuotas, frozen=True, kw_only=True, dict=True):
 
     def least_copy(self, place: str) -> tuple[float, Copy]:
         """Return the USD of a sample for a worker in a place from the copy that takes least."""
-        kept: dict[str, tuple[float, Copy]] = self._least_copies
-        if place not in kept:
-            wish, size = self.requirements, self.profile.bytes_per_sample or 0.0
-            passes = passes_of(wish.passes, wish.samples, wish.data_bytes, size)
-            kept[place] = least_usd_per_sample(self.data_copies, place, self.network, size, passes)
-        return kept[place]
-
-    @cached_property
-    def _least_copies(self) -> dict[str, tuple[float, Copy]]:
-        return {}
-
-    @cached_property
-    def _reads(self) -> dict[tuple[object, ...], Rate]:
-        return {}
+        wish, size = self.requirements, self.profile.bytes_per_sample or 0.0
+        passes = passes_of(wish.passes, wish.samples, wish.data_bytes, size)
+        copies, network = self.data_copies, self.network
+        return self._once(
+            "copies", place, lambda: least_usd_per_sample(copies, place, network, size, passes)
+        )
 
     def line_samples_per_s(self, place: str, case: int = 0) -> float:
         """Return the samples/s of the dataset's store that all workers of a place get together:

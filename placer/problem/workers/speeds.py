@@ -145,16 +145,12 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
             if question is not None:
                 reason = f"{len(parts)} parts, and up to {MOST_PARTS} are timed"
             return Refusal(code="layers", reason=reason)
-        known = self._known_chains
-        if parts not in known:
-            gpus = [self.catalog.gpu(part.offer.gpu) for part in parts]
-            ways = tuple(self._way(a.offer, b.offer) for a, b in pairwise(parts))
-            known[parts] = question.chain(parts, gpus, ways, self.batch)
-        return known[parts]
+        return self._once("chains", parts, lambda: self._chain(question, parts))
 
-    @cached_property
-    def _known_chains(self) -> dict[tuple[ChainPart, ...], Chain | Refusal]:
-        return {}
+    def _chain(self, question: IslandQuestion, parts: tuple[ChainPart, ...]) -> Chain | Refusal:
+        gpus = [self.catalog.gpu(part.offer.gpu) for part in parts]
+        ways = tuple(self._way(a.offer, b.offer) for a, b in pairwise(parts))
+        return question.chain(parts, gpus, ways, self.batch)
 
     def _way(self, one: VmOffer, other: VmOffer) -> Way:
         """Return the way between a machine of each of two parts: over the slower network of both,
@@ -213,19 +209,22 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         if self.island_question is None and (machines > 1 or inner is not None):
             return None
         workers = 1 if behind else self.sharing(workers)
-        built: Island | Chain | Refusal | None
-        if behind:
-            built = self.chain((ChainPart(offer, machines, inner), *behind))
-        else:
-            built = self.island(offer, machines, inner, workers)
+        built = (
+            self.chain((ChainPart(offer, machines, inner), *behind))
+            if behind
+            else self.island(offer, machines, inner, workers)
+        )
         if isinstance(built, Refusal):
             return None
-        rates = (
-            self._machine_rates(offer)
-            if built is None
-            else self._rates_of(built, offer, machines, workers)
+        alone, shared = self._once(
+            "rates",
+            (id(built) if built is not None else None, offer.gpu, offer.gpu_count, workers),
+            lambda: (
+                self._machine_rates(offer)
+                if built is None
+                else self._rates_of(built, offer, machines, workers)
+            ),
         )
-        alone, shared = rates
         if alone is None or shared is None:
             return None
         loader = self.loader(offer, machines)
@@ -256,49 +255,31 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         )
 
     def _machine_rates(self, offer: VmOffer) -> tuple[Rate | None, ...]:
-        kind = offer.gpu, offer.gpu_count
-        rates = self._rates.get(kind)
-        if rates is None:
-            gpu = self.catalog.gpu(offer.gpu)
-            node = NODE_EFFICIENCY[self.transport]
-            rates = self._rates[kind] = tuple(
-                self.profile.rate(gpu, offer.gpu_count, framework, self.catalog, node)
-                for framework in ("none", self.transport)
-            )
-        return rates
+        gpu, node = self.catalog.gpu(offer.gpu), NODE_EFFICIENCY[self.transport]
+        return tuple(
+            self.profile.rate(gpu, offer.gpu_count, framework, self.catalog, node)
+            for framework in ("none", self.transport)
+        )
 
     def _rates_of(
         self, built: Island | Chain, offer: VmOffer, machines: int, workers: int | None
     ) -> tuple[Rate | None, ...]:
-        kind = id(built), offer.gpu, offer.gpu_count, workers
-        rates = self._rates.get(kind)
         question = self.island_question
-        if rates is None and question is not None:
-            sequences = self.batch / (workers or 1)
-            rates = question.rates(built, offer, sequences)
-            if workers is None:
-                gpu = self.catalog.gpu(offer.gpu)
-                rank_s = question.sequence_seconds(offer, gpu, question.limits(offer)[1])
-                most = machines * offer.gpu_count / min(s * degree for degree, s in rank_s)
-                rates = tuple(
-                    replace(rate, value=most, high=max(most, rate.high)) for rate in rates
-                )
-            self._rates[kind] = rates
-        return rates or ()
-
-    @cached_property
-    def _rates(self) -> dict[tuple[object, ...], tuple[Rate | None, ...]]:
-        return {}
+        assert question is not None
+        rates = question.rates(built, offer, self.batch / (workers or 1))
+        if workers is not None:
+            return rates
+        gpu = self.catalog.gpu(offer.gpu)
+        rank_s = question.sequence_seconds(offer, gpu, question.limits(offer)[1])
+        most = machines * offer.gpu_count / min(s * degree for degree, s in rank_s)
+        return tuple(replace(rate, value=most, high=max(most, rate.high)) for rate in rates)
 
     def averaging_class(self, offer: VmOffer, machines: int = 1) -> str:
         """Name the class of averaging time of a worker of some machines: its usual host under
         hivemind, else the software and the network of all its machines.
         """
         kind = offer.gpu, offer.network_gbps, machines
-        known = self._averaging_classes.get(kind)
-        if known is None:
-            known = self._averaging_classes[kind] = self._averaging_class(*kind)
-        return known
+        return self._once("averaging", kind, lambda: self._averaging_class(*kind))
 
     def _averaging_class(self, device: str, network_gbps: float | None, machines: int) -> str:
         gpu, transport = self.catalog.gpu(device), self.transport
@@ -308,7 +289,3 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
             transport = "gloo"
         gbps = machines * (network_gbps or ASSUMED_GBPS)
         return Peer(transport=transport, gbps=gbps).name
-
-    @cached_property
-    def _averaging_classes(self) -> dict[tuple[str, float | None, int], str]:
-        return {}
