@@ -186,7 +186,6 @@ def _without_outer(local_steps: int, parameters: int) -> Multiplier:
 
 
 def _together(rows: Sequence[Multiplier]) -> Multiplier:
-    """Return the product of factors; its basis is the weakest of those that count."""
     counted = [row for row in rows if row.high > 1] or [PLAIN]
     bases = {row.basis for row in counted}
     return Multiplier(
@@ -199,7 +198,6 @@ def _together(rows: Sequence[Multiplier]) -> Multiplier:
 
 
 def _check_known(count: int) -> None:
-    """Refuse more local steps than `MOST_KNOWN_LOCAL_STEPS`."""
     if count > MOST_KNOWN_LOCAL_STEPS:
         raise PlacerError(
             f"nothing is known about how {count} local steps converge",

@@ -108,7 +108,6 @@ def _times(excess: float, exponent: float) -> float:
 
 
 def _excess(parameters: float, replicas: int, local_steps: int) -> float:
-    """Return the share by which the loss is higher than that of data-parallel training."""
     points = [
         (math.log(row.parameters), row.excess)
         for row in published()["diloco"]

@@ -269,7 +269,6 @@ def _shares(
     phases: tuple[Phase, ...],
     problem: Problem,
 ) -> dict[str, float]:
-    """Return the share of the samples by place."""
     if placement.workers == 1:
         return {machines[0][0].offer.place: 1.0}
     return site_group_of(machines, placement, phases, problem, EXPECTED).shares()
@@ -309,7 +308,6 @@ def _outcome(
 def _carbon(
     machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem
 ) -> float | None:
-    """Return the emissions in g CO2e per hour, if the request asks for them and they are known."""
     carbon = (
         carbon_of(offers_of(machines, placement, problem), problem.catalog)
         if problem.requirements.counts_carbon
@@ -470,7 +468,6 @@ def activations(placement: Placement, problem: Problem) -> Iterator[Phase]:
 
 
 def _functions_usd(exchange: Exchange, step: StepSeconds, problem: Problem) -> float:
-    """Return the runs of cloud functions in USD per round."""
     memory = exchange.aggregator_memory_gib or 0.0
     return fsum(
         cost.function_usd(problem.function(run.place), memory, run.seconds)
@@ -479,7 +476,6 @@ def _functions_usd(exchange: Exchange, step: StepSeconds, problem: Problem) -> f
 
 
 def _storage_usd(step: StepSeconds, problem: Problem) -> float:
-    """Return the space and requests of object stores in USD per round."""
     size, catalog = problem.gradient_bytes, problem.catalog
     return fsum(
         cost.storage_usd(
@@ -511,7 +507,6 @@ def _links(
 
 
 def _disk_basis(pool: Pool) -> list[str]:
-    """Say how later passes over the data are known; nothing where each reads anew."""
     if not pool.keeps_data:
         return []
     known = pool.offer.local_disk_gb

@@ -87,7 +87,6 @@ def _later_bases(kind: str, placement: Placement, problem: Problem) -> list[str]
 
 
 def _ring_basis(name: str, problem: Problem) -> str:
-    """Say how the averaging time of a class of a ring is known."""
     peer = peer_of(name)
     if peer is None:
         return ""
@@ -99,7 +98,6 @@ def _ring_basis(name: str, problem: Problem) -> str:
 
 
 def _sum_basis(used: Exchange, problem: Problem) -> str:
-    """Say how the time of a server's sum is known."""
     rate = problem.calibration.services.server_sum_bytes_per_s
     if rate is None or used.server is None:
         return "the server's sum: assumed"

@@ -233,7 +233,6 @@ def _island_violations(placement: Placement, problem: Problem) -> Violations:
 
 
 def _plan_refusals(placement: Placement, problem: Problem) -> Violations:
-    """Yield the workers that no plan lets do an equal part of a step."""
     for group in placement.groups if problem.island_question is not None else ():
         refused = plan_of(group, problem, placement.workers)
         if isinstance(refused, Refusal):
@@ -308,7 +307,6 @@ def parts_of(placement: Placement, problem: Problem) -> tuple[Part, ...]:
 
 
 def _share_violations(placement: Placement, problem: Problem) -> Violations:
-    """Yield the shares of the speed that are broken, and the caps of a search over them."""
     wish = problem.requirements
     if wish.has_shares or wish.speed_caps or wish.least_speed:
         parts = parts_of(placement, problem)
@@ -345,7 +343,6 @@ def _exchange_violations(placement: Placement, problem: Problem) -> Violations:
 
 
 def _hub_violations(placement: Placement, problem: Problem) -> Violations:
-    """Yield what is wrong with the places where gradients or models meet."""
     exchange, wish = placement.exchange, problem.requirements
     for name in ("aggregator", "storage"):
         wanted, got = getattr(wish, name), getattr(exchange, name)
@@ -362,7 +359,6 @@ def _hub_violations(placement: Placement, problem: Problem) -> Violations:
 
 
 def _server_violations(placement: Placement, problem: Problem) -> Violations:
-    """Yield what a parameter server lacks."""
     server, market = placement.exchange.server, problem.requirements.market
     if server is None or server.place != placement.exchange.aggregator:
         yield Violation("exchange", "a parameter server needs a machine at its place")
@@ -404,7 +400,6 @@ def _function_violations(placement: Placement, problem: Problem) -> Violations:
 
 
 def _function_time(got: Outcome, problem: Problem) -> Violations:
-    """Yield the functions that would run longer than their provider allows."""
     for run in got.step.functions:
         most = problem.function(run.place).max_seconds
         if run.seconds > most:

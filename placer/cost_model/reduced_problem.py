@@ -81,7 +81,6 @@ def cut_down(problem: Problem, places: Collection[str], offers: Iterable[VmOffer
 
 
 def _data_places(problem: Problem) -> set[str]:
-    """List the places of the store and of the datasets."""
     wish = problem.requirements
     copied = wish.data_source if wish.copies_data else None
     return {*filter(None, (wish.data_store, copied)), *(d.place for d in wish.datasets)}

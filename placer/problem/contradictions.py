@@ -50,7 +50,6 @@ def contradiction(problem: Problem) -> PlacerError | None:
 
 
 def _no_mode(problem: Problem) -> PlacerError:
-    """Return why no exchange is left."""
     wish = problem.requirements
     if wish.exchange in ("auto", *LOCAL) and (wish.min_local_steps or 1) > MOST_KNOWN_LOCAL_STEPS:
         return PlacerError(
@@ -80,7 +79,6 @@ def _no_mode(problem: Problem) -> PlacerError:
 
 
 def _no_quorum(problem: Problem) -> PlacerError:
-    """Return why no exchange is left that goes on with a quorum."""
     wish = problem.requirements
     able = [name for name in LOCAL if traits(name).quorum]
     if wish.exchange != "auto" and wish.exchange not in able:
@@ -243,7 +241,6 @@ def homeless(problem: Problem) -> Iterator[str]:
 
 
 def _why_excluded(place: str, problem: Problem) -> str:
-    """Say what keeps workers out of a place."""
     excluded = problem.place_problem(place)
     if excluded:
         return excluded
@@ -386,7 +383,6 @@ def _why_none(rule: Used, problem: Problem) -> str:
 
 
 def _reason(offer: VmOffer, problem: Problem) -> str:
-    """Return the first thing that keeps an offer out of a request."""
     where, broken = problem.place_problem(offer.place), problem.offer_problems(offer)
     if where or broken:
         return where or broken[0][1]

@@ -94,7 +94,6 @@ def _copy(
     network: Network,
     bytes_per_sample: float,
 ) -> Copy:
-    """Return the copy from one store to another; see `copies_of`."""
     assert wish.data_bytes is not None
     size = wish.data_bytes
     egress = size * network.usd_per_byte(source.place, store.place)

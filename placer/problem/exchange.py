@@ -154,7 +154,6 @@ def _over_all(workers: Workers, gradient_bytes: float, exchange: Exchange) -> Ph
 
 
 def _by_leaders(workers: Workers, gradient_bytes: float, exchange: Exchange) -> Phases:
-    """Average inside each region, between one leader of each, and inside each region again."""
     leaders = butterfly([(place, 1) for place, _ in workers], gradient_bytes, " between leaders")
     return (*inside_regions(workers, gradient_bytes), *leaders, *broadcast(workers, gradient_bytes))
 

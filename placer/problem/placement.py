@@ -175,7 +175,6 @@ class Placement(Struct, frozen=True, kw_only=True):
 
     @property
     def _engines(self) -> list[Engine]:
-        """Those that do the exchange."""
         able = engines_of(self.exchange.transport)
         return [engine for engine in able if self.exchange.strategy in engine.exchanges]
 

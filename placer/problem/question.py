@@ -78,7 +78,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return defaultdict(dict)
 
     def _once(self, name: str, key: object, build: Callable[[], T]) -> T:
-        """Return what is worked out once for a key."""
         known: dict[object, T] = self._memo[name]
         if key not in known:
             known[key] = build()

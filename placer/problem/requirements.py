@@ -498,7 +498,6 @@ class Requirements(Struct, frozen=True, kw_only=True):
             )
 
     def _check_shares(self) -> None:
-        """Refuse shares that nothing can keep."""
         sure = self.confidence
         if sure is not None and not 0 < sure < 1:
             raise PlacerError(f"confidence is {sure:g}", "give a share below 1, such as 95%")
@@ -546,7 +545,6 @@ class Requirements(Struct, frozen=True, kw_only=True):
         force_setattr(self, "min_workers", max(self.min_workers, self.quorum))
 
     def _check_ranges(self) -> None:
-        """Refuse ranges whose lower end is below one or above the upper end."""
         for what, low, high in (
             ("workers", self.min_workers, self.max_workers),
             ("regions", self.min_regions, self.max_regions),

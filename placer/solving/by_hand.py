@@ -133,7 +133,6 @@ def _find_group(spec: WorkerSpec, problem: Problem, workers: int) -> WorkerGroup
 
 
 def _find_offer(spec: WorkerSpec, problem: Problem) -> VmOffer:
-    """Find the cheapest offer behind the machines of a spec."""
     problem.catalog.region(spec.place)
     gpu = next(
         (name for name in problem.catalog.gpus if name.upper() == spec.gpu.upper()), spec.gpu

@@ -112,7 +112,6 @@ def verification_words(verification: Verification) -> str:
 
 
 def _so_far(verification: Verification) -> str:
-    """Say what a search had found and proved when it was stopped."""
     value, bound = verification.value, verification.bound
     best = "it has found nothing" if value is None else f"its best is {format_plain(value, 6)}"
     proved = "it has no bound yet" if bound is None else f"nothing beats {format_plain(bound, 6)}"
@@ -120,7 +119,6 @@ def _so_far(verification: Verification) -> str:
 
 
 def _settled(result: Result) -> bool:
-    """Return whether an answer is proved."""
     return result.status in PROVED
 
 

@@ -111,7 +111,6 @@ def _remedy(problem: Problem) -> str:
 
 
 def _way(fitting: Trial, words: str) -> str:
-    """Describe a worker that fits."""
     assert isinstance(fitting.built, Island)
     given = words.format(
         gpus=fitting.gpus,
@@ -123,7 +122,6 @@ def _way(fitting: Trial, words: str) -> str:
 
 
 def _cheapest(problem: Problem) -> Trial | None:
-    """Find the cheapest worker that can train the model."""
     fitting = (trial for trial in _trials(problem) if isinstance(trial.built, Island))
     return min(fitting, key=lambda trial: (trial.usd_per_hour, trial.gpus), default=None)
 

@@ -295,7 +295,6 @@ def _placement(
 
 
 def _fewer(groups: list[WorkerGroup], group: WorkerGroup) -> list[WorkerGroup]:
-    """Return the groups with one worker less of one of them."""
     return [
         replace(each, count=each.count - 1) if each is group else each
         for each in groups
@@ -304,7 +303,6 @@ def _fewer(groups: list[WorkerGroup], group: WorkerGroup) -> list[WorkerGroup]:
 
 
 def _more(groups: list[WorkerGroup], pool: Pool) -> list[WorkerGroup]:
-    """Return the groups with one worker more of a kind."""
     one = replace(pool.group(1), inner=None)
     for at, each in enumerate(groups):
         if replace(each, count=1, inner=None) == one:
@@ -313,7 +311,6 @@ def _more(groups: list[WorkerGroup], pool: Pool) -> list[WorkerGroup]:
 
 
 def _on_demand(group: WorkerGroup, problem: Problem) -> Pool | None:
-    """Return the same worker on demand in the same place; None if there is none."""
     offer = next(
         (
             pool.offer

@@ -146,7 +146,6 @@ def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) ->
 
 
 def _divided(problem: Problem, solver: str, options: SolveOptions, run: Run) -> Result:
-    """Ask a solver about the parts of a question."""
     proves = getattr(load_solver(solver), "PROVES", True)
     if _asks_by_kind(problem, solver):
         from placer.solving.parts.machine_kinds import best_of_kinds  # hivemind does not
@@ -210,7 +209,6 @@ def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, Solve
 
 
 def _say_begun(options: SolveOptions) -> None:
-    """Tell whoever listens that nothing is proved of a question yet."""
     if options.on_bound is not None:
         options.on_bound(None)
 
@@ -228,7 +226,6 @@ def load_solver(solver: str) -> ModuleType:
 
 
 def _checked(problem: Problem, solver: str, options: SolveOptions, run: Run) -> Result:
-    """Run a solver, check its answer and price it."""
     started = time.perf_counter()
     with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
         answer = _stopped_or_asked(run, problem, options)
@@ -291,7 +288,6 @@ def _asked(run: Run, problem: Problem, options: SolveOptions) -> Answer:
 
 
 def _beaten(result: Result) -> str:
-    """Say so if the value is better than its own bound."""
     value, bound = result.value, result.bound
     if value is None or bound is None or not result.objective.beats_bound(value, bound):
         return ""
@@ -299,7 +295,6 @@ def _beaten(result: Result) -> str:
 
 
 def _reproducer(problem: Problem) -> Path:
-    """Save the problem where a bug report can take it from."""
     import platformdirs
 
     text = json.dumps(problem.to_dict(), sort_keys=True)

@@ -316,7 +316,6 @@ def _order(ranked: tuple[float, tuple[int, ...]]) -> tuple[float, tuple[int, ...
 
 
 def _together(machines: Array, sets: Sequence[tuple[int, ...]], least: int) -> list[float]:
-    """Return the share of scenarios in which each set has enough."""
     chances: list[float] = []
     for first in range(0, len(sets), CHUNK):
         at = np.array(sets[first : first + CHUNK], dtype=np.intp)

@@ -93,7 +93,6 @@ def unlike_day(states: Array, seed: int) -> Array:
 
 
 def _normal(name: str, draws: int, seed: int) -> Array:
-    """Draw what belongs to a name, each with its mirror image."""
     half = np.random.default_rng([seed, crc32(name.encode())]).standard_normal(draws // 2)
     return np.concatenate([half, -half])
 
@@ -140,7 +139,6 @@ def state_paths(
 
 
 def _path(name: str, steps: int, draws: int, step_h: float, seed: int) -> Array:
-    """Draw what belongs to a name over time; shape (steps, draws)."""
     generator = np.random.default_rng([seed, crc32(name.encode()), 1])
     built = np.zeros((steps, draws))
     for share, memory_h in MEMORIES:

@@ -154,7 +154,6 @@ def _losses(
 
 
 def _basis(gang: Gang, interruption: Interruption) -> str:
-    """Return who knows how often machines are lost."""
     bases = {
         interruption.basis if stay is None else stock.known[0].stays[0].basis
         for stock, stay in zip(gang.stocks, gang.least_losses, strict=True)

@@ -97,7 +97,6 @@ def _leaders(this: Round) -> StepSeconds:
 
 
 def _direct(this: Round, name: str) -> float:
-    """Time the phases of a name over plain streams."""
     return sum(
         direct_phase_seconds(phase, this.network, this.exchange.streams, this.case)
         for phase in this.named(name)

@@ -226,7 +226,6 @@ def _set_of(text: str) -> Change:
 
 
 def _target(what: str, target: tuple[str, ...], text: str) -> tuple[str, ...]:
-    """Check the last word of a target."""
     if what in ("price", "quota"):
         market = target[2].replace("-", "_") if len(target) == 3 else "*"
         if market not in KNOWN_MARKETS:
@@ -277,7 +276,6 @@ def _factor(right: str, text: str) -> float | None:
 
 
 def _value(what: str, right: str, text: str) -> float:
-    """Read a new value in the unit of what is changed."""
     if what == "bandwidth":
         return parse_bandwidth(right)
     if what == "rate":

@@ -66,7 +66,6 @@ def _place(word: str, catalog: Catalog) -> str:
 
 
 def _device(word: str, catalog: Catalog) -> str:
-    """Read a name or pattern of devices, spelt as in the catalog."""
     name, _, number = word.partition(":")
     exact = next((gpu for gpu in catalog.gpus if gpu.upper() == name.upper()), None)
     rented = {offer.device for offer in catalog.offers}

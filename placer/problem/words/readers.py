@@ -107,7 +107,6 @@ def _local_steps(value: str, asked: Reading) -> tuple[object, ...]:
 
 
 def _batch(value: str, asked: Reading) -> tuple[object, ...]:
-    """Read one batch, the range to choose it from, or one batch in tokens."""
     low, dots, high = value.partition("..")
     if value.strip().endswith(("tok", "tokens")):
         if dots:
@@ -129,7 +128,6 @@ def _zones(value: str, asked: Reading) -> tuple[object, ...]:
 
 
 def _oldest_price(value: str, asked: Reading) -> tuple[object, ...]:
-    """Read an age as the ISO date before which prices are too old."""
     days = parse_seconds(value) / 86400
     if days > MOST_DAYS:
         raise PlacerError(
@@ -147,7 +145,6 @@ def _quotas(value: str | Mapping[Any, int], asked: Reading) -> tuple[object, ...
 
 
 def _data(value: str | Iterable[str], asked: Reading) -> tuple[object, ...]:
-    """Read the one word that names a store, or words that give datasets their places."""
     given = words(value, "data") if value else []
     placed = [word for word in given if "=" in word and "://" not in word]
     stores = [word for word in given if word not in placed]
@@ -161,7 +158,6 @@ def _data(value: str | Iterable[str], asked: Reading) -> tuple[object, ...]:
 
 
 def _aggregator(value: str, asked: Reading) -> tuple[object, ...]:
-    """Read the place of a function or of a server, and the function's name where one is given."""
     catalog, exchange = asked.catalog, asked.words.get("exchange", "auto")
     if exchange == "auto" or traits(exchange).hub == "function":
         place = catalog.function(value).place
@@ -208,7 +204,6 @@ def _cost(given: Mapping[str, Any]) -> str:
 
 
 def _ends(given: Mapping[str, Any]) -> bool:
-    """Tell whether the request says how much is trained."""
     return any(given.get(word) is not None for word in ("samples", "tokens"))
 
 
@@ -228,7 +223,6 @@ def _objective(value: str, asked: Reading) -> tuple[object, ...]:
 
 
 def _shares(value: str | Iterable[str], asked: Reading) -> tuple[object, ...]:
-    """Read the most speed of each area as shares: ``50%/region 70%/provider``."""
     limits = []
     for word in words(value, "max-share") if value else ():
         share, slash, area = word.partition("/")

@@ -67,7 +67,6 @@ def build_problem(profile: ModelProfile, catalog: Catalog, **words: Unpack[Wishe
 
 
 def _requirements(given: Mapping[str, Any], catalog: Catalog) -> Requirements:
-    """Read the wishes that are given, and the defaults of those that are not."""
     given = _in_full(given)
     if given.get("samples") is not None and given.get("tokens") is not None:
         raise PlacerError("samples and tokens both say how much is trained", "give one of them")
@@ -131,7 +130,6 @@ def _data_in_samples(given: Mapping[str, Any], profile: ModelProfile) -> Mapping
 
 
 def _in_full(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Write the words that are short for others as these others."""
     if not given.get("spot"):
         return given
     if given.get("market") not in (None, "any", "spot"):

@@ -94,7 +94,6 @@ def _written(name: str, value: Any) -> Any:
 
 
 def _is_whole(value: object) -> bool:
-    """Tell whether a float is a whole number, as 1e9 is."""
     return isinstance(value, float) and value.is_integer()
 
 
@@ -112,7 +111,6 @@ def _pair(key: str | tuple[str, ...], value: object) -> str:
 
 
 def _kinds(wish: Wish, hint: Any) -> str:
-    """Say what a wish takes."""
     origins = [get_origin(part) or part for part in get_args(hint) or (hint,)]
     others = [words for kind, words in KINDS.items() if kind in origins]
     return " or ".join([*([f"text such as '{wish.example}'"] if str in origins else []), *others])

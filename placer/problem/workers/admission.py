@@ -51,7 +51,6 @@ class WithAdmission(WithSpeeds, frozen=True, kw_only=True, dict=True):
         return [*self._unwanted(offer), *self._unplanned(offer), *self._unfit(offer)]
 
     def _unwanted(self, offer: VmOffer) -> list[tuple[str, str]]:
-        """Return the wishes that an offer does not meet."""
         wish, problems = self.requirements, []
         if not asks_for(wish.gpus, offer.gpu, offer.gpu_count):
             name = offer.device if any(":" in gpu for gpu in wish.gpus) else offer.gpu
@@ -78,7 +77,6 @@ class WithAdmission(WithSpeeds, frozen=True, kw_only=True, dict=True):
         return problems
 
     def _unplanned(self, offer: VmOffer) -> list[tuple[str, str]]:
-        """Return why no plan fits the machines of an offer."""
         built = self.island(offer)
         if isinstance(built, Refusal) and not self.pools_of(offer):
             _, nearest = self.nearest_island(offer) or (1, built)
@@ -88,7 +86,6 @@ class WithAdmission(WithSpeeds, frozen=True, kw_only=True, dict=True):
         return []
 
     def _unfit(self, offer: VmOffer) -> list[tuple[str, str]]:
-        """Return what a machine lacks for a model without an architecture."""
         problems: list[tuple[str, str]] = []
         if self.island_question is not None:
             return problems

@@ -51,7 +51,6 @@ class StepPart(NamedTuple):
 
 
 def _joined(gpu: Gpu, offer: VmOffer) -> Gpu:
-    """Return a device as the machines of an offer join it."""
     own = offer.nvlink_gb_per_s
     return gpu if own is None else replace(gpu, nvlink_gb_per_s=own)
 
@@ -262,7 +261,6 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         return count, built
 
     def _fitting(self, offer: VmOffer, gpu: Gpu, part: StepPart, machines: int) -> Island | None:
-        """Return the island of some machines; None if no plan fits them."""
         known = self.bounds(offer, gpu, machines, joined=part.workers > 1)
         if not known.reach(part.fullest, part.emptiest, math.inf):
             return None

@@ -27,7 +27,6 @@ class WithQuotas(Question, frozen=True, kw_only=True, dict=True):
 
     @property
     def _other_quota(self) -> int:
-        """GPUs of a place, type and market where no row of a quota file matches."""
         gpus = self.requirements.quota_gpus
         return NO_QUOTA_GPUS if gpus is None else gpus
 
@@ -66,7 +65,6 @@ class WithQuotas(Question, frozen=True, kw_only=True, dict=True):
         return self._machines_of(offer, self._gpus_together(offer, self.supply(offer)))
 
     def _machines_of(self, offer: VmOffer, gpus: int) -> int:
-        """Return the same, of an offer whose GPUs that count together are known."""
         most = gpus // offer.gpu_count
         if offer.available is not None:
             most = min(most, offer.available)
@@ -98,7 +96,6 @@ class WithQuotas(Question, frozen=True, kw_only=True, dict=True):
         return ""
 
     def _speed_cap(self, offer: VmOffer) -> int | None:
-        """Return the most speed of one kind of worker under the caps; None without one."""
         caps = self.requirements.speed_caps
         if not caps:  # asked of every row of a book
             return None

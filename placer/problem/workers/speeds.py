@@ -49,7 +49,6 @@ def island_kind(offer: VmOffer) -> tuple[object, ...]:
 
 
 def _at_most(rate: Rate, most: float) -> Rate:
-    """Return a speed, or a limit on it if that is less."""
     return rate if rate.value <= most else replace(rate, value=most, low=min(rate.low, most))
 
 
@@ -71,7 +70,6 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _island_limits(self) -> tuple[object, ...]:
-        """What the plans inside workers depend on; empty for models without an architecture."""
         if self.island_question is None:
             return ()
         wish = self.requirements

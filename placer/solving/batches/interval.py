@@ -161,7 +161,6 @@ def _moved(objective: Objective, value: float, slower: float, dearer: float) -> 
 
 
 def _looser(wish: Requirements, slower: float, dearer: float) -> Requirements:
-    """Return the wishes with limits on speed and money that are looser by their factors."""
     speed, money = slower * (1 + ROUNDING), dearer * (1 + ROUNDING)
     factors = {
         "min_samples_per_second": 1 / speed,
@@ -178,7 +177,6 @@ def _looser(wish: Requirements, slower: float, dearer: float) -> Requirements:
 
 
 def _only(strategy: str, wish: Requirements) -> Requirements:
-    """Return the wishes that admit one strategy alone."""
     if strategy == NO_EXCHANGE:
         return replace(wish, max_workers=1)
     return replace(wish, exchange=strategy, min_workers=max(2, wish.min_workers))

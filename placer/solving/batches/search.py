@@ -262,7 +262,6 @@ class _Search:
             self.closed.append(bound)
 
     def _work(self, span: Span) -> None:
-        """Ask the question of a span, and close what its answer closes."""
         asked, goal = question_of(self.problem, span), self.goal
         own = replace(
             self.options,
@@ -331,7 +330,6 @@ class _Search:
         self._keep(replace(answer, problem=with_batch(self.problem, batch)))
 
     def _keep(self, answer: Result) -> None:
-        """Keep an answer that is better than the best."""
         if answer.value is not None and (
             self.best is None
             or self.best.value is None
@@ -399,7 +397,6 @@ class _Search:
         return best
 
     def _nothing(self) -> Status:
-        """Return how a search ended that found no placement at any batch."""
         statuses = {row.status for row in self.rows.values()}
         if self.interrupted or self.left or any(status.stopped for status in statuses):
             return self._stopped()
@@ -417,7 +414,6 @@ class _Search:
         return Status.FEASIBLE if statuses & {Status.FEASIBLE, Status.UNKNOWN} else Status.OPTIMAL
 
     def _stopped(self) -> Status:
-        """Return what stopped a search: memory if it was that once."""
         return Status.MEMORY_LIMIT if self.out_of_memory else Status.TIME_LIMIT
 
     def _bound(self, best: Result, left: Sequence[Span]) -> float | None:

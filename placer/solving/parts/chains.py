@@ -87,7 +87,6 @@ def _machines(problem: Problem) -> Iterator[Machines]:
 
 
 def _fastest(chosen: Sequence[Sequence[Machines]], problem: Problem) -> Placement | None:
-    """Return the fastest chain of those that promise most."""
     best: Placement | None = None
     speed = 0.0
     for parts, most in _promising(chosen, problem)[:MOST_TIMED]:

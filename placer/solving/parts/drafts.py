@@ -103,7 +103,6 @@ Rented = list[tuple[VmOffer, int]]
 
 
 def _together(size: Size, workers: int, problem: Problem) -> Iterator[Placement]:
-    """Yield some workers of a size at the cheapest place that holds them."""
     if problem.requirements.min_regions > 1:
         return
     held = (_filled(offers, size, workers, problem) for offers in _by_place(size).values())
@@ -113,7 +112,6 @@ def _together(size: Size, workers: int, problem: Problem) -> Iterator[Placement]
 
 
 def _apart(size: Size, workers: int, problem: Problem) -> Iterator[Placement]:
-    """Yield some workers of a size at a cheap place and the nearest others that can be paid."""
     there = _by_place(size)
     if workers > 1 and problem.requirements.max_regions > 1:
         for markets in range(1, max(map(len, there.values()), default=0) + 1):
@@ -163,7 +161,6 @@ def _count(rented: Rented) -> int:
 
 
 def _usd_per_hour(rented: Rented) -> float:
-    """Return the price of one machine of each worker."""
     return sum(count * offer.usd_per_hour for offer, count in rented)
 
 

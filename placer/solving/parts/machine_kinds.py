@@ -68,7 +68,6 @@ def _compared(found: Result, whole: Result) -> Result:
 
 
 def _device(machines: WorkerGroup | VmOffer) -> str:
-    """Name what a kind of machine has, with its number."""
     return f"{machines.gpu}:{machines.gpu_count}"
 
 

@@ -248,7 +248,6 @@ class PartSearch:
             self.modes.setdefault((mode.strategy, mode.local_steps), []).append(mode)
 
     def _result(self) -> Result:
-        """Return the best answer with what is proved of all."""
         status = self._status()
         bound = self._total_bound(status)
         return replace(
@@ -264,7 +263,6 @@ class PartSearch:
         )
 
     def _status(self) -> Status:
-        """Return how the whole ended."""
         if self.stopped is not None:
             return self.stopped
         if not self.proves:

@@ -90,7 +90,6 @@ class _CountSearch(PartSearch):
 
     @property
     def _among(self) -> Sequence[int]:
-        """Numbers of workers that are asked about."""
         wish = self.problem.requirements
         most = min(wish.max_workers, self.problem.batch, wish.max_machines or wish.max_workers)
         fewest = max(wish.min_workers, wish.min_regions)
@@ -177,13 +176,11 @@ class _CountSearch(PartSearch):
                 self.left.append(replace(part, rank=rank, again=False))
 
     def _beats(self, answer: Result) -> bool:
-        """Tell whether an answer to an easier question is better than the best."""
         if answer.value is None or self.known is None:
             return True
         return self.objective.better(answer.value, self.known, SAME)
 
     def _offer_slower(self, placement: Placement) -> None:
-        """Offer some workers by the best of their plans."""
         able = [
             (self.objective.score(outcome), number, slower)
             for number, slower in enumerate(by_each_plan(placement, self.problem, self._longest_s))
