@@ -1,7 +1,9 @@
-"""Samples to target: the default table, its interpolation, the user's own figures, and where they
-are shown.
-"""
+"""Samples to target: the default table, the user's own figures, and published losses of DiLoCo."""
 
+from __future__ import annotations
+
+import csv
+import math
 from typing import Any
 
 import pytest
@@ -11,8 +13,20 @@ from hypothesis import strategies as st
 import placer
 from conftest import Run
 from placer.cost_model.convergence import samples_to_target, table
+from placer.cost_model.diloco_losses import (
+    PARAMETERS,
+    TOKEN_EXPONENT,
+    published,
+    times_samples,
+    times_samples_of,
+)
 from placer.errors import PlacerError
+from placer.market.books.folders import shipped_folder
+from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import Exchange
+from placer.records import replace
+from placer.workload.architecture import Architecture
+from placer.workload.profile import ModelProfile, load_profile
 
 
 def test_the_table_is_complete_and_ordered() -> None:
@@ -101,3 +115,114 @@ def test_a_multiplier_is_shown_with_its_interval_and_the_speed_that_it_leaves(ru
     done = run(*asked, workers, "--exchange", "local-sgd", "--local-steps", "16")
     said = " ".join(done.stdout.split())
     assert "samples to target 1.05 x those of synchronous steps (1.00 to 1.27, assumed)" in said
+
+
+SIZES = st.integers(int(PARAMETERS[0]), int(PARAMETERS[1]))
+STEPS = st.integers(1, 511)
+
+
+def decoder(parameters: int) -> ModelProfile:
+    """Return a profile of a decoder; only its size and that it has an architecture count here."""
+    built = Architecture(
+        layers=24,
+        width=2048,
+        kv_width=2048,
+        mlp_width=8192,
+        mlp_matrices=2,
+        vocabulary=32_000,
+        tied=True,
+        sequence_length=1024,
+        parameters=parameters,
+        active_parameters=parameters,
+        computed_parameters=parameters,
+        trainable_parameters=parameters,
+    )
+    base = load_profile("roberta-base")
+    return replace(base, parameters=parameters, architecture=built, sample=None, sample_source="")
+
+
+def test_the_published_losses_are_those_of_the_papers() -> None:
+    """Charles et al. (2025), Tables 4 and 5: seven sizes with 2, 4 and 8 replicas, two with 2 and
+    4; at 2.4 B and eight replicas 2.351 over 2.326. Douillard et al. (2025), Tables 5 and 6.
+    """
+    laws = published()["diloco"]
+    assert len(laws) == 7 * 3 + 2 * 2
+    at = {(row.parameters, row.replicas): row.excess for row in laws}
+    assert at[2.4e9, 8] == pytest.approx(math.log(2.351 / 2.326))
+    assert {row.local_steps for row in published()["streaming-diloco"]} == {30, 100}
+    with (shipped_folder("catalogs") / "diloco.csv").open(encoding="utf-8") as handle:
+        assert all(row["basis"] == "published" and row["source"] for row in csv.DictReader(handle))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "replicas", "steps", "excess"),
+    [
+        # Table 5 of Charles et al.: 10 B, four replicas, 2.096 over 2.090
+        (10**10, 4, 30, math.log(2.096 / 2.090)),
+        # two replicas are below data-parallel: no fewer samples are promised
+        (10**10, 2, 30, 0.0),
+        # Table 4: 550 M, eight replicas
+        (550_000_000, 8, 30, math.log(2.698 / 2.653)),
+    ],
+)
+def test_a_trained_model_needs_what_its_loss_says(
+    parameters: int, replicas: int, steps: int, excess: float
+) -> None:
+    """exp(x / e), e half of 0.0953."""
+    assert times_samples_of(parameters, replicas, steps) == pytest.approx(
+        math.exp(excess / TOKEN_EXPONENT)
+    )
+
+
+def test_the_fits_of_the_scaling_laws_lie_inside() -> None:
+    """Charles et al., Table 7, L = A N^a: at 1 B with two, four and eight replicas the fitted
+    losses, turned into samples, are inside the interval. They are no input of it.
+    """
+    data_parallel = 18.129 * 1e9**-0.0953
+    low, high = times_samples(10**9, 30, delayed=False, known=True)[1:]
+    for a, slope in ((18.768, -0.0969), (19.762, -0.0992), (21.051, -0.1018)):
+        times = (a * 1e9**slope / data_parallel) ** (1 / TOKEN_EXPONENT)
+        assert low <= max(1.0, times) <= high
+
+
+@given(SIZES, STEPS, st.integers(2, 12))
+def test_more_replicas_need_more_samples(parameters: int, steps: int, replicas: int) -> None:
+    """From two to eight replicas the value grows; beyond eight nobody says."""
+    one, two = (times_samples_of(parameters, m, steps) for m in (replicas, replicas + 1))
+    assert one <= two * (1 + 1e-12)
+    low, high = times_samples(parameters, steps, delayed=False, known=True)[1:]
+    assert low <= one * (1 + 1e-12)
+    assert one <= high
+
+
+def test_no_row_is_assumed_for_decoders_that_were_trained() -> None:
+    """From 35 M to 10 B parameters the figures are estimated from published ones; outside, and for
+    other models, they are assumed and the interval is wider.
+    """
+    for name in (n for n in STRATEGIES if traits(n).outer):
+        exchange = Exchange(strategy=name, compression="int8", local_steps=100)
+        inside = samples_to_target(exchange, profile=decoder(8 * 10**9))
+        assert inside.basis == "estimated"
+        assert "Charles et al. (2025)" in inside.source
+        beyond = samples_to_target(exchange, profile=decoder(70 * 10**9))
+        other = samples_to_target(exchange, profile=load_profile("resnet50"))
+        assert beyond.basis == other.basis == "assumed"
+        assert beyond.high > inside.high
+
+
+@given(st.integers(2, 512), SIZES)
+def test_without_an_outer_optimizer_nothing_is_better(steps: int, parameters: int) -> None:
+    """Of a language model; local SGD, model averaging and ASGD-GA have no published figures there.
+    Other models keep the table's.
+    """
+    waits = Exchange(strategy="diloco", compression="none", local_steps=steps)
+    best = samples_to_target(waits, profile=decoder(parameters))
+    for name in ("local-sgd", "model-averaging", "asgd-ga"):
+        plain = Exchange(strategy=name, compression="none", local_steps=steps)
+        got = samples_to_target(plain, profile=decoder(parameters))
+        assert got.value >= best.value
+        assert got.high >= best.high
+        assert got.basis == "assumed"
+        assert samples_to_target(plain, profile=load_profile("resnet50")) == samples_to_target(
+            plain
+        )

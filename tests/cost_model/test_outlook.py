@@ -1,22 +1,35 @@
-"""What to expect beyond the rate: spot machines, a month of egress, and the notes about a
-placement's shape.
-"""
+"""What to expect beyond the rate: spot machines, a month of egress, notes on a placement."""
+
+from __future__ import annotations
 
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from placer.advice.recommendation.notes import notes_of
+from placer.cost_model.dollars.components import egress_usd
+from placer.cost_model.dollars.month import (
+    Schedule,
+    monthly_egress_usd,
+    tiered_usd,
+    without_allowance,
+)
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.outlook.losses import ASSUMED_INTERRUPTION, of_island
 from placer.cost_model.outlook.outlook import spot_outlook
+from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
-from placer.problem.exchange import STRATEGIES
+from placer.market.catalog import Catalog, EgressPrice
+from placer.market.network.graph import Network
+from placer.problem.exchange import STRATEGIES, Phase, Transfer
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.by_hand import every_exchange, place_by_hand
+from placer.units import GIB
 
 
 def placed(
@@ -128,3 +141,151 @@ def test_every_exchange_that_can_run_is_compared() -> None:
         "diloco",
         "streaming-diloco",
     }
+
+
+AWS, TOKYO, GCP, AZURE = "aws/us-east-1", "aws/ap-northeast-1", "gcp/us-central1", "azure/eastus"
+
+
+def schedule(*tiers: tuple[float, float]) -> Schedule:
+    """Tiers of one price from (mark in GiB, USD per GiB)."""
+    return tuple(
+        EgressPrice(
+            provider="x",
+            src="*",
+            dst="internet",
+            above_gib_per_month=mark,
+            usd_per_gib=usd,
+            source="test",
+            as_of="2026-01-01",
+        )
+        for mark, usd in tiers
+    )
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> Schedule:
+    """One to five tiers with any prices, free ones among them."""
+    marks = sorted(draw(st.sets(st.floats(0.5, 1e5), max_size=4)))
+    prices = draw(
+        st.lists(
+            st.one_of(st.just(0.0), st.floats(0.001, 0.3)),
+            min_size=len(marks) + 1,
+            max_size=len(marks) + 1,
+        )
+    )
+    return schedule(*zip([0.0, *marks], prices, strict=True))
+
+
+amounts = st.floats(0.0, 1e6)
+
+
+@given(schedules(), amounts, amounts)
+def test_more_bytes_never_cost_less(tiers: Schedule, a: float, b: float) -> None:
+    """Exactly, not only to rounding: each band grows with what is sent."""
+    assert tiered_usd(min(a, b), tiers) <= tiered_usd(max(a, b), tiers)
+
+
+@given(schedules(), amounts, amounts)
+def test_a_month_in_two_parts_costs_as_much_as_in_one(
+    tiers: Schedule, first: float, second: float
+) -> None:
+    """The second part starts in the tier that the first one reached."""
+    parts = tiered_usd(first, tiers) + tiered_usd(second, tiers, already_gib=first)
+    assert parts == pytest.approx(tiered_usd(first + second, tiers), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("gib", "usd"),
+    [
+        (0, 0.0),
+        (100, 0.0),  # the allowance
+        (10_240, 912.60),  # + 10,140 x 0.09
+        (51_200, 912.60 + 40_960 * 0.085),  # 4,394.20
+        (153_600, 4_394.20 + 102_400 * 0.07),  # 11,562.20
+        (163_600, 11_562.20 + 10_000 * 0.05),
+    ],
+)
+def test_aws_list_price_at_its_marks(default: Catalog, gib: float, usd: float) -> None:
+    """10,240 GB are 912.60 USD with the 100 free ones and 921.60 without: about 920, not 0."""
+    tiers = Network(default).egress_tiers(AWS, GCP)
+    assert tiered_usd(gib, tiers) == pytest.approx(usd, abs=1e-9)
+    paid = min(gib, 100) * 0.09
+    assert tiered_usd(gib, without_allowance(tiers)) == pytest.approx(usd + paid, abs=1e-9)
+
+
+def test_solvers_count_with_the_first_paid_price(default: Catalog) -> None:
+    """0.09 from AWS, not the allowance's 0: a step of 1 GiB costs 0.09 USD, however little is
+    sent.
+    """
+    network = Network(default)
+    assert network.egress_price(AWS, GCP).usd_per_gib == 0.09
+    assert egress_usd([Phase("upload", (Transfer(AWS, GCP, GIB),))], network) == pytest.approx(0.09)
+
+
+def test_links_of_one_account_and_schedule_share_the_tiers(default: Catalog) -> None:
+    """Two links from Virginia and Ohio, 5,120 GiB each, are one month of 10,240: 912.60, not two of
+    451.80.
+    """
+    network = Network(default)
+    month = {(AWS, GCP): 5_120.0 * GIB, ("aws/us-east-2", AZURE): 5_120.0 * GIB}
+    assert monthly_egress_usd(month, network) == pytest.approx(912.60)
+
+
+def test_one_allowance_for_all_schedules_of_an_account(default: Catalog) -> None:
+    """100 GiB from Virginia (0.09) use up the free ones; 100 more from Tokyo (0.114) cost 11.40,
+    not 0.
+    """
+    network = Network(default)
+    assert monthly_egress_usd({(AWS, GCP): 100.0 * GIB}, network) == 0.0
+    assert monthly_egress_usd(
+        {(AWS, GCP): 100.0 * GIB, (TOKYO, GCP): 100.0 * GIB}, network
+    ) == pytest.approx(11.40)
+    assert monthly_egress_usd(
+        {(AWS, GCP): 40.0 * GIB, (TOKYO, GCP): 100.0 * GIB}, network
+    ) == pytest.approx(40 * 0.114)
+
+
+@given(st.lists(amounts, min_size=4, max_size=4), st.integers(0, 3), amounts)
+def test_more_on_one_link_never_makes_the_month_cheaper(
+    default: Catalog, sent: list[float], link: int, more: float
+) -> None:
+    """Whatever the other links send; and the month costs at most what the prices per hour say."""
+    network = Network(default)
+    pairs = [(AWS, GCP), (TOKYO, GCP), (GCP, AWS), (AZURE, AWS)]
+    month = {pair: gib * GIB for pair, gib in zip(pairs, sent, strict=True)}
+    usd = monthly_egress_usd(month, network)
+    dearer = monthly_egress_usd({**month, pairs[link]: month[pairs[link]] + more * GIB}, network)
+    assert dearer >= usd * (1 - 1e-12)
+    assert usd <= sum(amount * network.usd_per_byte(*pair) for pair, amount in month.items()) * (
+        1 + 1e-9
+    )
+
+
+def test_a_missing_price_is_an_error_in_the_month_too(default: Catalog) -> None:
+    """Never free by omission."""
+    bare = Network(replace(default, egress=()))
+    with pytest.raises(PlacerError, match="no egress price"):
+        monthly_egress_usd({(AWS, GCP): 1.0}, bare)
+
+
+@pytest.mark.parametrize("gib", [-1.0, float("nan"), float("inf")])
+def test_amounts_that_are_none_are_refused(default: Catalog, gib: float) -> None:
+    """Negative, not a number, infinite: sent now, sent before, or on a link."""
+    tiers = schedule((0, 0.1))
+    with pytest.raises(PlacerError, match="not an amount"):
+        tiered_usd(gib, tiers)
+    with pytest.raises(PlacerError, match="not an amount"):
+        tiered_usd(1.0, tiers, already_gib=gib)
+    with pytest.raises(PlacerError, match="bytes from aws/us-east-1 to gcp/us-central1"):
+        monthly_egress_usd({(AWS, GCP): gib, (AWS, AZURE): 1e12}, Network(default))
+
+
+@pytest.mark.parametrize(
+    "tiers", [(), ((10, 0.1),), ((0, 0.1), (0, 0.2)), ((0, 0.1), (20, 0.1), (10, 0.1))]
+)
+def test_tiers_that_do_not_rise_from_zero_are_refused(
+    tiers: tuple[tuple[float, float], ...],
+) -> None:
+    """None, no first one, a doubled mark, marks that fall."""
+    with pytest.raises(PlacerError, match="do not rise from 0"):
+        tiered_usd(1.0, schedule(*tiers))

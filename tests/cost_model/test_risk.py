@@ -1,17 +1,34 @@
-"""The risk of a placement: figures of its table, worlds in which it is certain, and limits of what
-was observed.
-"""
+"""Spot machines: interruptions, zones that lose capacity together, and the risk of a placement."""
 
 from __future__ import annotations
 
+import heapq
+import math
+import random
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from placer.cost_model.estimate import Estimate, estimate
+from placer.cost_model.outlook.losses import (
+    ASSUMED_INTERRUPTION,
+    OBSERVED_CORRELATION,
+    Correlation,
+    Interruption,
+    banded,
+    chance_all_lost,
+    chance_any_lost,
+    expected_share,
+    rate_per_month,
+    rates_per_month,
+    together,
+)
 from placer.cost_model.outlook.outlook import SpotOutlook, spot_outlook
 from placer.cost_model.outlook.risk import Risk, gang_of, speed_shares
+from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -155,3 +172,217 @@ def test_a_question_from_before_the_table_has_the_former_figures() -> None:
     assert found is not None
     assert found.risk is None
     assert (found.unavailable, found.chance_per_month) == (0.1, 0.2)
+
+
+def exactly(chance: float, restart_s: float, lost_steps: float) -> Interruption:
+    """Build an interruption without a spread."""
+    restart, lost = (Interval(value=x, low=x, high=x) for x in (restart_s, lost_steps))
+    return Interruption(
+        per_month=rates_per_month(chance, chance, chance),
+        restart_s=restart,
+        lost_steps=lost,
+        basis="assumed",
+        source="test",
+    )
+
+
+chances, restarts, steps = st.floats(0.0, 0.999), st.floats(0.0, 7200.0), st.floats(0.1, 3600.0)
+counts = st.integers(1, 64)
+
+
+@pytest.mark.parametrize(
+    ("chance", "per_month"), [(0.0, 0.0), (0.05, 0.051293), (0.2, 0.223144), (0.5, 0.693147)]
+)
+def test_chance_of_a_month_as_a_rate(chance: float, per_month: float) -> None:
+    """-ln(1 - f) interruptions a month: more than f, as a machine can be taken away twice."""
+    assert rate_per_month(chance) == pytest.approx(per_month, abs=1e-6)
+
+
+def test_share_without_lost_steps_is_the_frequency_of_erben() -> None:
+    """Half of the workers on spot, 1 - 1/e a month = 1/730 an hour, away 73 h: 1/11 of their time,
+    1/22 of the run.
+    """
+    away = exactly(1 - math.exp(-1), 73 * 3600.0, 0.0)
+    assert expected_share(4, 8, 60.0, away).value == pytest.approx(21 / 22)
+
+
+def test_share_without_restart_is_the_lost_steps() -> None:
+    """Ten workers at 1/730 an hour and two steps of 36.5 h each: one event lasts 73 h, exp(-10 x 73
+    / 730) = 1/e is left.
+    """
+    lost = exactly(1 - math.exp(-1), 0.0, 2.0)
+    assert expected_share(10, 10, 36.5 * 3600, lost).value == pytest.approx(math.exp(-1))
+
+
+@given(counts, counts, steps, chances, restarts, st.floats(0.0, 2.0), st.floats(0.0, 1.0))
+def test_share_falls_with_everything_that_goes_wrong(
+    a: int, b: int, step_s: float, chance: float, restart_s: float, lost: float, more: float
+) -> None:
+    """Frequency, restart, lost steps, length of a step, spot workers among as many; always from 0
+    to 1.
+    """
+    spot, workers = sorted((a, b))
+    share = expected_share(spot, workers, step_s, exactly(chance, restart_s, lost)).value
+    assert 0 <= share <= 1
+    worse = [
+        expected_share(
+            spot, workers, step_s, exactly(chance + (0.9995 - chance) * more, restart_s, lost)
+        ),
+        expected_share(spot, workers, step_s, exactly(chance, restart_s * (1 + more), lost)),
+        expected_share(spot, workers, step_s, exactly(chance, restart_s, lost + more)),
+        expected_share(spot, workers, step_s * (1 + more), exactly(chance, restart_s, lost)),
+        expected_share(min(spot + 1, workers), workers, step_s, exactly(chance, restart_s, lost)),
+        expected_share(spot + 1, workers + 1, step_s, exactly(chance, restart_s, lost)),
+    ]
+    assert all(other.value <= share * (1 + 1e-12) for other in worse)
+
+
+def simulated_share(
+    spot: int, workers: int, useless_s: float, rate_per_s: float, restart_s: float, hours: float
+) -> float:
+    """Play random interruptions: machines leave and rejoin, and each rejoin makes the run useless
+    for a while.
+    """
+    draw, end_s = random.Random(7), hours * 3600
+    events = [(draw.expovariate(rate_per_s), "leave") for _ in range(spot)]
+    heapq.heapify(events)
+    present, useless_until, now, done = workers, 0.0, 0.0, 0.0
+    while now < end_s:
+        at, kind = heapq.heappop(events)
+        done += present * max(0.0, min(at, end_s) - max(now, useless_until))
+        now = at
+        if kind == "leave":
+            present -= 1
+            heapq.heappush(events, (at + restart_s, "rejoin"))
+        else:
+            present += 1
+            useless_until = at + useless_s
+            heapq.heappush(events, (at + draw.expovariate(rate_per_s), "leave"))
+    return done / (workers * end_s)
+
+
+@pytest.mark.parametrize(
+    ("spot", "workers", "step_s", "restart_s"),
+    [(8, 8, 120.0, 7200.0), (3, 12, 600.0, 600.0), (16, 16, 1800.0, 300.0)],
+)
+def test_share_agrees_with_a_simulation(
+    spot: int, workers: int, step_s: float, restart_s: float
+) -> None:
+    """20,000 hours at one interruption in 53 machine-hours (a chance of 0.999999 a month), far
+    worse than any market: within 1 %.
+    """
+    chance = 0.999999
+    formula = expected_share(spot, workers, step_s, exactly(chance, restart_s, 2.0)).value
+    played = simulated_share(
+        spot, workers, 2 * step_s, rate_per_month(chance) / 730 / 3600, restart_s, hours=20_000
+    )
+    assert formula == pytest.approx(played, rel=0.01)
+
+
+unavailable = st.floats(0.0, 1.0)
+regions = st.lists(st.integers(1, 4), min_size=1, max_size=5)
+
+
+@pytest.mark.parametrize(
+    ("zones", "all_lost", "any_lost"),
+    [
+        ([1], 0.2, 0.2),
+        ([1, 1], 0.0624, 0.3376),  # 0.04 + 0.14 x 0.16; 0.4 - that
+        ([2], 0.1088, 0.2912),  # 0.04 + 0.43 x 0.16
+    ],
+)
+def test_pairs_by_hand(zones: list[int], all_lost: float, any_lost: float) -> None:
+    """At u = 0.2, independent zones would say 0.04: 36 % too little between regions, 63 % inside
+    one.
+    """
+    assert chance_all_lost(zones, 0.2) == pytest.approx(all_lost)
+    assert chance_any_lost(zones, 0.2) == pytest.approx(any_lost)
+
+
+@given(unavailable, st.floats(0.0, 0.9), st.floats(0.0, 1.0))
+def test_pairs_have_the_correlation_asked_for(u: float, zones: float, part: float) -> None:
+    """Two regions u^2 + rho u (1 - u) with rho of regions; two zones of one region with rho of
+    zones, whatever they are.
+    """
+    correlation = Correlation(zones=zones, regions=zones * part, source="test")
+    assert chance_all_lost([1, 1], u, correlation) == pytest.approx(
+        u * u + zones * part * u * (1 - u), abs=1e-12
+    )
+    assert chance_all_lost([2], u, correlation) == pytest.approx(
+        u * u + zones * u * (1 - u), abs=1e-12
+    )
+
+
+@given(unavailable, regions, st.integers(1, 4), st.randoms())
+def test_more_places_never_lose_all_more_often(
+    u: float, zones: list[int], more: int, shuffle: random.Random
+) -> None:
+    """Another region, or another zone in one, lowers `all` and raises `any`; the order of regions
+    does not count.
+    """
+    shuffled = zones.copy()
+    shuffle.shuffle(shuffled)
+    assert chance_all_lost(shuffled, u) == pytest.approx(chance_all_lost(zones, u), abs=1e-12)
+    for grown in ([*zones, more], [zones[0] + more, *zones[1:]]):
+        assert chance_all_lost(grown, u) <= chance_all_lost(zones, u) + 1e-12
+        assert chance_any_lost(grown, u) >= chance_any_lost(zones, u) - 1e-12
+
+
+def test_the_mixture_agrees_with_a_simulation() -> None:
+    """Regions of two and one zones at u = 0.3: a common chance, one around it for each region, then
+    zones; 3 standard errors.
+    """
+    draw, runs, u = random.Random(11), 40_000, 0.3
+    common = 1 / OBSERVED_CORRELATION.regions - 1
+    within = (OBSERVED_CORRELATION.zones - OBSERVED_CORRELATION.regions) / (
+        1 - OBSERVED_CORRELATION.regions
+    )
+    around = 1 / within - 1
+    every = some = 0
+    for _ in range(runs):
+        g = draw.betavariate(u * common, (1 - u) * common)
+        lost = []
+        for count in (2, 1):
+            p = draw.betavariate(max(g * around, 1e-9), max((1 - g) * around, 1e-9))
+            lost += [draw.random() < p for _ in range(count)]
+        every += all(lost)
+        some += any(lost)
+    for played, exact in (
+        (every / runs, chance_all_lost([2, 1], u)),
+        (some / runs, chance_any_lost([2, 1], u)),
+    ):
+        assert played == pytest.approx(exact, abs=3 * math.sqrt(exact * (1 - exact) / runs))
+
+
+@pytest.mark.parametrize("chance", [-0.1, 1.0, 1.5, math.nan])
+def test_chances_that_are_none_are_refused(chance: float) -> None:
+    """Certain interruption has no rate."""
+    with pytest.raises(PlacerError, match="chance of an interruption"):
+        rate_per_month(chance)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high"),
+    [
+        (1.0, 2.0, 3.0),
+        (1.0, 0.0, 0.5),
+        (1.0, -1.0, 2.0),
+        (1.0, 1.0, math.inf),
+        (math.nan, 0.0, 1.0),
+    ],
+)
+def test_figures_out_of_order_are_refused(value: float, low: float, high: float) -> None:
+    """Low <= value <= high, all finite and from 0."""
+    with pytest.raises(PlacerError, match="not in order"):
+        replace(ASSUMED_INTERRUPTION, restart_s=Interval(value=value, low=low, high=high))
+
+
+def test_machines_together_keep_the_expected_number_of_interruptions() -> None:
+    """Rates add up: 3 machines of one kind and 1 of another go as often as 4 machines of the
+    mean.
+    """
+    often, seldom = banded(0.15, 0.2), ASSUMED_INTERRUPTION
+    both = together([(often, 3), (seldom, 1)])
+    rates = 3 * rate_per_month(0.175) + rate_per_month(0.2)
+    assert 4 * both.per_month.value == pytest.approx(rates)
+    assert (both.basis, together([(often, 3), (often, 2)])) == ("mixed", often)

@@ -1,4 +1,6 @@
-"""Data that has its place: shares, moves, residency, and searches that respect them."""
+"""Elastic scheduling: shares of regions whose data has a place, moves, residency, disks."""
+
+from __future__ import annotations
 
 from typing import Any
 
@@ -7,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import placer
+from instances import reading_problem
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
 from placer.errors import PlacerError
@@ -182,3 +185,17 @@ def test_moving_needs_the_size_of_a_sample(erben: Catalog) -> None:
     with pytest.raises(PlacerError, match="how many bytes a sample has") as caught:
         estimate(place_by_hand("gcp/europe-west1=2xT4", bare), bare)
     assert caught.value.exit_code == 5
+
+
+def test_a_pool_whose_disks_keep_the_data_reads_it_once() -> None:
+    """In the first pass all of it from the store, later nothing and no slower; other pools are the
+    same in every pass.
+    """
+    pools = [pool for seed in range(8) for pool in reading_problem(seed).pools]
+    keeping = [pool for pool in pools if pool.keeps_data]
+    assert 0 < len(keeping) < len(pools)
+    assert all(pool.in_pass(2) is pool for pool in pools if not pool.keeps_data)
+    for pool in keeping:
+        first, later = pool.in_pass(1), pool.in_pass(2)
+        assert (first.streamed, later.streamed) == (1.0, 0.0)
+        assert first.shared.value <= pool.shared.value <= later.shared.value

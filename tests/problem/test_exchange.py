@@ -1,4 +1,6 @@
-"""Exchange strategies: their bytes against a plain simulation that moves real arrays."""
+"""Exchanges: bytes against a simulation that moves arrays, local strategies, and quorums."""
+
+from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -10,9 +12,16 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from placer.cost_model.estimate import estimate
+from placer.documents.checker.modes import required_modes
+from placer.documents.manifest import build_manifest
 from placer.errors import PlacerError
+from placer.interface.advisor import Advisor
+from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import STRATEGIES, bytes_by_link, memory_gib, strategy, traits
 from placer.problem.placement import Exchange
+from placer.problem.problem import Problem
+from placer.solving.by_hand import place_by_hand
 
 ELEMENTS = 60
 """Divides evenly among 2 to 6 owners."""
@@ -221,3 +230,119 @@ def test_counts_below_one_are_refused() -> None:
         Exchange(strategy="local-sgd", compression="fp16", local_steps=0)
     with pytest.raises(PlacerError, match="streams is 0"):
         Exchange(strategy="local-sgd", compression="fp16", streams=0)
+
+
+def names(model: str, **words: Any) -> set[str]:
+    """Return the strategies that a request admits."""
+    return {name for name, _ in Advisor("default").problem(model, **words).modes}
+
+
+@pytest.mark.parametrize(
+    ("model", "kept", "left_out"),
+    [
+        ("llama-3.1-8b", {"diloco", "streaming-diloco"}, {"local-sgd"}),
+        ("resnet50", {"local-sgd"}, {"diloco", "streaming-diloco"}),
+    ],
+)
+def test_auto_takes_diloco_for_language_models(
+    model: str, kept: set[str], left_out: set[str]
+) -> None:
+    """Published losses are those of decoders; the bytes are the same. By name each can be asked
+    for, and without local steps nothing changes.
+    """
+    found = names(model, local_steps="1..64")
+    assert kept | {"model-averaging", "asgd-ga"} <= found
+    assert not left_out & found
+    assert not (kept | left_out) & names(model)
+    for name in left_out:
+        assert names(model, exchange=name, local_steps=8) == {name}
+
+
+def test_coarse_compression_leaves_only_what_feeds_errors_back() -> None:
+    """INT4 with local steps: DiLoCo and its streaming form."""
+    found = names("llama-3.1-8b", local_steps="8..64", compression="int4")
+    assert found == {"diloco", "streaming-diloco"}
+
+
+def test_streaming_overlaps_without_being_asked() -> None:
+    """And stays the only one of the two where overlap is asked for."""
+    problem = Advisor("default").problem("llama-3.1-8b", local_steps=16)
+    assert exchange_for("streaming-diloco", 4, problem, local_steps=16).overlap
+    assert not exchange_for("diloco", 4, problem, local_steps=16).overlap
+    asked = names("llama-3.1-8b", local_steps=16, overlap=True)
+    assert "streaming-diloco" in asked
+    assert "diloco" not in asked
+
+
+TWO = "gcp/us-west1=1xT4:spot,gcp/europe-west1=1xT4:spot"
+DILOCO: dict[str, Any] = {
+    "exchange": "diloco",
+    "local_steps": "16",
+    "samples_to_target": "diloco=1.2",
+}
+
+
+def question(**words: Any) -> Problem:
+    """A question about ResNet-50."""
+    return Advisor(("erben-2023",)).problem("resnet50", **words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"quorum": 2}, "an exchange in every step waits for all workers"),
+        ({"quorum": 2, "exchange": "all-reduce"}, "all-reduce waits for all workers"),
+        (
+            {"quorum": 2, "exchange": "local-sgd", "overlap": True},
+            "local-sgd with --overlap waits for all workers",
+        ),
+        ({**DILOCO, "quorum": 0}, "quorum '0' must be above zero"),
+        ({**DILOCO, "quorum": 65}, "quorum 65 of at most 64 workers"),
+        ({**DILOCO, "quorum": 3, "workers": "2"}, "quorum 3 of at most 2 workers"),
+        ({**DILOCO, "grace": "30s"}, "grace of 30 s without a quorum"),
+        ({**DILOCO, "quorum": 2, "grace": 0}, "must be above zero"),
+        (
+            {**DILOCO, "quorum": 2, "data": ("gcp/us-west1=2M:stay",)},
+            "quorum 2 together with data that has a place",
+        ),
+    ],
+)
+def test_a_quorum_that_means_nothing_is_refused(words: dict[str, Any], said: str) -> None:
+    """One line, exit code 2."""
+    with pytest.raises(PlacerError, match=said) as caught:
+        Advisor(("erben-2023",)).recommend("resnet50", budget="2/h", **words)
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+
+
+def test_as_many_workers_are_needed() -> None:
+    """Three at least; without a quorum one is enough."""
+    assert question(**DILOCO).requirements.min_workers == 1
+    assert question(**DILOCO, quorum=3).requirements.min_workers == 3
+    assert question(**DILOCO, quorum=3, workers="4..8").requirements.min_workers == 4
+
+
+@pytest.mark.parametrize("words", [DILOCO, {"local_steps": "1..8"}])
+def test_only_exchanges_that_go_on_are_admitted(words: dict[str, Any]) -> None:
+    """The second implementation requires the same of a proof; with a quorum of two no single
+    machine.
+    """
+    problem = question(**words, quorum=2)
+    assert {name for name, _ in problem.modes} <= {"local-sgd", "diloco", "streaming-diloco"}
+    assert required_modes(problem.to_dict()) == set(problem.modes)
+
+
+def test_figures_stay_and_the_manifest_has_it() -> None:
+    """Two workers that are through together: speed and price are those without a quorum; a minute
+    of grace where nobody says.
+    """
+    plain, asked = question(**DILOCO), question(**DILOCO, quorum=2)
+    placement = place_by_hand(TWO, plain)
+    first, second = estimate(placement, plain), estimate(placement, asked)
+    assert (second.samples_per_second, second.usd_per_hour) == (
+        first.samples_per_second,
+        first.usd_per_hour,
+    )
+    parts = [build_manifest(p, placement, first, "feasible", None) for p in (plain, asked)]
+    assert "quorum" not in parts[0]["exchange"]
+    assert (parts[1]["exchange"]["quorum"], parts[1]["exchange"]["grace_s"]) == (2, 60.0)

@@ -1,16 +1,36 @@
-"""From words to a Problem: what is read, and one clear error for every wrong word."""
+"""From words to a Problem, as users and neighbouring tools write them, and one error for each."""
 
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import placer
+from conftest import Run
+from placer.cli import COMMANDS
+from placer.cli.ask import recommend
+from placer.cli.meanings import COMMANDS as OTHERS
+from placer.cli.meanings import STARTS_NOTHING, unknown_command
+from placer.documents.request import request_document
 from placer.errors import PlacerError
+from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
+from placer.problem.words.changes import parse_changes
+from placer.problem.words.data import store_named
 from placer.problem.words.machines import read_quotas
+from placer.problem.words.meanings import MEANT, OPTIONS, meant
+from placer.problem.words.readers import read_deadline
 from placer.problem.words.request import build_problem
+from placer.problem.words.values import check_words
+from placer.problem.words.wishes import WISHES
 from placer.problem.workers.quotas import NO_QUOTA_GPUS
+from placer.units import parse_budget, parse_count
 from placer.workload.profile import load_profile
 
 
@@ -180,3 +200,263 @@ def test_continents_and_providers_are_places(default: Catalog) -> None:
     outside = {"CH", "GB", "IS", "NO"}
     union = [place for place in europe if default.region(place).country not in outside]
     assert ask(default, places="EU,aws").requirements.places_in == (*union, "aws/*")
+
+
+advisor = Advisor("erben-2023")
+
+
+def test_spot_is_short_for_its_market() -> None:
+    """The question is the same, down to its document."""
+    short = advisor.problem("resnet50", spot=True, budget="5/h")
+    long = advisor.problem("resnet50", market="spot", budget="5/h")
+    assert short.requirements == long.requirements
+    assert request_document(short) == request_document(long)
+    both = advisor.problem("resnet50", market="spot", spot=True, budget="5/h")
+    assert both.requirements == long.requirements
+
+
+@pytest.mark.parametrize(
+    ("text", "usd_per_hour"),
+    [
+        ("3000/month", 3000 / 730),  # a month is billed as 730 h
+        ("3000 per month", 3000 / 730),
+        ("100/day", 100 / 24),
+        ("5 usd/hour", 5.0),
+    ],
+)
+def test_budgets_of_longer_times(text: str, usd_per_hour: float) -> None:
+    """Each is a rate by the hour."""
+    assert parse_budget(text) == pytest.approx(usd_per_hour)
+
+
+def test_counts_in_billions() -> None:
+    """As people write tokens and samples."""
+    assert parse_count("1B") == 10**9
+    assert parse_count("1e9") == 10**9
+    llama = advisor.problem("llama-3.2-1b", tokens="1B", catalog="default")
+    assert llama.requirements.tokens == 10**9
+    assert llama.requirements.samples == -(-(10**9) // 8192)  # sequences of 8,192 tokens
+    assert check_words({"tokens": 1e9}) == {"tokens": "1000000000"}
+    with pytest.raises(PlacerError, match="is of type"):
+        check_words({"tokens": 1.5})
+
+
+def test_a_budget_in_euros_names_its_rate() -> None:
+    """In the request, in the words of a change, and where it is scaled."""
+    problem = advisor.problem("resnet50", budget="5EUR/h")
+    assert problem.requirements.budget_usd_per_hour == pytest.approx(5.602)
+    said = request_document(problem)["budget_rate"]
+    assert said.startswith("5EUR/h at 1 EUR = 1.1204 USD on 2026-10-05")
+    answer = placer.whatif("resnet50", set=["budget=x0.5"], budget="5EUR/h", catalog="erben-2023")
+    assert answer.after.problem.requirements.budget_usd_per_hour == pytest.approx(2.801)
+
+
+def test_a_number_of_gpus_is_kept_by_answer_and_document() -> None:
+    """Only machines with eight V100 are admitted, and the saved document is checked again."""
+    from placer.documents.saved_result import check_result
+
+    result = placer.recommend(
+        "resnet50", gpu="V100:8", places="onprem/erben-eu", catalog="erben-2023"
+    )
+    assert result.placement is not None
+    assert {group.gpu_count for group in result.placement.groups} == {8}
+    assert result.to_dict()["request"]["gpus"] == ["V100:8"]
+    check_result(result.to_saved(whole=True), "saved")
+
+
+WEDNESDAY = datetime(2026, 11, 25, 18, 30, 20, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("36h", 36 * 3600.0),
+        ("friday", (2 * 24 + 5.5) * 3600 - 60),  # midnight after Friday, in whole minutes
+        ("Wednesday", 5.5 * 3600 - 60),  # today
+        ("tuesday", (6 * 24 + 5.5) * 3600 - 60),  # of next week
+        ("2026-12-04", (9 * 24 + 5.5) * 3600 - 60),
+        ("9999-12-31", (2_912_114 * 24 + 5.5) * 3600 - 60),  # the last day that Python knows
+    ],
+)
+def test_deadlines_are_times_or_days(text: str, seconds: float) -> None:
+    """A day lasts until midnight UTC."""
+    assert read_deadline(text, WEDNESDAY) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("2026-11-24", "deadline 2026-11-24 is over"),
+        ("2026-02-30", "deadline '2026-02-30' is not a date"),
+        ("someday", "duration 'someday' is not a time"),
+    ],
+)
+def test_deadlines_that_are_over_or_no_day_are_refused(text: str, message: str) -> None:
+    """In one line."""
+    with pytest.raises(PlacerError, match=message):
+        read_deadline(text, WEDNESDAY)
+
+
+on_default = Advisor("default")
+WORKERS = ("--workers", "gcp/us-central1=4xT4:spot")
+
+
+def wishes(**words: Any) -> Any:
+    """The wishes of a question about ResNet-50."""
+    return on_default.problem("resnet50", **words).requirements
+
+
+@pytest.mark.parametrize(
+    ("word", "place"),
+    [
+        ("s3://us-east-1", "aws/us-east-1"),
+        ("S3://us-east-1/", "aws/us-east-1"),
+        ("s3://us-east-1/images", "aws/us-east-1"),
+        ("s3://my-bucket/images@us-east-1", "aws/us-east-1"),
+        ("gs://us-central1", "gcp/us-central1"),
+        ("az://eastus", "azure/eastus"),
+        ("abfss://eastus", "azure/eastus"),
+        ("b2://us-west", "backblaze/us-west"),
+        ("aws/us-east-1", "aws/us-east-1"),
+    ],
+)
+def test_addresses_of_stores(word: str, place: str, default: Catalog) -> None:
+    """The scheme names the kind of store, the host or what follows @ its region."""
+    assert store_named(word, default).place == place
+
+
+@pytest.mark.parametrize(
+    ("word", "message", "hint"),
+    [
+        ("s3://my-bucket", "buckets are not looked up", "s3://BUCKET@REGION"),
+        ("s3://us-east-9", "'us-east-9' is not a region", "'us-east-2'"),
+        ("s3://", "'' is not a region", "s3://REGION"),
+        ("hdfs://x", "unknown scheme 'hdfs'", "s3"),
+        ("2tb@s3://us-east-1", "size '2tb'", "1.12GB"),
+        ("2TB@s3://us-east-1,1TB@gs://us-central1", "together with other data", "one store"),
+        ("aws/us-east-1=2TB", "does not say whether it may leave", "=2TB:stay"),
+        ("aws/us-east-1=0TB:stay", "above zero", "positive"),
+    ],
+)
+def test_data_that_nobody_can_find(word: str, message: str, hint: str) -> None:
+    """Each is refused with what to write."""
+    with pytest.raises(PlacerError) as refused:
+        wishes(data=word)
+    assert message in refused.value.message
+    assert hint in refused.value.hint
+
+
+def test_a_size_with_a_store_is_the_size_of_its_data() -> None:
+    """The same as two options; two sizes contradict each other."""
+    both = wishes(data="2TB@s3://us-east-1")
+    assert both == wishes(data="aws/us-east-1", data_size="2TB")
+    assert both.data_bytes == 2e12
+    with pytest.raises(PlacerError, match="together with data-size"):
+        wishes(data="2TB@s3://us-east-1", data_size="1TB")
+
+
+def test_bytes_are_samples_of_the_model() -> None:
+    """1 GB of images of 122,802 bytes each; with other sequences, of language models too."""
+    profile = on_default.problem("resnet50").profile
+    assert profile.bytes_per_sample is not None
+    (data,) = wishes(data="gcp/us-central1=1GB:move").datasets
+    assert (data.samples, data.may_move) == (round(1e9 / profile.bytes_per_sample), True)
+    words: dict[str, Any] = {"data": {"gcp/us-central1": "1GB:stay"}, "seq_len": 1024}
+    (text,) = on_default.problem("gpt2", **words).requirements.datasets
+    sequence_bytes = on_default.problem("gpt2", seq_len=1024).profile.bytes_per_sample
+    assert sequence_bytes is not None
+    assert text.samples == round(1e9 / sequence_bytes)
+
+
+def test_an_estimate_says_what_a_pass_over_the_data_takes(run: Run) -> None:
+    """5 TB cost 100 times as much as 50 GB: 425.84 and 4.26 USD at 61.11 USD/h."""
+    prices = []
+    for size in ("5TB", "50GB"):
+        data = ("--data", f"{size}@s3://us-east-1")
+        done = run("estimate", "--model", "resnet50", *WORKERS, *data, "--json")
+        (note,) = [n for n in json.loads(done.stdout)["notes"] if n["code"] == "one-pass"]
+        prices.append(float(re.findall(r"\$([0-9.]+)", note["message"])[0]))
+    assert prices[0] / prices[1] == pytest.approx(100, rel=0.01)
+    shown = run("estimate", "--model", "resnet50", *WORKERS, *data, columns=200).stdout
+    assert "One pass over 50 GB in aws/us-east-1" in shown
+    assert re.search("data size +50 GB", shown)
+
+
+FLAGS = {flag for option in recommend.command.params for flag in option.opts}
+
+
+def test_every_meaning_is_an_option_of_recommend() -> None:
+    """And no word that placer has is said to mean another."""
+    assert {f"--{own}" for own in OPTIONS} <= FLAGS
+    assert {f"--{other}" for other in MEANT} & FLAGS == set()
+    assert len(MEANT) == sum(len(others) for others in OPTIONS.values())
+
+
+def test_every_command_named_instead_exists() -> None:
+    """Or is left out until it does; no command of placer is said to mean another."""
+    named = {instead.split()[1] for instead in OTHERS if instead.startswith("placer ")}
+    assert {name for name in named if not name.startswith("-")} <= {*COMMANDS, "rents"}
+    assert {other for others in OTHERS.values() for other in others} & {*COMMANDS} == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "tip"),
+    [
+        ("plan", "placer recommend"),
+        ("optimize", "placer recommend"),
+        ("price", "placer offers"),
+        ("show-gpus", "placer offers"),
+        ("show_gpus", "placer offers"),
+        ("cost", "placer estimate"),
+        ("replay", "placer capacity replay"),
+        ("simulate", "placer estimate --simulate"),
+        ("compare", "placer estimate"),
+        ("init", "placer config init"),
+        ("completion", "placer --completion"),
+        ("deploy", "placer export"),
+        ("launch", "placer export"),
+        ("up", "placer export"),
+        ("down", "the tool that started them"),
+        ("status", "placer whatif --observed"),
+        ("Recommend", "write it as recommend"),
+        ("recomend", "'recommend'"),
+    ],
+)
+def test_commands_of_other_tools(name: str, tip: str) -> None:
+    """The tip names what to type, or says that placer starts nothing."""
+    error = unknown_command(name, COMMANDS)
+    assert error.exit_code == 2
+    assert tip in error.hint
+    assert (STARTS_NOTHING in error.hint) == (name in ("deploy", "launch", "up", "down", "status"))
+
+
+@pytest.mark.parametrize(
+    ("option", "own"),
+    [
+        ("--cost", "--budget"),
+        ("--max-price", "--budget"),
+        ("--region", "--in"),
+        ("--zone", "--in"),
+        ("--gpus", "--gpu"),
+        ("--instance-type", "--gpu"),
+        ("--use_spot", "--spot"),
+        ("--batch-size", "--tbs"),
+        ("--num-nodes", "--workers"),
+        ("--budgt", None),
+    ],
+)
+def test_options_of_other_tools(option: str, own: str | None) -> None:
+    """By meaning; what is only misspelt is left to the nearest name."""
+    assert meant(option, sorted(FLAGS)) == own
+
+
+def test_python_job_files_and_changes_answer_alike() -> None:
+    """With the word that stands there: places in Python, in on the command line."""
+    for word, own in (("max_price", "budget"), ("region", "places"), ("batch_size", "tbs")):
+        assert own in WISHES
+        with pytest.raises(PlacerError, match=f"unknown word '{word}'") as refused:
+            placer.recommend("resnet50", **{word: "5"})  # type: ignore[arg-type]
+        assert refused.value.hint == f"the word for it is '{own}'"
+    with pytest.raises(PlacerError, match="unknown change 'region'") as unknown:
+        parse_changes(["region=eu"])
+    assert "'in'" in unknown.value.hint

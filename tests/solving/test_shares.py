@@ -1,18 +1,20 @@
-"""Shares of the speed: the search over ranges against plain enumeration, and refused words."""
+"""Questions in parts: shares of the speed, and machines of one kind, against enumeration."""
 
 from __future__ import annotations
 
 import importlib
 import random
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import placer
-from instances import random_problem
+from instances import island_problem, random_problem
 from placer.cost_model.limits import violations
 from placer.errors import PlacerError
+from placer.problem.problem import Problem
 from placer.problem.shares import ShareLimit
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
@@ -81,3 +83,97 @@ def test_shares_that_nothing_can_keep_are_refused(words: dict[str, Any], says: s
     with pytest.raises(PlacerError, match=says) as error:
         placer.recommend("roberta-xlm", catalog="erben-2023", budget="3/h", **words)
     assert error.value.exit_code == 2
+
+
+PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
+
+
+def uniform(problem: Problem, *, mixed: bool = False) -> Problem:
+    """Return a question whose software divides a step equally, with workers alike or not."""
+    wish = replace(problem.requirements, uniform=not mixed, transport="nccl")
+    return replace(problem, requirements=wish)
+
+
+@pytest.mark.parametrize("draw", [random_problem, island_problem])
+def test_workers_alike_are_proved_best(draw: Callable[[int], Problem]) -> None:
+    """As plain enumeration finds them, and no better than where any machines may be mixed: that
+    limit narrows. Of the first kind of question about one in ten has another answer.
+    """
+    compared = differ = left_open = 0
+    for seed in range(40):
+        problem = uniform(draw(seed))
+        if not problem.uniform:
+            continue
+        best, tried = solve(problem, "exact", PROOF), solve(problem, "exhaustive")
+        if best.status.stopped:  # an hour has a price that slower plans may keep
+            left_open += 1
+            assert best.bound is not None
+            assert tried.value is not None
+            assert not best.objective.better(tried.value, best.bound, 1e-8), seed
+            continue
+        assert best.status is tried.status, seed
+        if tried.value is None:
+            continue
+        assert best.value == pytest.approx(tried.value, rel=1e-8), seed
+        assert best.placement is not None
+        assert len({group.kind for group in best.placement.groups}) == 1
+        mixed = solve(uniform(problem, mixed=True), "exact", PROOF)
+        assert mixed.value is not None
+        assert not best.objective.better(tried.value, mixed.value, 1e-8), seed
+        differ += mixed.value != pytest.approx(tried.value, rel=1e-8)
+        compared += 1
+    assert compared >= 20
+    assert left_open <= 4
+    assert differ or draw is island_problem
+
+
+@pytest.mark.parametrize("solver", ["greedy", "local_search", "cpsat", "milp"])
+def test_every_solver_keeps_workers_alike(solver: str) -> None:
+    """Answers of one kind, none better than the proved one."""
+    draw, compared = random.Random(3), 0
+    for seed in draw.sample(range(1000), 4):
+        problem = uniform(random_problem(seed))
+        best, other = solve(problem, "exact", PROOF), solve(problem, solver, PROOF)
+        if other.value is None or best.value is None or not problem.uniform:
+            continue
+        assert other.placement is not None
+        assert len({group.kind for group in other.placement.groups}) == 1
+        assert not best.objective.better(other.value, best.value, 1e-6), seed
+        compared += 1
+    assert compared
+
+
+def test_machines_may_be_mixed_where_that_is_asked_for() -> None:
+    """On demand for 5 USD/h one kind of machine is alone by itself and mixed ones are faster."""
+    words = {"budget": "5/h", "market": "on-demand", "alternatives": False, "figures": "book"}
+    alike = placer.recommend("roberta-xlm", **words)  # type: ignore[arg-type]
+    mixed = placer.recommend("roberta-xlm", mixed=True, **words)  # type: ignore[arg-type]
+    assert alike.placement is not None
+    assert len({group.kind for group in alike.placement.groups}) == 1
+    assert mixed.placement is not None
+    assert len({group.kind for group in mixed.placement.groups}) > 1
+    assert mixed.value is not None
+    assert alike.value is not None
+    assert mixed.value > alike.value
+    gain = 100 * (mixed.value / alike.value - 1)
+    (note,) = (note for note in alike.notes if note.code == "mixing")
+    assert note.message.startswith(f"unlike machines would be {gain:.0f} % better")
+    assert not any(note.code == "mixing" for note in mixed.notes)
+
+
+def test_software_that_divides_by_speed_mixes_machines() -> None:
+    """Hivemind gives fast machines more of a step, so that nothing is asked to be alike."""
+    words = {"budget": "5/h", "market": "on-demand", "transport": "hivemind"}
+    asked = placer.Advisor().problem("roberta-xlm", **words)  # type: ignore[arg-type]
+    assert not asked.uniform
+
+
+def test_a_stopped_search_over_kinds_bounds_all_of_them() -> None:
+    """After a node of each kind the bound is no better than the proved value allows."""
+    problem = uniform(random_problem(7))
+    best = solve(problem, "exact", PROOF)
+    short = solve(problem, "exact", replace(PROOF, node_limit=1))
+    assert best.value is not None
+    assert short.status in (Status.OPTIMAL, Status.TIME_LIMIT)
+    assert short.bound is not None
+    assert not best.objective.better(best.value, short.bound, 1e-8)
