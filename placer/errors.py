@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Self
 
+EDITED = "the file was edited, or made by another version"
+"""Hint about a file whose parts contradict each other."""
+
 
 class PlacerError(Exception):
     """What placer cannot do, in one line.
@@ -134,6 +137,12 @@ def blaming(field: str, value: object) -> Iterator[None]:
     except PlacerError as error:
         error.field, error.value = field, str(value)
         raise
+
+
+def refuse(wrong: Iterable[str], where: str, hint: str = EDITED) -> None:
+    """Raise the first of the things that are wrong with a file, but for empty ones."""
+    for text in filter(None, wrong):
+        raise PlacerError(f"{where}: {text}", hint)
 
 
 def writing_hint(error: OSError, otherwise: str) -> str:

@@ -59,7 +59,7 @@ def read_question(
             )
         return Question(model, {**words})
     from placer.advice.worlds.scenario import apply
-    from placer.documents.reopen import reopened_answer, reopened_problem
+    from placer.documents.present_book import reopened_answer, reopened_problem
     from placer.problem.words.changes import parse_changes
 
     def named(source: ParameterSource) -> dict[str, Any]:

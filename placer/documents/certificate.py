@@ -9,8 +9,8 @@ from typing import Any
 
 from placer.cost_model.convergence import batch_factor, multiplier_of
 from placer.cost_model.estimate import exchange_phases, pool_of
-from placer.documents.checker.bound import Relaxed
 from placer.documents.checker.market import machines_of
+from placer.documents.checker.strategies import Relaxed
 from placer.documents.manifest.manifest_reader import document_digest
 from placer.documents.result_parts import island_document
 from placer.market.network.graph import Link
@@ -21,6 +21,7 @@ from placer.problem.problem import Problem
 from placer.problem.question import PARTS
 from placer.problem.workers.pool import Pool
 from placer.version import __version__
+from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import never_tried
 
 SCHEMA = "placer.certificate/v1"
@@ -41,10 +42,8 @@ def certificate_document(
     ----------
     saved
         The problem as it is saved beside the certificate, or would be.
-    problem, placement
-        The question and its answer.
-    solver, limits
-        Name of the solver; ``gap``, ``time_limit_s``, ``node_limit`` and ``seed`` of the search.
+    limits
+        ``gap``, ``time_limit_s``, ``node_limit`` and ``seed`` of the search.
     """
     return {
         "schema": SCHEMA,
@@ -93,13 +92,8 @@ def input_digests(problem: Mapping[str, Any]) -> dict[str, str]:
 
 
 def figures(placement: Placement, problem: Problem) -> dict[str, Any]:
-    """Build the speeds of the machines and links of a placement, as the model has them.
-
-    Notes
-    -----
-    Measured ones stand in the profile and the book as well; the others are estimates of placer
-    (devices by their data sheets, links by their way along cables), which the second implementation
-    takes as given.
+    """Build the speeds of the machines and links of a placement, as the model has them. The second
+    implementation takes those as given that nobody measured.
     """
     exchange, network = placement.exchange, problem.network
     places = {*placement.places, *filter(None, (exchange.aggregator, exchange.storage))}
@@ -119,24 +113,27 @@ def figures(placement: Placement, problem: Problem) -> dict[str, Any]:
             {
                 "place": group.place,
                 "offer": group.instance_type,
-                "gpu": group.gpu,
-                "gpu_count": group.gpu_count,
                 "market": group.market,
-                "alone": pool_of(group, problem, placement.workers).alone.value,
-                "in_group": pool_of(group, problem, placement.workers).shared.value,
-                "basis": pool_of(group, problem, placement.workers).alone.basis,
-                **_free_share(pool_of(group, problem, placement.workers)),
-                **island_document(group.machines, group.inner),
+                **_speeds(pool, group.machines, group.inner),
+                **({} if pool.free_share == 1 else {"free_share": pool.free_share}),
             }
             for group in placement.groups
+            for pool in [pool_of(group, problem, placement.workers)]
         ],
         "links": [_link_document(network.link(src, dst)) for src, dst in sorted(pairs)],
     }
 
 
-def _free_share(pool: Pool) -> dict[str, float]:
-    """Build what exchanges inside a worker leave to one between workers, where it is not all."""
-    return {} if pool.free_share == 1 else {"free_share": pool.free_share}
+def _speeds(pool: Pool, machines: int, inner: InnerPlan | None) -> dict[str, Any]:
+    """Build the samples/s of a worker, alone and in a group."""
+    return {
+        "gpu": pool.offer.gpu,
+        "gpu_count": pool.offer.gpu_count,
+        "alone": pool.alone.value,
+        "in_group": pool.shared.value,
+        "basis": pool.alone.basis,
+        **island_document(machines, inner),
+    }
 
 
 def store_links(problem: Problem) -> list[dict[str, Any]]:
@@ -166,14 +163,7 @@ def relaxation_document(
     saved: Mapping[str, Any], problem: Problem, modes: Iterable[tuple[str, int]]
 ) -> dict[str, Any]:
     """Build what the bounds of whole strategies are checked with: speeds by device, multipliers,
-    and the bounds themselves.
-
-    Parameters
-    ----------
-    saved
-        The whole problem as it is saved.
-    modes
-        Strategy and local steps of each mode of the proof.
+    and the bound of each strategy with its local steps.
     """
     speeds = device_speeds(problem)
     machines = machines_of(saved, speeds)
@@ -194,9 +184,7 @@ def relaxed_modes(
     multipliers: Sequence[float],
     modes: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Bound each mode by weak duality: what is written at first and worked out again by ``placer
-    validate``.
-    """
+    """Bound each mode by weak duality: once to be written, again by ``placer validate``."""
     relaxed = Relaxed(problem, machines_of(problem, speeds), multipliers)
     return [
         {
@@ -224,15 +212,9 @@ def device_speeds(problem: Problem) -> list[dict[str, Any]]:
         offer = pool.offer
         # The plan inside a worker depends on its network, a machine without a plan does not.
         network = (offer.network_gbps or 0.0, offer.fabric) if islands else ()
-        row = {
-            "gpu": offer.gpu,
-            "gpu_count": offer.gpu_count,
-            "alone": pool.alone.value,
-            "in_group": pool.shared.value,
-            "basis": pool.alone.basis,
-            **island_document(pool.machines, pool.inner),
-            **({"network_gbps": offer.network_gbps, "fabric": offer.fabric} if islands else {}),
-        }
+        row = _speeds(pool, pool.machines, pool.inner)
+        if islands:
+            row |= {"network_gbps": offer.network_gbps, "fabric": offer.fabric}
         kind = (offer.gpu, offer.gpu_count, pool.machines, *network)
         # Of machines that read their samples at different speeds the fastest bounds them all.
         kept = rows.setdefault(kind, row)

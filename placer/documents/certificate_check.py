@@ -7,20 +7,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
-from placer.documents.book_check import Compared, compare_with_book
 from placer.documents.certificate import holds_market, input_digests
 from placer.documents.checker.case import Case
 from placer.documents.checker.dollars import dollars_of
 from placer.documents.checker.limits import broken_limits
 from placer.documents.checker.seconds import round_of
+from placer.documents.present_book import Compared, compare_with_book
 from placer.documents.proof_check import UNCOVERED, proof_words, wrong_proof
-from placer.documents.result_parts import estimate_document, placement_document
-from placer.documents.saved_result import first_difference, placement_from, priced_again
-from placer.errors import PlacerError
+from placer.documents.saved_result import (
+    placement_from,
+    priced_again,
+    question_in,
+    wrong_pricing,
+)
+from placer.errors import refuse
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.units import format_number, format_plain
@@ -57,10 +63,10 @@ def check_certificate(document: Mapping[str, Any], where: str) -> Checked:
         If a digest, a price, a limit, a bound or a count does not hold; names it.
     """
     compared = _compared(document)
-    whole = _whole(document, compared)
-    wrong = next(_faults(document, compared, whole), "")
-    if wrong:
-        raise PlacerError(f"{where}: {wrong}", "the file was edited, or made by another version")
+    whole = compared.problem  # on the whole market: of this machine, else of the file
+    if whole is None and _has_market(document):
+        whole = Problem.from_dict(document["problem"])
+    refuse(_faults(document, compared, whole), where)
     confirmed, trusted = [], [f"{UNCOVERED} {text}" for text in compared.uncovered]
     if document.get("certificate") is None:
         return Checked(
@@ -68,15 +74,12 @@ def check_certificate(document: Mapping[str, Any], where: str) -> Checked:
             trusted=(NO_CERTIFICATE, *trusted, *_uncovered(document, whole)),
         )
     if document["placement"] is not None:
-        usd, speed = (
-            document["estimate"]["usd_per_hour"]["total"],
-            document["estimate"]["effective_samples_per_second"]["value"],
+        usd = document["estimate"]["usd_per_hour"]["total"]
+        speed = document["estimate"]["effective_samples_per_second"]["value"]
+        confirmed.append(
+            f"a second implementation finds effective {format_number(speed)} samples/s for "
+            f"{format_plain(usd, 6)} USD/h, within all limits"
         )
-        priced = (
-            f"effective {format_number(speed)} samples/s for {format_plain(usd, 6)} USD/h, "
-            f"within all limits"
-        )
-        confirmed.append(f"a second implementation finds {priced}")
         trusted += [
             *_estimated(document),
             f"not covered by the second implementation: {NOT_COVERED}",
@@ -93,7 +96,7 @@ def check_certificate(document: Mapping[str, Any], where: str) -> Checked:
 
 def _compared(document: Mapping[str, Any]) -> Compared:
     """Compare prices, links and dates with the book on this machine, as far as the file has any."""
-    question = document.get("problem", document.get("question"))
+    question = question_in(document)
     if question is None:
         return Compared(problem=None, uncovered=("prices, links and dates",))
     placements = [] if document["placement"] is None else [placement_from(document["placement"])]
@@ -104,13 +107,6 @@ def _compared(document: Mapping[str, Any]) -> Compared:
 def _has_market(document: Mapping[str, Any]) -> bool:
     certificate = document.get("certificate")
     return certificate is not None and "problem" in document and holds_market(certificate)
-
-
-def _whole(document: Mapping[str, Any], compared: Compared) -> Problem | None:
-    """Return the question on the whole market: of this machine, else of the file."""
-    if compared.problem is not None:
-        return compared.problem
-    return Problem.from_dict(document["problem"]) if _has_market(document) else None
 
 
 def _uncovered(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
@@ -157,13 +153,7 @@ def _wrong_considered(document: Mapping[str, Any], whole: Problem) -> Iterator[s
             if part == "near_misses" and whole.requirements.oldest_price is not None:
                 there = replace(whole, requirements=replace(whole.requirements, oldest_price=None))
             priced = priced_again(placement, there, row["estimate"])
-            for key, value in (
-                ("placement", placement_document(placement, there)),
-                ("estimate", estimate_document(priced)),
-            ):
-                difference = first_difference(value, row[key], f"{name}.{key}")
-                if difference:
-                    yield difference
+            yield from wrong_pricing(row, there, placement, priced, f"{name}.")
             if part != "alternatives":
                 continue
             if placement.canonical() in seen:
@@ -180,12 +170,9 @@ def _digests(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> Ite
     for name, digest in input_digests(document["problem"]).items():
         if certificate["inputs"][name] != digest:
             yield f"the digest of the {name} in the file differs from its certificate"
-    for key, written in (
-        ("book", document["data"]["digest"]),
-        ("book", document["problem"]["catalog"]["digest"]),
-    ):
-        if certificate[key] != written:
-            yield "the digest of the price book differs from its certificate"
+    books = document["data"]["digest"], document["problem"]["catalog"]["digest"]
+    if any(certificate["book"] != digest for digest in books):
+        yield "the digest of the price book differs from its certificate"
 
 
 def _settings(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
@@ -202,14 +189,8 @@ def _settings(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> It
 
 
 def wrong_prices(given: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where the second implementation differs from what is written.
-
-    Parameters
-    ----------
-    given
-        Speeds of machines and links: `placer.documents.certificate.figures`.
-    document
-        What has ``problem``, ``placement`` and ``estimate``.
+    """Yield where the second implementation differs from what a document with ``problem``,
+    ``placement`` and ``estimate`` says, by `placer.documents.certificate.figures` as given.
     """
     estimate = document["estimate"]
     case = Case(
@@ -219,27 +200,16 @@ def wrong_prices(given: Mapping[str, Any], document: Mapping[str, Any]) -> Itera
     usd = dollars_of(case, bill)
     processed = case.batch * case.local_steps / bill.seconds
     counted = processed / case.multiplier
-    rows = [
-        ("step_seconds.total", bill.seconds, estimate["step_seconds"]["total"], 0.0),
-        ("samples_per_second.value", processed, estimate["samples_per_second"]["value"], 0.0),
-        (
-            "effective_samples_per_second.value",
-            counted,
-            estimate["effective_samples_per_second"]["value"],
-            0.0,
-        ),
-        (
-            "usd_per_million_samples",
-            usd["total"] / 3600 / counted * 1e6,
-            estimate["usd_per_million_samples"],
-            0.0,
-        ),
-        *(
-            (f"usd_per_hour.{name}", value, estimate["usd_per_hour"][name], SAME * usd["total"])
-            for name, value in usd.items()
-        ),
-    ]
-    for name, computed, written, slack in rows:
+    rows = {
+        "step_seconds.total": bill.seconds,
+        "samples_per_second.value": processed,
+        "effective_samples_per_second.value": counted,
+        "usd_per_million_samples": usd["total"] / 3600 / counted * 1e6,
+        **{f"usd_per_hour.{name}": value for name, value in usd.items()},
+    }
+    for name, computed in rows.items():
+        written = reduce(getitem, name.split("."), estimate)
+        slack = SAME * usd["total"] if name.startswith("usd_per_hour.") else 0.0
         if not math.isclose(computed, written, rel_tol=SAME, abs_tol=slack):
             yield (
                 f"estimate.{name} is written as {written:.12g}; the second implementation finds "
@@ -252,15 +222,10 @@ def wrong_prices(given: Mapping[str, Any], document: Mapping[str, Any]) -> Itera
 def _estimated(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield figures that nobody measured and the second implementation takes as given."""
     given = document["certificate"]["figures"]
-    speeds = sorted(
-        {m["gpu"] for m in given["machines"] if m["basis"] not in ("measured", "published")}
-    )
-    links = sum(
-        link["basis"] == "estimated" and link["from"] != link["to"] for link in given["links"]
-    )
-    figures = [
-        *([f"the speed of {', '.join(speeds)}"] if speeds else []),
-        *([f"{links} links"] if links else []),
-    ]
+    known = ("measured", "published")
+    speeds = sorted({row["gpu"] for row in given["machines"] if row["basis"] not in known})
+    links = sum(row["basis"] == "estimated" and row["from"] != row["to"] for row in given["links"])
+    figures = [f"the speed of {', '.join(speeds)}"] if speeds else []
+    figures += [f"{links} links"] if links else []
     if figures:
         yield f"estimated, not measured: {' and '.join(figures)}"

@@ -18,8 +18,9 @@ from placer.documents.certificate import (
     store_links,
 )
 from placer.documents.checker.market import machines_of
-from placer.documents.checker.modes import required_modes
+from placer.documents.checker.strategies import required_modes
 from placer.documents.checker.witness import OBJECTIVES, witness
+from placer.documents.saved_result import question_in
 from placer.problem.problem import Problem
 from placer.problem.requirements import Narrowed
 from placer.records import replace
@@ -33,8 +34,13 @@ ALONE = "one machine"
 """Name of the mode without an exchange."""
 STOPPED = 1e-6
 """Relative distance up to which a bound is the one that the gap leaves."""
-
-
+METHOD_WORDS = {
+    "alone": "every single machine was tried",
+    "root": "ruled out by the solver's relaxation, without a search",
+    "search": "searched, {nodes:,} nodes, {priced:,} priced",
+    "stopped": "not finished; the bound is that of the solver's relaxation",
+}
+"""How a bound was found, in words."""
 OF_LATE = "never_tried"
 """Part of what was searched that files of earlier versions have not."""
 UNCOVERED = "not covered by this check:"
@@ -42,15 +48,9 @@ UNCOVERED = "not covered by this check:"
 
 
 def wrong_proof(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
-    """Yield what is wrong about the proof of a result, the most telling first.
-
-    Parameters
-    ----------
-    document
-        A ``placer.result/v1`` document.
-    whole
-        Its question on the whole market, from the file or from the book of this machine; None
-        where neither has it.
+    """Yield what is wrong about the proof of a result, the most telling first. ``whole`` is its
+    question on the whole market, from the file or from the book of this machine; None where neither
+    has it.
     """
     if "proof" in document:
         if batch_range_of(document) is None:  # else the modes are those of one batch or span
@@ -66,30 +66,29 @@ def wrong_proof(document: Mapping[str, Any], whole: Problem | None) -> Iterator[
 
 def batch_range_of(document: Mapping[str, Any]) -> Any:
     """Return the range of batches that the question of a result leaves open; None of one batch."""
-    question = document.get("problem", document.get("question"))
+    question = question_in(document)
     return None if question is None else question["requirements"].get("batch_range")
 
 
 def _wrong_modes(document: Mapping[str, Any]) -> Iterator[str]:
     """Compare the modes of proof and relaxation with those that the request asks for."""
-    question = document.get("problem", document.get("question"))
-    proof = [_key(mode) for mode in document["proof"]]
+    question, proof = question_in(document), [_key(mode) for mode in document["proof"]]
     proved = document["status"] == "optimal" and document["solver"]["name"] == PROVING
     if question is None or not (proof or proved):
         return
     needed = required_modes(question)
+    lists = {"proof": proof}
     relaxation = (document.get("certificate") or {}).get("relaxation")
-    lists = [("proof", proof)]
     if relaxation is not None:
-        lists.append(("relaxation", [_key(mode) for mode in relaxation["modes"]]))
-    for name, modes in lists:
+        lists["relaxation"] = [_key(mode) for mode in relaxation["modes"]]
+    for name, modes in lists.items():
         lacking = sorted(needed - {*modes})
         if lacking:
-            words = ", ".join(_name_of_key(key) for key in lacking[:3])
+            words = ", ".join(_named(*key) for key in lacking[:3])
             yield f"the {name} says nothing of {words}, which the request admits"
         twice = [key for key in modes if modes.count(key) > 1]
         if twice:
-            yield f"the {name} has {_name_of_key(twice[0])} twice"
+            yield f"the {name} has {_named(*twice[0])} twice"
 
 
 def _wrong_bounds(document: Mapping[str, Any]) -> Iterator[str]:
@@ -101,10 +100,8 @@ def _wrong_bounds(document: Mapping[str, Any]) -> Iterator[str]:
     known = [mode["bound"] for mode in modes if mode["bound"] is not None]
     unknown = [mode for mode in modes if mode["method"] == "stopped" and mode["bound"] is None]
     if bound is not None and (unknown or not known or asked.best(known) != bound):
-        yield (
-            f"objective.bound is written as {bound:.9g}, which is not the best of the bounds of "
-            f"the modes"
-        )
+        said = f"objective.bound is written as {bound:.9g}"
+        yield f"{said}, which is not the best of the bounds of the modes"
     for mode in modes:
         name = _name(mode)
         if mode["method"] == "stopped" and document["status"] == "optimal":
@@ -115,19 +112,14 @@ def _wrong_bounds(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"nothing is said to fit, but {name} is not ruled out"
         if mode["method"] == "root" and (mode["nodes"] or mode["priced"]):
             yield f"{name} is said to need no search, but has {mode['nodes']} nodes"
-        own = document["placement"] is not None and name == _name_of(document["placement"])
-        if own and (
-            mode["bound"] is None
-            or (not _same(mode["bound"], value) and asked.better(value, mode["bound"]))
-        ):
+        answer, best = document["placement"], mode["bound"]
+        own = answer is not None and name == _named(answer["exchange"], answer["local_steps"])
+        if own and (best is None or (not _same(best, value) and asked.better(value, best))):
             yield f"the bound of {name} is beaten by the placement"
     for key, total in (("nodes", "nodes"), ("priced", "candidates")):
-        counted = sum(mode[key] for mode in modes)
-        if counted > document["solver"][total]:
-            yield (
-                f"solver.{total} is written as {document['solver'][total]}, but the modes have "
-                f"{counted} together"
-            )
+        counted, written = sum(mode[key] for mode in modes), document["solver"][total]
+        if counted > written:
+            yield f"solver.{total} is written as {written}, but the modes have {counted} together"
 
 
 def _wrong_methods(document: Mapping[str, Any]) -> Iterator[str]:
@@ -158,53 +150,40 @@ def _wrong_gap(document: Mapping[str, Any]) -> Iterator[str]:
     if _reached(document) is None or not document["proof"] or batch_range_of(document):
         return
     if not (_shows_gap(document) or any(_rests_on_root(m, document) for m in document["proof"])):
-        yield (
-            f"no bound of the proof follows from the gap of {document['certificate']['gap']:.3g} "
-            f"that was asked for"
-        )
+        gap = document["certificate"]["gap"]
+        yield f"no bound of the proof follows from the gap of {gap:.3g} that was asked for"
 
 
 def _shows_gap(document: Mapping[str, Any]) -> bool:
     """Tell whether a mode has the bound that the gap leaves."""
     reached = _reached(document)
-    return reached is not None and any(
-        mode["bound"] is not None
-        and math.isclose(mode["bound"], reached, rel_tol=STOPPED, abs_tol=1e-12)
-        for mode in document["proof"]
-    )
+    bounds = [mode["bound"] for mode in document["proof"] if mode["bound"] is not None]
+    return reached is not None and any(_same(bound, reached, STOPPED) for bound in bounds)
 
 
 def _rests_on_root(mode: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
     """Tell whether a mode has the bound of its relaxation, and that is not behind the value."""
     value, asked = document["objective"]["value"], objective_named(document["objective"]["name"])
     bound, root = mode["bound"], mode["root_bound"]
-    return (
-        bound is not None
-        and root is not None
-        and _same(bound, root)
-        and not asked.better(value, bound, SAME)
-    )
+    if bound is None or root is None:
+        return False
+    return _same(bound, root) and not asked.better(value, bound, SAME)
 
 
-def _same(a: float, b: float) -> bool:
-    return math.isclose(a, b, rel_tol=SAME, abs_tol=1e-12)
+def _same(a: float, b: float, relative: float = SAME) -> bool:
+    return math.isclose(a, b, rel_tol=relative, abs_tol=1e-12)
 
 
 def _key(mode: Mapping[str, Any]) -> tuple[str, int]:
     return mode["strategy"], mode["local_steps"]
 
 
-def _name_of_key(key: tuple[str, int]) -> str:
-    strategy, steps = key
+def _named(strategy: str, steps: int) -> str:
     return ALONE if strategy == "none" else strategy + (f" H={steps}" if steps > 1 else "")
 
 
 def _name(mode: Mapping[str, Any]) -> str:
-    return _name_of_key(_key(mode))
-
-
-def _name_of(placement: Mapping[str, Any]) -> str:
-    return _name({"strategy": placement["exchange"], "local_steps": placement["local_steps"]})
+    return _named(*_key(mode))
 
 
 def _wrong_relaxation(document: Mapping[str, Any]) -> Iterator[str]:
@@ -227,23 +206,21 @@ def _wrong_relaxation(document: Mapping[str, Any]) -> Iterator[str]:
         one, other = written["bound"], computed["bound"]
         # A looser one does no harm: earlier versions left fewer machines out.
         if other is not None and (one is None or asked.better(other, one, SAME)):
-            yield (
-                f"the bound of {_name(written)} by weak duality is written as {one}, but comes "
-                f"to {other}"
-            )
+            said = f"the bound of {_name(written)} by weak duality is written as {one}"
+            yield f"{said}, but comes to {other}"
     if {_name(m) for m in relaxation["modes"]} != {_name(m) for m in document["proof"]}:
         yield "the certificate bounds other strategies than the proof"
 
 
 def _refuted(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
     """Look for a placement that keeps the limits and beats the bound that is claimed."""
-    bound, objective = document["objective"]["bound"], document["objective"]
+    name, bound = document["objective"]["name"], document["objective"]["bound"]
     nothing = document["status"] == "infeasible" and document["placement"] is None
-    if not can_refute(whole) or whole is None or (bound is None and not nothing):
+    if whole is None or not can_refute(whole) or (bound is None and not nothing):
         return
     better = next(filter(None, (_better(asked, bound) for asked in _questions(whole))), "")
     if better and nothing:
-        yield f"nothing is said to fit, but {better} {objective_named(objective['name']).unit}"
+        yield f"nothing is said to fit, but {better} {objective_named(name).unit}"
     elif better:
         yield f"the bound {bound:.9g} is beaten: {better} and keep every limit"
 
@@ -262,13 +239,11 @@ def _questions(whole: Problem) -> Iterator[Problem]:
     if whole.island_question is None:
         yield whole
         return
-    wish = whole.requirements
+    wish, few = whole.requirements, Narrowed(few_sizes=True)
     workers = wish.min_workers
     while workers <= min(wish.max_workers, whole.batch):
-        few = replace(
-            wish, min_workers=workers, max_workers=workers, narrowed=Narrowed(few_sizes=True)
-        )
-        yield replace(whole, requirements=few)
+        own = replace(wish, min_workers=workers, max_workers=workers, narrowed=few)
+        yield replace(whole, requirements=own)
         workers *= 2
 
 
@@ -292,10 +267,10 @@ def can_refute(whole: Problem | None) -> bool:
 
 def proof_words(document: Mapping[str, Any], whole: Problem | None) -> tuple[list[str], list[str]]:
     """Return what is confirmed of a proof that holds, and what is taken on trust, in sentences."""
-    objective, modes = document["objective"], document["proof"]
+    objective, modes, status = document["objective"], document["proof"], document["status"]
     asked, bound = objective_named(objective["name"]), objective["bound"]
     confirmed: list[str] = []
-    if can_refute(whole) and (bound is not None or document["status"] == "infeasible"):
+    if can_refute(whole) and (bound is not None or status == "infeasible"):
         beaten = "keep every limit" if bound is None else "beat the claimed bound"
         confirmed.append(f"no equal machines in one place {beaten}")
     batches = batch_range_of(document)
@@ -304,55 +279,43 @@ def proof_words(document: Mapping[str, Any], whole: Problem | None) -> tuple[lis
         what = f"{UNCOVERED} that no batch from {low:,} to {high:,} is better"
         return confirmed, [f"{what}: that rests on the solver's word; --again solves again"]
     if not modes:
-        words = (
-            "nothing is proved"
-            if bound is None
-            else f"{UNCOVERED} the bound is the word of the solver; --again solves again"
-        )
-        return confirmed, [words]
-    searched = document["certificate"].get("searched")
+        word = f"{UNCOVERED} the bound is the word of the solver; --again solves again"
+        return confirmed, ["nothing is proved" if bound is None else word]
+    certificate = document["certificate"]
+    searched, relaxation = certificate.get("searched"), certificate["relaxation"]
     if searched is not None and whole is not None:
-        confirmed.append(searched_words(searched))
+        confirmed.append(_searched_words(searched))
     if bound is not None:
         many = f"best of the {len(modes)} bounds" if len(modes) > 1 else "only bound"
         confirmed.append(
             f"the bound of {format_number(bound)} {asked.unit} is the {many} "
             f"claimed{_gap_words(objective['gap'])}"
         )
-    relaxation = document["certificate"]["relaxation"]
-    closed = (
-        []
-        if relaxation is None
-        else [m for m in relaxation["modes"] if _closed(m["bound"], bound, asked)]
-    )
+    again = {} if relaxation is None else {_name(m): m["bound"] for m in relaxation["modes"]}
+    closed = {name: best for name, best in again.items() if _closed(best, bound, asked)}
     if closed:
         offers = len(document["problem"]["catalog"]["offers"])
         most = "; ".join(
-            f"{_name(m)} {'none fits' if m['bound'] is None else format_number(m['bound'])}"
-            for m in closed
+            f"{name} {'none fits' if best is None else format_number(best)}"
+            for name, best in closed.items()
         )
         confirmed.append(
             f"weak duality over the {offers:,} offers in the file, worked out again, closes "
             f"({asked.unit} at best): {most}"
         )
-    again = {} if relaxation is None else {_name(m): m["bound"] for m in relaxation["modes"]}
-    names = {_name(mode) for mode in closed}
-    trusted = [
-        f"{_name(mode)}: {_how(mode)}{_believed(mode, again)}"
-        for mode in modes
-        if _name(mode) not in names
-    ]
-    if trusted and document["status"] in ("optimal", "infeasible"):
-        what = "the answer is optimal" if document["status"] == "optimal" else "nothing fits"
+    trusted = [_believed(mode, again) for mode in modes if _name(mode) not in closed]
+    if trusted and status in ("optimal", "infeasible"):
+        what = "the answer is optimal" if status == "optimal" else "nothing fits"
         trusted.insert(
             0,
             f"{UNCOVERED} that {what}: that rests on the solver's word for {len(trusted)} of "
             f"{len(modes)} strategies; --again solves again",
         )
     if _reached(document) is not None and not _shows_gap(document):
-        gap_asked = 100 * document["certificate"]["gap"]
-        trusted.append(f"{UNCOVERED} the gap of {gap_asked:.3g} % that was asked for")
-    if not holds_market(document["certificate"]):
+        trusted.append(
+            f"{UNCOVERED} the gap of {100 * certificate['gap']:.3g} % that was asked for"
+        )
+    if not holds_market(certificate):
         trusted.append(
             "the market is not in this file: --certificate keeps it, so that bounds can be worked "
             "out again"
@@ -367,47 +330,31 @@ def _gap_words(gap: float | None) -> str:
     return f", {100 * gap:.3g} % from the value" if gap > SAME else ", and the value reaches it"
 
 
-def searched_words(searched: Mapping[str, Any]) -> str:
+def _searched_words(searched: Mapping[str, Any]) -> str:
     """Say which workers with a plan a proof is about."""
     (low, high), islands = searched["workers"], searched["islands"]
     least, most = (f(n for row in islands for n in row["machines"]) for f in (min, max))
+    never = f"; never: {searched[OF_LATE]}" if OF_LATE in searched else ""
     return (
         f"searched: {low} to {high} workers, of every number of machines from {least} to {most} of "
-        f"{len(islands)} kinds, with every microbatch"
-        + (f"; never: {searched[OF_LATE]}" if OF_LATE in searched else "")
+        f"{len(islands)} kinds, with every microbatch{never}"
     )
-
-
-def _how(mode: Mapping[str, Any]) -> str:
-    """Say how a mode ended."""
-    return METHOD_WORDS[mode["method"]].format(nodes=mode["nodes"], priced=mode["priced"])
 
 
 def _believed(mode: Mapping[str, Any], again: Mapping[str, float | None]) -> str:
-    """Say that a claimed bound is not confirmed, and how far weak duality comes.
-
-    Notes
-    -----
-    How a mode ended is not confirmed either: a search also closes without a node what its
-    relaxation alone leaves open.
+    """Say how a mode is said to have ended, that its bound is not confirmed, and how far weak
+    duality comes. Nor is how it ended: a search also closes without a node what its relaxation
+    alone leaves open.
     """
-    computed = again.get(_name(mode))
+    name, computed = _name(mode), again.get(_name(mode))
+    ended = f"{name}: {METHOD_WORDS[mode['method']].format(**mode)}"
     if computed is None:
-        return ""
+        return ended
     claimed = "that none fits" if mode["bound"] is None else format_number(mode["bound"])
     return (
-        f"; {UNCOVERED} the bound claimed is {claimed}, worked out again it is "
+        f"{ended}; {UNCOVERED} the bound claimed is {claimed}, worked out again it is "
         f"{format_number(computed)}"
     )
-
-
-METHOD_WORDS = {
-    "alone": "every single machine was tried",
-    "root": "ruled out by the solver's relaxation, without a search",
-    "search": "searched, {nodes:,} nodes, {priced:,} priced",
-    "stopped": "not finished; the bound is that of the solver's relaxation",
-}
-"""How a bound was found, in words."""
 
 
 def _closed(proved: float | None, bound: float | None, objective: Objective) -> bool:

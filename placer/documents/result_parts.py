@@ -1,8 +1,10 @@
-"""The parts that several documents share, as plain types with units in every name."""
+"""The parts that several documents share, as plain types with units in every name: the request, the
+placement, its estimate and outlook.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,11 +13,11 @@ from msgspec import to_builtins
 from placer.cost_model.estimate import Estimate, offer_of
 from placer.cost_model.outlook.outlook import SpotOutlook, month_outlook, spot_outlook
 from placer.cost_model.outlook.totals import totals_of
-from placer.cost_model.timing.step import StepSeconds
 from placer.market.catalog import OLD_TRANSPORT
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.placement import Placement, WorkerGroup
-from placer.problem.problem import Problem
+from placer.problem.problem import FORMER_QUOTA_GPUS, Problem
+from placer.problem.words.wishes import WISHES
 from placer.workload.inner_plan import InnerPlan
 
 OLDER = "older"
@@ -41,6 +43,71 @@ def data_document(problem: Problem) -> dict[str, Any]:
         **egress,
         **({"changes": list(book.changes)} if book.changes else {}),
     }
+
+
+def request_document(problem: Problem) -> dict[str, Any]:
+    """Build the part ``request``: the wishes as they were read, in SI units, by the keys of their
+    table. Batch, compression and constants are shown as they hold, whether they were asked for or
+    come from the profile.
+
+    Notes
+    -----
+    Without the key ``quota_gpus`` the quota is 8, as in documents that are older than the key.
+    """
+    wish, shape = problem.requirements, problem.profile.architecture
+    left_out = set() if wish.data_source is not None else {"data_source"}
+    if wish.quota_gpus == FORMER_QUOTA_GPUS:
+        left_out.add("quota_gpus")
+    keys = [key for row in WISHES.values() for key in row.keys if key not in left_out]
+    return {
+        "model": problem.profile.name,
+        "sample": problem.profile.sample_size,
+        **{key: _WRITTEN.get(key, _field(key))(problem) for key in keys},
+        "gradient_bytes": problem.gradient_bytes,
+        "batch_assumed": problem.batch_assumed,
+        # With adapters fewer than all.
+        "trainable_parameters": None if shape is None else shape.trainable_parameters,
+        **({"copy_seconds": wish.copy_s} if wish.copies_data else {}),
+    }
+
+
+def _field(name: str) -> Callable[[Problem], Any]:
+    """Write a field of `Requirements` as it is."""
+
+    def written(problem: Problem) -> Any:
+        value = to_builtins(getattr(problem.requirements, name))
+        return list(value) if isinstance(value, tuple) else value
+
+    return written
+
+
+def _range(low: int | None, high: int | None) -> list[int | None] | None:
+    return None if high is None else [low, high]
+
+
+_WRITTEN: Mapping[str, Callable[[Problem], Any]] = {
+    "aggregator": _field("aggregator_words"),
+    "calibration": lambda problem: problem.calibration.name,
+    "compression": lambda problem: problem.compression,
+    "deadline_seconds": _field("deadline_s"),
+    "grace_seconds": _field("grace_s"),
+    "keep": lambda problem: [
+        {"kind": rule.kind, "area": rule.area} for rule in problem.requirements.kept
+    ],
+    "local_steps": lambda problem: _range(
+        problem.requirements.min_local_steps, problem.requirements.max_local_steps
+    ),
+    "startup_seconds": _field("startup_s"),
+    "machines_per_island": lambda problem: _range(
+        problem.requirements.min_island_machines or 1, problem.requirements.max_island_machines
+    ),
+    "max_share": lambda problem: [limit.spec for limit in problem.requirements.max_shares],
+    "samples_to_target": lambda problem: dict(problem.requirements.samples_to_target),
+    "transport": lambda problem: problem.transport,
+    "target_batch_size": lambda problem: problem.batch,
+    "use": lambda problem: [rule.spec for rule in problem.requirements.used],
+}
+"""Keys that are no field of `Requirements`, or are written in another way."""
 
 
 def placement_document(placement: Placement, problem: Problem) -> dict[str, Any]:
@@ -99,13 +166,26 @@ def island_document(machines: int, inner: InnerPlan | None) -> dict[str, Any]:
 
 
 def estimate_document(estimate: Estimate) -> dict[str, Any]:
-    """Build the part ``estimate``: seconds, dollars, links and provenance."""
+    """Build the part ``estimate``: seconds, dollars, links and provenance; of a model with tokens
+    their speed and price too, and passes over the data where they differ from the first.
+    """
+    step, again = estimate.step, estimate.data_passes
+    speed, price = estimate.tokens_per_second, estimate.usd_per_billion_tokens
+    tokens: dict[str, Any] = {}
+    if speed is not None and price is not None:
+        tokens = {"tokens_per_second": to_builtins(speed), "usd_per_billion_tokens": price}
     return {
         "samples_per_second": to_builtins(estimate.samples_per_second),
         "effective_samples_per_second": to_builtins(estimate.effective_samples_per_second),
         "samples_to_target": to_builtins(estimate.samples_to_target),
         "local_steps": estimate.local_steps,
-        "step_seconds": _step(estimate.step),
+        "step_seconds": {
+            "calculation": step.calculation,
+            "communication": step.communication,
+            "hidden": step.hidden,
+            "total": step.total,
+            **{name.replace(" ", "_"): seconds for name, seconds in step.parts},
+        },
         "granularity": estimate.granularity,
         "usd_per_hour": {
             **to_builtins(estimate.usd_per_hour),
@@ -118,25 +198,13 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
         "moves": [directed(move) for move in estimate.moves],
         "links": [directed(use) for use in estimate.links],
         "provenance": list(estimate.provenance),
-        **_token_keys(estimate),
-        **_pass_keys(estimate),
+        **tokens,
+        **(
+            {}
+            if again is None
+            else {"data_passes": {**to_builtins(again), "kept_by": list(again.kept_by)}}
+        ),
     }
-
-
-def _pass_keys(estimate: Estimate) -> dict[str, Any]:
-    """Build the key of passes over the data; none where each is like the first."""
-    passes = estimate.data_passes
-    if passes is None:
-        return {}
-    return {"data_passes": {**to_builtins(passes), "kept_by": list(passes.kept_by)}}
-
-
-def _token_keys(estimate: Estimate) -> dict[str, Any]:
-    """Build the keys of speed and price in tokens; none for a model without tokens."""
-    speed, price = estimate.tokens_per_second, estimate.usd_per_billion_tokens
-    if speed is None or price is None:
-        return {}
-    return {"tokens_per_second": to_builtins(speed), "usd_per_billion_tokens": price}
 
 
 def directed(row: Any) -> dict[str, Any]:
@@ -168,13 +236,3 @@ def spot_document(spot: SpotOutlook) -> dict[str, Any]:
     # Tuples would differ from the lists of a file.
     built: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(spot))
     return built if spot.risk is not None else {k: v for k, v in built.items() if k != "risk"}
-
-
-def _step(step: StepSeconds) -> dict[str, float]:
-    return {
-        "calculation": step.calculation,
-        "communication": step.communication,
-        "hidden": step.hidden,
-        "total": step.total,
-        **{name.replace(" ", "_"): seconds for name, seconds in step.parts},
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -17,14 +17,14 @@ from placer.documents.certificate import (
     relaxation_document,
     searched_document,
 )
-from placer.documents.request import request_document
 from placer.documents.result_parts import (
     estimate_document,
     outlook_document,
     placement_document,
+    request_document,
     totals_document,
 )
-from placer.errors import PlacerError
+from placer.errors import refuse
 from placer.market.catalog import OLD_TRANSPORT
 from placer.market.price_interval import first_interval
 from placer.problem.placement import Exchange, Placement, WorkerGroup
@@ -57,17 +57,14 @@ def saved_document(
     ----------
     document
         ``placer.result/v1``; its proof names the modes that are bounded again.
-    problem, placement
-        The question and its answer. Without an answer the question is saved without its market.
     limits
         ``gap``, ``time_limit_s``, ``node_limit`` and ``seed`` of the search.
     whole
         Keep the whole market, so that bounds can be worked out again, and not only what the
-        placement uses.
+        placement uses; without a placement the question alone.
     """
-    if whole:
-        kept = problem
-    else:
+    kept = problem
+    if not whole:
         kept = question_alone(problem) if placement is None else used_problem(problem, placement)
     key = "problem" if whole or placement is not None else "question"
     saved = kept.to_dict()
@@ -121,13 +118,13 @@ def _group_from(row: Mapping[str, Any]) -> WorkerGroup:
     )
 
 
-def check_result(document: Mapping[str, Any], where: str) -> str:
-    """Price the placement of a saved result again, from the file alone.
+def question_in(document: Mapping[str, Any]) -> Any:
+    """Return the question of a result, saved with its market or without; None if it has none."""
+    return document.get("problem", document.get("question"))
 
-    Returns
-    -------
-    str
-        What it is, in words.
+
+def check_result(document: Mapping[str, Any], where: str) -> str:
+    """Price the placement of a saved result again, from the file alone; say what it is.
 
     Raises
     ------
@@ -137,55 +134,59 @@ def check_result(document: Mapping[str, Any], where: str) -> str:
     from placer.documents.schemas.result import Result
 
     extra = sorted(set(document) - {"schema", *Result.__struct_fields__})
-    if extra:
-        raise PlacerError(
-            f"{where}: unknown key '{extra[0]}'", "the file was edited, or made by another version"
-        )
+    refuse((f"unknown key '{key}'" for key in extra), where)
     if document["placement"] is None:
         if document["status"] not in ("infeasible", "time_limit", "memory_limit", "unknown"):
-            raise PlacerError(
-                f"{where}: no placement, but the status is {document['status']}",
-                "the file was edited",
-            )
+            refuse([f"no placement, but the status is {document['status']}"], where)
         return "result without a placement"
     if "problem" not in document:
-        raise PlacerError(
-            f"{where}: has no problem to price again", "save it with placer recommend -o FILE"
-        )
-    problem, placement = (
-        Problem.from_dict(document["problem"]),
-        placement_from(document["placement"]),
+        hint = "save it with placer recommend -o FILE"
+        refuse(["has no problem to price again"], where, hint)
+    problem = Problem.from_dict(document["problem"])
+    placement = placement_from(document["placement"])
+    broken = (
+        f"the placement breaks a limit: {one.message}" for one in violations(placement, problem)
     )
-    broken = violations(placement, problem)
-    if broken:
-        raise PlacerError(
-            f"{where}: the placement breaks a limit: {broken[0].message}", "solve it again"
-        )
+    refuse(broken, where, "solve it again")
     priced = priced_again(placement, problem, document["estimate"])
-    for name, value in (
-        ("placement", placement_document(placement, problem)),
-        ("estimate", estimate_document(priced)),
-        ("totals", totals_document(priced, problem)),
-        ("outlook", outlook_document(placement, priced, problem)),
-    ):
-        difference = first_difference(value, document.get(name), name)
-        if difference:
-            raise PlacerError(
-                f"{where}: {difference}", "the file was edited, or made by another version"
-            )
-    wrong = _wrong_status(document, priced, problem) or _wrong_batch_proof(
-        document, problem, placement
-    )
-    request = request_document(problem)
-    if not is_request(document["request"], request) or wrong:
-        raise PlacerError(
-            f"{where}: {wrong or 'the request does not fit the problem'}",
-            "the file was edited, or made by another version",
-        )
+    refuse(_wrong(document, problem, placement, priced), where)
     return (
         f"result, priced again: {format_plain(priced.samples_per_second.value, 6)} samples/s "
         f"for {format_plain(priced.usd_per_hour.total, 6)} USD/h"
     )
+
+
+def _wrong(
+    document: Mapping[str, Any], problem: Problem, placement: Placement, priced: Estimate
+) -> Iterator[str]:
+    """Yield what a result says otherwise than its problem."""
+    yield from wrong_pricing(document, problem, placement, priced)
+    for name, value in (
+        ("totals", totals_document(priced, problem)),
+        ("outlook", outlook_document(placement, priced, problem)),
+    ):
+        yield first_difference(value, document.get(name), name)
+    yield _wrong_status(document, priced, problem)
+    yield _wrong_batch_proof(document, problem, placement)
+    if not is_request(document["request"], request_document(problem)):
+        yield "the request does not fit the problem"
+
+
+def wrong_pricing(
+    row: Mapping[str, Any],
+    problem: Problem,
+    placement: Placement,
+    priced: Estimate,
+    at: str = "",
+) -> Iterator[str]:
+    """Yield where the parts ``placement`` and ``estimate`` of a row differ from its pricing."""
+    for name, value in (
+        ("placement", placement_document(placement, problem)),
+        ("estimate", estimate_document(priced)),
+    ):
+        difference = first_difference(value, row[name], f"{at}{name}")
+        if difference:
+            yield difference
 
 
 def priced_again(placement: Placement, problem: Problem, written: Mapping[str, Any]) -> Estimate:
@@ -205,7 +206,7 @@ def is_request(written: Any, request: Mapping[str, Any]) -> bool:
     """Tell whether a request is that of the problem; keys that came later may be missing, but not
     that of a quota, which means another one where it is missing.
     """
-    from placer.documents.schemas.request import Request
+    from placer.documents.schemas.parts import Request
 
     if not isinstance(written, Mapping):
         return False
@@ -275,26 +276,18 @@ def first_difference(computed: Any, written: Any, at: str) -> str:
     if isinstance(computed, dict) and isinstance(written, Mapping):
         if computed.keys() != written.keys():
             return f"{at} has other keys"
-        return next(
-            filter(
-                None, (first_difference(computed[k], written[k], f"{at}.{k}") for k in computed)
-            ),
-            "",
+        parts = ((value, written[key], f"{at}.{key}") for key, value in computed.items())
+    elif isinstance(computed, list) and isinstance(written, list) and len(computed) == len(written):
+        pairs = enumerate(zip(computed, written, strict=True))
+        parts = ((one, other, f"{at}[{number}]") for number, (one, other) in pairs)
+    else:
+        close = (
+            isinstance(computed, float)
+            and isinstance(written, int | float)
+            and abs(written) < LARGEST
+            and math.isclose(computed, written, rel_tol=SAME)
         )
-    if isinstance(computed, list) and isinstance(written, list) and len(computed) == len(written):
-        return next(
-            filter(
-                None,
-                (
-                    first_difference(c, w, f"{at}[{i}]")
-                    for i, (c, w) in enumerate(zip(computed, written, strict=True))
-                ),
-            ),
-            "",
-        )
-    number = (
-        isinstance(computed, float) and isinstance(written, int | float) and abs(written) < LARGEST
-    )
-    if computed == written or (number and math.isclose(computed, written, rel_tol=SAME)):
-        return ""
-    return f"{at} is written as {str(written)[:40]} but comes to {str(computed)[:40]}"
+        if close or computed == written:
+            return ""
+        return f"{at} is written as {str(written)[:40]} but comes to {str(computed)[:40]}"
+    return next(filter(None, (first_difference(*part) for part in parts)), "")

@@ -18,7 +18,7 @@ from placer.documents.many.portfolio_check import PORTFOLIO_SCHEMA, check_portfo
 from placer.documents.proof_check import UNCOVERED
 from placer.documents.saved_result import check_result, placement_from
 from placer.documents.schemas import KINDS, PARETO_SCHEMA, RESULT_SCHEMA, document_type, schema_name
-from placer.errors import PlacerError, unknown
+from placer.errors import EDITED, PlacerError, unknown
 from placer.files.json_text import misfit
 from placer.problem.problem import SCHEMA as PROBLEM_SCHEMA
 from placer.problem.problem import Problem
@@ -26,8 +26,14 @@ from placer.workload.overlay import FAMILY, overlay_from
 from placer.workload.profile import SCHEMA as PROFILE_SCHEMA
 from placer.workload.profile import profile_from_json
 
-SAVED = (RESULT_SCHEMA, PARETO_SCHEMA, PORTFOLIO_SCHEMA)
-"""Documents of answers; what reads the others that are checked looks at types by itself."""
+CONFIRMS: Mapping[str, Callable[[Mapping[str, Any], str], Checked]] = {
+    RESULT_SCHEMA: check_certificate,
+    PARETO_SCHEMA: frontier_words,
+    PORTFOLIO_SCHEMA: portfolio_words,
+}
+"""What looks at proofs, by the schema of an answer. Readers of other documents look at types."""
+INCOMPLETE = (LookupError, StopIteration, TypeError, AttributeError, ValueError, ArithmeticError)
+"""What a document without one of its parts leads to."""
 
 
 def check_document(document: Any, where: str) -> str:
@@ -52,32 +58,17 @@ def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
     name = schema_name(schema)
     if check is None and name is None:
         raise unknown("schema", schema, [key for key in CHECKS if not key.endswith("/v")])
-    if name is not None and (check is None or schema in SAVED):
+    if name is not None and (check is None or schema in CONFIRMS):
         _check_types(document, name, where)
-    if check is None and name is not None:
-        title = KINDS[name][1]
+    if check is None:
+        title = KINDS[str(name)][1]
         confirmed = ("every field is there, of its kind and within its bounds",)
         trusted = (f"{UNCOVERED} what its figures follow from",)
         return title[0].lower() + title[1:], Checked(confirmed=confirmed, trusted=trusted)
-    assert check is not None
     try:
-        kind = check(document, where)
-        confirms = {
-            RESULT_SCHEMA: check_certificate,
-            PARETO_SCHEMA: frontier_words,
-            PORTFOLIO_SCHEMA: portfolio_words,
-        }
-        confirm = confirms.get(schema)
+        kind, confirm = check(document, where), CONFIRMS.get(schema)
         return kind, None if confirm is None else confirm(document, where)
-    except (
-        KeyError,
-        IndexError,
-        StopIteration,
-        TypeError,
-        AttributeError,
-        ValueError,
-        ArithmeticError,
-    ) as error:
+    except INCOMPLETE as error:
         raise PlacerError(
             f"{where}: not a complete {schema} document ({type(error).__name__}: {error})",
             "write it again with placer",
@@ -90,9 +81,7 @@ def _check_types(document: Mapping[str, Any], name: str, where: str) -> None:
     try:
         msgspec.convert(document, found[0] if isinstance(found, tuple) else found)
     except (msgspec.ValidationError, OverflowError) as error:
-        raise PlacerError(
-            f"{where}: {misfit(error, document)}", "the file was edited, or made by another version"
-        ) from None
+        raise PlacerError(f"{where}: {misfit(error, document)}", EDITED) from None
 
 
 def manifest_of(document: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -109,10 +98,8 @@ def manifest_of(document: Mapping[str, Any], where: str) -> dict[str, Any]:
             f"{where}: the result has no placement, so there is nothing to launch",
             "relax a limit first",
         )
-    problem, placement = (
-        Problem.from_dict(document["problem"]),
-        placement_from(document["placement"]),
-    )
+    problem = Problem.from_dict(document["problem"])
+    placement = placement_from(document["placement"])
     gap, data = document["objective"]["gap"], document["data"]
     return build_manifest(
         problem, placement, estimate(placement, problem), document["status"], gap, data

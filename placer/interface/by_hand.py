@@ -11,7 +11,7 @@ from placer.advice.recommendation.notes import notes_of
 from placer.cost_model.estimate import Estimate, estimate, offer_of
 from placer.cost_model.limits import Violation, violations
 from placer.documents import result_parts as parts
-from placer.documents.request import request_document
+from placer.documents.result_parts import request_document
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem

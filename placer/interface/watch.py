@@ -69,7 +69,7 @@ def watch(
     """
     from placer.advice.policy.watch import watch as watch_lines
     from placer.documents.manifest.question import question_of
-    from placer.documents.reopen import with_present_book
+    from placer.documents.present_book import with_present_book
     from placer.files.growing_file import follow
 
     plan = read_plan(manifest)

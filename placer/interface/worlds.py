@@ -226,7 +226,7 @@ def replan(
     """
     from placer.advice.worlds.replan import replan as replan_with
     from placer.documents.manifest.question import question_of
-    from placer.documents.reopen import with_present_book
+    from placer.documents.present_book import with_present_book
     from placer.problem.words.changes import parse_changes
     from placer.units import parse_seconds
     from placer.validation.calibration.observations import observe

@@ -21,7 +21,6 @@ from placer.files.json_text import parse_json
 from placer.interface.advisor import MOST_ROWS
 from placer.interface.verb import Verb
 from placer.service import openapi
-from placer.service.gate import OPEN, PROBE, GateError, guard
 from placer.service.jobs.desk import Desk
 from placer.service.jobs.store import Job, State, Store
 from placer.service.metrics import CONTENT_TYPE as METRICS_TYPE
@@ -31,17 +30,15 @@ from placer.service.pages.report import Reports
 from placer.service.problems import (
     CONTENT_TYPE,
     KIND_OF_STATUS,
-    encoded,
+    OPEN,
+    PROBE,
+    GateError,
+    guard,
     problem_of,
     refused,
 )
-from placer.service.questions.body import (
-    WordError,
-    check_body,
-    check_books,
-    search_seconds,
-)
-from placer.service.questions.verbs import LISTS, VERBS
+from placer.service.questions.body import WordError, check_books, question_of
+from placer.service.questions.words import LISTS, VERBS
 from placer.service.settings import Settings
 from placer.service.working.messages import Outcome, Question, Reply
 from placer.service.working.pool import FullError, Pool
@@ -125,13 +122,7 @@ async def _finish(message: Any, scope: Any) -> None:
 
 
 async def body_of(request: Asked) -> Any:
-    """Read the JSON of a request, within the time and the size that are allowed.
-
-    Raises
-    ------
-    GateError
-        If it is late, too large or no JSON.
-    """
+    """Read the JSON of a request; `GateError` if it is late, too large or no JSON."""
     settings: Settings = request.app.state.settings
     try:
         async with asyncio.timeout(settings.body_s):
@@ -172,29 +163,29 @@ def replied(reply: Reply) -> Response[bytes]:
     return problem_response(refused(reply))
 
 
+def said(
+    document: Mapping[str, Any],
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    kind: str = JSON,
+) -> Response[bytes]:
+    """Return a document as a response."""
+    text = json.dumps(document).encode()
+    return Response(text, status_code=status, media_type=kind, headers=headers)
+
+
 def problem_response(
     problem: Mapping[str, Any], headers: Mapping[str, str] | None = None
 ) -> Response[bytes]:
     """Return the details of a problem as a response."""
-    return Response(
-        encoded(problem),
-        status_code=int(problem["status"]),
-        media_type=CONTENT_TYPE,
-        headers=headers,
-    )
+    return said(problem, int(problem["status"]), headers, CONTENT_TYPE)
 
 
 def _verb_route(verb: Verb) -> HTTPRouteHandler:
     @post(f"/v1/{verb.name}", status_code=200, name=verb.name)
     async def ask(request: Asked) -> Response[bytes]:
-        words = check_body(verb, await body_of(request))
-        settings: Settings = request.app.state.settings
-        question = Question(
-            name=verb.name,
-            words=words,
-            seconds=search_seconds(verb, words, settings.seconds),
-            searches=verb.searches,
-        )
+        most_s = request.app.state.settings.seconds
+        question = question_of(verb, await body_of(request), most_s)
         return replied(await answer(request, question))
 
     return ask
@@ -203,10 +194,8 @@ def _verb_route(verb: Verb) -> HTTPRouteHandler:
 def _list_route(name: str) -> HTTPRouteHandler:
     @get(f"/v1/{name}", name=name)
     async def show(request: Asked) -> Response[bytes]:
-        words = _query(name, request)
-        return replied(
-            await answer(request, Question(name=name, words=words, seconds=LIST_SECONDS))
-        )
+        question = Question(name=name, words=_query(name, request), seconds=LIST_SECONDS)
+        return replied(await answer(request, question))
 
     return show
 
@@ -241,8 +230,7 @@ def _limit(text: str) -> int:
 @get("/v1/schemas")
 async def schemas() -> Response[bytes]:
     """List the names of the JSON Schemas."""
-    document = {"schema": "placer.schemas/v1", "schemas": list(SCHEMA_NAMES)}
-    return Response(json.dumps(document).encode(), media_type=JSON)
+    return said({"schema": "placer.schemas/v1", "schemas": list(SCHEMA_NAMES)})
 
 
 @get("/v1/schemas/{name:str}")
@@ -251,7 +239,7 @@ async def schema(request: Asked) -> Response[bytes]:
     name = request.path_params["name"]
     if name not in SCHEMA_NAMES:
         error = unknown("schema", name[:60], SCHEMA_NAMES)
-        return problem_response(problem_of("missing", error.message, error.hint))
+        raise GateError("missing", error.message, error.hint)
     return Response(schema_text(name).encode(), media_type="application/schema+json")
 
 
@@ -266,28 +254,21 @@ async def new_job(request: Asked) -> Response[bytes]:
     """Accept a long question."""
     body = await body_of(request)
     if not isinstance(body, dict):
-        raise PlacerError(
-            "the body is not a JSON object", 'send {"verb": "pareto", "question": {}}'
-        )
+        hint = 'send {"verb": "pareto", "question": {}}'
+        raise PlacerError("the body is not a JSON object", hint)
     for name in body:
         if name not in ("verb", "question"):
             raise WordError(name, unknown("word", name, ("verb", "question")))
     desk: Desk = request.app.state.desk
     job = await desk.submit(body.get("verb", "recommend"), body.get("question", {}))
-    return Response(
-        _job_bytes(desk, job),
-        status_code=202,
-        media_type=JSON,
-        headers={"Location": f"/v1/jobs/{job.id}"},
-    )
+    return _job_said(desk, job, 202)
 
 
 @get("/v1/jobs/{id_:str}")
 async def job(request: Asked) -> Response[bytes]:
     """Say how a job stands."""
     desk: Desk = request.app.state.desk
-    found = await found_job(desk, request.path_params["id_"])
-    return Response(_job_bytes(desk, found), media_type=JSON)
+    return _job_said(desk, await found_job(desk, request.path_params["id_"]))
 
 
 @delete("/v1/jobs/{id_:str}", status_code=202)
@@ -296,7 +277,7 @@ async def end_job(request: Asked) -> Response[bytes]:
     desk: Desk = request.app.state.desk
     job = await found_job(desk, request.path_params["id_"])
     await desk.cancel(job.id)
-    return Response(_job_bytes(desk, job), status_code=202, media_type=JSON)
+    return _job_said(desk, job, 202)
 
 
 @get("/v1/jobs/{id_:str}/answer")
@@ -352,18 +333,11 @@ def _event(kind: str, data: Mapping[str, Any]) -> ServerSentEventMessage:
 
 
 async def found_job(desk: Desk, id_: str) -> Job:
-    """Return a job.
-
-    Raises
-    ------
-    GateError
-        If there is none of that name.
-    """
+    """Return a job; `GateError` if there is none of that name."""
     job = await desk.get(id_)
     if job is None:
-        raise GateError(
-            "missing", f"no job '{id_[:60]}'", "finished jobs are kept for a while only"
-        )
+        kept = "finished jobs are kept for a while only"
+        raise GateError("missing", f"no job '{id_[:60]}'", kept)
     return job
 
 
@@ -378,14 +352,12 @@ async def job_part(desk: Desk, id_: str, name: str) -> Response[bytes]:
     if job.problem is not None:
         return problem_response(job.problem)
     if job.state is State.CANCELLED and name == "document":
-        return problem_response(
-            problem_of("missing", "the job was cancelled before it had an answer")
-        )
-    return problem_response(problem_of("missing", f"the answer has no {name}"))
+        raise GateError("missing", "the job was cancelled before it had an answer")
+    raise GateError("missing", f"the answer has no {name}")
 
 
-def _job_bytes(desk: Desk, job: Job) -> bytes:
-    best = desk.best(job.id)
+def _job_said(desk: Desk, job: Job, status: int = 200) -> Response[bytes]:
+    best, address = desk.best(job.id), f"/v1/jobs/{job.id}"
     document = {
         "schema": "placer.job/v1",
         "id": job.id,
@@ -398,17 +370,15 @@ def _job_bytes(desk: Desk, job: Job) -> bytes:
         "finished": job.finished,
         "best": None if best is None else best.to_dict(),
         "problem": job.problem,
-        "events": f"/v1/jobs/{job.id}/events",
-        "answer": f"/v1/jobs/{job.id}/answer",
-        "manifest": f"/v1/jobs/{job.id}/manifest",
+        **{part: f"{address}/{part}" for part in ("events", "answer", "manifest")},
     }
-    return json.dumps(document).encode()
+    return said(document, status, {"Location": address} if status == 202 else None)
 
 
 @get("/healthz", opt={OPEN: True, PROBE: True})
 async def healthz() -> Response[bytes]:
     """Say that the process is alive."""
-    return Response(b'{"alive": true}', media_type=JSON)
+    return said({"alive": True})
 
 
 @get("/readyz", opt={OPEN: True, PROBE: True})
@@ -423,8 +393,7 @@ async def readyz(request: Asked) -> Response[bytes]:
         seconds = age_s(book.as_of)
         days = None if seconds is None else int(seconds // 86_400)
         books.append({"name": book.name, "digest": book.digest, "as_of": book.as_of, "days": days})
-    document = {"ready": True, "workers": pool.ready, "books": books}
-    return Response(json.dumps(document).encode(), media_type=JSON)
+    return said({"ready": True, "workers": pool.ready, "books": books})
 
 
 @get("/metrics")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -20,39 +20,21 @@ class Metrics:
     """Counters of one service."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        self.registry = own = CollectorRegistry()
+        said = "Seconds that workers spent on a question."
         self._solve = Histogram(
-            "placer_solve_seconds",
-            "Seconds that workers spent on a question.",
-            ["question"],
-            buckets=SECONDS,
-            registry=self.registry,
+            "placer_solve_seconds", said, ["question"], buckets=SECONDS, registry=own
         )
-        self._gap = Histogram(
-            "placer_gap",
-            "Relative gap that a search proved.",
-            ["question"],
-            buckets=GAPS,
-            registry=self.registry,
-        )
-        self._answers = Counter(
-            "placer_answers",
-            "Questions by how they ended.",
-            ["question", "outcome"],
-            registry=self.registry,
-        )
-        self._requests = Counter(
-            "placer_requests",
-            "Requests by method and status.",
-            ["method", "status"],
-            registry=self.registry,
-        )
-        self._waiting = Gauge(
-            "placer_waiting", "Questions that wait for a worker.", ["queue"], registry=self.registry
-        )
-        self._lost = Counter(
-            "placer_lost_workers", "Workers that ended by themselves.", registry=self.registry
-        )
+        said = "Relative gap that a search proved."
+        self._gap = Histogram("placer_gap", said, ["question"], buckets=GAPS, registry=own)
+        said = "Questions by how they ended."
+        self._answers = Counter("placer_answers", said, ["question", "outcome"], registry=own)
+        said = "Requests by method and status."
+        self._requests = Counter("placer_requests", said, ["method", "status"], registry=own)
+        said = "Questions that wait for a worker."
+        self._waiting = Gauge("placer_waiting", said, ["queue"], registry=own)
+        said = "Workers that ended by themselves."
+        self._lost = Counter("placer_lost_workers", said, registry=own)
         self.waiting(0, 0)
 
     def answered(self, question: str, reply: Reply) -> None:
@@ -96,7 +78,7 @@ def age_s(as_of: str, now: datetime | None = None) -> float | None:
         day = date.fromisoformat(as_of)
     except ValueError:
         return None
-    midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    midnight = datetime.combine(day, time(), tzinfo=UTC)
     return max(0.0, ((now or datetime.now(UTC)) - midnight).total_seconds())
 
 
@@ -112,9 +94,8 @@ class _Present(Collector):
         ready = GaugeMetricFamily("placer_ready_workers", "Workers that have read their books.")
         ready.add_metric([], self._workers())
         yield ready
-        age = GaugeMetricFamily(
-            "placer_book_age_seconds", "Age of the newest price of a book.", labels=["book"]
-        )
+        said = "Age of the newest price of a book."
+        age = GaugeMetricFamily("placer_book_age_seconds", said, labels=["book"])
         for book in self._books():
             seconds = age_s(book.as_of)
             if seconds is not None:

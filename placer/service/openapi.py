@@ -8,80 +8,72 @@ from typing import Any
 
 from placer.documents.schemas import SCHEMA_NAMES, schema_document
 from placer.interface.verb import Verb
+from placer.service.jobs.store import State
 from placer.service.problems import CONTENT_TYPE, KINDS
-from placer.service.questions.schemas import words_of
-from placer.service.questions.verbs import LISTS, VERBS
+from placer.service.questions.words import LISTS, VERBS, words_of
 from placer.version import __version__
 
 Schema = dict[str, Any]
 PARTS = "#/components/schemas/"
-PROBLEM: Schema = {
-    "description": "Problem details of RFC 9457: the line, what to do, and the word that is wrong.",
-    "type": "object",
-    "required": ["type", "title", "status", "detail"],
-    "properties": {
-        "type": {"type": "string", "enum": [f"/problems/{kind}" for kind in KINDS]},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "hint": {"type": "string"},
-        "field": {"type": "string"},
+
+
+def _kind(*types: str, **more: Any) -> Schema:
+    return {"type": types[0] if len(types) == 1 else list(types), **more}
+
+
+TEXT, NUMBER, WHOLE = _kind("string"), _kind("number"), _kind("integer")
+MAYBE_NUMBER, ANY = _kind("number", "null"), _kind("object")
+PROBLEM = _kind(
+    "object",
+    description="Problem details of RFC 9457: the line, what to do, and the word that is wrong.",
+    required=["type", "title", "status", "detail"],
+    properties={
+        "type": _kind("string", enum=[f"/problems/{kind}" for kind in KINDS]),
+        "title": TEXT,
+        "status": WHOLE,
+        **dict.fromkeys(("detail", "hint", "field"), TEXT),
     },
-}
-BETTER: Schema = {
-    "description": "The best so far: its value, the proved bound and the gap where one is known.",
-    "type": "object",
-    "required": ["value", "unit", "seconds", "bound", "gap"],
-    "properties": {
-        "value": {"type": "number"},
-        "unit": {"type": "string"},
-        "seconds": {"type": "number"},
-        "bound": {"type": ["number", "null"]},
-        "gap": {"type": ["number", "null"]},
+)
+BETTER = _kind(
+    "object",
+    description="The best so far: its value, the proved bound and the gap where one is known.",
+    required=["value", "unit", "seconds", "bound", "gap"],
+    properties={
+        "value": NUMBER,
+        "unit": TEXT,
+        "seconds": NUMBER,
+        "bound": MAYBE_NUMBER,
+        "gap": MAYBE_NUMBER,
     },
-}
-JOB: Schema = {
-    "type": "object",
-    "required": ["schema", "id", "verb", "question", "state", "answer", "events", "manifest"],
-    "properties": {
+)
+JOB = _kind(
+    "object",
+    required=["schema", "id", "verb", "question", "state", "answer", "events", "manifest"],
+    properties={
         "schema": {"const": "placer.job/v1"},
-        "id": {"type": "string"},
+        "id": TEXT,
         "verb": {"enum": list(VERBS)},
-        "question": {"type": "object"},
-        "state": {
-            "enum": ["queued", "running", "done", "failed", "cancelled", "interrupted"],
-        },
-        "attempts": {"type": "integer"},
-        "created": {"type": "number", "description": "Seconds since 1970."},
-        "started": {"type": ["number", "null"]},
-        "finished": {"type": ["number", "null"]},
+        "question": ANY,
+        "state": {"enum": [str(state) for state in State]},
+        "attempts": WHOLE,
+        "created": _kind("number", description="Seconds since 1970."),
+        "started": MAYBE_NUMBER,
+        "finished": MAYBE_NUMBER,
         "best": {"anyOf": [{"$ref": f"{PARTS}best"}, {"type": "null"}]},
         "problem": {"anyOf": [{"$ref": f"{PARTS}http-problem"}, {"type": "null"}]},
-        "events": {"type": "string"},
-        "answer": {"type": "string"},
-        "manifest": {"type": "string"},
+        **dict.fromkeys(("events", "answer", "manifest"), TEXT),
     },
-}
-READY: Schema = {
-    "type": "object",
-    "required": ["ready", "workers", "books"],
-    "properties": {
+)
+BOOK = {"name": TEXT, "digest": TEXT, "as_of": TEXT, "days": _kind("integer", "null")}
+READY = _kind(
+    "object",
+    required=["ready", "workers", "books"],
+    properties={
         "ready": {"const": True},
-        "workers": {"type": "integer"},
-        "books": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "name": {"type": "string"},
-                    "digest": {"type": "string"},
-                    "as_of": {"type": "string"},
-                    "days": {"type": ["integer", "null"]},
-                },
-            },
-        },
+        "workers": WHOLE,
+        "books": {"type": "array", "items": _kind("object", properties=BOOK)},
     },
-}
+)
 
 
 @cache
@@ -177,16 +169,12 @@ def _list(name: str) -> Schema:
     for key, schema in LISTS[name].items():
         plain = {k: value for k, value in schema.items() if k != "description"}
         many = key == "catalog"
-        rows.append(
-            {
-                "name": key,
-                "in": "query",
-                "required": False,
-                "description": schema["description"],
-                "schema": {"type": "array", "items": plain, "maxItems": 4} if many else plain,
-                **({"style": "form", "explode": True} if many else {}),
-            }
-        )
+        row = {"name": key, "in": "query", "required": False, "description": schema["description"]}
+        if many:
+            array = {"type": "array", "items": plain, "maxItems": 4}
+            rows.append({**row, "schema": array, "style": "form", "explode": True})
+        else:
+            rows.append({**row, "schema": plain})
     return {
         "operationId": name,
         "summary": f"List the {name}.",
@@ -211,26 +199,20 @@ def _get(path: str, summary: str, ok: Schema, *problems: str) -> Schema:
 
 OPEN = ("/healthz", "/readyz")
 """Addresses that need no token."""
-_ANY = {"type": "object"}
 _JOB = {"$ref": f"{PARTS}job"}
 _SCHEMA = {
     "description": "The schema.",
-    "content": {"application/schema+json": {"schema": _ANY}},
+    "content": {"application/schema+json": {"schema": ANY}},
 }
 _EVENTS = {"description": "Events.", "content": {"text/event-stream": {"schema": {}}}}
-_COUNTERS = {"description": "Counters.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+_COUNTERS = {"description": "Counters.", "content": {"text/plain": {"schema": TEXT}}}
 _PLAN = {"$ref": f"{PARTS}manifest"}
 _NO_ANSWER = ("missing", "unfinished", "words", "failed", "stopped")
 _GETS: tuple[tuple[Any, ...], ...] = (
-    ("/v1/schemas", "List the JSON Schemas.", _json(_ANY)),
+    ("/v1/schemas", "List the JSON Schemas.", _json(ANY)),
     ("/v1/schemas/{name}", "Return a JSON Schema.", _SCHEMA, "missing"),
     ("/v1/jobs/{id}", "Say how a job stands.", _json(_JOB), "missing"),
-    (
-        "/v1/jobs/{id}/answer",
-        "Return the document of a finished job.",
-        _json(_ANY),
-        *_NO_ANSWER,
-    ),
+    ("/v1/jobs/{id}/answer", "Return the document of a finished job.", _json(ANY), *_NO_ANSWER),
     (
         "/v1/jobs/{id}/manifest",
         "Return the launch manifest of a finished job.",
@@ -243,7 +225,7 @@ _GETS: tuple[tuple[Any, ...], ...] = (
         _EVENTS,
         *("missing", "full"),
     ),
-    ("/healthz", "Say that the process is alive.", _json(_ANY)),
+    ("/healthz", "Say that the process is alive.", _json(ANY)),
     (
         "/readyz",
         "Say whether questions can be answered, and how old the books are.",
@@ -251,12 +233,12 @@ _GETS: tuple[tuple[Any, ...], ...] = (
         "starting",
     ),
     ("/metrics", "Return the counters, as Prometheus reads them.", _COUNTERS),
-    ("/openapi.json", "Return this document.", _json(_ANY)),
+    ("/openapi.json", "Return this document.", _json(ANY)),
 )
 _NEW_JOB: Schema = {
     "type": "object",
     "required": ["question"],
-    "properties": {"verb": {"enum": list(VERBS), "default": "recommend"}, "question": _ANY},
+    "properties": {"verb": {"enum": list(VERBS), "default": "recommend"}, "question": ANY},
     "additionalProperties": False,
 }
 _OTHERS: dict[str, Schema] = {row[0]: {"get": _get(*row)} for row in _GETS}

@@ -1,14 +1,27 @@
-"""What is wrong with a request, as RFC 9457 problem details."""
+"""Who may ask (names of the host, the token, pages of other sites), and what is wrong with a
+request, as RFC 9457 problem details.
+"""
 
 from __future__ import annotations
 
-import json
+import hmac
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
+from litestar.connection import ASGIConnection
+from litestar.handlers import BaseRouteHandler
+
+from placer.service.settings import Settings
 from placer.service.working.messages import Outcome, Reply
 
 CONTENT_TYPE = "application/problem+json"
+Connection = ASGIConnection[Any, Any, Any, Any]
+COOKIE = "placer_page"
+OPEN = "open"
+"""Option of routes that ask for no token: probes of an orchestrator, the page that asks for it."""
+PROBE = "probe"
+"""Option of routes that an orchestrator asks by the address of a container: any name will do."""
 KINDS: Mapping[str, tuple[int, str]] = {
     "body": (400, "The request cannot be read."),
     "host": (400, "The service is not called by that name."),
@@ -33,19 +46,7 @@ STOPPED = "the search did not end in time, and its process was ended"
 
 
 def problem_of(kind: str, detail: str, hint: str = "", field: str = "") -> dict[str, Any]:
-    """Build the details of a problem.
-
-    Parameters
-    ----------
-    kind
-        One of `KINDS`.
-    detail
-        One line that names the thing and its value.
-    hint
-        What to do about it.
-    field
-        The word of the request that is wrong.
-    """
+    """Build the details of a problem of `KINDS`; ``field`` is the word that is wrong."""
     status, title = KINDS[kind]
     rows = {
         "type": f"/problems/{kind}",
@@ -71,12 +72,66 @@ def refused(reply: Reply) -> dict[str, Any]:
     )
 
 
-def encoded(problem: Mapping[str, Any]) -> bytes:
-    """Return the details of a problem as JSON."""
-    return json.dumps(problem).encode()
-
-
 def one_line(text: str, most: int = 400) -> str:
     """Put text that quotes a user's value on one line of bounded length."""
     flat = "".join(c if c.isprintable() else " " for c in text)
     return flat if len(flat) <= most else f"{flat[: most - 4]} ..."
+
+
+class GateError(Exception):
+    """A request that does not come in, with the kind of its problem."""
+
+    def __init__(self, kind: str, detail: str, hint: str = "") -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.hint = hint
+
+
+def guard(connection: Connection, handler: BaseRouteHandler) -> None:
+    """Let a request in, or say why not.
+
+    Raises
+    ------
+    GateError
+        Names the host, the site, or what is wrong with the token.
+    """
+    settings: Settings = connection.app.state.settings
+    if not handler.opt.get(PROBE):
+        _check_host(connection, settings)
+    if connection.scope.get("method") not in ("GET", "HEAD"):
+        _check_site(connection)
+    if settings.token is not None and not handler.opt.get(OPEN):
+        _check_token(connection, settings)
+
+
+def _check_host(connection: Connection, settings: Settings) -> None:
+    """Refuse other names on loopback: a foreign name that resolves here is a page's attack."""
+    allowed = settings.allowed_hosts
+    host = urlsplit(f"//{connection.headers.get('host', '')}").hostname or ""
+    if allowed and host not in allowed:
+        raise GateError("host", f"host '{host[:60]}'", "start the service with --allow-host NAME")
+
+
+def _check_site(connection: Connection) -> None:
+    """Refuse what a page of another site has a browser send."""
+    origin = connection.headers.get("origin")
+    if origin in (None, ""):
+        return
+    if urlsplit(origin).netloc != connection.headers.get("host"):
+        raise GateError("origin", f"origin '{origin[:60]}'", "ask from the page of the service")
+
+
+def _check_token(connection: Connection, settings: Settings) -> None:
+    kind, _, given = connection.headers.get("authorization", "").partition(" ")
+    token = (settings.token or "").encode()
+    if kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token):
+        return
+    cookie = connection.cookies.get(COOKIE, "")
+    if cookie and hmac.compare_digest(cookie.encode(), settings.cookie.encode()):
+        return
+    raise GateError(
+        "token",
+        "the token is wrong" if given or cookie else "no token",
+        "send it as 'Authorization: Bearer TOKEN'",
+    )

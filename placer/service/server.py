@@ -35,17 +35,8 @@ class Server(uvicorn.Server):
 
 
 def serve(settings: Settings, tell: Callable[[str], None] = lambda address: None) -> None:
-    """Serve until a signal ends it; answers that are being worked out get a few seconds.
-
-    Parameters
-    ----------
-    tell
-        Called with the address, once it is listened on.
-
-    Raises
-    ------
-    PlacerError
-        If the address is taken, or the file of jobs.
+    """Serve until a signal ends it; answers that are being worked out get a few seconds. The
+    address is told once it is listened on; `PlacerError` if it is taken, or the file of jobs.
     """
     listening = _listening(settings)
     app = application(settings)

@@ -18,8 +18,6 @@ LEAST_TOKEN = 16
 class Settings:
     """Address, access and limits of a service.
 
-    Notes
-    -----
     ``seconds`` is the longest search of a question that is answered at once, ``job_seconds`` that
     of a job. ``grace_s`` is how long a search may overrun before its process is ended, and how long
     a shutdown waits for answers. ``memory_bytes`` is the resident memory of each process that

@@ -146,7 +146,7 @@ def solved_again(document: Mapping[str, Any], where: str, solver: str) -> str:
             f"{where}: holds no question that could be solved again",
             "write it again with --certificate -o",
         )
-    from placer.documents.reopen import whole_problem  # `placer recommend` opens no file
+    from placer.documents.present_book import whole_problem  # `placer recommend` opens no file
 
     problem = whole_problem(document, where)
     limit = SolveOptions(

@@ -9,13 +9,13 @@ from msgspec import Struct, to_builtins
 
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.objective import Objective, gap_between, objective_of
-from placer.documents.request import request_document
 from placer.documents.result_parts import (
     OLDER,
     data_document,
     estimate_document,
     outlook_document,
     placement_document,
+    request_document,
     totals_document,
 )
 from placer.documents.schemas import RESULT_SCHEMA

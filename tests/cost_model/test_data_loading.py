@@ -14,7 +14,7 @@ from placer.advice.recommendation.notes import warnings_of
 from placer.cost_model.estimate import Estimate, estimate
 from placer.documents.checker.case import Case
 from placer.documents.checker.dollars import dollars_of
-from placer.documents.checker.islands import unread
+from placer.documents.checker.limits import unread
 from placer.documents.checker.seconds import round_of
 from placer.documents.validate import check_document
 from placer.errors import PlacerError

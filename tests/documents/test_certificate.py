@@ -33,11 +33,9 @@ from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
 from placer.cost_model.reduced_problem import used_problem
 from placer.documents.certificate import device_speeds, figures, mode_factor
-from placer.documents.checker.bound import Relaxed
 from placer.documents.checker.case import Case
 from placer.documents.checker.dollars import dollars_of
-from placer.documents.checker.islands import unread
-from placer.documents.checker.limits import broken_limits
+from placer.documents.checker.limits import broken_limits, unread
 from placer.documents.checker.market import (
     CHEAPEST,
     Machine,
@@ -45,8 +43,8 @@ from placer.documents.checker.market import (
     machines_of,
     undominated,
 )
-from placer.documents.checker.queue import last_arrival
-from placer.documents.checker.seconds import round_of
+from placer.documents.checker.seconds import last_arrival, round_of
+from placer.documents.checker.strategies import Relaxed
 from placer.documents.checker.witness import witness
 from placer.documents.result_parts import placement_document
 from placer.documents.schemas import schema_text

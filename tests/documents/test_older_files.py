@@ -12,7 +12,7 @@ import pytest
 import placer
 from conftest import ROOT, Run
 from placer.documents.manifest import read_manifest
-from placer.documents.reopen import reopened_problem
+from placer.documents.present_book import reopened_problem
 from placer.documents.validate import examine_document, manifest_of
 from placer.problem.problem import Problem
 from placer.solving.cross_check import solved_again

@@ -26,8 +26,7 @@ from placer.interface.advisor import Advisor, compare
 from placer.interface.verb import described, verb_of
 from placer.interface.watch import watch
 from placer.problem.words.wishes import WISHES
-from placer.service.questions.schemas import words_of
-from placer.service.questions.verbs import VERBS
+from placer.service.questions.words import VERBS, words_of
 
 PUBLIC = [getattr(placer, name) for name in placer.__all__]
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from placer.cost_model.estimate import estimate
-from placer.documents.checker.modes import required_modes
+from placer.documents.checker.strategies import required_modes
 from placer.documents.manifest import build_manifest
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor

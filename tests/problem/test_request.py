@@ -16,7 +16,7 @@ from placer.cli import COMMANDS
 from placer.cli.ask import recommend
 from placer.cli.meanings import COMMANDS as OTHERS
 from placer.cli.meanings import STARTS_NOTHING, unknown_command
-from placer.documents.request import request_document
+from placer.documents.result_parts import request_document
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog

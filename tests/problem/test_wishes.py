@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from placer.advice.worlds.scenario import apply
 from placer.cli.ask import estimate, explain, pareto, recommend, worlds
-from placer.documents.request import request_document
+from placer.documents.result_parts import request_document
 from placer.documents.schemas import schema_document
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor

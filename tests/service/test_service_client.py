@@ -13,8 +13,7 @@ from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.errors import PlacerError
 from placer.problem.words.wishes import WISHES
 from placer.service.questions.body import check_body
-from placer.service.questions.schemas import words_of
-from placer.service.questions.verbs import VERBS
+from placer.service.questions.words import VERBS, words_of
 from placer.service.working.messages import Question
 from placer.service.working.session import Session
 from placer.workload.profile import load_profile

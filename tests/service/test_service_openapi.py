@@ -14,8 +14,7 @@ from placer.documents.schemas import SCHEMA_NAMES, schema_text
 from placer.problem.words.wishes import WISHES
 from placer.service import openapi
 from placer.service.questions.body import check_body
-from placer.service.questions.schemas import words_of
-from placer.service.questions.verbs import EXAMPLES, LISTS, VERBS
+from placer.service.questions.words import EXAMPLES, LISTS, VERBS, words_of
 
 pytest.importorskip("schemathesis")
 sys.path.insert(0, str(ROOT / "tests" / "benchmarks"))

@@ -10,7 +10,7 @@ from served import BOOK, QUESTION
 from placer.documents.schemas import SCHEMA_NAMES, schema_text
 from placer.problem.words.wishes import WISHES
 from placer.service.questions.body import WordError, check_body
-from placer.service.questions.verbs import VERBS
+from placer.service.questions.words import VERBS
 
 
 def problem(answer: httpx2.Response) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from island_models import MPT, device, mpt
 from msgspec import to_builtins
 
-from placer.documents.checker.islands import least_device_bytes
+from placer.documents.checker.limits import least_device_bytes
 from placer.records import replace
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import Island, PlanWishes, Refusal, island

@@ -16,8 +16,7 @@ from placer.advice.explanation.subject import Subject, read_subject, tempting
 from placer.advice.explanation.why_not import WhyNot, why_not
 from placer.advice.explanation.wishes import Conflict, Remedy, Wish, find_conflict
 from placer.advice.recommendation.preferred import preferred
-from placer.documents.request import request_document
-from placer.documents.result_parts import data_document, placement_document
+from placer.documents.result_parts import data_document, placement_document, request_document
 from placer.problem.contradictions import contradiction
 from placer.problem.problem import Problem
 from placer.records import replace

@@ -13,8 +13,12 @@ from msgspec import to_builtins
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.reduced_problem import used_by_all
-from placer.documents.request import request_document
-from placer.documents.result_parts import data_document, estimate_document, placement_document
+from placer.documents.result_parts import (
+    data_document,
+    estimate_document,
+    placement_document,
+    request_document,
+)
 from placer.documents.schemas import PARETO_SCHEMA
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem

@@ -32,8 +32,7 @@ from placer.advice.robustness.uncertainty import (
     move_together,
 )
 from placer.advice.runner.runner import Opener, answers, here, stopping
-from placer.documents.request import request_document
-from placer.documents.result_parts import data_document, placement_document
+from placer.documents.result_parts import data_document, placement_document, request_document
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem

@@ -131,8 +131,7 @@ def header_of(
     problem: Problem, axes: Sequence[Axis], solver: str, options: SolveOptions
 ) -> dict[str, Any]:
     """Return the first line of the file: the question, its digest, and the number of points."""
-    from placer.documents.request import request_document
-    from placer.documents.result_parts import data_document
+    from placer.documents.result_parts import data_document, request_document
 
     points = [" ".join(words) for words in points_of(axes)]
     named = {name: getattr(options, name) for name in ("gap", "time_limit_s", "seed")}

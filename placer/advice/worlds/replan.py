@@ -14,8 +14,12 @@ from placer.advice.worlds.scenario import apply
 from placer.advice.worlds.whatif import Kept, keep
 from placer.cost_model.estimate import estimate, replanned
 from placer.documents.manifest.types import Manifest
-from placer.documents.request import request_document
-from placer.documents.result_parts import data_document, estimate_document, placement_document
+from placer.documents.result_parts import (
+    data_document,
+    estimate_document,
+    placement_document,
+    request_document,
+)
 from placer.errors import PlacerError
 from placer.market.catalog import device_name
 from placer.problem.admitted_exchanges import exchange_for

@@ -12,8 +12,7 @@ from placer.advice.worlds.scenario import apply
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
-from placer.documents.request import request_document
-from placer.documents.result_parts import data_document, estimate_document
+from placer.documents.result_parts import data_document, estimate_document, request_document
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem

@@ -1,10 +1,10 @@
-"""What a saved result says, as plain numbers: the placement, its machines and links, and the price
-book in the file.
+"""What a saved result says, as plain numbers: the placement, its machines and links, the price book
+in the file, and the data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,7 +25,6 @@ SITES = "onprem/"
 EQUAL_PARTS = ("central", "hierarchical", "parameter-server")
 """Strategies whose workers get equal parts."""
 GIB = 1 << 30
-FIRST_PAID = "above_gib_per_month"
 
 
 @dataclass(frozen=True)
@@ -56,22 +55,9 @@ class SiteGroup:
 
 
 class Case:
-    """One placement and the problem beside it, as they stand in a file.
-
-    Parameters
-    ----------
-    problem
-        A ``placer.problem/v1`` document.
-    placement
-        The placement of a ``placer.result/v1`` document.
-    figures
-        Speeds of machines and links of its certificate.
-    samples_to_target
-        Multiplier of the exchange.
-
-    Notes
-    -----
-    ``KeyError`` and ``StopIteration`` say that the file lacks something.
+    """One placement and the problem beside it, as they stand in a file, with the speeds of machines
+    and links of its certificate and the multiplier of the exchange. ``KeyError`` and
+    ``StopIteration`` say that the file lacks something.
     """
 
     def __init__(
@@ -82,11 +68,8 @@ class Case:
         samples_to_target: float,
     ) -> None:
         self.problem, self.placement, self.multiplier = problem, placement, samples_to_target
-        self.profile, self.wish, self.book = (
-            problem["profile"],
-            problem["requirements"],
-            problem["catalog"],
-        )
+        self.profile, self.wish = problem["profile"], problem["requirements"]
+        self.book = problem["catalog"]
         self.strategy: str = placement["exchange"]
         self.streams, self.local_steps = int(placement["streams"]), int(placement["local_steps"])
         self.roads = {
@@ -108,50 +91,43 @@ class Case:
 
     @cached_property
     def site_groups(self) -> list[SiteGroup]:
-        """Return the worker groups."""
-        site_groups = [self._site_group(row) for row in self.placement["workers"]]
-        firsts = [site_group.reading.first(site_group.speed) for site_group in site_groups]
+        """Return the worker groups, as slow as the lines, the store and each other make them."""
+        groups = [self._site_group(row) for row in self.placement["workers"]]
+        firsts = [group.reading.first(group.speed) for group in groups]
         size = self.profile["bytes_per_sample"] or 0.0
         asked: dict[str, float] = {}
-        for site_group, v in zip(site_groups, firsts, strict=True):
-            asked[site_group.place] = asked.get(site_group.place, 0.0) + site_group.count * v * size
+        for group, v in zip(groups, firsts, strict=True):
+            asked[group.place] = asked.get(group.place, 0.0) + group.count * v * size
         lines = {place: max(1.0, own / self.line(place)) for place, own in asked.items()}
-        together = sum(
-            site_group.count * v / lines[site_group.place]
-            for site_group, v in zip(site_groups, firsts, strict=True)
-        )
+        pairs = [*zip(groups, firsts, strict=True)]
+        together = sum(group.count * v / lines[group.place] for group, v in pairs)
         from_store = max(1.0, together / self._store_samples_per_s)
-        lacks = [lines[site_group.place] * from_store - 1 for site_group in site_groups]
+        lacks = [lines[group.place] * from_store - 1 for group in groups]
+        rows = [*zip(groups, firsts, lacks, strict=True)]
         # Seconds of a sample over all passes, in the first one and in later ones.
-        mean_s = [
-            1 / site_group.speed + site_group.reading.streamed * lack / v
-            for site_group, v, lack in zip(site_groups, firsts, lacks, strict=True)
-        ]
-        share = min((site_group.reading.streamed for site_group in site_groups), default=1.0)
+        mean_s = [1 / group.speed + group.reading.streamed * lack / v for group, v, lack in rows]
+        share = min((group.reading.streamed for group in groups), default=1.0)
         if share < 1 and self.strategy in EQUAL_PARTS:
             # All wait for the slowest, which may be another one in the first pass than later.
-            first_s = [(1 + lack) / v for v, lack in zip(firsts, lacks, strict=True)]
+            first_s = [(1 + lack) / v for _, v, lack in rows]
             later_s = [
-                mean if site_group.reading.streamed == 1 else (mean - share * first) / (1 - share)
-                for site_group, mean, first in zip(site_groups, mean_s, first_s, strict=True)
+                mean if group.reading.streamed == 1 else (mean - share * first) / (1 - share)
+                for group, mean, first in zip(groups, mean_s, first_s, strict=True)
             ]
             longest = share * max(first_s) + (1 - share) * max(later_s)
             waits = max(1.0, longest / max(mean_s))
             mean_s = [waits * mean for mean in mean_s]
         elif not any(lacks):
-            return self._waiting(site_groups)
-        slower = [
-            replace(site_group, speed=1 / s)
-            for site_group, s in zip(site_groups, mean_s, strict=True)
-        ]
-        return self._waiting(slower)
+            return self._waiting(groups)
+        slower = zip(groups, mean_s, strict=True)
+        return self._waiting([replace(group, speed=1 / mean) for group, mean in slower])
 
-    def _waiting(self, site_groups: list[SiteGroup]) -> list[SiteGroup]:
+    def _waiting(self, groups: list[SiteGroup]) -> list[SiteGroup]:
         """Slow workers with a plan down to the slowest: they have equal parts of a step."""
         if self.wish["datasets"] or not any(row.get("inner") for row in self.placement["workers"]):
-            return site_groups
-        slowest = min(site_group.speed for site_group in site_groups)
-        return [replace(site_group, speed=slowest) for site_group in site_groups]
+            return groups
+        slowest = min(group.speed for group in groups)
+        return [replace(group, speed=slowest) for group in groups]
 
     @property
     def free_share(self) -> float:
@@ -272,12 +248,7 @@ class Case:
 
     def usd_per_byte(self, src: str, dst: str, *, zonal: bool) -> float:
         """Price of a byte that leaves one place for another: the first paid tier of the most
-        specific row.
-
-        Parameters
-        ----------
-        zonal
-            Whether both ends are machines, which may be in different zones.
+        specific row. ``zonal``: both ends are machines, which may be in different zones.
         """
         here, there = self.book["regions"][src], self.book["regions"][dst]
         if src == dst:
@@ -289,23 +260,19 @@ class Case:
         starts = [here["region"], here["egress_zone"], "*"]
         keys = sorted((i + j, i, starts[i], ends[j]) for i in range(3) for j in range(len(ends)))
         for _, _, start, end in keys:
-            rows = [
-                r
-                for r in self._egress.get(here["provider"], ())
-                if (r["src"], r["dst"]) == (start, end)
-            ]
+            rows = self._egress.get((here["provider"], start, end))
             if rows:
-                ordered = sorted(rows, key=lambda r: r[FIRST_PAID])
+                ordered = sorted(rows, key=lambda r: r["above_gib_per_month"])
                 paid = [r for r in ordered if r["usd_per_gib"] > 0]
                 return float((paid or ordered)[0]["usd_per_gib"]) / GIB
         raise KeyError(f"egress price from {src} to {dst}")
 
     @cached_property
-    def _egress(self) -> dict[str, list[Mapping[str, Any]]]:
-        rows_by_place: dict[str, list[Mapping[str, Any]]] = {}
+    def _egress(self) -> dict[tuple[str, str, str], list[Mapping[str, Any]]]:
+        rows: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
         for row in self.book["egress"]:
-            rows_by_place.setdefault(row["provider"], []).append(row)
-        return rows_by_place
+            rows.setdefault((row["provider"], row["src"], row["dst"]), []).append(row)
+        return rows
 
     def function(self, place: str) -> Mapping[str, Any]:
         """Find the cloud function of a place: the one asked for, else the first."""
@@ -321,6 +288,65 @@ class Case:
             if name in (place, f"{row['store']}@{place}", row["store"]):
                 return {**row, "place": place}
         raise KeyError(f"store {name}")
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        """Return the share of a step by place: by data that has a place, else by heads or by
+        speed.
+        """
+        if self.wish["datasets"]:
+            return self._shares_by_data()
+        if self.strategy in EQUAL_PARTS:
+            return {place: count / self.workers for place, count in self.counts.items()}
+        total = sum(self.pace.values())
+        return {place: pace / total for place, pace in self.pace.items()}
+
+    def _shares_by_data(self) -> dict[str, float]:
+        """Divide a step so that all places end together; none does less than the data that must
+        stay there: drop those that are full until it fits.
+        """
+        datasets, pace = self.wish["datasets"], self.pace
+        total = sum(d["samples"] for d in datasets)
+        stay = {
+            p: sum(d["samples"] for d in datasets if d["place"] == p and not d["may_move"])
+            for p in pace
+        }
+        if not any(d["may_move"] for d in datasets):
+            return {p: samples / total for p, samples in stay.items()}
+        open_ = set(stay)
+        while True:
+            left = total - sum(stay[p] for p in stay if p not in open_)
+            seconds = left / sum(pace[p] for p in open_)
+            full = {p for p in open_ if stay[p] > seconds * pace[p] * (1 + 1e-15)}
+            if not full or full == open_:
+                break
+            open_ -= full
+        return {p: (seconds * pace[p] if p in open_ else stay[p]) / total for p in stay}
+
+    def moves(self) -> Iterator[tuple[str, str, float, float]]:
+        """Yield (from, to, samples, USD per sample) of the data that moves before the run: home
+        first, then by the cheapest way.
+        """
+        datasets, size = self.wish["datasets"], self.profile["bytes_per_sample"]
+        total = sum(d["samples"] for d in datasets)
+        wanted = {place: share * total for place, share in self.shares.items()}
+        left: dict[str, float] = {}
+        for data in datasets:
+            if data["may_move"]:
+                left[data["place"]] = left.get(data["place"], 0.0) + data["samples"]
+            else:
+                wanted[data["place"]] -= data["samples"]
+        ways = [
+            (src != dst, self.usd_per_byte(src, dst, zonal=False), src, dst)
+            for src in left
+            for dst in wanted
+        ]
+        for away, price, src, dst in sorted(ways):
+            samples = min(left[src], wanted[dst])
+            left[src] -= samples
+            wanted[dst] -= samples
+            if away and samples >= 1:
+                yield src, dst, samples, size * price
 
 
 def kind_of(row: Mapping[str, Any]) -> tuple[str, str, str, int, str, int, str]:
@@ -338,12 +364,4 @@ def offer_kind(offer: Mapping[str, Any]) -> tuple[str, str, str, int, str]:
         offer["gpu"],
         offer["gpu_count"],
         offer["market"],
-    )
-
-
-def ran_out_of_memory(offer: Mapping[str, Any], profile: Mapping[str, Any]) -> bool:
-    """Tell whether the model is known to have failed on a machine of no more such devices."""
-    return any(
-        row["gpu"] == offer["gpu"] and row["gpu_count"] <= offer["gpu_count"]
-        for row in profile.get("out_of_memory", ())
     )

@@ -8,21 +8,21 @@ from math import ceil, fsum
 from placer.documents.checker.case import BUTTERFLIES, EQUAL_PARTS, GIB, Case
 from placer.documents.checker.loading import passes_of
 from placer.documents.checker.seconds import Bill
-from placer.documents.checker.shares import moves
 
 HOUR = 3600
 MONTH_HOURS = 730
+Send = tuple[str, str, float, int, bool]
+"""From, to, bytes, how many, whether both ends are machines."""
 
 
 def dollars_of(case: Case, bill: Bill) -> dict[str, float]:
     """Return USD/h by component, and in total."""
-    rounds = HOUR / bill.seconds
+    rounds, server = HOUR / bill.seconds, case.placement["server"]
+    beside = [] if server is None else [float(case.offer(server)["usd_per_hour"])]
+    sent = (n * size * case.usd_per_byte(a, b, zonal=zonal) for a, b, size, n, zonal in sends(case))
     dollars = {
-        "compute": _machines(case),
-        "egress": fsum(
-            n * size * case.usd_per_byte(a, b, zonal=zonal) for a, b, size, n, zonal in sends(case)
-        )
-        * rounds,
+        "compute": fsum([*(c.usd_per_hour * c.count for c in case.site_groups), *beside]),
+        "egress": fsum(sent) * rounds,
         "storage": fsum(_stored(case, *use, bill.seconds) for use in bill.stores) * rounds,
         "functions": fsum(_run(case, place, seconds) for place, seconds in bill.functions) * rounds,
         "data": _per_sample(case) * case.batch * case.local_steps * rounds,
@@ -30,16 +30,8 @@ def dollars_of(case: Case, bill: Bill) -> dict[str, float]:
     return {**dollars, "total": fsum(dollars.values())}
 
 
-def _machines(case: Case) -> float:
-    server = case.placement["server"]
-    beside = [] if server is None else [float(case.offer(server)["usd_per_hour"])]
-    return fsum([*(c.usd_per_hour * c.count for c in case.site_groups), *beside])
-
-
-def sends(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
-    """Yield (from, to, bytes, how many, both ends machines) of one round; eq. 7-9 for a store and a
-    function.
-    """
+def sends(case: Case) -> Iterator[Send]:
+    """Yield what is sent in one round; eq. 7-9 for a store and a function."""
     if case.strategy in BUTTERFLIES:
         yield from _among(case.counts, case.size)
     elif case.strategy in ("central", "hierarchical"):
@@ -51,7 +43,7 @@ def sends(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
         yield from _by_regions(case)
 
 
-def _by_regions(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
+def _by_regions(case: Case) -> Iterator[Send]:
     """Return what regions send that synchronise inside and meet through one machine each."""
     size, counts, gossip = case.size, case.counts, case.strategy == "asgd-ga"
     for place, n in counts.items():
@@ -61,24 +53,19 @@ def _by_regions(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
     if case.strategy == "hierarchical-all-reduce":
         yield from _among(dict.fromkeys(counts, 1), size)
     elif gossip:
-        yield from (
-            (a, b, size / (len(counts) - 1), 1, True) for a in counts for b in counts if a != b
-        )
+        part = size / (len(counts) - 1)
+        yield from ((a, b, part, 1, True) for a in counts for b in counts if a != b)
     else:
         for place in sorted(counts.keys() - {case.hub}):
             yield from _there_and_back(case, place, 1)
 
 
-def _there_and_back(
-    case: Case, place: str, count: int
-) -> Iterator[tuple[str, str, float, int, bool]]:
-    yield from (
-        (place, case.hub, case.size, count, True),
-        (case.hub, place, case.size, count, True),
-    )
+def _there_and_back(case: Case, place: str, count: int) -> Iterator[Send]:
+    yield place, case.hub, case.size, count, True
+    yield case.hub, place, case.size, count, True
 
 
-def _among(counts: dict[str, int], size: float) -> Iterator[tuple[str, str, float, int, bool]]:
+def _among(counts: dict[str, int], size: float) -> Iterator[Send]:
     """Return what every ordered pair of N workers carries: 2 S / N."""
     total = sum(counts.values())
     for a, n in counts.items():
@@ -88,19 +75,18 @@ def _among(counts: dict[str, int], size: float) -> Iterator[tuple[str, str, floa
                 yield a, b, 2 * size / total, pairs, True
 
 
-def _through_stores(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
+def _through_stores(case: Case) -> Iterator[Send]:
     size, store, function = case.size, case.store, case.hub
     if case.strategy == "central":
         for place, n in case.counts.items():
-            yield from ((place, store, size, n, False), (store, place, size, n, False))
+            yield place, store, size, n, False
+            yield store, place, size, n, False
         yield store, function, size, case.workers, False
     else:
         for place, n in case.counts.items():
-            yield from (
-                (place, place, size, 3 * n + 1, False),
-                (place, store, size, 1, False),
-                (store, place, size, 1, False),
-            )
+            yield place, place, size, 3 * n + 1, False
+            yield place, store, size, 1, False
+            yield store, place, size, 1, False
         yield store, function, size, len(case.counts), False
     yield function, store, size, 1, False
 
@@ -111,9 +97,8 @@ def _stored(case: Case, place: str, objects: int, polls: int, seconds: float) ->
     """
     row, gib = case.object_store(place), case.size / GIB
     space = gib * row["usd_per_gib_month"] * seconds / (MONTH_HOURS * HOUR)
-    asked = (2 * objects + polls) * row["usd_per_thousand_reads"] + (objects + 1) * row[
-        "usd_per_thousand_writes"
-    ]
+    reads = (2 * objects + polls) * row["usd_per_thousand_reads"]
+    asked = reads + (objects + 1) * row["usd_per_thousand_writes"]
     listed = objects * row["usd_per_thousand_lists"]
     return float(space + (asked + listed) / 1000 + 2 * objects * gib * row["usd_per_gib_retrieved"])
 
@@ -121,19 +106,13 @@ def _stored(case: Case, place: str, objects: int, polls: int, seconds: float) ->
 def _run(case: Case, place: str, seconds: float) -> float:
     """Price one run: T x M x R_mem rounded up as billed, CPU billed apart, the request (eq. 4)."""
     row, memory = case.function(place), case.placement["aggregator"]["memory_gib"]
-    milliseconds = max(
-        row["min_billed_ms"],
-        ceil(seconds * 1000 / row["billing_step_ms"] - 1e-9) * row["billing_step_ms"],
-    )
-    cpu = (
-        0.0
-        if row["gib_per_vcpu"] is None
-        else memory / row["gib_per_vcpu"] * row["usd_per_vcpu_second"]
-    )
-    return float(
-        milliseconds / 1000 * (memory * row["usd_per_gib_second"] + cpu)
-        + row["usd_per_million_requests"] / 1e6
-    )
+    step = row["billing_step_ms"]
+    milliseconds = max(row["min_billed_ms"], ceil(seconds * 1000 / step - 1e-9) * step)
+    cpu = 0.0
+    if row["gib_per_vcpu"] is not None:
+        cpu = memory / row["gib_per_vcpu"] * row["usd_per_vcpu_second"]
+    run = milliseconds / 1000 * (memory * row["usd_per_gib_second"] + cpu)
+    return float(run + row["usd_per_million_requests"] / 1e6)
 
 
 def _per_sample(case: Case) -> float:
@@ -142,28 +121,24 @@ def _per_sample(case: Case) -> float:
     if wish["datasets"]:
         if not any(d["may_move"] for d in wish["datasets"]):
             return 0.0
-        return fsum(samples * usd for _, _, samples, usd in moves(case)) / float(
-            wish["passes"] * sum(d["samples"] for d in wish["datasets"])
-        )
+        moved = fsum(samples * usd for _, _, samples, usd in case.moves())
+        return moved / float(wish["passes"] * sum(d["samples"] for d in wish["datasets"]))
     if wish["data_store"] is None:
         return 0.0
     source, size = case.object_store(wish["data_store"])["place"], case.profile["bytes_per_sample"]
-    parts = [
-        1 if case.strategy in EQUAL_PARTS else site_group.speed for site_group in case.site_groups
-    ]
-    total = sum(
-        part * site_group.count for part, site_group in zip(parts, case.site_groups, strict=True)
-    )
+    equal = case.strategy in EQUAL_PARTS
+    parts = [(group, (1 if equal else group.speed) * group.count) for group in case.site_groups]
+    total = sum(part for _, part in parts)
     # What stays on a local disk is paid in the first pass alone.
-    return fsum(
+    read = fsum(
         part
-        * site_group.count
         / total
-        * site_group.reading.streamed
+        * group.reading.streamed
         * size
-        * case.usd_per_byte(source, site_group.place, zonal=False)
-        for part, site_group in zip(parts, case.site_groups, strict=True)
-    ) + _copied(case, size)
+        * case.usd_per_byte(source, group.place, zonal=False)
+        for group, part in parts
+    )
+    return read + _copied(case, size)
 
 
 def _copied(case: Case, bytes_per_sample: float) -> float:

@@ -8,17 +8,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from placer.documents.checker.averages import transport_of
-from placer.documents.checker.case import GIB, Case, kind_of, ran_out_of_memory
+from placer.documents.checker.case import GIB, Case, kind_of
 from placer.documents.checker.dollars import sends
-from placer.documents.checker.islands import (
-    least_device_bytes,
-    machine_count,
-    unread,
-    wrong_islands,
-)
 from placer.documents.checker.loading import LOADER_STREAMS
 from placer.documents.checker.seconds import Bill
-from placer.documents.checker.shares import moves
 
 SLACK = 1e-9
 FORMER_QUOTA_GPUS = 8
@@ -27,60 +20,63 @@ MODELS = ("local-sgd", "model-averaging", "diloco", "streaming-diloco")
 """Strategies that send the model itself; the others send gradients."""
 SEVERAL_REGIONS = ("hierarchical-all-reduce", "hierarchical", "model-averaging", "asgd-ga")
 LOCAL = ("local-sgd", "model-averaging", "asgd-ga", "diloco", "streaming-diloco")
+FIXED = ("sharding", "tensor_parallel", "checkpointing", "precision", "software")
+"""Parts of a plan inside a worker that are as asked for, or free."""
+STATES, LEANER = (8, 4, 4), {"nvidia-te": (8, 2, 4), "torchtune": (4, 2, 2)}
+"""Bytes of each trainable parameter: optimizer, gradients and weights of AdamW in mixed precision,
+and of software that keeps less. Moments of 8 bits have 2, of any software.
+"""
+DIVIDED = {"none": 0, "zero-1": 1, "zero-2": 2, "zero-3": 3, "hybrid": 3}
+"""How many of them, in that order, the ranks divide among each other."""
+Row = Mapping[str, Any]
 
 
-def broken_limits(
-    case: Case, bill: Bill, samples_per_second: float, usd: Mapping[str, float]
-) -> list[str]:
-    """Name every limit that the placement breaks.
-
-    Parameters
-    ----------
-    samples_per_second, usd
-        What counts towards the target, and its price per hour by component, by the second
-        implementation.
+def broken_limits(case: Case, bill: Bill, samples_per_second: float, usd: Row) -> list[str]:
+    """Name every limit that the placement breaks, by the samples/s that count towards the target
+    and USD/h by component of the second implementation.
     """
-    usd_per_hour = usd["total"]
-    wish, broken = (
-        case.wish,
-        [
-            *(*_machines(case), *_wishes(case), *_quotas(case), *_exchange(case, bill)),
-            *(*_unlike(case), *_data(case), *_copied(case), *wrong_islands(case), *unread(case)),
-        ],
-    )
+    return [
+        *(*_machines(case), *_wishes(case), *_quotas(case), *_exchange(case, bill)),
+        *(*_unlike(case), *_data(case), *_copied(case), *_islands(case), *unread(case)),
+        *(*_counts(case), *_totals(case, samples_per_second, usd)),
+    ]
+
+
+def _counts(case: Case) -> Iterator[str]:
+    wish = case.wish
+    machines, most = sum(map(machine_count, case.placement["workers"])), wish.get("max_machines")
     for what, count, low, high in (
         ("workers", case.workers, wish["min_workers"], min(wish["max_workers"], case.batch)),
         ("regions", len(case.counts), wish["min_regions"], wish["max_regions"]),
     ):
         if not low <= count <= high:
-            broken.append(f"{count} {what}, not {low} to {high}")
-    most, machines = wish.get("max_machines"), sum(map(machine_count, case.placement["workers"]))
+            yield f"{count} {what}, not {low} to {high}"
     if most is not None and machines > most:
-        broken.append(f"{machines} machines, not at most {most}")
-    broken += _totals(case, samples_per_second, usd)
-    budget, floor = wish["budget_usd_per_hour"], wish["min_samples_per_second"]
-    if budget is not None and usd_per_hour > budget * (1 + SLACK):
-        broken.append(f"{usd_per_hour:.6g} USD/h are above the budget of {budget:g} USD/h")
-    if floor is not None and samples_per_second < floor * (1 - SLACK):
-        broken.append(
-            f"{samples_per_second:.6g} samples/s are below the floor of {floor:g} samples/s"
-        )
-    return broken
+        yield f"{machines} machines, not at most {most}"
 
 
-def _totals(case: Case, samples_per_second: float, usd: Mapping[str, float]) -> Iterator[str]:
-    """Check time and money for all samples."""
+def _totals(case: Case, samples_per_second: float, usd: Row) -> Iterator[str]:
+    """Check speed and price, and time and money for all samples."""
     wish, each = case.wish, usd["total"] / 3600 / samples_per_second
     startup_s, samples = wish.get("startup_s", 0.0), wish["samples"] or 0
     seconds = samples / samples_per_second + startup_s + wish.get("copy_s", 0.0)
-    if wish["deadline_s"] is not None and seconds > wish["deadline_s"] * (1 + SLACK):
-        yield f"{wish['samples']:,} samples take longer than the deadline"
     paid = each * samples + usd["compute"] / 3600 * startup_s
-    if wish["budget_usd"] is not None and paid > wish["budget_usd"] * (1 + SLACK):
-        yield f"{wish['samples']:,} samples cost more than the budget in total"
-    limit = wish["most_usd_per_million_samples"]
-    if limit is not None and each * 1e6 > limit * (1 + SLACK):
-        yield "a million samples cost more than their limit"
+    for limit, value, words in (
+        ("deadline_s", seconds, f"{samples:,} samples take longer than the deadline"),
+        ("budget_usd", paid, f"{samples:,} samples cost more than the budget in total"),
+        (
+            "most_usd_per_million_samples",
+            each * 1e6,
+            "a million samples cost more than their limit",
+        ),
+    ):
+        if wish[limit] is not None and value > wish[limit] * (1 + SLACK):
+            yield words
+    budget, floor = wish["budget_usd_per_hour"], wish["min_samples_per_second"]
+    if budget is not None and usd["total"] > budget * (1 + SLACK):
+        yield f"{usd['total']:.6g} USD/h are above the budget of {budget:g} USD/h"
+    if floor is not None and samples_per_second < floor * (1 - SLACK):
+        yield f"{samples_per_second:.6g} samples/s are below the floor of {floor:g} samples/s"
 
 
 def _copied(case: Case) -> Iterator[str]:
@@ -97,58 +93,80 @@ def _copied(case: Case) -> Iterator[str]:
 
 
 def _machines(case: Case) -> Iterator[str]:
-    wish, profile, speeds = case.wish, case.profile, case.speeds
     for row in case.placement["workers"]:
         offer, name = case.offer(row), f"{row['offer']} in {row['place']}"
-        if least_device_bytes(row, profile) > case.book["gpus"][row["gpu"]]["memory_gib"] * GIB:
-            yield f"the model does not fit the devices of {name}"
-        if not row.get("inner") and profile["host_memory_bytes"] > offer["memory_gib"] * GIB:
-            yield f"the model does not fit the host memory of {name}"
-        if not row.get("inner") and ran_out_of_memory(offer, profile):
-            yield f"the model is known to run out of memory on {name}"
-        device = f"{row['gpu']}:{row['gpu_count']}"
-        if wish["gpus"] and row["gpu"] not in wish["gpus"] and device not in wish["gpus"]:
-            yield f"{name} has GPUs that were not asked for"
-        if wish["market"] not in ("any", row["market"]):
-            yield f"{name} is {row['market']}"
-        if wish["oldest_price"] is not None and offer["as_of"] < wish["oldest_price"]:
-            yield f"the price of {name} is of {offer['as_of']}"
-        if wish["require_measured"] and speeds[kind_of(row)]["basis"] not in (
-            "measured",
-            "published",
+        if (
+            least_device_bytes(row, case.profile)
+            > case.book["gpus"][row["gpu"]]["memory_gib"] * GIB
         ):
-            yield f"nobody measured {name}"
+            yield f"the model does not fit the devices of {name}"
+        if not row.get("inner"):
+            yield from _unfit(offer, case.profile, name)
+        yield from not_admitted(offer, case.speeds[kind_of(row)]["basis"], case.wish)
+
+
+def _unfit(offer: Row, profile: Row, name: str = "") -> Iterator[str]:
+    if profile["host_memory_bytes"] > offer["memory_gib"] * GIB:
+        yield f"the model does not fit the host memory of {name}"
+    if any(
+        row["gpu"] == offer["gpu"] and row["gpu_count"] <= offer["gpu_count"]
+        for row in profile.get("out_of_memory", ())
+    ):
+        yield f"the model is known to run out of memory on {name}"
+
+
+def fits(offer: Row, problem: Row) -> bool:
+    """Tell whether a model without an architecture fits devices and host of a machine."""
+    profile, device = problem["profile"], problem["catalog"]["gpus"][offer["gpu"]]
+    within = profile["device_memory_bytes"] <= device["memory_gib"] * GIB
+    return within and not any(_unfit(offer, profile))
+
+
+def not_admitted(offer: Row, basis: str, wish: Row) -> Iterator[str]:
+    """Say which wishes about machines and places an offer with a basis of its speed breaks."""
+    place, device = f"{offer['provider']}/{offer['region']}", f"{offer['gpu']}:{offer['gpu_count']}"
+    name = f"{offer['instance_type']} in {place}"
+    if wish["gpus"] and offer["gpu"] not in wish["gpus"] and device not in wish["gpus"]:
+        yield f"{name} has GPUs that were not asked for"
+    if wish["market"] not in ("any", offer["market"]):
+        yield f"{name} is {offer['market']}"
+    if wish["oldest_price"] is not None and offer["as_of"] < wish["oldest_price"]:
+        yield f"the price of {name} is of {offer['as_of']}"
+    if wish["require_measured"] and basis not in ("measured", "published"):
+        yield f"nobody measured {name}"
+    inside = not wish["places_in"] or any(fnmatchcase(place, p) for p in wish["places_in"])
+    if not inside or any(fnmatchcase(place, p) for p in wish["places_not_in"]):
+        yield f"{place} is not admitted"
 
 
 def _wishes(case: Case) -> Iterator[str]:
-    """Check where machines may be, how many exist, and which must be used."""
-    wish = case.wish
-    for row in case.placement["workers"]:
-        place, exist = row["place"], case.offer(row)["available"]
-        inside = any(fnmatchcase(place, p) for p in wish["places_in"]) or not wish["places_in"]
-        if not inside or any(fnmatchcase(place, p) for p in wish["places_not_in"]):
-            yield f"{place} is not admitted"
-        same = [r for r in case.placement["workers"] if kind_of(r)[:5] == kind_of(row)[:5]]
-        machines = sum(map(machine_count, same))
-        if exist is not None and machines > exist:
-            yield f"{machines} x {row['offer']} in {place}, of which {exist} exist"
-        launch = supply_of(case.offer(row), case.problem)
-        if launch is not None and machines > launch:
-            yield f"{machines} x {row['offer']} in {place}, of which {launch} launch together"
-    for rule in wish["used"]:
-        workers = case.placement["workers"]
+    """Check how many machines exist, and which must be used."""
+    workers = case.placement["workers"]
+    for row in workers:
+        exist, launch = case.offer(row)["available"], supply_of(case.offer(row), case.problem)
+        machines = sum(machine_count(r) for r in workers if kind_of(r)[:5] == kind_of(row)[:5])
+        for most, what in ((exist, "exist"), (launch, "launch together")):
+            if most is not None and machines > most:
+                yield f"{machines} x {row['offer']} in {row['place']}, of which {most} {what}"
+    for rule in case.wish["used"]:
         if sum(machine_count(r) for r in workers if _uses(rule, r)) < rule["count"]:
             yield f"fewer than {rule['count']} x {rule['device']} in {rule['place']}"
 
 
-def supply_of(offer: Mapping[str, Any], problem: Mapping[str, Any]) -> int | None:
+def _uses(rule: Row, row: Row) -> bool:
+    device = row["gpu"] if row["gpu_count"] == 1 else f"{row['gpu']}:{row['gpu_count']}"
+    named = {**row, "device": device}
+    return all(fnmatchcase(named[key], rule[key]) for key in ("place", "device", "market"))
+
+
+def supply_of(offer: Row, problem: Row) -> int | None:
     """Return how many machines of an offer launch together at most: by what zones of its region
     refused, else by the wish for spot machines that no quota counts; None: any number.
     """
     wish, place = problem["requirements"], f"{offer['provider']}/{offer['region']}"
     most: int | None = wish.get("supply")
     named = place, offer["gpu"], offer["market"], offer["instance_type"]
-    by_quota = other_quota(wish) is not None or any(counts(q, *named) for q in wish["quotas"])
+    by_quota = _other_quota(wish) is not None or any(_counted(q, *named) for q in wish["quotas"])
     if most is None or by_quota or offer["market"] != "spot" or offer["price_basis"] == "owned":
         return None
     rows = [
@@ -175,48 +193,39 @@ def _unlike(case: Case) -> Iterator[str]:
         yield f"{len(kinds)} kinds of workers, which are to be alike"
 
 
-def _uses(rule: dict[str, Any], row: dict[str, Any]) -> bool:
-    device = row["gpu"] if row["gpu_count"] == 1 else f"{row['gpu']}:{row['gpu_count']}"
-    return all(
-        fnmatchcase(a, rule[key])
-        for key, a in (("place", row["place"]), ("device", device), ("market", row["market"]))
-    )
+def quota_of(place: str, gpu: str, market: str, wish: Row) -> int | None:
+    """Return the GPUs of a place, type and market by its last row of quotas, else by the wish for
+    all others; None: no limit.
+    """
+    rows = [q for q in wish["quotas"] if q["scope"] == "each" and _counted(q, place, gpu, market)]
+    return int(rows[-1]["gpus"]) if rows else _other_quota(wish)
 
 
-def other_quota(wish: Mapping[str, Any]) -> int | None:
-    """Return the GPUs of a place, type and market where no row says otherwise; None: no limit."""
+def _other_quota(wish: Row) -> int | None:
     gpus: int | None = wish.get("quota_gpus", FORMER_QUOTA_GPUS)
     return gpus
 
 
 def _quotas(case: Case) -> Iterator[str]:
     used: dict[tuple[str, str, str], int] = {}
-    server, quotas = case.placement["server"], case.wish["quotas"]
-    counted = (
-        [] if server is None or case.book["gpus"][server["gpu"]]["kind"] == "cpu" else [server]
-    )
+    server = case.placement["server"]
+    on_cpu = server is None or case.book["gpus"][server["gpu"]]["kind"] == "cpu"
+    counted = [] if on_cpu else [server]
     for row in [*case.placement["workers"], *counted]:
         key = row["place"], row["gpu"], row["market"]
         used[key] = used.get(key, 0) + machine_count(row) * row["gpu_count"]
     for key, gpus in used.items():
-        rows = [
-            q
-            for q in quotas
-            if q["scope"] == "each"
-            and all(_like(k, q[f]) for k, f in zip(key, ("place", "gpu", "market"), strict=True))
-        ]
-        quota = rows[-1]["gpus"] if rows else other_quota(case.wish)
+        quota = quota_of(*key, case.wish)
         if quota is not None and gpus > quota:
             yield f"{gpus} x {key[1]} {key[2]} in {key[0]}, where the quota is {quota}"
-    for row in (q for q in quotas if q["scope"] == "together"):
+    for row in (q for q in case.wish["quotas"] if q["scope"] == "together"):
         vcpus, most = row.get("vcpus"), row["gpus"] if row.get("vcpus") is None else row["vcpus"]
         # A server without GPUs takes no quota of GPUs, but vCPUs.
         others = counted if vcpus is None or server is None else [server]
-        machines = [*case.placement["workers"], *others]
         together = sum(
             machine_count(m) * (m["gpu_count"] if vcpus is None else _vcpus(case.offer(m)))
-            for m in machines
-            if counts(row, m["place"], m["gpu"], m["market"], m["offer"])
+            for m in [*case.placement["workers"], *others]
+            if _counted(row, m["place"], m["gpu"], m["market"], m["offer"])
         )
         if together > most:
             names = [row["place"], row["gpu"], row["market"], row.get("machine", "*")]
@@ -224,17 +233,15 @@ def _quotas(case: Case) -> Iterator[str]:
             yield f"{together:g} {unit}, where the joint quota of {' '.join(names)} is {most}"
 
 
-def counts(row: Mapping[str, Any], place: str, gpu: str, market: str, machine: str) -> bool:
-    """Tell whether a row of quotas counts a machine type of a place and market."""
-    patterns = row["place"], row["gpu"], row["market"], row.get("machine", "*")
-    return all(map(_like, (place, gpu, market, machine), patterns))
+def _counted(row: Row, place: str, gpu: str, market: str, machine: str | None = None) -> bool:
+    """Tell whether a row of quotas counts a place, type, market and, where given, machine type."""
+    pairs = [(place, row["place"]), (gpu, row["gpu"]), (market, row["market"])]
+    if machine is not None:
+        pairs.append((machine, row.get("machine", "*")))
+    return all(any(fnmatchcase(name, p) for p in words.split("|")) for name, words in pairs)
 
 
-def _like(name: str, patterns: str) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns.split("|"))
-
-
-def _vcpus(offer: Mapping[str, Any]) -> float:
+def _vcpus(offer: Row) -> float:
     """Return the whole vCPUs of a machine; those of own machines are assumed, so no quota holds
     them.
     """
@@ -243,34 +250,30 @@ def _vcpus(offer: Mapping[str, Any]) -> float:
 
 
 def _exchange(case: Case, bill: Bill) -> Iterator[str]:
-    wish, placement, name = case.wish, case.placement, case.strategy
-    if name == "none" and (case.streams > 1 or placement["overlap"]):
-        yield "one worker with streams of an exchange"
+    wish, placement, name, steps = case.wish, case.placement, case.strategy, case.local_steps
     if (case.workers > 1) == (name == "none"):
         yield f"{case.workers} workers with the exchange {name}"
-    low, high = wish["min_local_steps"] or 1, wish["max_local_steps"] or 64
-    admitted = wish["exchange"] in ("auto", name) and (
-        name not in LOCAL or wish["exchange"] == name or wish["max_local_steps"] is not None
-    )
-    if name != "none" and not (
-        admitted
-        and (low <= case.local_steps <= high if name in LOCAL else low == 1 == case.local_steps)
-    ):
-        yield f"the exchange {name} with {case.local_steps} local steps was not asked for"
-    if name in SEVERAL_REGIONS and len(case.counts) < 2:
-        yield f"the exchange {name} in one region"
     if placement["compression"] != (wish["compression"] or case.profile["compression"]):
         yield f"compression {placement['compression']}"
-    if name != "none" and case.streams != wish["streams"]:
+    yield from _hub(case, bill)
+    if name == "none":
+        if case.streams > 1 or placement["overlap"]:
+            yield "one worker with streams of an exchange"
+        return
+    low, high = wish["min_local_steps"] or 1, wish["max_local_steps"] or 64
+    asked = wish["exchange"] == name or (
+        wish["exchange"] == "auto" and (name not in LOCAL or wish["max_local_steps"] is not None)
+    )
+    inside = low <= steps <= high if name in LOCAL else low == 1 == steps
+    if not (asked and inside):
+        yield f"the exchange {name} with {steps} local steps was not asked for"
+    if name in SEVERAL_REGIONS and len(case.counts) < 2:
+        yield f"the exchange {name} in one region"
+    if case.streams != wish["streams"]:
         yield f"{case.streams} streams, not {wish['streams']}"
     for key, said in (("aggregator", "aggregator"), ("storage", "store")):
-        if (
-            name != "none"
-            and wish[key] is not None
-            and (placement[key] is None or placement[key]["place"] != wish[key])
-        ):
+        if wish[key] is not None and (placement[key] or {}).get("place") != wish[key]:
             yield f"the {said} is not in {wish[key]}"
-    yield from _hub(case, bill)
 
 
 def _hub(case: Case, bill: Bill) -> Iterator[str]:
@@ -281,10 +284,8 @@ def _hub(case: Case, bill: Bill) -> Iterator[str]:
         if case.offer(server)["memory_gib"] * GIB < needed:
             yield f"{needed / GIB:.1f} GiB do not fit the server"
     if case.strategy in ("central", "hierarchical"):
-        memory = case.placement["aggregator"]["memory_gib"]
-        summed = (
-            max(*counts.values(), len(counts)) if case.strategy == "hierarchical" else case.workers
-        )
+        memory, regional = case.placement["aggregator"]["memory_gib"], case.strategy != "central"
+        summed = max(*counts.values(), len(counts)) if regional else case.workers
         if summed * case.size > memory * GIB:
             yield f"{summed} gradients do not fit {memory:g} GiB of a function"
         for place, seconds in bill.functions:
@@ -300,24 +301,90 @@ def _data(case: Case) -> Iterator[str]:
     """Check data that stays where no worker is, and what residency rules keep in."""
     wish, datasets = case.wish, case.wish["datasets"]
     stay = {d["place"] for d in datasets if not d["may_move"]}
-    yield from (
-        f"data stays in {place}, where there is no worker"
-        for place in sorted(stay - case.counts.keys())
-    )
+    for place in sorted(stay - case.counts.keys()):
+        yield f"data stays in {place}, where there is no worker"
     if datasets and stay.issuperset(d["place"] for d in datasets) and case.counts.keys() - stay:
         yield "some workers have no data"
     for rule in wish["kept"]:
-        ways = (
-            [(a, b) for a, b, *_ in sends(case)]
-            if rule["kind"] == ("checkpoints" if case.strategy in MODELS else "gradients")
-            else []
-        )
+        ways: list[tuple[str, str]] = []
+        if rule["kind"] == ("checkpoints" if case.strategy in MODELS else "gradients"):
+            ways = [(a, b) for a, b, *_ in sends(case)]
         if rule["kind"] == "raw-data" and wish["data_store"] is not None:
             store = case.object_store(wish["data_store"])["place"]
             ways += [(store, place) for place in case.counts]
             if case.copy_from is not None:
                 ways.append((case.copy_from, store))
         if rule["kind"] == "raw-data" and any(d["may_move"] for d in datasets):
-            ways += [(src, dst) for src, dst, _, _ in moves(case)]
+            ways += [(src, dst) for src, dst, _, _ in case.moves()]
         if any(a in rule["places"] and b not in rule["places"] for a, b in ways):
             yield f"{rule['kind']} would leave {rule['area']}"
+
+
+# --- Workers of several machines, and plans inside them ---
+
+
+def machine_count(row: Row) -> int:
+    """Return the machines of a group of workers."""
+    return int(row["count"] * row.get("machines", 1))
+
+
+def least_device_bytes(row: Row, profile: Row) -> float:
+    """Return the bytes that each device of a group holds at least: the states of its plan, without
+    activations; of workers without a plan what the profile says.
+    """
+    inner, shape = row.get("inner"), profile.get("architecture")
+    if not inner or not shape:
+        return float(profile["device_memory_bytes"])
+    degree, machines = inner["tensor_parallel"], row.get("machines", 1)
+    ranks = row["gpu_count"] // degree * (1 if inner["sharding"] == "hybrid" else machines)
+    name, cut = inner.get("software") or "", DIVIDED[inner["sharding"]]
+    optimizer, *others = LEANER.get(name.removesuffix("-8bit"), STATES)
+    sizes = (2 if name.endswith("-8bit") else optimizer, *others)
+    divided, whole = sum(sizes[:cut]), sum(sizes[cut:])
+    if name == "nvidia-te" and 0 < cut < 3:
+        divided, whole = divided + 4, whole - 4  # weights in FP32 too
+    # Stages and groups of experts hold parts: at least the equal part of each device.
+    experts = max(1, inner.get("expert_parallel", 1) // degree)
+    parts = degree * inner.get("pipeline", 1) * experts
+    ranks = max(1.0, ranks * degree / parts)
+    return float(shape["trainable_parameters"] / parts * (divided / ranks + whole))
+
+
+def unread(case: Case) -> Iterator[str]:
+    """Check that no worker calculates faster than it reads from the dataset's store, and in later
+    passes from its disks.
+    """
+    for row in case.placement["workers"]:
+        reading, figures = case.reading(row), case.speeds[kind_of(row)]
+        most = math.inf if reading is None else reading.mean()
+        if max(figures["alone"], figures["in_group"]) > most * (1 + SLACK):
+            where = f"{row['offer']} in {row['place']}"
+            yield f"{where} reads at most {most:,.6g} samples/s from {case.wish['data_store']}"
+
+
+def _islands(case: Case) -> Iterator[str]:
+    """Check how many machines each worker has, and by which plan they work."""
+    wish, ranks = case.wish, 0
+    for row in case.placement["workers"]:
+        machines, inner = row.get("machines", 1), row.get("inner") or {}
+        name = f"an island of {machines} x {row['offer']} in {row['place']}"
+        limits = (wish.get("max_island_machines"), case.offer(row).get("max_island_machines"))
+        if machines < (wish.get("min_island_machines") or 1):
+            yield f"{name} has too few machines"
+        if any(limit is not None and machines > limit for limit in limits):
+            yield f"{name} has too many machines"
+        if machines > 1 and not wish["same_zone"]:
+            yield f"{name} is not in several zones"
+        if not inner:
+            continue
+        # GPUs that take the same sequences are one rank.
+        split = inner.get("pipeline", 1) * inner.get("context_parallel", 1)
+        ranks += machine_count(row) * row["gpu_count"] // (inner["tensor_parallel"] * split)
+        for key in FIXED:
+            if wish.get(key) not in (None, inner.get(key)):
+                yield f"{name} works by {key} {inner.get(key)}"
+        most = wish.get("microbatch")
+        if most is not None and inner["microbatch"] > most:
+            yield f"{name} takes {inner['microbatch']} sequences at once"
+    if ranks > case.batch:
+        yield f"{ranks} ranks share {case.batch} sequences of a step"

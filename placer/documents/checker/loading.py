@@ -56,13 +56,7 @@ def reading_of(
     bytes_per_sample: float,
     bytes_per_s: float,
 ) -> Reading:
-    """Return how a worker of some machines reads.
-
-    Parameters
-    ----------
-    bytes_per_s
-        What one of its machines reads from the store.
-    """
+    """Return how a worker of some machines reads, of which one reads so much from the store."""
     passes, gb = passes_of(wish, bytes_per_sample), offer.get("local_disk_gb")
     store = machines * bytes_per_s / bytes_per_sample
     disk = max(ONE_DISK, EACH_GB * (gb or 0.0))

@@ -12,8 +12,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from placer.documents.checker.averages import class_of
-from placer.documents.checker.case import GIB, ran_out_of_memory
-from placer.documents.checker.limits import other_quota, supply_of
+from placer.documents.checker.limits import fits, not_admitted, quota_of, supply_of
 
 MOST_COUNTED = 16
 """Quota up to which every mix of machine sizes is counted."""
@@ -40,14 +39,8 @@ class Machine:
 
 
 def machines_of(problem: Mapping[str, Any], speeds: Sequence[Mapping[str, Any]]) -> list[Machine]:
-    """List the offers of a problem that its wishes admit, as `broken_limits` reads them.
-
-    Parameters
-    ----------
-    problem
-        A whole ``placer.problem/v1`` document.
-    speeds
-        Samples/s by device: alone and in a group; a device that is not listed has no known speed.
+    """List the offers of a whole ``placer.problem/v1`` document that its wishes admit, as
+    `broken_limits` reads them, with the samples/s of their device, alone and in a group.
     """
     known: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for row in speeds:
@@ -80,31 +73,30 @@ def _machine(
     wish, machines = problem["requirements"], int(speed.get("machines", 1))
     place = f"{offer['provider']}/{offer['region']}"
     bucket: tuple[str, ...] = (place, offer["gpu"], offer["market"])
-    quota = _quota(bucket, wish)
-    gpus, available = machines * offer["gpu_count"], offer["available"]
-    most = int(wish["max_workers"])
+    quota = quota_of(place, offer["gpu"], offer["market"], wish)
+    gpus, most = machines * offer["gpu_count"], [int(wish["max_workers"])]
     if quota is not None:
-        most = min(most, quota // gpus)
+        most.append(quota // gpus)
     launch = supply_of(offer, problem)
     if launch is not None:  # no quota counts it, so its machine type has this one to itself
         bucket, quota = (*bucket, offer["instance_type"]), launch * offer["gpu_count"]
-        most = min(most, launch // machines)
-    if available is not None:
-        most = min(most, available // machines)
-    if most < 1:
+        most.append(launch // machines)
+    if offer["available"] is not None:
+        most.append(offer["available"] // machines)
+    if min(most) < 1:
         return []
     return [
         Machine(
-            speed["alone"],
-            speed["in_group"],
-            machines * offer["usd_per_hour"],
-            most,
-            gpus,
-            class_of(offer, machines, problem),
-            bucket,
-            quota,
-            offer,
-            speed,
+            alone=speed["alone"],
+            speed=speed["in_group"],
+            usd=machines * offer["usd_per_hour"],
+            most=min(most),
+            gpus=gpus,
+            host=class_of(offer, machines, problem),
+            bucket=bucket,
+            quota=quota,
+            offer=offer,
+            speeds=speed,
         )
     ]
 
@@ -113,26 +105,16 @@ def _admitted(
     offer: Mapping[str, Any], speed: Mapping[str, Any], problem: Mapping[str, Any]
 ) -> bool:
     wish, place = problem["requirements"], f"{offer['provider']}/{offer['region']}"
-    wanted = [p for p in wish["places_in"] if fnmatchcase(place, p)]
-    named = [
-        *wanted,
-        *(rule["place"] for rule in wish["used"] if fnmatchcase(place, rule["place"])),
-        *(own for own in _own_places(problem["catalog"]) if own == place),
-    ]
-    return (
-        (
-            not wish["gpus"]
-            or offer["gpu"] in wish["gpus"]
-            or f"{offer['gpu']}:{offer['gpu_count']}" in wish["gpus"]
-        )
-        and wish["market"] in ("any", offer["market"])
-        and (problem["profile"].get("architecture") is not None or _fits(offer, problem))
-        and (wish["oldest_price"] is None or offer["as_of"] >= wish["oldest_price"])
-        and (not wish["require_measured"] or speed["basis"] in ("measured", "published"))
-        and (bool(wanted) or not wish["places_in"])
-        and not any(fnmatchcase(place, p) for p in wish["places_not_in"])
-        and (offer["price_basis"] != "owned" or any(not p.startswith("*") for p in named))
-    )
+    if any(not_admitted(offer, speed["basis"], wish)):
+        return False
+    if problem["profile"].get("architecture") is None and not fits(offer, problem):
+        return False
+    if offer["price_basis"] != "owned":
+        return True
+    # Own machines are used where something names their place.
+    patterns = [*wish["places_in"], *(rule["place"] for rule in wish["used"])]
+    named = [pattern for pattern in patterns if fnmatchcase(place, pattern)]
+    return place in _own_places(problem["catalog"]) or any(not p.startswith("*") for p in named)
 
 
 def _own_places(book: Mapping[str, Any]) -> list[str]:
@@ -141,35 +123,10 @@ def _own_places(book: Mapping[str, Any]) -> list[str]:
     return [f"onprem/{word[1].strip()}" for word in words if word[0] == "own" and word[1:]]
 
 
-def _fits(offer: Mapping[str, Any], problem: Mapping[str, Any]) -> bool:
-    """Tell whether a model without an architecture fits devices and host of a machine."""
-    profile, device = problem["profile"], problem["catalog"]["gpus"][offer["gpu"]]
-    return bool(
-        profile["device_memory_bytes"] <= device["memory_gib"] * GIB
-        and profile["host_memory_bytes"] <= offer["memory_gib"] * GIB
-        and not ran_out_of_memory(offer, profile)
-    )
-
-
-def _quota(bucket: tuple[str, ...], wish: Mapping[str, Any]) -> int | None:
-    for row in reversed(wish["quotas"]):
-        if row["scope"] == "each" and all(
-            fnmatchcase(a, pattern)
-            for a, key in zip(bucket, ("place", "gpu", "market"), strict=True)
-            for pattern in row[key].split("|")
-        ):
-            return int(row["gpus"])
-    return other_quota(wish)
-
-
 def largest_sums(machines: Sequence[Machine], multiplier: float, most: int) -> list[float]:
     """Bound the sum of (v - lambda c) of exactly N machines from above, for N from 0; with
-    `CHEAPEST` the sum of -c.
-
-    Parameters
-    ----------
-    multiplier
-        Lambda, samples/s for a USD/h; every value of 0 or more gives a bound.
+    `CHEAPEST` the sum of -c. Lambda is the multiplier, samples/s for a USD/h; every value of 0 or
+    more gives a bound.
 
     Notes
     -----
@@ -198,18 +155,9 @@ def largest_sums(machines: Sequence[Machine], multiplier: float, most: int) -> l
 
 
 def undominated(machines: Sequence[Machine], most: int) -> list[Machine]:
-    """Leave out machines in whose place another one, of which there are enough, does as well.
-
-    Parameters
-    ----------
-    most
-        Largest number of machines of a placement.
-
-    Notes
-    -----
-    A machine goes if one that no quota counts, and of which there are ``most``, is as fast for as
-    little: that one can stand in for any number of them, so the largest sum of N machines stays
-    what it was for every multiplier.
+    """Leave out machines in whose place another one does as well: one that no quota counts, of
+    which there are ``most``, and that is as fast for as little. It can stand in for any number of
+    them, so the largest sum of N machines stays what it was for every multiplier.
     """
     order = sorted(range(len(machines)), key=lambda i: (machines[i].usd, -machines[i].speed))
     kept, fastest = [], float("-inf")

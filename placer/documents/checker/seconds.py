@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +14,6 @@ from placer.documents.checker.averages import (
     window,
 )
 from placer.documents.checker.case import Case, SiteGroup
-from placer.documents.checker.queue import last_arrival
-from placer.documents.checker.shares import shares
 
 GOODPUT = 0.93
 """Share of a link that reaches the application: runs through emulated links."""
@@ -43,9 +41,7 @@ class Bill:
 
 
 def round_of(case: Case) -> Bill:
-    """Time one round: from exchange to exchange; `KeyError` for a strategy that this implementation
-    does not know.
-    """
+    """Time one round, from exchange to exchange; `KeyError` for an unknown strategy."""
     return ROUNDS[case.strategy](case)
 
 
@@ -56,12 +52,12 @@ def _together(case: Case) -> float:
     batch = case.batch * case.local_steps
     if not case.wish["datasets"]:
         return batch / sum(case.pace.values())
-    return max(batch * share / case.pace[p] for p, share in shares(case).items())
+    return max(batch * share / case.pace[p] for p, share in case.shares.items())
 
 
 def _apiece(case: Case) -> list[tuple[SiteGroup, float]]:
     """Return the calculation of each group when the workers of a place get equal parts."""
-    part = shares(case)
+    part = case.shares
     return [
         (c, part[c.place] * case.batch / case.counts[c.place] / c.speed) for c in case.site_groups
     ]
@@ -97,14 +93,9 @@ def _between(case: Case, counts: dict[str, int]) -> float:
     return float(2 * max(slowest, busiest))
 
 
-def _alone(case: Case) -> Bill:
-    return Bill(_together(case))
-
-
 def _ring(case: Case) -> Bill:
-    return Bill(
-        _joined(case, average(case, _hosts(case), case.workers) + _between(case, case.counts))
-    )
+    inside = average(case, _hosts(case), case.workers)
+    return Bill(_joined(case, inside + _between(case, case.counts)))
 
 
 def _joined(case: Case, communication: float) -> float:
@@ -137,59 +128,40 @@ def plain(case: Case, src: str, dst: str) -> float:
 def _handing_out(case: Case) -> float:
     """Time the leader of each place sending S to each of the others there."""
     several = {p: n for p, n in case.counts.items() if n > 1}
-    slowest = max((plain(case, p, p) for p in several), default=0.0)
-    return max(
-        slowest,
-        max(
-            ((n - 1) * case.size / case.machine(p) / GOODPUT for p, n in several.items()),
-            default=0.0,
-        ),
-    )
+    slowest = [plain(case, p, p) for p in several]
+    busiest = [(n - 1) * case.size / case.machine(p) / GOODPUT for p, n in several.items()]
+    return max([0.0, *slowest, *busiest])
 
 
-def _steps_inside(case: Case) -> float:
-    """Time H steps of the place that needs longest, each with its own averages."""
-    part = shares(case)
-    own = [
-        case.batch * part[p] / case.pace[p] + average(case, _hosts(case, p), n)
+def _inside(case: Case) -> dict[str, float]:
+    """Time one step of each place, with its own averages."""
+    return {
+        p: case.batch * case.shares[p] / case.pace[p] + average(case, _hosts(case, p), n)
         for p, n in case.counts.items()
-    ]
-    return case.local_steps * max(own)
+    }
 
 
 def _model_averaging(case: Case) -> Bill:
     hub = case.hub
     others = [p for p in case.counts if p != hub]
-    ends = (
-        max(
-            [
-                len(others) * case.size / case.machine(hub),
-                *(case.size / case.machine(p) for p in others),
-            ]
-        )
-        / GOODPUT
-    )
+    own = [case.size / case.machine(p) for p in others]
+    ends = max([len(others) * case.size / case.machine(hub), *own]) / GOODPUT
     up = max(ends, *(plain(case, p, hub) for p in others))
     down = max(ends, *(plain(case, hub, p) for p in others))
-    return Bill(_steps_inside(case) + up + down + _handing_out(case))
+    return Bill(case.local_steps * max(_inside(case).values()) + up + down + _handing_out(case))
 
 
 def _streaming(case: Case, src: str, dst: str) -> float:
     """Time a gradient from its first byte to its last, not faster than either machine."""
-    return (
-        case.size
-        / min(case.road(src, dst).rate(case.streams), case.machine(src), case.machine(dst))
-        / GOODPUT
-    )
+    rate = min(case.road(src, dst).rate(case.streams), case.machine(src), case.machine(dst))
+    return case.size / rate / GOODPUT
 
 
 def _gossip(case: Case) -> Bill:
     """Time every place at its own pace; it waits for a send that takes longer than its steps."""
-    part, periods = shares(case), {}
-    for place, n in case.counts.items():
-        own = case.local_steps * (
-            case.batch * part[place] / case.pace[place] + average(case, _hosts(case, place), n)
-        )
+    part, periods = case.shares, {}
+    for place, inside in _inside(case).items():
+        own = case.local_steps * inside
         sends = [
             case.road(place, q).rtt / 2 + _streaming(case, place, q)
             for q in case.counts
@@ -205,26 +177,55 @@ def _server(case: Case) -> Bill:
     hub, vcpus = case.hub, case.offer(case.placement["server"])["vcpus"]
     through = case.size / case.machine(hub) / GOODPUT
     push, pull = [], []
-    for site_group, own in _apiece(case):
-        push.append(
-            (
-                own + case.road(site_group.place, hub).rtt / 2,
-                _streaming(case, site_group.place, hub),
-                site_group.count,
-            )
-        )
-        pull.append(
-            (
-                case.road(hub, site_group.place).rtt / 2,
-                _streaming(case, hub, site_group.place),
-                site_group.count,
-            )
-        )
-    return Bill(
-        last_arrival(push, through)
-        + server_sum(case.workers, case.size, vcpus, case.problem)
-        + last_arrival(pull, through)
-    )
+    for group, own in _apiece(case):
+        there, back = case.road(group.place, hub), case.road(hub, group.place)
+        push.append((own + there.rtt / 2, _streaming(case, group.place, hub), group.count))
+        pull.append((back.rtt / 2, _streaming(case, hub, group.place), group.count))
+    summing = server_sum(case.workers, case.size, vcpus, case.problem)
+    return Bill(last_arrival(push, through) + summing + last_arrival(pull, through))
+
+
+def last_arrival(jobs: Sequence[tuple[float, float, int]], through: float) -> float:
+    """Return when the last of some transfers through one machine is there, followed from event to
+    event: jobs are (start, seconds with the machine to itself, how many), each takes some seconds
+    of its capacity. Max-min fair: the slowest are served first, each at most at its own rate; who
+    cannot use an even part leaves the rest.
+
+    Examples
+    --------
+    >>> # halves by 1 s, thirds until 2.5 s, and half a transfer alone
+    >>> last_arrival([(0.0, 2.0, 2), (1.0, 2.0, 1)], 1.0)
+    3.5
+    """
+    done = [0.0] * len(jobs)
+    finished = [False] * len(jobs)
+    now = min(start for start, _, _ in jobs)
+    last = now
+    while not all(finished):
+        under_way = [k for k in range(len(jobs)) if not finished[k] and jobs[k][0] <= now]
+        rates = _rates(jobs, under_way, 1 / through)
+        nexts = [(now + (1 - done[k]) / rate, k) for k, rate in rates.items()]
+        starts = [jobs[k][0] for k in range(len(jobs)) if jobs[k][0] > now]
+        then = min([at for at, _ in nexts] + starts)
+        for at, k in nexts:
+            done[k] += rates[k] * (then - now)
+            if at <= then:
+                finished[k], last = True, max(last, then)
+        now = then
+    return last
+
+
+def _rates(
+    jobs: Sequence[tuple[float, float, int]], under_way: list[int], capacity: float
+) -> dict[int, float]:
+    """Return the fair rates of the transfers under way."""
+    rates: dict[int, float] = {}
+    heads = sum(jobs[k][2] for k in under_way)
+    for k in sorted(under_way, key=lambda k: -jobs[k][1]):
+        rates[k] = min(1 / jobs[k][1], capacity / heads)
+        capacity -= rates[k] * jobs[k][2]
+        heads -= jobs[k][2]
+    return rates
 
 
 def server_sum(gradients: int, size: float, vcpus: float, problem: Mapping[str, Any]) -> float:
@@ -246,22 +247,15 @@ def _object(case: Case, src: str, dst: str, *, by_function: bool) -> float:
     road = case.road(src, dst)
     if by_function:
         return ROUND_TRIPS * road.rtt + case.size / min(FUNCTION_BYTES_PER_S, road.rate(1))
-    return (
-        STORE_START_S
-        + ROUND_TRIPS * road.rtt
-        + case.size / min(STORE_STREAM_BYTES_PER_S * case.streams, road.rate(case.streams))
-    )
+    rate = min(STORE_STREAM_BYTES_PER_S * case.streams, road.rate(case.streams))
+    return STORE_START_S + ROUND_TRIPS * road.rtt + case.size / rate
 
 
 def _aggregate(case: Case, objects: int, source: tuple[str, str], result: tuple[str, str]) -> float:
     """Time n x (read of S), the sum and one write (Phalak et al., section 5)."""
     reads = objects * _object(case, *source, by_function=True)
-    return (
-        STORE_START_S
-        + objects * case.size / SUM_BYTES_PER_S
-        + reads
-        + _object(case, *result, by_function=True)
-    )
+    summing = objects * case.size / SUM_BYTES_PER_S
+    return STORE_START_S + summing + reads + _object(case, *result, by_function=True)
 
 
 def _central(case: Case) -> Bill:
@@ -273,16 +267,13 @@ def _central(case: Case) -> Bill:
     ready = [own + ways[site_group.place] for site_group, own in _apiece(case)]
     waiting = max(ready) - min(ready)
     runs = _aggregate(case, case.workers, (store, function), (function, store))
-    return Bill(
-        max(ready) + runs, [(function, waiting + runs)], [(store, case.workers, int(waiting))]
-    )
+    stores = [(store, case.workers, int(waiting))]
+    return Bill(max(ready) + runs, [(function, waiting + runs)], stores)
 
 
 def _hierarchical(case: Case) -> Bill:
     store, function, own = case.store, case.hub, _apiece(case)
-    arrived: list[float] = []
-    functions: list[tuple[str, float]] = []
-    stores: list[tuple[str, int, int]] = []
+    arrived, functions, stores = [], [], []
     for place, n in case.counts.items():
         mine = [seconds for site_group, seconds in own if site_group.place == place]
         waiting = max(mine) - min(mine)
@@ -304,7 +295,7 @@ def _hierarchical(case: Case) -> Bill:
 
 
 ROUNDS = {
-    "none": _alone,
+    "none": lambda case: Bill(_together(case)),
     "all-reduce": _ring,
     "local-sgd": _ring,
     "diloco": _ring,

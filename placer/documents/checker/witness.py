@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from placer.documents.checker.averages import transport_of
-from placer.documents.checker.bound import Relaxed
 from placer.documents.checker.case import ALWAYS_OVERLAP, BUTTERFLIES, Case
 from placer.documents.checker.dollars import dollars_of
 from placer.documents.checker.limits import broken_limits
 from placer.documents.checker.market import Machine
-from placer.documents.checker.modes import MAY_OVERLAP
 from placer.documents.checker.seconds import round_of
+from placer.documents.checker.strategies import MAY_OVERLAP, Relaxed
 
 PRICED = 40
 """Placements that are priced in full at most, the most promising first."""
@@ -34,30 +33,25 @@ def witness(
     bound: float | None,
     links: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Look for equal machines in one place that keep every limit and beat a bound.
+    """Look for equal machines in one place that keep every limit and beat a bound; say which, empty
+    if none was found.
 
     Parameters
     ----------
-    problem
-        A ``placer.problem/v1`` document with the whole market.
-    machines
-        What it admits: `machines_of`.
+    problem, machines
+        A ``placer.problem/v1`` document with the whole market, and what it admits: `machines_of`.
     modes
         Rows with ``strategy``, ``local_steps`` and ``samples_to_target``.
     bound
         What is claimed that nothing beats; None: that nothing keeps the limits.
     links
-        Links from the dataset's store, as a certificate has them; machines without one are not
-        priced.
-
-    Returns
-    -------
-    str
-        The placement in words; empty if none was found.
+        From the dataset's store, as a certificate has them; machines without one are not priced.
     """
-    objective = problem["requirements"]["objective"]
-    if objective not in OBJECTIVES:
-        return ""
+    wish, objective = problem["requirements"], problem["requirements"]["objective"]
+    if objective not in OBJECTIVES or wish.get("max_shares"):
+        return ""  # equal machines in one place break any share of the speed
+    if wish.get("on_demand_floor") is not None:
+        machines = [machine for machine in machines if machine.bucket[2] == "on_demand"]
     sign = -1.0 if objective == "throughput" else 1.0
     limit = float("inf") if bound is None else sign * bound - CLEARLY * abs(bound)
     quick = sorted(
@@ -77,41 +71,32 @@ def _quick(
     """Yield the objective of equal machines before egress and data, with what they are."""
     relaxed, wish = Relaxed(problem, (), ()), problem["requirements"]
     cheapest: dict[tuple[Any, ...], Machine] = {}
-    for machine in (each for each in machines if not _breaks_shares(each, wish)):
+    for machine in machines:
         kind = machine.host, machine.speed, machine.gpus, machine.bucket[1:]
         if kind not in cheapest or machine.usd < cheapest[kind].usd:
             cheapest[kind] = machine
     for machine in cheapest.values():
         for mode in modes:
-            alone, factor = mode["strategy"] == "none", mode["samples_to_target"]
-            if not (alone or mode["strategy"] in BUTTERFLIES):
+            strategy, factor = mode["strategy"], mode["samples_to_target"]
+            if strategy != "none" and strategy not in BUTTERFLIES:
                 continue
-            counts = range(1, 2) if alone else range(2, machine.most + 1)
-            for n in counts:
-                if n < wish["min_workers"] or n * machine.usd > relaxed.budget:
-                    continue
-                if alone:
-                    counted = machine.alone / factor
-                else:
-                    samples = relaxed.batch * mode["local_steps"]
-                    counted = relaxed.counted(
-                        mode["strategy"], n, machine.host, n * machine.speed, samples, factor
-                    )
+            samples = relaxed.batch * mode["local_steps"]
+            for n in range(1, 2) if strategy == "none" else range(2, machine.most + 1):
                 usd = n * machine.usd
+                if n < wish["min_workers"] or usd > relaxed.budget:
+                    continue
+                counted = machine.alone / factor
+                if strategy != "none":
+                    together = n * machine.speed
+                    counted = relaxed.counted(strategy, n, machine.host, together, samples, factor)
                 if counted >= relaxed.floor:
                     yield (_objective(problem, counted, usd, usd), machine, n, mode)
-
-
-def _breaks_shares(machine: Machine, wish: Mapping[str, Any]) -> bool:
-    """Tell whether equal machines in one place break a share of the speed, in any number."""
-    floor, market = wish.get("on_demand_floor"), machine.bucket[2]
-    return bool(wish.get("max_shares")) or (floor is not None and market != "on_demand")
 
 
 def _objective(
     problem: Mapping[str, Any], samples_per_second: float, usd: float, compute: float
 ) -> float:
-    """Return the objective of samples/s that count and USD/h, of which machines are a part."""
+    """Return the objective of samples/s that count and USD/h, with those of machines."""
     wish = problem["requirements"]
     startup_s, samples = float(wish.get("startup_s", 0.0)), float(wish["samples"] or 0)
     if wish["objective"] == "throughput":
@@ -161,25 +146,22 @@ def _placement(
     overlap = strategy in ALWAYS_OVERLAP or (wish["overlap"] and strategy in MAY_OVERLAP)
     keys = ("gpu", "gpu_count", "market", "usd_per_hour")
     island = {key: machine.speeds[key] for key in ("machines", "inner") if key in machine.speeds}
+    worker = {
+        **{key: offer[key] for key in keys},
+        "offer": offer["instance_type"],
+        "place": machine.bucket[0],
+        "count": count,
+        **island,
+    }
     return {
-        "workers": [
-            {
-                **{key: offer[key] for key in keys},
-                "offer": offer["instance_type"],
-                "place": machine.bucket[0],
-                "count": count,
-                **island,
-            }
-        ],
+        "workers": [worker],
         "exchange": strategy,
         "compression": wish["compression"] or problem["profile"]["compression"],
         "local_steps": mode["local_steps"],
         "streams": 1 if strategy == "none" else wish["streams"],
         "overlap": overlap,
         "transport": transport_of(problem),
-        "server": None,
-        "aggregator": None,
-        "storage": None,
+        **dict.fromkeys(("server", "aggregator", "storage")),
     }
 
 

@@ -5,6 +5,7 @@ time-outs and expected figures.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import convert, json, to_builtins
@@ -56,19 +57,13 @@ def build_manifest(
     gap: float | None,
     data: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Build the manifest of a placement.
+    """Build the manifest of a placement, proved as status and gap say.
 
     Parameters
     ----------
-    status, gap
-        How well the placement is proved.
     data
         Names and dates of the price book, where the problem holds only a part of it; None: those of
         the problem.
-
-    Notes
-    -----
-    ``digest`` is the SHA-256 of the document without it, keys sorted, no spaces.
     """
     if any(group.behind for group in placement.groups):
         raise PlacerError(
@@ -81,12 +76,13 @@ def build_manifest(
         str(placement.workers),
     )
     islands = any(group.machines > 1 or group.inner is not None for group in placement.groups)
+    priced, profile = estimate_document(estimate), problem.profile
     document: dict[str, Any] = {
         "schema": ISLANDS_SCHEMA if islands else SCHEMA,
         "name": plain_name("-".join(words)),
         "model": {
-            "name": problem.profile.name,
-            "parameters": problem.profile.parameters,
+            "name": profile.name,
+            "parameters": profile.parameters,
             "gradient_bytes": problem.gradient_bytes,
         },
         "world_size": placement.machines,
@@ -94,8 +90,8 @@ def build_manifest(
         "exchange": _exchange(placement, estimate, problem),
         "aggregator": _aggregator(placement, problem),
         "storage": None,  # its bucket is named after the rest
-        "data": _data(estimate, problem),
-        "expected": {**_expected(estimate), "status": status, "gap": gap},
+        "data": _data(estimate.shares, priced["moves"], problem),
+        "expected": {**{key: priced[key] for key in EXPECTED}, "status": status, "gap": gap},
         "drift": {
             "min_samples_per_second": estimate.samples_per_second.low * (1 - DRIFT),
             "max_usd_per_hour": estimate.usd_per_hour_interval.high * (1 + DRIFT),
@@ -103,7 +99,7 @@ def build_manifest(
         },
         "inputs": {
             **(data or data_document(problem)),
-            "profile_digest": document_digest(_profile(problem)),
+            "profile_digest": document_digest(profile_document(profile, measurements=False)),
         },
         # As a file has it: lists, where the problem has tuples.
         "question": json.decode(json.encode(used_problem(problem, placement).to_dict())),
@@ -114,7 +110,8 @@ def build_manifest(
 
 
 def _groups(placement: Placement, problem: Problem, *, islands: bool) -> list[dict[str, Any]]:
-    built, offset, framework = [], 0, traits(placement.exchange.strategy).framework
+    built: list[dict[str, Any]] = []
+    offset, framework = 0, traits(placement.exchange.strategy).framework
     for number, group in enumerate(placement.groups):
         pool = pool_of(group, problem, placement.workers)
         offer = pool.offer
@@ -128,13 +125,10 @@ def _groups(placement: Placement, problem: Problem, *, islands: bool) -> list[di
                 "count": group.count,
                 "rank_offset": offset,
                 "samples_per_second": worker_rate(pool, framework).value,
-                **(
-                    {"machines": group.machines, "inner": to_builtins(group.inner)}
-                    if islands
-                    else {}
-                ),
             }
         )
+        if islands:
+            built[-1] |= {"machines": group.machines, "inner": to_builtins(group.inner)}
         offset += group.machine_count
     return built
 
@@ -200,33 +194,19 @@ def _storage(
     if placement.exchange.storage is None:
         return None
     offer = problem.catalog.store(placement.exchange.storage)
-    return {
-        "place": offer.place,
-        "store": offer.store,
-        "bucket": bucket_name(document, offer.region),
-    }
+    bucket = bucket_name(document, offer.region)
+    return {"place": offer.place, "store": offer.store, "bucket": bucket}
 
 
-def _data(estimate: Estimate, problem: Problem) -> dict[str, Any]:
+def _data(
+    shares: Iterable[tuple[str, float]], moves: list[Any], problem: Problem
+) -> dict[str, Any]:
     """Name the store of the data, or the share of each region and what moves before the run."""
     wish = problem.requirements
-    placed = (
-        {"shares": dict(estimate.shares), "moves": estimate_document(estimate)["moves"]}
-        if wish.datasets
-        else {}
-    )
+    placed = {"shares": dict(shares), "moves": moves} if wish.datasets else {}
     return {
         "store": wish.data_store,
         "assumption": None if wish.data_store or wish.datasets else "with the workers",
         **({"copied_from": wish.data_source} if wish.copies_data else {}),
         **placed,
     }
-
-
-def _expected(estimate: Estimate) -> dict[str, Any]:
-    document = estimate_document(estimate)
-    return {key: document[key] for key in EXPECTED}
-
-
-def _profile(problem: Problem) -> dict[str, Any]:
-    return profile_document(problem.profile, measurements=False)

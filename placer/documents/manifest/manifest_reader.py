@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from placer.documents.manifest.rendezvous import STORE_TRANSPORTS
@@ -36,16 +36,8 @@ def edited(document: Mapping[str, Any]) -> bool:
 
 
 def read_manifest(document: Any, where: str, *, allow_edits: bool = False) -> Manifest:
-    """Read and check a manifest.
-
-    Parameters
-    ----------
-    document
-        The JSON object of a file.
-    where
-        Name of the file, for errors.
-    allow_edits
-        Take a manifest that was edited by hand; the rest is checked all the same.
+    """Read and check the manifest in the JSON object of a file. ``allow_edits`` takes one that was
+    edited by hand; the rest is checked all the same.
 
     Raises
     ------
@@ -75,7 +67,8 @@ def read_manifest(document: Any, where: str, *, allow_edits: bool = False) -> Ma
         ) from None
     except PlacerError as error:
         raise PlacerError(f"{where}: {error.message}", error.hint) from None
-    _check_parts(manifest, where)
+    for text, hint in _faults(manifest):
+        raise PlacerError(f"{where}: {text}", hint)
     return manifest
 
 
@@ -100,159 +93,119 @@ def _check_values(value: Any, where: str, at: str = "") -> None:
             _check_values(part, where, f"{at}[{number}]")
 
 
-def _check_parts(manifest: Manifest, where: str) -> None:
-    """Refuse counts, ranks, names and roles that do not fit each other."""
+def _faults(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield counts, ranks, names and roles that do not fit each other, and what to do about it."""
     offset, machine = 0, "machines" if manifest.has_islands else "workers"
     for group in manifest.groups:
-        _check_island(group, where)
+        yield from _wrong_island(group)
         if group.rank_offset != offset:
-            raise PlacerError(
-                f"{where}: group {group.name} starts at rank {group.rank_offset}, but {offset} "
-                f"{machine} stand before it",
-                AGAIN,
-            )
+            start = f"group {group.name} starts at rank {group.rank_offset}"
+            yield f"{start}, but {offset} {machine} stand before it", AGAIN
         offset += group.machine_count
     if offset != manifest.world_size:
-        raise PlacerError(
-            f"{where}: {offset} {machine} in groups, world_size {manifest.world_size}", AGAIN
-        )
+        yield f"{offset} {machine} in groups, world_size {manifest.world_size}", AGAIN
     names = [group.name for group in manifest.groups]
     if len(set(names)) != len(names):
-        raise PlacerError(f"{where}: two groups have one name", AGAIN)
-    _check_roles(manifest, where)
+        yield "two groups have one name", AGAIN
+    exchange, aggregator = manifest.exchange, manifest.aggregator
+    hub = traits(exchange.strategy).hub
+    needed = hub == "function" or (hub and manifest.workers > 1)
+    if (needed and aggregator is None) or (aggregator is not None and aggregator.kind != hub):
+        yield f"the exchange {exchange.strategy} and its aggregator do not fit", AGAIN
+    yield from _wrong_memory(manifest)
+    yield from _wrong_meeting(manifest)
+    yield from _wrong_buckets(manifest)
+    yield from _wrong_quorum(manifest)
 
 
-def _check_island(group: Group, where: str) -> None:
-    """Refuse an island that no machine room can hold.
-
-    Parameters
-    ----------
-    where
-        Name of the manifest, for errors.
-
-    Raises
-    ------
-    PlacerError
-        If it is in more than one zone, or its tensor parallel groups do not divide the GPUs of one
-        machine.
+def _wrong_island(group: Group) -> Iterator[tuple[str, str]]:
+    """Yield why no machine room can hold an island: it is in more than one zone, or its tensor
+    parallel groups do not divide the GPUs of one machine.
     """
-    if group.place != f"{group.provider}/{group.region}" and group.is_island:
-        raise PlacerError(
-            f"{where}: the islands of group {group.name} are in {group.place} and "
-            f"{group.provider}/{group.region}",
+    own = f"{group.provider}/{group.region}"
+    if group.place != own and group.is_island:
+        yield (
+            f"the islands of group {group.name} are in {group.place} and {own}",
             "an island is in one zone of one region: write one group for each",
         )
     degree = 1 if group.inner is None else group.inner.tensor_parallel
     gpus = group.offer.gpu_count
     if gpus % degree and not (degree % gpus == 0 and group.offer.gpu in DOMAIN_MACHINES):
-        raise PlacerError(
-            f"{where}: {degree} GPUs of group {group.name} share each matrix, but a machine has "
-            f"{group.offer.gpu_count}",
+        yield (
+            f"{degree} GPUs of group {group.name} share each matrix, but a machine has {gpus}",
             "give a tensor parallel degree that divides the GPUs of one machine",
         )
 
 
-def _check_roles(manifest: Manifest, where: str) -> None:
-    exchange, aggregator = manifest.exchange, manifest.aggregator
-    hub = traits(exchange.strategy).hub
-    needed = hub == "function" or (hub and manifest.workers > 1)
-    if (needed and aggregator is None) or (aggregator is not None and aggregator.kind != hub):
-        raise PlacerError(
-            f"{where}: the exchange {exchange.strategy} and its aggregator do not fit", AGAIN
-        )
-    _check_memory(manifest, where)
-    _check_meeting(manifest, where)
-    _check_quorum(manifest, where)
-
-
-def _check_quorum(manifest: Manifest, where: str) -> None:
-    """Refuse a quorum of more workers than there are, or of an exchange that waits for all."""
-    quorum, grace_s = manifest.exchange.quorum, manifest.exchange.grace_s
+def _wrong_quorum(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield a quorum of more workers than there are, or of an exchange that waits for all."""
+    exchange = manifest.exchange
+    quorum, grace_s = exchange.quorum, exchange.grace_s
     if quorum is None and grace_s is None:
         return
     if quorum is None or quorum > manifest.workers:
-        raise PlacerError(
-            f"{where}: exchange.quorum is {quorum} of {manifest.workers} workers",
+        yield (
+            f"exchange.quorum is {quorum} of {manifest.workers} workers",
             "give a whole number from 1 to the number of workers",
         )
     if grace_s is None:
-        raise PlacerError(f"{where}: a quorum without exchange.grace_s", "give seconds above 0")
-    if not goes_on_without(manifest.exchange.strategy, overlap=manifest.exchange.overlap):
-        raise PlacerError(
-            f"{where}: the exchange {manifest.exchange.strategy} waits for all workers",
-            "plan it without --quorum",
-        )
+        yield "a quorum without exchange.grace_s", "give seconds above 0"
+    if not goes_on_without(exchange.strategy, overlap=exchange.overlap):
+        said = f"the exchange {exchange.strategy} waits for all workers"
+        yield said, "plan it without --quorum"
 
 
-def _check_meeting(manifest: Manifest, where: str) -> None:
-    """Refuse a rendezvous or buckets that are not those of the exchange."""
-    meet, strategy_name = manifest.rendezvous, manifest.exchange.strategy
-    stores = traits(strategy_name).transport in STORE_TRANSPORTS
+def _wrong_meeting(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield what of the rendezvous is not that of the exchange."""
+    meet, first = manifest.rendezvous, manifest.groups[0].name
+    name = manifest.exchange.strategy
+    stores = traits(name).transport in STORE_TRANSPORTS
     if (manifest.storage is not None) != stores or (meet.method == "buckets") != stores:
-        raise PlacerError(
-            f"{where}: the exchange {strategy_name} and its storage do not fit", AGAIN
-        )
+        yield f"the exchange {name} and its storage do not fit", AGAIN
     machines = manifest.world_size + (manifest.server is not None)
     if meet.machines != machines:
-        raise PlacerError(
-            f"{where}: the rendezvous is for {meet.machines} machines, the plan has {machines}",
-            AGAIN,
-        )
-    if meet.group != manifest.groups[0].name:
-        words = (
-            f"the rendezvous is with group {meet.group}, rank 0 is in group "
-            f"{manifest.groups[0].name}"
-        )
-        raise PlacerError(f"{where}: {words}", AGAIN)
+        there = f"the rendezvous is for {meet.machines} machines"
+        yield f"{there}, the plan has {machines}", AGAIN
+    if meet.group != first:
+        yield f"the rendezvous is with group {meet.group}, rank 0 is in group {first}", AGAIN
     if not stores and meet.method != ("address" if machines > 1 else "none"):
-        raise PlacerError(
-            f"{where}: {machines} machines cannot meet by the method '{meet.method}'", AGAIN
-        )
-    _check_buckets(manifest, where)
+        yield f"{machines} machines cannot meet by the method '{meet.method}'", AGAIN
 
 
-def _check_buckets(manifest: Manifest, where: str) -> None:
-    """Refuse buckets that are too few, too many or have one name."""
+def _wrong_buckets(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield buckets that are too few, too many or have one name."""
     wanted = []
     if manifest.storage is not None:
         wanted.append(("exchange", manifest.storage.place))
     if traits(manifest.exchange.strategy).transport == "regional-stores":
-        wanted += [
-            ("workers", place) for place in sorted({group.place for group in manifest.groups})
-        ]
+        wanted += [("workers", place) for place in sorted({g.place for g in manifest.groups})]
     named = [(bucket.role, bucket.place) for bucket in manifest.buckets]
     for role, place in wanted:
         if (role, place) not in named:
-            raise PlacerError(f"{where}: no bucket of the {role} in {place}", AGAIN)
+            yield f"no bucket of the {role} in {place}", AGAIN
     for role, place in named:
         if (role, place) not in wanted:
-            raise PlacerError(
-                f"{where}: the exchange {manifest.exchange.strategy} has no bucket of the {role} "
-                f"in {place}",
-                AGAIN,
-            )
+            name = manifest.exchange.strategy
+            yield f"the exchange {name} has no bucket of the {role} in {place}", AGAIN
     names = [bucket.name for bucket in manifest.buckets]
     if len(set(names)) != len(names):
-        raise PlacerError(f"{where}: two buckets have one name", "give each a name of its own")
+        yield "two buckets have one name", "give each a name of its own"
 
 
-def _check_memory(manifest: Manifest, where: str) -> None:
-    """Refuse a function that cannot hold the gradients that it sums."""
+def _wrong_memory(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield why a function cannot hold the gradients that it sums."""
     function = manifest.aggregator
     if function is None or function.kind != "function":
         return
     if function.memory_gib is None or None in (function.function, function.max_seconds):
-        raise PlacerError(f"{where}: a function without its name, memory and longest run", AGAIN)
+        yield "a function without its name, memory and longest run", AGAIN
+        return
     counts: Counter[str] = Counter()
     for group in manifest.groups:
         counts[group.place] += group.count
-    held = gradients_held(
-        counts.values(), regional=traits(manifest.exchange.strategy).transport == "regional-stores"
-    )
+    regional = traits(manifest.exchange.strategy).transport == "regional-stores"
+    held = gradients_held(counts.values(), regional=regional)
     need = held * manifest.model.gradient_bytes
     if need > function.memory_gib * GIB:
-        words = (
-            f"the function in {function.place} has {function.memory_gib:g} GiB, its {held} "
-            f"gradients are {format_bytes(need)}"
-        )
-        raise PlacerError(f"{where}: {words}", AGAIN)
+        has = f"the function in {function.place} has {function.memory_gib:g} GiB"
+        yield f"{has}, its {held} gradients are {format_bytes(need)}", AGAIN

@@ -15,11 +15,6 @@ from placer.records import replace
 def question_of(manifest: Manifest, where: str) -> tuple[Problem, Placement]:
     """Rebuild the problem and the placement of a manifest.
 
-    Parameters
-    ----------
-    where
-        Name of the file, for errors.
-
     Raises
     ------
     PlacerError

@@ -35,21 +35,9 @@ DIGEST_DIGITS = 10
 
 def meeting(document: Mapping[str, Any]) -> dict[str, Any]:
     """Build ``rendezvous`` and ``buckets`` from groups, exchange, aggregator and storage.
-
-    Parameters
-    ----------
-    document
-        A manifest, with or without them.
-
-    Returns
-    -------
-    dict
-        The two keys. ``machines`` counts a parameter server of its own, ``world_size`` does not.
-
-    Notes
-    -----
-    Workers of a serverless exchange never talk to each other: they meet in buckets, whose names are
-    known beforehand.
+    ``machines`` counts a parameter server of its own, ``world_size`` does not. Workers of a
+    serverless exchange never talk to each other: they meet in buckets, whose names are known
+    beforehand.
     """
     stores = traits(document["exchange"]["strategy"]).transport in STORE_TRANSPORTS
     aggregator = document["aggregator"]
@@ -74,14 +62,8 @@ def _buckets(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     with workers.
     """
     storage = document["storage"]
-    built = [
-        {
-            "role": "exchange",
-            "place": storage["place"],
-            "store": storage["store"],
-            "name": storage["bucket"],
-        }
-    ]
+    own = {"place": storage["place"], "store": storage["store"], "name": storage["bucket"]}
+    built = [{"role": "exchange", **own}]
     if traits(document["exchange"]["strategy"]).transport == "regional-stores":
         for place in sorted({group["place"] for group in document["groups"]}):
             provider, _, region = place.partition("/")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placer.documents.schemas import RESULT_SCHEMA
-from placer.errors import PlacerError
+from placer.errors import EDITED, PlacerError
 from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 DIFF_SCHEMA = "placer.diff/v1"
@@ -52,6 +52,8 @@ FIGURES: Mapping[str, tuple[str, Figure]] = {
 """Figures that are compared, with their units; ``total`` and ``hours`` are of the whole run."""
 RUN = ("total", "hours")
 """Figures that need a number of samples or tokens."""
+KIND = ("place", "offer", "gpu", "gpu_count", "market")
+"""What tells kinds of machines apart."""
 COMPARISONS = {">": operator.gt, "<": operator.lt}
 CONDITION = re.compile(r"\s*([a-z]+)\s*([<>])\s*([+-]?\d{1,12}(?:\.\d{1,12})?)\s*(%?)\s*")
 
@@ -76,19 +78,20 @@ class Condition:
             If no result has the figure, though both have a placement: nothing would be compared.
         """
         row = next(row for row in document["figures"] if row["name"] == self.figure)
+        before, after = row["before"], row["after"]
+        if before is None and after is None:
+            if None in document["exchange"].values():
+                return False
+            hint = "ask both questions with --samples or --tokens"
+            raise PlacerError(
+                f"--fail-on '{self.text}': neither result has the figure '{self.figure}'",
+                hint if self.figure in RUN else "name another figure",
+            )
+        if before is None or after is None:
+            return True
         change = row["relative_change"] if self.relative else row["change"]
         if change is None:
-            if row["before"] is None and row["after"] is None:
-                if None not in document["exchange"].values():
-                    hint = "ask both questions with --samples or --tokens"
-                    raise PlacerError(
-                        f"--fail-on '{self.text}': neither result has the figure '{self.figure}'",
-                        hint if self.figure in RUN else "name another figure",
-                    )
-                return False
-            if row["before"] is None or row["after"] is None:
-                return True
-            change = float("inf") if row["after"] > row["before"] else 0.0  # from nothing
+            change = float("inf") if after > before else 0.0  # from nothing
         return bool(COMPARISONS[self.sign](change, self.bound))
 
 
@@ -122,16 +125,8 @@ def difference_document(
     names: tuple[str, str] = ("before", "after"),
     conditions: Iterable[Condition] = (),
 ) -> dict[str, Any]:
-    """Build the ``placer.diff/v1`` document of two ``placer.result/v1`` documents.
-
-    Parameters
-    ----------
-    before, after
-        What ``placer recommend`` printed or saved.
-    names
-        Of their files.
-    conditions
-        Changes that are not accepted; those that hold are listed under ``failed``.
+    """Build the ``placer.diff/v1`` document of two ``placer.result/v1`` documents of some files.
+    Conditions name changes that are not accepted; those that hold are listed under ``failed``.
 
     Raises
     ------
@@ -146,10 +141,8 @@ def difference_document(
     try:
         built = _compared(before, after, names)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise PlacerError(
-            f"{names[0]}, {names[1]}: not whole {RESULT_SCHEMA} documents ({error!r:.80})",
-            "the file was edited, or made by another version",
-        ) from error
+        words = f"{', '.join(names)}: not whole {RESULT_SCHEMA} documents ({error!r:.80})"
+        raise PlacerError(words, EDITED) from error
     built["failed"] = [one.text for one in conditions if one.holds(built)]
     return built
 
@@ -157,7 +150,7 @@ def difference_document(
 def _compared(
     before: Mapping[str, Any], after: Mapping[str, Any], names: tuple[str, str]
 ) -> dict[str, Any]:
-    machines, figures = _machines(before, after), _figures(before, after)
+    figures = _figures(before, after)
     wishes = [
         {"wish": key, "before": before["request"].get(key), "after": after["request"].get(key)}
         for key in dict.fromkeys((*before["request"], *after["request"]))
@@ -175,7 +168,7 @@ def _compared(
         "after": _side(after, names[1]),
         "same_placement": before["placement"] == after["placement"],
         "wishes": wishes,
-        "machines": machines,
+        "machines": _machines(before, after),
         "exchange": {"before": exchange[0], "after": exchange[1]},
         "figures": figures,
         "usd_per_month": month,
@@ -183,15 +176,9 @@ def _compared(
 
 
 def _side(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    data = document["data"]
-    return {
-        "name": name,
-        "model": document["request"]["model"],
-        "status": document["status"],
-        "catalog": data["catalog"],
-        "digest": data["digest"],
-        "as_of": data["as_of"],
-    }
+    book = {key: document["data"][key] for key in ("catalog", "digest", "as_of")}
+    model, status = document["request"]["model"], document["status"]
+    return {"name": name, "model": model, "status": status, **book}
 
 
 def _exchange(placement: Mapping[str, Any] | None) -> str | None:
@@ -207,17 +194,12 @@ def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[
     rows = []
     for key in dict.fromkeys((*sides[0], *sides[1])):
         counts, usd = zip(*(side.get(key, (0, 0.0)) for side in sides), strict=True)
-        place, offer, gpu, gpu_count, market = key
         sign = "+" if not counts[0] else "-" if not counts[1] else "~"
         same = counts[0] == counts[1] and _same(*usd)
         rows.append(
             {
                 "sign": "" if same else sign,
-                "place": place,
-                "offer": offer,
-                "gpu": gpu,
-                "gpu_count": gpu_count,
-                "market": market,
+                **dict(zip(KIND, key, strict=True)),
                 "machines_before": counts[0],
                 "machines_after": counts[1],
                 "usd_per_hour_before": usd[0],
@@ -233,7 +215,7 @@ def _groups(placement: Mapping[str, Any] | None) -> dict[tuple[Any, ...], tuple[
     groups: dict[tuple[Any, ...], tuple[int, float]] = {}
     rows = [] if placement is None else [*placement["workers"], placement.get("server")]
     for row in filter(None, rows):
-        key = tuple(row[name] for name in ("place", "offer", "gpu", "gpu_count", "market"))
+        key = tuple(row[name] for name in KIND)
         count = row["count"] * row.get("machines", 1)
         before = groups.get(key, (0, 0.0))
         groups[key] = (before[0] + count, before[1] + count * row["usd_per_hour"])

@@ -10,17 +10,22 @@ from typing import Any
 
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.limits import violations
-from placer.documents.book_check import Compared, compare_with_book
 from placer.documents.certificate import device_speeds, figures, mode_factor, store_links
 from placer.documents.certificate_check import Checked, wrong_prices
 from placer.documents.checker.market import machines_of
-from placer.documents.checker.modes import required_modes
+from placer.documents.checker.strategies import required_modes
 from placer.documents.checker.witness import witness
+from placer.documents.present_book import compare_with_book
 from placer.documents.proof_check import UNCOVERED, can_refute
-from placer.documents.request import request_document
-from placer.documents.result_parts import estimate_document, placement_document
-from placer.documents.saved_result import first_difference, is_request, placement_from, priced_again
-from placer.errors import PlacerError
+from placer.documents.result_parts import request_document
+from placer.documents.saved_result import (
+    first_difference,
+    is_request,
+    placement_from,
+    priced_again,
+    wrong_pricing,
+)
+from placer.errors import refuse
 from placer.problem.problem import Problem
 
 SAME = 1e-9
@@ -53,9 +58,8 @@ def check_frontier(document: Mapping[str, Any], where: str) -> str:
     PlacerError
         Names the first point that is wrong.
     """
-    for wrong in (_wrong_points(document), _wrong_summary(document), _wrong_prices(document)):
-        for text in wrong:
-            raise PlacerError(f"{where}: {text}", "the file was edited, or made by another version")
+    for wrong in (_wrong_points, _wrong_summary, _wrong_prices):
+        refuse(wrong(document), where)
     return f"frontier of {len(document['points'])} points, none beats another"
 
 
@@ -69,31 +73,25 @@ def frontier_words(document: Mapping[str, Any], where: str) -> Checked:
         If a price differs from the book of the same digest, or a placement beats a bound.
     """
     points = document["points"]
+    bounds = ("most_samples_per_second", "least_usd_per_hour") if points else ()  # by searches
     if "problem" not in document:
-        left = ("placements, estimates and prices of the points", *_bounds_named(points))
+        left = ("placements, estimates and prices of the points", *bounds)
         words = f"{UNCOVERED} {', '.join((*left, 'request', 'data', *NEVER_COVERED))}"
         note = "the problem is not in this file: a version of today writes it with placer pareto -o"
         return Checked(confirmed=("figures of the points fit each other",), trusted=(words, note))
-    compared = _compared(document)
-    for text in (*compared.wrong, *_refuted(document, compared.problem)):
-        raise PlacerError(f"{where}: {text}", "the file was edited, or made by another version")
+    placements = [placement_from(point["placement"]) for point in points]
+    problem = Problem.from_dict(document["problem"])
+    compared = compare_with_book(problem, placements, document["data"], whole=False)
+    refuse(compared.wrong, where)
+    refuse(_refuted(document, compared.problem), where)
     confirmed = ["every point is priced again, by two implementations, within all limits"]
     if can_refute(compared.problem) and points:
         confirmed.append("no equal machines in one place beat a point or its bounds")
-    left = (*_bounds_named(points), *NEVER_COVERED)
+    left = (*compared.uncovered, ", ".join((*bounds, *NEVER_COVERED)))
     return Checked(
         confirmed=(*confirmed, *compared.confirmed),
-        trusted=(
-            *(f"{UNCOVERED} {text}" for text in compared.uncovered),
-            f"{UNCOVERED} {', '.join(left)}",
-        ),
+        trusted=tuple(f"{UNCOVERED} {text}" for text in left),
     )
-
-
-def _bounds_named(points: Sequence[Any]) -> tuple[str, ...]:
-    """Name the figures of the points that rest on searches."""
-    names = ("most_samples_per_second", "least_usd_per_hour")
-    return names if points else ()
 
 
 def _wrong_points(document: Mapping[str, Any]) -> Iterator[str]:
@@ -114,20 +112,15 @@ def _wrong_points(document: Mapping[str, Any]) -> Iterator[str]:
             "gap": _gap(point),
             "status": _status(point, document["gap"]),
         }
-        yield from (
-            f"point {number} {words}"
-            for broken, words in (
-                (usd <= usd_before or speed <= speed_before, "is no better than the one before"),
-                (most is not None and most < speed * (1 - SAME), "is faster than its own bound"),
-                (least is not None and least > usd * (1 + SAME), "is cheaper than its own bound"),
-            )
-            if broken
-        )
-        yield from (
-            difference
-            for key, value in followed.items()
-            if (difference := first_difference(value, point[key], f"points[{number}].{key}"))
-        )
+        for broken, words in (
+            (usd <= usd_before or speed <= speed_before, "is no better than the one before"),
+            (most is not None and most < speed * (1 - SAME), "is faster than its own bound"),
+            (least is not None and least > usd * (1 + SAME), "is cheaper than its own bound"),
+        ):
+            if broken:
+                yield f"point {number} {words}"
+        for key, value in followed.items():
+            yield first_difference(value, point[key], f"points[{number}].{key}")
         usd_before, speed_before, before = usd, speed, point
 
 
@@ -195,22 +188,11 @@ def _wrong_prices(document: Mapping[str, Any]) -> Iterator[str]:
         broken = violations(placement, problem)
         if broken:
             yield f"point {number} breaks a limit: {broken[0].message}"
-        for key, value in (
-            ("placement", placement_document(placement, problem)),
-            ("estimate", estimate_document(priced_again(placement, problem, point["estimate"]))),
-        ):
-            difference = first_difference(value, point[key], f"points[{number}].{key}")
-            if difference:
-                yield difference
+        priced = priced_again(placement, problem, point["estimate"])
+        yield from wrong_pricing(point, problem, placement, priced, f"points[{number}].")
         parts = {"problem": document["problem"], **{k: point[k] for k in ("placement", "estimate")}}
         for text in wrong_prices(figures(placement, problem), parts):
             yield f"point {number}: {text}"
-
-
-def _compared(document: Mapping[str, Any]) -> Compared:
-    placements = [placement_from(point["placement"]) for point in document["points"]]
-    problem = Problem.from_dict(document["problem"])
-    return compare_with_book(problem, placements, document["data"], whole=False)
 
 
 def _refuted(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
@@ -224,12 +206,9 @@ def _refuted(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str
     modes = [mode_factor(strategy, steps, whole) for strategy, steps in required_modes(saved)]
     for number, point in enumerate(document["points"]):
         usd, speed = point["usd_per_hour"], point["samples_per_second"]
+        within = {"budget_usd_per_hour": usd, "min_samples_per_second": None}
         for objective, limits, key in (
-            (
-                "throughput",
-                {"budget_usd_per_hour": usd, "min_samples_per_second": None},
-                "most_samples_per_second",
-            ),
+            ("throughput", within, "most_samples_per_second"),
             ("cost", {"min_samples_per_second": speed}, "least_usd_per_hour"),
         ):
             if point[key] is None or (key == "most_samples_per_second" and usd <= 0):

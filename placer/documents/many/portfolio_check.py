@@ -11,7 +11,7 @@ from placer.cost_model.objective import gap_between
 from placer.documents.certificate_check import Checked, check_certificate
 from placer.documents.proof_check import UNCOVERED
 from placer.documents.saved_result import check_result, first_difference
-from placer.errors import PlacerError
+from placer.errors import refuse
 from placer.units import counted
 
 PORTFOLIO_SCHEMA = "placer.portfolio/v1"
@@ -33,7 +33,6 @@ NEVER_COVERED = (
     "solver",
 )
 """What a portfolio says and nothing works out again."""
-EDITED = "the file was edited, or made by another version"
 
 
 def check_portfolio(document: Mapping[str, Any], where: str) -> str:
@@ -47,20 +46,14 @@ def check_portfolio(document: Mapping[str, Any], where: str) -> str:
     running = [job for job in document["jobs"] if job["runs"]]
     for job in running:
         if "result" not in job:
-            raise PlacerError(
-                f"{where}: job '{job['name']}' has no problem to price again",
-                "save it with placer portfolio -o FILE",
-            )
+            lacking = f"job '{job['name']}' has no problem to price again"
+            refuse([lacking], where, "save it with placer portfolio -o FILE")
         check_result(job["result"], f"{where}: job '{job['name']}'")
         own = {**job["result"], "model": job["result"]["request"]["model"]}
         for key in ("model", "placement", "estimate"):
             if job[key] != own[key]:
-                raise PlacerError(
-                    f"{where}: the {key} of job '{job['name']}' is not that of its result", EDITED
-                )
-    wrong = wrong_sums(document)
-    if wrong:
-        raise PlacerError(f"{where}: {wrong}", EDITED)
+                refuse([f"the {key} of job '{job['name']}' is not that of its result"], where)
+    refuse([wrong_sums(document)], where)
     return f"portfolio: {len(running)} of {counted(len(document['jobs']), 'job')} run"
 
 
@@ -84,11 +77,8 @@ def portfolio_words(document: Mapping[str, Any], where: str) -> Checked:
 
 
 def wrong_sums(document: Mapping[str, Any]) -> str:
-    """Say which shared limit is broken, or which figure does not follow; empty if all hold.
-
-    Notes
-    -----
-    Works on the document alone, with its own sums: nothing of what the search used.
+    """Say which shared limit is broken, or which figure does not follow, by sums of its own from
+    the document alone; empty if all hold.
     """
     return next(_wrong(document), "")
 
@@ -110,7 +100,11 @@ def _wrong(document: Mapping[str, Any]) -> Iterator[str]:
     bought = fsum(
         block["usd"]
         for block in shared["blocks"]
-        if any(_in_block(worker, block) for job in jobs for worker in _machines(job))
+        if any(
+            (worker["place"], worker["offer"]) == (block["place"], block["offer"])
+            for job in jobs
+            for worker in _machines(job)
+        )
     )
     usd, budget = fsum(job["usd"] for job in jobs) + bought, shared["budget_usd"]
     if budget is not None and usd > budget * (1 + SAME):
@@ -161,11 +155,11 @@ def _wrong_slot(jobs: list[Row], shared: Row, slot: int, when: str) -> Iterator[
     gpus: dict[tuple[str, str, str], int] = {}
     machines: dict[tuple[str, str, str], int] = {}
     for worker in (worker for job in jobs for worker in _machines(job)):
-        bucket = _place(worker), worker["gpu"], worker["market"]
+        bucket = worker["place"], worker["gpu"], worker["market"]
         count = worker["count"] * worker.get("machines", 1)
         if not (worker["gpu"].startswith("CPU-") and worker.get("server")):
             gpus[bucket] = gpus.get(bucket, 0) + count * worker["gpu_count"]
-        kind = _place(worker), worker["offer"], worker["market"]
+        kind = worker["place"], worker["offer"], worker["market"]
         machines[kind] = machines.get(kind, 0) + count
     yield from _wrong_quotas(gpus, shared, when)
     there = {
@@ -207,14 +201,6 @@ def _machines(job: Row) -> Iterator[Row]:
     server = job["placement"]["server"]
     if server is not None:
         yield {**server, "count": 1, "server": True}
-
-
-def _place(worker: Row) -> str:
-    return str(worker["place"])
-
-
-def _in_block(worker: Row, block: Row) -> bool:
-    return (worker["place"], worker["offer"]) == (block["place"], block["offer"])
 
 
 def _covers(row: Row, bucket: tuple[str, str, str]) -> bool:

@@ -14,8 +14,8 @@ from placer.documents.schemas.parts import (
     Outlook,
     Part,
     Placement,
+    Request,
 )
-from placer.documents.schemas.request import Request
 from placer.records import Count, Natural, one_of
 
 

@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta
 
-from placer.documents.schemas.parts import BookData, Maybe, Objective, Part, Placement
+from placer.documents.schemas.parts import BookData, Maybe, Objective, Part, Placement, Request
 from placer.documents.schemas.proofs import Status
-from placer.documents.schemas.request import Request
 
 
 class Candidate(Part, frozen=True):

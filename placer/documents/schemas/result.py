@@ -1,16 +1,16 @@
-"""The documents of ``placer recommend`` and ``placer pareto``, with the problem of saved ones."""
+"""The document of ``placer recommend``, with the problem and the certificate of saved ones."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta
+from msgspec import UNSET, Meta, field
 
 from placer.cost_model.outlook.totals import Totals
-from placer.documents.schemas.certificate import Certificate
 from placer.documents.schemas.parts import (
     BookData,
     Closed,
+    Digest,
     Estimate,
     Maybe,
     Message,
@@ -19,6 +19,7 @@ from placer.documents.schemas.parts import (
     Outlook,
     Part,
     Placement,
+    Request,
     Some,
     every_key,
 )
@@ -30,12 +31,121 @@ from placer.documents.schemas.proofs import (
     Status,
     Verification,
 )
-from placer.documents.schemas.request import Request, Wishes
 from placer.market.checks.outliers import Outlier
 from placer.market.price_interval import PriceInterval
 from placer.problem.problem import SCHEMA as PROBLEM_SCHEMA
 from placer.problem.problem import Problem
+from placer.problem.question import PARTS
 from placer.records import Amount, Count, Natural, Positive, Share
+from placer.workload.inner_plan import InnerPlan
+
+
+class DeviceSpeed(Part, frozen=True):
+    """Speeds of a device: alone, and in a group."""
+
+    gpu: str
+    gpu_count: Natural
+    alone: Positive
+    in_group: Positive
+    basis: str
+    machines: Maybe[Natural] = UNSET
+    inner: Maybe[InnerPlan | None] = UNSET
+
+
+class MachineSpeed(DeviceSpeed, frozen=True, kw_only=True):
+    """Speeds of a machine of the answer: alone, and in a group.
+
+    free_share: Share of the time behind which an exchange may hide that those inside the worker
+        leave to one between workers; 1 where it is left out.
+    """
+
+    place: str
+    offer: str
+    market: str
+    free_share: Maybe[Share] = UNSET
+
+
+class LinkSpeed(Part, frozen=True):
+    """A directed link as the model has it."""
+
+    from_: str = field(name="from")
+    to: str
+    bytes_per_second: Positive
+    cap: Positive
+    rtt_s: Amount
+    basis: str
+
+
+class Figures(Part, frozen=True):
+    """Speeds of the machines and links of the answer."""
+
+    machines: list[MachineSpeed]
+    links: list[LinkSpeed]
+
+
+class IslandKind(Closed, frozen=True):
+    """A kind of machine of which islands were searched, and of how many."""
+
+    gpu: str
+    gpu_count: Natural
+    network_gbps: Amount
+    fabric: str
+    machines: list[Natural]
+
+
+class Searched(Part, frozen=True):
+    """Which workers with a plan the proof is about: how many, and of how many machines of each
+    kind; of each the fastest of all plans and microbatches but those that are never tried.
+    """
+
+    workers: list[Natural]
+    islands: list[IslandKind]
+    never_tried: Maybe[str] = UNSET
+
+
+class AdmittedSpeed(DeviceSpeed, frozen=True):
+    """Speeds of an admitted device: alone, and in a group."""
+
+    network_gbps: Maybe[float | None] = UNSET
+    fabric: Maybe[str] = UNSET
+
+
+class Mode(Part, frozen=True):
+    """The bound of one strategy."""
+
+    strategy: str
+    local_steps: Count
+    samples_to_target: float
+    bound: float | None
+
+
+class Relaxation(Part, frozen=True):
+    """What the bounds of whole strategies are checked with."""
+
+    speeds: list[AdmittedSpeed]
+    multipliers: list[Amount]
+    modes: list[Mode]
+
+
+class Certificate(Part, frozen=True, tag_field="schema", tag="placer.certificate/v1"):
+    """The part certificate of a file of placer recommend -o: digests (SHA-256 of canonical JSON) of
+    what the answer rests on, and what placer validate works its bounds out with.
+
+    whole: Whether the file has the whole market; missing in files of early versions.
+    """
+
+    placer: str
+    solver: str
+    gap: float
+    time_limit_s: float
+    node_limit: int | None
+    seed: int
+    book: str
+    inputs: Annotated[dict[str, Digest], Meta(extra_json_schema={"required": list(PARTS)})]
+    figures: Figures | None
+    relaxation: Relaxation | None
+    whole: Maybe[bool] = UNSET
+    searched: Maybe[Searched] = UNSET
 
 
 class ProblemFile(
@@ -223,76 +333,3 @@ class Result(Part, frozen=True, tag_field="schema", tag="placer.result/v1"):
     confidence: Maybe[Confidence | None] = UNSET
     problem: Maybe[SavedProblem] = UNSET
     question: Maybe[SavedProblem] = UNSET
-
-
-class Axes(Part, frozen=True):
-    """Keys of a point that are plotted against each other."""
-
-    cost: Literal["usd_per_hour"]
-    gain: Literal["samples_per_second"]
-
-
-class Solves(Part, frozen=True):
-    """Which solver answered, in what time and how many questions."""
-
-    name: str
-    seconds: Amount
-    solves: Count
-
-
-class FrontierPoint(Part, frozen=True):
-    """One placement of a frontier.
-
-    samples_per_second: Samples/s that count towards the target.
-    marginal_usd_per_million_samples: Price of a million samples more than the point before gives;
-        null for the first.
-    least_usd_per_hour: No placement that is as fast costs less; null: not proved.
-    most_samples_per_second: No placement that costs as much or less is faster; null: not proved.
-    gap: Larger relative distance of the two figures from their bounds.
-    """
-
-    usd_per_hour: Amount
-    samples_per_second: Amount
-    usd_per_million_samples: Amount
-    marginal_usd_per_million_samples: Amount | None
-    least_usd_per_hour: Amount | None
-    most_samples_per_second: Amount | None
-    gap: Amount | None
-    status: Literal["optimal", "time_limit", "memory_limit", "feasible"]
-    placement: Placement
-    estimate: Estimate
-
-
-class Frontier(Part, frozen=True, tag_field="schema", tag="placer.pareto/v1"):
-    """The frontier of cost against throughput; units stand in the names; prices are USD.
-
-    status: Why there are no more points; complete: it is proved that there are none.
-    knee: Position in points.
-    best_value: Position in points of the lowest price of a sample.
-    points: From the cheapest to the fastest.
-    problem: Only in saved files.
-    """
-
-    request: Wishes
-    data: BookData
-    axes: Axes
-    status: Literal[
-        "complete",
-        "points",
-        "open",
-        "time_limit",
-        "memory_limit",
-        "interrupted",
-        "nothing",
-        "infeasible",
-        "unknown",
-    ]
-    proved: bool
-    gap: Amount
-    solver: Solves
-    knee: Count | None
-    best_value: Count | None
-    points: list[FrontierPoint]
-    nearest: list[Option]
-    warnings: list[Message]
-    problem: Maybe[SavedProblem] = UNSET

@@ -15,11 +15,11 @@ from placer.documents.schemas.parts import (
     Objective,
     Part,
     Placement,
+    Request,
     Some,
     every_key,
 )
 from placer.documents.schemas.proofs import Status
-from placer.documents.schemas.request import Request
 from placer.problem.words.changes import Change
 from placer.records import Amount, Count, Natural, Positive, Share, one_of
 

@@ -8,14 +8,15 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from placer.errors import PlacerError
 from placer.service.jobs.store import Job, State, Store
 from placer.service.problems import problem_of, refused
-from placer.service.questions.body import check_body, check_verb, search_seconds
+from placer.service.questions.body import check_verb, question_of
 from placer.service.settings import Settings
-from placer.service.working.messages import Better, Outcome, Question, Reply
+from placer.service.working.messages import Better, Outcome, Reply
 from placer.service.working.pool import FullError, Pool
 
 MOST_ATTEMPTS = 2
@@ -63,11 +64,8 @@ class Desk:
                     f"the service ended {job.attempts} times while it worked on this job",
                     "ask for less: a smaller time_limit, fewer places",
                 )
-                await self._kept(
-                    lambda job=job, problem=problem: self._store.finish(  # type: ignore[misc]
-                        job.id, State.INTERRUPTED, problem=problem
-                    )
-                )
+                ended = partial(self._store.finish, job.id, State.INTERRUPTED, problem=problem)
+                await self._kept(ended)
             else:
                 self._hand_in(job.id, job.verb, job.words)
         self._pruner = asyncio.create_task(self._prune())
@@ -76,7 +74,7 @@ class Desk:
         """Leave running jobs as they are: the next service runs them again."""
         self._stopping.set()
         tasks = [one.task for one in self._running.values() if one.task is not None]
-        for task in [*tasks, *([self._pruner] if self._pruner else [])]:
+        for task in filter(None, (*tasks, self._pruner)):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._thread.shutdown(wait=True)
@@ -106,7 +104,7 @@ class Desk:
         FullError
             If too many jobs are unfinished.
         """
-        self._question(verb, words)
+        question_of(check_verb(verb), words, self.settings.job_seconds)
         if len(self._running) >= self.settings.most_jobs:
             raise FullError(self._pool.retry_after_s())
         id_ = secrets.token_urlsafe(16)
@@ -120,16 +118,6 @@ class Desk:
         job = await self.get(id_)
         assert job is not None
         return job
-
-    def _question(self, verb: str, words: Mapping[str, Any]) -> Question:
-        chosen = check_verb(verb)
-        checked = check_body(chosen, words)
-        return Question(
-            name=verb,
-            words=checked,
-            seconds=search_seconds(chosen, checked, self.settings.job_seconds),
-            searches=chosen.searches,
-        )
 
     def _hand_in(self, id_: str, verb: str, words: Mapping[str, Any]) -> None:
         running = self._running.setdefault(id_, _Running())
@@ -147,22 +135,20 @@ class Desk:
             running.say("better", better.to_dict())
 
         try:
-            question = self._question(verb, words)
+            question = question_of(check_verb(verb), words, self.settings.job_seconds)
             reply = await self._pool.ask(
                 question, running.cancelled, is_job=True, tell=tell, begun=begun
             )
         except PlacerError as error:  # the book that it names may be gone since
             reply = Reply(outcome=Outcome.REFUSED, message=error.message, hint=error.hint)
-        state = _state(reply, cancelled=running.cancelled.is_set())
-        await self._kept(
-            lambda: self._store.finish(
-                id_,
-                state,
-                document=reply.document,
-                manifest=reply.manifest,
-                problem=None if reply.document else _problem(reply),
-            )
-        )
+        state = State.DONE if reply.outcome is Outcome.ANSWERED else State.FAILED
+        ended = reply.outcome is Outcome.ANSWERED and running.cancelled.is_set()
+        if ended or reply.outcome is Outcome.CANCELLED:
+            state = State.CANCELLED
+        silent = reply.document or reply.outcome is Outcome.CANCELLED
+        parts = {"document": reply.document, "manifest": reply.manifest}
+        problem = None if silent else refused(reply)
+        await self._kept(partial(self._store.finish, id_, state, **parts, problem=problem))
         del self._running[id_]
         running.say("done", {"state": str(state)})
 
@@ -196,13 +182,7 @@ class Desk:
 
     @asynccontextmanager
     async def listening(self, id_: str) -> AsyncIterator[asyncio.Queue[Event] | None]:
-        """Hear what becomes of a job; None if it is finished.
-
-        Raises
-        ------
-        FullError
-            If too many are listening.
-        """
+        """Hear what becomes of a job; None if it is finished. `FullError` if too many listen."""
         running = self._running.get(id_)
         if running is None:
             yield None
@@ -225,17 +205,6 @@ class Desk:
 
     async def _prune(self) -> None:
         while True:
-            await self._kept(
-                lambda: self._store.prune(self.settings.keep_s, self.settings.most_kept)
-            )
+            limits = self.settings.keep_s, self.settings.most_kept
+            await self._kept(partial(self._store.prune, *limits))
             await asyncio.sleep(PRUNE_EVERY_S)
-
-
-def _state(reply: Reply, *, cancelled: bool) -> State:
-    if reply.outcome is Outcome.ANSWERED:
-        return State.CANCELLED if cancelled else State.DONE
-    return State.CANCELLED if reply.outcome is Outcome.CANCELLED else State.FAILED
-
-
-def _problem(reply: Reply) -> dict[str, Any] | None:
-    return None if reply.outcome is Outcome.CANCELLED else refused(reply)

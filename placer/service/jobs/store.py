@@ -35,12 +35,8 @@ COLUMNS = "id, verb, words, state, attempts, created, started, finished, problem
 
 
 class State(StrEnum):
-    """Where a job stands.
-
-    Notes
-    -----
-    ``interrupted``: the service ended twice while it was solved, so it is not tried again.
-    ``cancelled`` jobs may have a document: the best until then.
+    """Where a job stands. ``interrupted``: the service ended twice while it was solved, so it is
+    not tried again. ``cancelled`` jobs may have a document: the best until then.
     """
 
     QUEUED = "queued"
@@ -181,15 +177,7 @@ class Store:
 
 
 def _job(row: tuple[Any, ...]) -> Job:
-    id_, verb, words, state, attempts, created, started, finished, problem = row
-    return Job(
-        id=id_,
-        verb=verb,
-        words=json.loads(words),
-        state=State(state),
-        attempts=attempts,
-        created=created,
-        started=started,
-        finished=finished,
-        problem=None if problem is None else json.loads(problem),
-    )
+    made = dict(zip(COLUMNS.split(", "), row, strict=True))
+    problem = None if made["problem"] is None else json.loads(made["problem"])
+    read = {"words": json.loads(made["words"]), "state": State(made["state"]), "problem": problem}
+    return Job(**(made | read))

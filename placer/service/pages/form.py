@@ -9,7 +9,7 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.problem.words.wishes import WISHES
 from placer.service.questions.body import WordError
-from placer.service.questions.schemas import words_of as schemas_of
+from placer.service.questions.words import words_of as schemas_of
 from placer.workload.profile import profile_names
 
 VERBS = {
@@ -35,7 +35,15 @@ SHOWN = (
     "quota",
 )
 """Wishes with a field of their own; others are written below them as name=value."""
-LABELS = {"places": "in", "lora": "LoRA rank", "gpu": "GPU", "max_carbon": "most emissions"}
+TYPED = ("model", *SHOWN, "catalog", "time_limit")
+"""Words that have a field."""
+LABELS = {
+    "catalog": "price book",
+    "places": "in",
+    "lora": "LoRA rank",
+    "gpu": "GPU",
+    "max_carbon": "most emissions",
+}
 MORE = "more"
 FLAGS = {"yes": True, "true": True, "no": False, "false": False}
 
@@ -55,44 +63,25 @@ class Field:
 
 def fields_of(typed: Mapping[str, str], wrong: str = "") -> list[Field]:
     """List the fields of the form with what was typed into them."""
-    rows = [
+    about = "A model that placer knows, a public model, or a size such as 7B."
+    rows = {
+        "model": (about, "roberta-xlm"),
+        **{name: (WISHES[name].help, WISHES[name].example) for name in SHOWN},
+        "catalog": ("Price book; default: the books of the service.", "default"),
+        "time_limit": ("How long the search may take.", "30s"),
+    }
+    return [
         Field(
-            name="model",
-            label="model",
-            help="A model that placer knows, a public model, or a size such as 7B.",
-            example="roberta-xlm",
-            value=typed.get("model", ""),
-            wrong=wrong == "model",
-            known=tuple(profile_names()),
+            name=name,
+            label=LABELS.get(name, name.replace("_", " ")),
+            help=words.partition(".")[0] + ".",
+            example=example,
+            value=typed.get(name, ""),
+            wrong=wrong == name,
+            known=tuple(profile_names()) if name == "model" else (),
         )
+        for name, (words, example) in rows.items()
     ]
-    for name in SHOWN:
-        wish = WISHES[name]
-        rows.append(
-            Field(
-                name=name,
-                label=LABELS.get(name, name.replace("_", " ")),
-                help=wish.help.partition(".")[0] + ".",
-                example=wish.example,
-                value=typed.get(name, ""),
-                wrong=wrong == name,
-            )
-        )
-    for name, label, help_, example in (
-        ("catalog", "price book", "Price book; default: the books of the service.", "default"),
-        ("time_limit", "time limit", "How long the search may take.", "30s"),
-    ):
-        rows.append(
-            Field(
-                name=name,
-                label=label,
-                help=help_,
-                example=example,
-                value=typed.get(name, ""),
-                wrong=wrong == name,
-            )
-        )
-    return rows
 
 
 def words_of(typed: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
@@ -106,10 +95,8 @@ def words_of(typed: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     verb = typed.get("verb", "recommend")
     if verb not in VERBS:
         raise WordError("verb", PlacerError(f"question '{verb[:30]}'", "choose one of the list"))
-    names = ("model", *SHOWN, "catalog", "time_limit")
-    words: dict[str, Any] = {
-        name: typed[name].strip() for name in names if typed.get(name, "").strip()
-    }
+    kept = ((name, typed.get(name, "").strip()) for name in TYPED)
+    words: dict[str, Any] = {name: text for name, text in kept if text}
     for line in typed.get(MORE, "").splitlines():
         if not line.strip():
             continue
@@ -140,10 +127,9 @@ def typed_again(verb: str, words: Mapping[str, Any]) -> dict[str, str]:
     >>> typed_again("recommend", {"model": "roberta-xlm", "overlap": True})
     {'verb': 'recommend', 'model': 'roberta-xlm', 'more': 'overlap=yes'}
     """
-    shown = ("model", *SHOWN, "catalog", "time_limit")
     plain = {name: _text(value) for name, value in words.items()}
-    kept = {name: value for name, value in plain.items() if name in shown}
-    more = "\n".join(f"{name}={value}" for name, value in plain.items() if name not in shown)
+    kept = {name: value for name, value in plain.items() if name in TYPED}
+    more = "\n".join(f"{name}={value}" for name, value in plain.items() if name not in TYPED)
     return {"verb": verb, **kept, **({MORE: more} if more else {})}
 
 

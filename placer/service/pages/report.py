@@ -18,12 +18,9 @@ POLICY = re.compile(r'http-equiv="Content-Security-Policy"\s+content="([^"]+)"')
 
 
 class Reports:
-    """Reports by the name of their job: one is drawn at a time, the last ones are kept.
-
-    Notes
-    -----
-    Drawing charts loads a JavaScript engine, which has no place in the process that answers, nor in
-    a worker whose address space is bounded.
+    """Reports by the name of their job: one is drawn at a time, the last ones are kept. Drawing
+    charts loads a JavaScript engine, which has no place in the process that answers, nor in a
+    worker whose address space is bounded.
     """
 
     def __init__(self) -> None:
@@ -71,11 +68,8 @@ async def _drawn(document: bytes) -> bytes | None:
 
 
 def policy_of(page: bytes) -> str:
-    """Return the policy of a report, as a header that lets the page of its answer frame it.
-
-    Notes
-    -----
-    The report names the one script that it has by its digest.
+    """Return the policy of a report, which names its one script by its digest, as a header that
+    lets the page of its answer frame it.
     """
     found = POLICY.search(page.decode(errors="replace"))
     inner = "default-src 'none'" if found is None else found[1].replace("&#39;", "'")

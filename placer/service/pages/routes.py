@@ -15,12 +15,11 @@ from litestar import MediaType, Request, Response, get, post
 
 from placer.errors import PlacerError
 from placer.report.contents import contents
-from placer.service.gate import COOKIE, OPEN
 from placer.service.jobs.desk import Desk
 from placer.service.jobs.store import Job, State
 from placer.service.pages.form import MORE, VERBS, fields_of, typed_again, words_of
 from placer.service.pages.report import Reports, policy_of
-from placer.service.problems import one_line
+from placer.service.problems import COOKIE, OPEN, one_line
 from placer.service.settings import Settings
 from placer.service.working.pool import FullError, Pool
 from placer.version import __version__, install_line
@@ -163,11 +162,8 @@ async def _other(desk: Desk, id_: str) -> Any:
 def _state_words(job: Job, document: bytes | None) -> str:
     """Say why an answer is missing, or not the last word; empty where it is."""
     if job.state is State.CANCELLED:
-        return (
-            "The search was cancelled; this is the best until then."
-            if document
-            else ("The search was cancelled before it had an answer.")
-        )
+        best = "; this is the best until then." if document else " before it had an answer."
+        return f"The search was cancelled{best}"
     if job.problem is None:
         return ""
     return "; ".join(filter(None, (job.problem.get("detail"), job.problem.get("hint"))))

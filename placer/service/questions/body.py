@@ -14,8 +14,8 @@ from placer.market.books.layers import catalog_names
 from placer.problem.words.meanings import unknown_word
 from placer.problem.words.values import HINTS, check_words
 from placer.problem.words.wishes import WISHES
-from placer.service.questions.schemas import MOST_TEXTS, words_of
-from placer.service.questions.verbs import VERBS
+from placer.service.questions.words import MOST_TEXTS, VERBS, words_of
+from placer.service.working.messages import Question
 from placer.workload.profile import SCHEMA as PROFILE_SCHEMA
 from placer.workload.profile import profile_names
 
@@ -37,19 +37,13 @@ class WordError(PlacerError):
 
 
 def check_body(verb: Verb, body: object) -> dict[str, Any]:
-    """Check the body of a request, and return its words as Python takes them.
-
-    Notes
-    -----
-    What needs a price book is checked where the question is built. A word whose value is null is
-    one that was not given.
+    """Check the body of a request, and return its words as Python takes them; null stands for a
+    word that was not given. What needs a price book is checked where the question is built.
 
     Raises
     ------
     WordError
         Names the word that is unknown, missing or of the wrong kind, or that names a file.
-    PlacerError
-        If the body is not a JSON object.
     """
     if not isinstance(body, dict):
         raise PlacerError("the body is not a JSON object", 'send {"model": "roberta-xlm"}')
@@ -63,18 +57,16 @@ def check_body(verb: Verb, body: object) -> dict[str, Any]:
     return {name: _value(verb, name, value) for name, value in given.items()}
 
 
+def question_of(verb: Verb, body: object, most_s: float) -> Question:
+    """Return the question of a body, with the longest search that the service allows."""
+    words = check_body(verb, body)
+    seconds = search_seconds(verb, words, most_s)
+    return Question(name=verb.name, words=words, seconds=seconds, searches=verb.searches)
+
+
 def search_seconds(verb: Verb, words: Mapping[str, Any], most_s: float) -> float:
-    """Return the time limit of each search of a question.
-
-    Parameters
-    ----------
-    most_s
-        The longest search that the service allows; also the limit where none is given.
-
-    Raises
-    ------
-    WordError
-        If the time limit is no time, or above the longest.
+    """Return the time limit of each search of a question; `WordError` if it is none, or above the
+    longest that the service allows, which also holds where none is given.
     """
     if "time_limit" not in words:
         return min(most_s, DEFAULT_SECONDS)
@@ -91,26 +83,14 @@ def search_seconds(verb: Verb, words: Mapping[str, Any], most_s: float) -> float
 
 
 def check_verb(name: object) -> Verb:
-    """Return the verb of a job.
-
-    Raises
-    ------
-    WordError
-        If there is none of that name.
-    """
+    """Return the verb of a job; `WordError` if there is none of that name."""
     if not isinstance(name, str) or name not in VERBS:
         raise WordError("verb", unknown("verb", str(name)[:60], VERBS))
     return VERBS[name]
 
 
 def check_books(names: object) -> tuple[str, ...]:
-    """Return names of price books of this machine; paths are refused.
-
-    Raises
-    ------
-    PlacerError
-        If one is not the name of a book, or there are too many.
-    """
+    """Return names of price books of this machine; paths, and too many, are refused."""
     words = [names] if isinstance(names, str) else names
     if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
         raise PlacerError("catalog is not a name", "give text, or a list of it")
@@ -146,10 +126,8 @@ def _with_tuples(name: str, value: Any) -> Any:
     if isinstance(value, list) and tuple in kinds:
         return tuple(value)
     if name == "quota" and isinstance(value, dict):
-        parts = {key: tuple(key.split(":")) for key in value}
-        return {
-            parts[key] if len(parts[key]) == 3 else key: number for key, number in value.items()
-        }
+        keys = [tuple(key.split(":")) if key.count(":") == 2 else key for key in value]
+        return dict(zip(keys, value.values(), strict=True))
     return value
 
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """A checked question.
-
-    Notes
-    -----
-    ``name`` is a verb or a list, ``words`` are as `placer.service.questions.body` returns them.
-    ``seconds`` limits each of its ``searches``.
+    """A checked question: a verb or a list, with its words as `placer.service.questions.body`
+    returns them. ``seconds`` limits each of its ``searches``.
     """
 
     name: str
@@ -41,13 +37,7 @@ class Better:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as the data of an event."""
-        return {
-            "value": self.value,
-            "unit": self.unit,
-            "seconds": round(self.seconds, 3),
-            "bound": self.bound,
-            "gap": self.gap,
-        }
+        return {**asdict(self), "seconds": round(self.seconds, 3)}
 
 
 class Outcome(StrEnum):
@@ -62,14 +52,9 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
-    """What came of a question.
-
-    Notes
-    -----
-    ``document`` is JSON, the one that ``--json`` prints; ``manifest`` is that of the launch, where
-    the answer has a placement. ``message``, ``hint`` and ``field`` say what is wrong otherwise.
-    ``seconds`` is how long it was worked on, ``gap`` what the search proved, ``worn`` that the
-    process should be replaced.
+    """What came of a question: the JSON that ``--json`` prints and the manifest of its placement,
+    or what is wrong. ``seconds`` is how long it was worked on, ``gap`` what the search proved,
+    ``worn`` that the process should be replaced.
     """
 
     outcome: Outcome

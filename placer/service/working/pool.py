@@ -46,11 +46,8 @@ class Ticket:
 
 
 class Pool:
-    """Workers and the two queues in front of them: questions whose asker waits, and jobs.
-
-    Notes
-    -----
-    Where there are several workers, one is always left for questions whose asker waits.
+    """Workers and the two queues in front of them: questions whose asker waits, and jobs. Of
+    several workers one is always left for questions whose asker waits.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
@@ -90,7 +87,7 @@ class Pool:
         tell: Callable[[Better], None] = lambda better: None,
         begun: Callable[[], None] = lambda: None,
     ) -> Reply:
-        """Have a question answered.
+        """Have a question answered; `FullError` if too many wait.
 
         Parameters
         ----------
@@ -100,11 +97,6 @@ class Pool:
             Jobs wait in a queue of their own, which is as long as its owner allows.
         tell, begun
             Called for each better placement, and when a worker takes the question.
-
-        Raises
-        ------
-        FullError
-            If too many questions wait.
         """
         if not is_job and len(self._waiting) >= self.settings.waiting:
             raise FullError(self.retry_after_s())
@@ -172,12 +164,8 @@ class Pool:
                 await asyncio.sleep(AFTER_FAILURE_S[min(failures, len(AFTER_FAILURE_S)) - 1])
 
     async def _serve(self, worker: Worker, generation: int) -> None:
-        """Hand questions to a worker until it is worn, ended or replaced.
-
-        Raises
-        ------
-        GoneError
-            If the process has ended by itself.
+        """Hand questions to a worker until it is worn, ended or replaced; `GoneError` if its
+        process has ended by itself.
         """
         self.ready += 1
         try:
@@ -228,13 +216,7 @@ class Pool:
         return self._waiting.popleft() if self._waiting else None
 
     async def _answered(self, worker: Worker, ticket: Ticket) -> Reply:
-        """Have a worker answer, and pass on what it tells; it is stopped when it overruns.
-
-        Raises
-        ------
-        GoneError
-            If the process has ended.
-        """
+        """Have a worker answer, and pass on what it tells; it is stopped when it overruns."""
         loop = asyncio.get_running_loop()
         ticket.begun()
         await worker.ask(ticket.question)
@@ -244,7 +226,7 @@ class Pool:
         hearing = asyncio.create_task(worker.heard())
         try:
             while True:
-                waited = {hearing, *([cancelling] if cancelling else [])}
+                waited = {*filter(None, (hearing, cancelling))}
                 done, _ = await asyncio.wait(
                     waited, timeout=deadline - loop.time(), return_when=asyncio.FIRST_COMPLETED
                 )
@@ -263,9 +245,8 @@ class Pool:
                     # The process still works on it: it is ended in either case.
                     return Reply(outcome=outcome, seconds=loop.time() - started, worn=True)
         finally:
-            for task in (hearing, cancelling):
-                if task is not None:
-                    task.cancel()
+            for task in filter(None, (hearing, cancelling)):
+                task.cancel()
 
     async def _watch_books(self) -> None:
         """Replace the workers when a book of one's own, or the pin, has changed."""

@@ -19,7 +19,7 @@ from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES
 from placer.records import replace
 from placer.service.questions.body import WordError, check_books
-from placer.service.questions.verbs import VERBS
+from placer.service.questions.words import VERBS
 from placer.service.working.messages import Better, Book, Outcome, Question, Reply
 from placer.solving.allowance import Cancel, resident_bytes
 from placer.workload.overlay import overlay_from
@@ -40,14 +40,9 @@ Tell = Callable[[Better], None]
 
 
 class Session:
-    """What a worker keeps from one question to the next.
-
-    Parameters
-    ----------
-    catalog
-        Books of questions that name none; empty: those that are pinned.
-    memory_bytes
-        Resident memory of the process at which a search ends with the best so far.
+    """What a worker keeps from one question to the next. ``catalog`` names the books of questions
+    that name none (empty: those that are pinned), ``memory_bytes`` the resident memory of the
+    process at which a search ends with the best so far.
     """
 
     def __init__(self, catalog: tuple[str, ...], memory_bytes: int) -> None:
@@ -72,21 +67,13 @@ class Session:
             self._forget()
             reply = ANSWERS[question.name](self, question, tell, cancel)
         except PlacerError as error:
-            reply = Reply(
-                outcome=Outcome.REFUSED,
-                message=said(error.message),
-                hint=said(error.hint),
-                field=self._field(error, question),
-            )
+            field = self._field(error, question)
+            reply = _refused(said(error.message), said(error.hint), field=field)
         except MemoryError:
-            reply = Reply(
-                outcome=Outcome.REFUSED,
-                message="the question takes more memory than this service gives it",
-                hint="ask for fewer places, models of GPU or workers",
-                worn=True,
-            )
+            much = "the question takes more memory than this service gives it"
+            reply = _refused(much, "ask for fewer places, models of GPU or workers", worn=True)
         except RecursionError:
-            reply = Reply(outcome=Outcome.REFUSED, message="the document is nested too deeply")
+            reply = _refused("the document is nested too deeply")
         worn = reply.worn or resident_bytes() > WORN_SHARE * self.memory_bytes
         return replace(reply, seconds=time.monotonic() - started, worn=worn)
 
@@ -116,16 +103,13 @@ class Session:
 
     def limits(self, question: Question) -> dict[str, Any]:
         """Return the limits of a search: what is asked for, within those of the service."""
-        asked = question.words.get("memory_limit", self.memory_bytes)
-        return {"time_limit": question.seconds, "memory_limit": self._memory(asked)}
-
-    def _memory(self, asked: Any) -> int:
         from placer.interface.options import memory_bytes
 
         try:
-            return min(memory_bytes(asked), self.memory_bytes)
+            asked = memory_bytes(question.words.get("memory_limit", self.memory_bytes))
         except PlacerError as error:
             raise WordError("memory_limit", error) from None
+        return {"time_limit": question.seconds, "memory_limit": min(asked, self.memory_bytes)}
 
     def _field(self, error: PlacerError, question: Question) -> str:
         """Return the word that is to blame; of several, the one that is refused alone too."""
@@ -156,6 +140,14 @@ def said(text: str) -> str:
     'use min_throughput, or exchange central'
     """
     return re.sub(r"--[a-z][a-z-]*", lambda m: FLAGS.get(m[0], m[0][2:].replace("-", "_")), text)
+
+
+def _refused(message: str, hint: str = "", **more: Any) -> Reply:
+    return Reply(outcome=Outcome.REFUSED, message=message, hint=hint, **more)
+
+
+def _listed(document: Any) -> Reply:
+    return Reply(outcome=Outcome.ANSWERED, document=_json(document))
 
 
 def _json(document: Any) -> bytes:
@@ -261,38 +253,26 @@ def _books_of(plan: Mapping[str, Any]) -> tuple[str, ...]:
     try:
         return tuple(str(plan["question"]["catalog"]["name"]).split("+"))
     except (KeyError, TypeError):
-        raise WordError(
-            "manifest",
-            PlacerError(
-                "the manifest does not say which books it was made with",
-                "write it again with placer recommend --manifest FILE, or name a catalog",
-            ),
-        ) from None
+        lacking = PlacerError(
+            "the manifest does not say which books it was made with",
+            "write it again with placer recommend --manifest FILE, or name a catalog",
+        )
+        raise WordError("manifest", lacking) from None
 
 
 def _offers(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
     words = dict(question.words)
     catalog, limit = words.pop("catalog", None), words.pop("limit", 30)
     book = session.book(catalog)
-    document = offers_document(book, offers_of(book, **words), limit)
-    return Reply(outcome=Outcome.ANSWERED, document=_json(document))
-
-
-def _models(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
-    return Reply(outcome=Outcome.ANSWERED, document=_json(models_document()))
-
-
-def _catalogs(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
-    document = catalogs_document()
-    document["folder"] = ""  # where books lie on the server is nobody's business
-    return Reply(outcome=Outcome.ANSWERED, document=_json(document))
+    return _listed(offers_document(book, offers_of(book, **words), limit))
 
 
 ANSWERS: Mapping[str, Callable[[Session, Question, Tell, Cancel], Reply]] = {
     **dict.fromkeys(VERBS, _ask),
     "replan": _replan,
     "offers": _offers,
-    "models": _models,
-    "catalogs": _catalogs,
+    "models": lambda *asked: _listed(models_document()),
+    # Where books lie on the server is nobody's business.
+    "catalogs": lambda *asked: _listed({**catalogs_document(), "folder": ""}),
 }
 """What answers each question, by its name."""

@@ -1,19 +1,24 @@
-"""The book, profile and constants in a document, compared with those on this machine."""
+"""The book of this machine beside the part of one that a document keeps: the question of a saved
+result on it, and what of the document is not as it says.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec import to_builtins
 
 from placer.cost_model.reduced_problem import cut_down, used_problem
+from placer.documents.certificate import holds_market
 from placer.documents.result_parts import data_document
-from placer.errors import PlacerError
+from placer.documents.saved_result import placement_from, question_in
+from placer.documents.schemas import RESULT_SCHEMA
+from placer.errors import EDITED, PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.books.layers import is_path
-from placer.market.catalog import Catalog, gpu_document, offer_document
+from placer.market.catalog import Catalog, MeasuredLink, gpu_document, offer_document
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.words.changes import book_changed_again, changes_said
@@ -21,18 +26,124 @@ from placer.records import replace
 from placer.workload.constants import PUBLISHED
 from placer.workload.profile import load_profile, profile_document, profile_names
 
-TABLES = ("functions", "stores", "egress", "settings")
+TABLES = ("functions", "stores", "egress", "settings", "regions")
 """Tables of a book that a document cuts down to some places, and keeps as they are."""
+
+
+def reopened_problem(
+    document: Any, where: str, catalog: Sequence[str] = ()
+) -> tuple[Problem, tuple[str, ...]]:
+    """Build the question of a saved result again; say what differs from the day of the result.
+
+    Parameters
+    ----------
+    where
+        Name of the file, for errors.
+    catalog
+        Books to ask it of; empty: those of the result.
+
+    Raises
+    ------
+    PlacerError
+        If the document is not a result with a problem, or its book cannot be found.
+    """
+    if not isinstance(document, Mapping) or document.get("schema") != RESULT_SCHEMA:
+        raise PlacerError(
+            f"{where}: not a {RESULT_SCHEMA} document", "give a file that placer recommend -o wrote"
+        )
+    question = question_in(document)
+    if question is None:
+        raise PlacerError(
+            f"{where}: has no problem to ask again", "save it with placer recommend -o FILE"
+        )
+    return with_present_book(Problem.from_dict(question), where, catalog)
+
+
+def reopened_answer(document: Mapping[str, Any], where: str) -> Placement | None:
+    """Rebuild the placement of a saved result; None where nothing fitted.
+
+    Raises
+    ------
+    PlacerError
+        If the placement is not whole.
+    """
+    try:
+        written = document["placement"]
+        return None if written is None else placement_from(written)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise PlacerError(f"{where}: its placement is not whole ({error!r:.80})", EDITED) from None
+
+
+def whole_problem(document: Mapping[str, Any], where: str) -> Problem:
+    """Rebuild the question of a saved result, which has a problem and a certificate, with the
+    market that it was solved on.
+
+    Raises
+    ------
+    PlacerError
+        If that market is neither in the file nor on this machine.
+    """
+    saved, certificate = Problem.from_dict(document["problem"]), document["certificate"]
+    if holds_market(certificate):
+        return saved
+    try:
+        problem = with_present_book(saved, where)[0]
+    except PlacerError:
+        problem = None
+    name, digest = saved.catalog.name, certificate["book"]
+    if problem is None or problem.catalog.digest != digest:
+        raise PlacerError(
+            f"{where}: the price book '{name}' with the digest {digest[:12]} "
+            "is not on this machine",
+            "save the result with --certificate -o: then the market is in the file",
+        )
+    return problem
+
+
+def with_present_book(
+    saved: Problem, where: str, catalog: Sequence[str] = ()
+) -> tuple[Problem, tuple[str, ...]]:
+    """Put the whole present book under a question that kept only what its placement uses; see
+    `reopened_problem`.
+    """
+    names = tuple(catalog) or tuple(saved.catalog.name.split("+"))
+    try:
+        book = load_catalog(names)
+    except PlacerError as error:
+        if catalog:
+            raise
+        raise PlacerError(
+            f"{where}: its catalog '{saved.catalog.name}' is not here ({error.message})",
+            "name it with --catalog",
+        ) from None
+    book, changes = book_changed_again(book, saved.catalog.changes), []
+    if said := changes_said(saved.catalog):
+        changes.append(f"the book is changed as for the file: {said}")
+    if book.digest != saved.catalog.digest:
+        changes.append(
+            f"catalog {book.name} differs from the one of the plan ({book.digest} now, "
+            f"{saved.catalog.digest} then): everything is worked out with the present one"
+        )
+    # Links that the user had measured or calibrated replace those of the book.
+    present = _links(book)
+    changed = {
+        key: link
+        for key, link in _links(saved.catalog).items()
+        if present.get(key) != link and {*key} <= set(book.regions)
+    }
+    if changed:
+        book = replace(book, links=tuple({**present, **changed}.values()))
+    return replace(saved, catalog=book), tuple(changes)
+
+
+def _links(book: Catalog) -> dict[tuple[str, str], MeasuredLink]:
+    return {(link.src, link.dst): link for link in book.links}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compared:
-    """What a document shares with the book of this machine.
-
-    Notes
-    -----
-    ``problem`` is the question on the whole book of this machine; None where that is another book,
-    or none. Sentences name what is ``wrong``, ``confirmed`` or ``uncovered``.
+    """What a document shares with the book of this machine: the question on that whole book, None
+    where it is another one or none; and sentences.
     """
 
     problem: Problem | None
@@ -44,7 +155,8 @@ class Compared:
 def compare_with_book(
     saved: Problem, placements: Iterable[Placement], data: Mapping[str, Any], *, whole: bool
 ) -> Compared:
-    """Compare what a document says of prices, places and links with the book of this machine.
+    """Compare what a document says of prices, places and links with the book of this machine, where
+    that has the same digest: one of another day may differ in any row.
 
     Parameters
     ----------
@@ -56,35 +168,25 @@ def compare_with_book(
         Name, digest and dates of the book, as the document says them.
     whole
         Whether the document claims to have the whole market.
-
-    Notes
-    -----
-    A book is compared only under its own digest: one of another day may differ in any row.
     """
-    name = saved.catalog.name
-    book = _book_of(saved.catalog)
-    own = tuple(_uncovered_inputs(saved))
-    if book is None:
-        words = f"prices, links and dates: no book '{name}' is on this machine"
-        return Compared(problem=None, uncovered=(words, *own))
-    origin = book.digest
+    name, own = saved.catalog.name, tuple(_uncovered_inputs(saved))
+    origin = _book_of(saved.catalog)
     try:
-        book = book_changed_again(book, saved.catalog.changes)
+        book = origin and book_changed_again(origin, saved.catalog.changes)
+        other = f"no book '{name}' is on this machine" if book is None else ""
     except PlacerError as error:
-        words = (
-            f"prices, links and dates: the changes of the file do not fit the book '{name}' on "
-            f"this machine ({error.message})"
-        )
-        return Compared(problem=None, uncovered=(words, *own))
-    if book.digest != saved.catalog.digest:
-        words = (
-            f"prices, links and dates: the book '{name}' on this machine has the digest "
+        book = None
+        said = f"({error.message})"
+        other = f"the changes of the file do not fit the book '{name}' on this machine {said}"
+    if book is not None and book.digest != saved.catalog.digest:
+        other = (
+            f"the book '{name}' on this machine has the digest "
             f"{book.digest}{' after the changes' if saved.catalog.changes else ''}, that of the "
             f"file {saved.catalog.digest[:40]}; {_differing(saved.catalog, book)}"
         )
-        return Compared(problem=None, uncovered=(words, *own))
-    links = {(link.src, link.dst): link for link in saved.catalog.links}
-    present = {(link.src, link.dst): link for link in book.links}
+    if origin is None or book is None or other:
+        return Compared(problem=None, uncovered=(f"prices, links and dates: {other}", *own))
+    links, present = _links(saved.catalog), _links(book)
     changed = {key: link for key, link in links.items() if present.get(key) != link}
     here = book if not changed else replace(book, links=tuple({**present, **links}.values()))
     problem = replace(saved, catalog=here)
@@ -99,11 +201,9 @@ def compare_with_book(
         own = (*own, f"{len(changed)} links of the user's own")
     said = changes_said(saved.catalog)
     after = f", after the what-if {said}" if said else ""
-    confirmed = (
-        f"the rows and dates of the book '{name}' ({origin}) are those on this machine{after}"
-    )
+    held = f"the rows and dates of the book '{name}' ({origin.digest}) are those on this machine"
     return Compared(
-        problem=problem, wrong=tuple(wrong), confirmed=(confirmed,), uncovered=tuple(own)
+        problem=problem, wrong=tuple(wrong), confirmed=(f"{held}{after}",), uncovered=own
     )
 
 
@@ -126,14 +226,12 @@ def _uncovered_inputs(saved: Problem) -> Iterator[str]:
     shipped = load_profile(name) if name in profile_names() else None
     if shipped is None:
         yield f"the profile '{name}': it does not come with placer"
-    elif _plain(saved.profile) != _plain(shipped):
+    elif profile_document(saved.profile, measurements=False) != profile_document(
+        shipped, measurements=False
+    ):
         yield f"the profile '{name}': it is not the one that comes with placer"
     if saved.calibration != PUBLISHED:
         yield f"the constants '{saved.calibration.name[:60]}': they are not those of this version"
-
-
-def _plain(profile: Any) -> dict[str, Any]:
-    return profile_document(profile, measurements=False)
 
 
 def _differing(saved: Catalog, book: Catalog) -> str:
@@ -176,11 +274,8 @@ def _wrong_rows(
             f"the file lacks {len(lacking):,} offers of {there}, such as {lacking[0][1]} "
             f"{lacking[0][4]} in {lacking[0][0]}"
         )
-    yield from _wrong_tables(catalog, book if whole else _cut(problem, catalog), there)
-
-
-def _cut(problem: Problem, catalog: Catalog) -> Catalog:
-    return cut_down(problem, catalog.regions.keys()).catalog
+    cut = book if whole else cut_down(problem, catalog.regions.keys()).catalog
+    yield from _wrong_tables(catalog, cut, there)
 
 
 def _wrong_tables(catalog: Catalog, book: Catalog, there: str) -> Iterator[str]:
@@ -188,8 +283,6 @@ def _wrong_tables(catalog: Catalog, book: Catalog, there: str) -> Iterator[str]:
     for table in TABLES:
         if to_builtins(getattr(catalog, table)) != to_builtins(getattr(book, table)):
             yield f"the {table} in the file are not those of {there}"
-    if to_builtins(catalog.regions) != to_builtins(book.regions):
-        yield f"the regions in the file are not those of {there}"
     for name, device in catalog.gpus.items():
         if name not in book.gpus or gpu_document(device) != gpu_document(book.gpus[name]):
             yield f"the device {name[:40]} is not that of {there}"

@@ -1,4 +1,4 @@
-"""The document of ``placer portfolio``."""
+"""The documents of ``placer pareto`` and ``placer portfolio``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,92 @@ from typing import Literal
 
 from msgspec import UNSET
 
-from placer.documents.schemas.parts import Closed, Estimate, Maybe, Part, Placement
-from placer.documents.schemas.result import Result
+from placer.documents.schemas.parts import (
+    BookData,
+    Closed,
+    Estimate,
+    Maybe,
+    Message,
+    Option,
+    Part,
+    Placement,
+    Wishes,
+)
+from placer.documents.schemas.result import Result, SavedProblem
+from placer.records import Amount, Count
+
+
+class Axes(Part, frozen=True):
+    """Keys of a point that are plotted against each other."""
+
+    cost: Literal["usd_per_hour"]
+    gain: Literal["samples_per_second"]
+
+
+class Solves(Part, frozen=True):
+    """Which solver answered, in what time and how many questions."""
+
+    name: str
+    seconds: Amount
+    solves: Count
+
+
+class FrontierPoint(Part, frozen=True):
+    """One placement of a frontier.
+
+    samples_per_second: Samples/s that count towards the target.
+    marginal_usd_per_million_samples: Price of a million samples more than the point before gives;
+        null for the first.
+    least_usd_per_hour: No placement that is as fast costs less; null: not proved.
+    most_samples_per_second: No placement that costs as much or less is faster; null: not proved.
+    gap: Larger relative distance of the two figures from their bounds.
+    """
+
+    usd_per_hour: Amount
+    samples_per_second: Amount
+    usd_per_million_samples: Amount
+    marginal_usd_per_million_samples: Amount | None
+    least_usd_per_hour: Amount | None
+    most_samples_per_second: Amount | None
+    gap: Amount | None
+    status: Literal["optimal", "time_limit", "memory_limit", "feasible"]
+    placement: Placement
+    estimate: Estimate
+
+
+class Frontier(Part, frozen=True, tag_field="schema", tag="placer.pareto/v1"):
+    """The frontier of cost against throughput; units stand in the names; prices are USD.
+
+    status: Why there are no more points; complete: it is proved that there are none.
+    knee: Position in points.
+    best_value: Position in points of the lowest price of a sample.
+    points: From the cheapest to the fastest.
+    problem: Only in saved files.
+    """
+
+    request: Wishes
+    data: BookData
+    axes: Axes
+    status: Literal[
+        "complete",
+        "points",
+        "open",
+        "time_limit",
+        "memory_limit",
+        "interrupted",
+        "nothing",
+        "infeasible",
+        "unknown",
+    ]
+    proved: bool
+    gap: Amount
+    solver: Solves
+    knee: Count | None
+    best_value: Count | None
+    points: list[FrontierPoint]
+    nearest: list[Option]
+    warnings: list[Message]
+    problem: Maybe[SavedProblem] = UNSET
 
 
 class PortfolioObjective(Part, frozen=True):

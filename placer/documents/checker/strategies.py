@@ -1,5 +1,5 @@
-"""Bounds on whole strategies, a second time: weak duality over the market, and the least that an
-exchange of N workers takes.
+"""Strategies, a second time: those that a proof about a request must speak of, and bounds on whole
+ones: weak duality over the market, and the least that an exchange of N workers takes.
 """
 
 from __future__ import annotations
@@ -8,8 +8,14 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from placer.documents.checker.averages import class_seconds, straight_rounds, window
+from placer.documents.checker.averages import (
+    class_seconds,
+    straight_rounds,
+    transport_of,
+    window,
+)
 from placer.documents.checker.case import ALWAYS_OVERLAP, BUTTERFLIES, BYTES_PER_ELEMENT
+from placer.documents.checker.limits import LOCAL
 from placer.documents.checker.market import CHEAPEST, Machine, largest_sums, undominated
 from placer.documents.checker.seconds import (
     FUNCTION_BYTES_PER_S,
@@ -30,19 +36,89 @@ WIDEST = 1e4
 price of N machines.
 """
 
+SYNCHRONOUS = (
+    "all-reduce",
+    "hierarchical-all-reduce",
+    "central",
+    "hierarchical",
+    "parameter-server",
+)
+"""Strategies that exchange every step; `auto` always tries them."""
+OUTER = ("diloco", "streaming-diloco")
+"""Strategies with an outer optimizer, which takes up what a coarse compression loses."""
+MAY_OVERLAP = ("all-reduce", "hierarchical-all-reduce", "local-sgd", "streaming-diloco")
+QUORUM = {False: ("local-sgd", *OUTER), True: ("streaming-diloco",)}
+"""Strategies that go on with some of the workers: in turn, and beside the next step."""
+COARSE = ("int4", "sparse")
+"""Compressions whose loss must be added to the next message."""
+MOST_LOCAL_STEPS = 64
+"""Local steps that are tried at most where the request says no number."""
+MOST_PUBLISHED = 512
+"""Beyond these local steps only strategies whose samples to target the user gives are tried."""
+
+
+def required_modes(problem: Mapping[str, Any]) -> set[tuple[str, int]]:
+    """Return the strategies with local steps that a proof about a request must bound.
+
+    Notes
+    -----
+    Single machines are required where the request surely admits them: rules about machines and data
+    that name several places ask for several machines, and one machine has all of the speed, which
+    no share below 100 % allows.
+    """
+    wish = problem["requirements"]
+    strategies = [name for name in _named(problem) if _able(name, problem)]
+    least = wish["min_local_steps"] or 1
+    modes = {(name, 1) for name in strategies if name not in LOCAL and least == 1}
+    given = {row[0] for row in wish["samples_to_target"]}
+    modes |= {
+        (name, steps)
+        for name in strategies
+        if name in LOCAL
+        for steps in _local_steps(wish)
+        if steps <= MOST_PUBLISHED or name in given
+    }
+    alone = wish["min_workers"] == 1 and wish["min_regions"] <= 1
+    staying = {data["place"] for data in wish["datasets"] if not data["may_move"]}
+    if alone and not wish["used"] and not wish.get("max_shares") and len(staying) < 2:
+        modes.add(("none", 1))
+    return modes
+
+
+def _named(problem: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the strategies that the request names or leaves to choose from."""
+    wish = problem["requirements"]
+    if wish["exchange"] != "auto":
+        return (wish["exchange"],)
+    if wish["max_local_steps"] is None:
+        return SYNCHRONOUS
+    language = problem["profile"].get("architecture") is not None
+    left_out = ("local-sgd",) if language else OUTER
+    return (*SYNCHRONOUS, *(name for name in LOCAL if name not in left_out))
+
+
+def _able(name: str, problem: Mapping[str, Any]) -> bool:
+    wish = problem["requirements"]
+    coarse = (wish["compression"] or problem["profile"]["compression"]) in COARSE
+    if wish.get("quorum") is not None and name not in QUORUM[bool(wish["overlap"])]:
+        return False
+    late = name == "local-sgd" and wish["overlap"] and wish["exchange"] == "auto"
+    if late and transport_of(problem) != "hivemind":  # no engine but hivemind does it
+        return False
+    return (name in MAY_OVERLAP or not wish["overlap"]) and (name in OUTER or not coarse)
+
+
+def _local_steps(wish: Mapping[str, Any]) -> set[int]:
+    """Return the ends of the range of local steps and the powers of two between."""
+    least, most = wish["min_local_steps"] or 1, wish["max_local_steps"] or MOST_LOCAL_STEPS
+    powers = {2**k for k in range(most.bit_length()) if least <= 2**k <= most}
+    return {least, most, *powers}
+
 
 class Relaxed:
-    """What no placement of a strategy can beat, for one problem.
-
-    Parameters
-    ----------
-    problem
-        A whole ``placer.problem/v1`` document.
-    machines
-        What it admits.
-    multipliers
-        Lagrange multipliers to try; any that are 0 or more give valid bounds, good ones give tight
-        ones.
+    """What no placement of a strategy can beat, for a whole ``placer.problem/v1`` document and the
+    machines that it admits. Any Lagrange multipliers of 0 or more give valid bounds, good ones
+    tight ones.
     """
 
     def __init__(
@@ -55,9 +131,8 @@ class Relaxed:
         startup_s: float = wish.get("startup_s", 0.0)
         in_time = 0.0
         if wish["deadline_s"] is not None:
-            in_time = wish["samples"] / max(
-                wish["deadline_s"] - startup_s - wish.get("copy_s", 0.0), LEAST_WORK_S
-            )
+            left_s = wish["deadline_s"] - startup_s - wish.get("copy_s", 0.0)
+            in_time = wish["samples"] / max(left_s, LEAST_WORK_S)
         self.floor: float = max(wish["min_samples_per_second"] or 0.0, in_time) * (1 - SLACK)
         total = wish["objective"] == "total"
         self.startup_s: float = startup_s / wish["samples"] if total else 0.0  # of each sample
@@ -68,7 +143,7 @@ class Relaxed:
         self.sums: dict[tuple[frozenset[str], float], list[float]] = {}
         self.kept: dict[frozenset[str], list[Machine]] = {}
         self.averages: dict[tuple[str, int], float] = {}
-        self.fastest: dict[int, float] = {}
+        self.fastest: dict[int, float] = {1: 0.0}
 
     def best(self, strategy: str, local_steps: int, samples_to_target: float) -> float | None:
         """Return the objective that no placement of a strategy is better than; None if none of it
@@ -102,12 +177,10 @@ class Relaxed:
         return value * self.wish["samples"] / 1e6 if self.wish["objective"] == "total" else value
 
     def _alone(self, factor: float) -> float | None:
-        counted = [
-            (m.alone / factor, m.usd) for m in self.machines if self.wish["min_workers"] == 1
-        ]
-        allowed = [
-            (speed, usd) for speed, usd in counted if usd <= self.budget and speed >= self.floor
-        ]
+        if self.wish["min_workers"] != 1:
+            return None
+        counted = [(m.alone / factor, m.usd) for m in self.machines]
+        allowed = [row for row in counted if row[1] <= self.budget and row[0] >= self.floor]
         if self.objective == "throughput":
             return max((speed for speed, _ in allowed), default=None)
         if self.objective == "cost":
@@ -131,7 +204,7 @@ class Relaxed:
         return self.averages[key]
 
     def _fastest(self, hosts: Sequence[str], workers: int) -> float:
-        """Return the seconds of averaging inside a zone for the fastest class."""
+        """Return the seconds of averaging inside a zone for the fastest class; 0 of one worker."""
         if workers not in self.fastest:
             self.fastest[workers] = min(self._average(host, workers) for host in hosts)
         return self.fastest[workers]
@@ -146,10 +219,7 @@ class Relaxed:
             return self._average(host, n)
         if strategy == "hierarchical-all-reduce":
             groups = [(-(-n // r), r) for r in range(2, n + 1)]
-            return min(
-                (self._fastest(hosts, k) if k > 1 else 0.0) + self._average(host, r)
-                for k, r in groups
-            )
+            return min(self._fastest(hosts, k) + self._average(host, r) for k, r in groups)
         if strategy == "parameter-server":
             return server_sum(n, size, SUMMING_VCPUS, self.problem)
         moved = 2 * (STORE_START_S + size / (STORE_STREAM_BYTES_PER_S * streams))
@@ -157,14 +227,8 @@ class Relaxed:
         if strategy == "central":
             return moved + STORE_START_S + n * (summing + reading) + reading
         if strategy == "hierarchical":
-            groups = [(-(-n // r), r) for r in range(2, n + 1)]
-            return (
-                moved
-                + min((k + r) * (summing + reading) for k, r in groups)
-                + 2 * (STORE_START_S + reading)
-                + STORE_START_S
-                + 2 * reading
-            )
+            summed = min((-(-n // r) + r) * (summing + reading) for r in range(2, n + 1))
+            return moved + summed + 2 * (STORE_START_S + reading) + STORE_START_S + 2 * reading
         return 0.0
 
     def _sums(self, within: frozenset[str], multiplier: float) -> list[float]:
@@ -203,17 +267,13 @@ class Relaxed:
             needed = self._needed(rounds, samples, multiplier)
             return max([least_usd, *((needed - total) / m for m, total in lines if m > 0)])
         low = self._needed(rounds, samples, multiplier)
-        return max(
-            self._per_million(
-                lines,
-                least_usd,
-                (low, most_speed),
-                (a, b / samples + self.startup_s / multiplier),
-                multiplier,
-            )
+        started_s = self.startup_s / multiplier
+        least = max(
+            self._per_sample(lines, least_usd, (low, most_speed), (a, b / samples + started_s))
             for a, b in rounds
             if a > 0
         )
+        return least * multiplier / 3600 * 1e6
 
     def _counted(
         self, speed: float, rounds: Sequence[tuple[float, float]], samples: int, multiplier: float
@@ -224,9 +284,7 @@ class Relaxed:
     def counted(
         self, strategy: str, n: int, host: str, speed: float, samples: int, multiplier: float
     ) -> float:
-        """Return the samples/s that count, of N equal machines in one place that average by a
-        butterfly.
-        """
+        """Return the samples/s that count, of N equal machines of one place in a butterfly."""
         rounds = self._rounds(strategy, self._average(host, n))
         return self._counted(speed, rounds, samples, multiplier)
 
@@ -239,16 +297,15 @@ class Relaxed:
         longest = samples / multiplier / self.floor
         return max(a * samples / (longest - b) for a, b in rounds)
 
-    def _per_million(
+    def _per_sample(
         self,
         lines: Sequence[tuple[float, float]],
         least_usd: float,
         speeds: tuple[float, float],
         seconds_per_sample: tuple[float, float],
-        multiplier: float,
     ) -> float:
-        """Return the least USD per million samples: C (a / V + b), where C is at least (V - sum) /
-        lambda for every lambda.
+        """Return the least C (a / V + b), where the price C is at least (V - sum) / lambda for
+        every lambda.
 
         Notes
         -----
@@ -271,4 +328,4 @@ class Relaxed:
                     speed = min(max(left, turn), right)
                     bounds.append((speed - total) / m * (share / speed + beside))
             prices.append(max(bounds))
-        return min(prices) * multiplier / 3600 * 1e6
+        return min(prices)
