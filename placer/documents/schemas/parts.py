@@ -11,7 +11,7 @@ from placer.cost_model.estimate import DataPasses
 from placer.cost_model.outlook.outlook import MonthOutlook, SpotOutlook
 from placer.cost_model.outlook.risk import Risk
 from placer.market.catalog import MARKETS
-from placer.problem.data.datasets import Dataset
+from placer.problem.datasets import Dataset
 from placer.problem.exchange import STRATEGIES
 from placer.problem.requirements import OBJECTIVES, TRANSPORTS, Quota
 from placer.records import Amount, Count, Natural, Positive, one_of
