@@ -38,11 +38,11 @@ slice (MIG) has much less.
 class Device:
     """One device of the catalog with the peaks of its data sheet.
 
-    * generation: architecture, such as ``ampere``; None where nobody has said.
-    * peak_flops: dense FLOP/s by precision, never the figure with sparsity; None where the hardware
-      has no units for it.
-    * memory_bytes, memory_bytes_per_second: what a program can use, and the bandwidth.
-    * source, as_of: data sheets and their date.
+    generation: Architecture, such as ``ampere``; None where nobody has said.
+    peak_flops: Dense FLOP/s by precision, never the figure with sparsity; None where the hardware
+        has no units for it.
+    memory_bytes, memory_bytes_per_second: What a program can use, and the bandwidth.
+    source, as_of: Data sheets and their date.
     """
 
     gpu: str
@@ -74,10 +74,8 @@ def device(name: str) -> Device | None:
 
 
 def device_of(gpu: Gpu) -> Device:
-    """Return the peaks of a catalog's row.
-
-    FP16 FLOP/s, memory and bandwidth are the catalog's. The other precisions come from devices.csv;
-    a GPU that a user's catalog alone has lacks them.
+    """Return the peaks of a catalog's row. FP16 FLOP/s, memory and bandwidth are the catalog's. The
+    other precisions come from devices.csv; a GPU that a user's catalog alone has lacks them.
     """
     row = _table().get(gpu.gpu, {})
     tflops = {name: row.get(f"{name}_tflops") for name in PRECISIONS if name != "fp16"}
@@ -188,7 +186,7 @@ def choose_device(name: str | None) -> Any:
 def facts(device: Any, threads: int | None = None) -> DeviceFacts:
     """Read name, driver and clocks of a device; its clocks are right while it is still warm.
 
-    * threads: that PyTorch was asked to use; None: its own choice, which is the whole processor.
+    threads: That PyTorch was asked to use; None: its own choice, which is the whole processor.
     """
     torch = load_torch()
     name, gpu, driver = cpu_name(), device.type, GpuDriver()
@@ -217,9 +215,8 @@ def has_nvml(device: Any) -> bool:
 
 
 def busy_words() -> str | None:
-    """Say that other programs slow down what is measured on this CPU; None if they hardly do.
-
-    The load average counts programs that run or want to, and this one is one of them.
+    """Say that other programs slow down what is measured on this CPU; None if they hardly do. The
+    load average counts programs that run or want to, and this one is one of them.
     """
     try:
         load, cores = os.getloadavg()[0], cpus_here()
@@ -267,14 +264,12 @@ def load_nvml() -> ModuleType:
 
 
 def read_driver(uuid: str | None, index: int = 0) -> GpuDriver:
-    """Read the driver and the clocks of one GPU.
+    """Read the driver and the clocks of one GPU. A machine without a driver, a GPU that is gone and
+    a figure that this GPU does not tell (a slice of a GPU tells no clocks) are None: a measurement
+    is worth keeping without them. Raises `PlacerError` if nvidia-ml-py is not installed.
 
-    A machine without a driver, a GPU that is gone and a figure that this GPU does not tell (a slice
-    of a GPU tells no clocks) are None: a measurement is worth keeping without them. Raises
-    `PlacerError` if nvidia-ml-py is not installed.
-
-    * uuid: universally unique identifier without the prefix ``GPU-``; None where PyTorch has none.
-    * index: number of the GPU on the machine, for want of an identifier.
+    uuid: Universally unique identifier without the prefix ``GPU-``; None where PyTorch has none.
+    index: Number of the GPU on the machine, for want of an identifier.
     """
     nvml = load_nvml()
 

@@ -20,10 +20,10 @@ def published_efficiency(name: str, family: str, framework: str) -> Efficiency:
     model's own figure. ``assumed`` if it is a mean over other models: then the interval reaches
     from the lowest to the highest of them. Raises `PlacerError` if there is no such framework.
 
-    * name, family: of the model. The shipped profile of that name is used; without one the mean
-      over the measured models of its family, and without these over all measured models.
-    * framework: one of `FRAMEWORKS`: ``hivemind`` is published (Erben et al., PVLDB 17(6), 2024),
-      ``ddp`` is not.
+    name, family: Of the model. The shipped profile of that name is used; without one the mean over
+        the measured models of its family, and without these over all measured models.
+    framework: One of `FRAMEWORKS`: ``hivemind`` is published (Erben et al., PVLDB 17(6), 2024),
+        ``ddp`` is not.
     """
     if framework not in FRAMEWORKS:
         raise unknown("framework", framework, FRAMEWORKS)

@@ -26,16 +26,16 @@ class GradientSizes:
     """Gradients of one training step. Every tensor counts once, however often the model uses it
     (tied weights).
 
-    * parameters: elements of all parameters, frozen ones too.
-    * trainable, tensors: elements and tensors that can have a gradient: what is exchanged.
-      DistributedDataParallel reduces all of them (with ``find_unused_parameters=True`` also those
-      that the step did not use, as zeros; without it, it stops with an error), and hivemind's
-      GradientAverager fills those without a gradient with zeros before it averages. Gloo sends of
-      sparse gradients the rows of the batch alone.
-    * bytes_fp32: bytes of the trainable elements at 4 bytes each, 8 if complex: S of the formulas
-      without compression.
-    * bytes_native: the same in the types that the parameters have: what an all-reduce of them is
-      handed.
+    parameters: Elements of all parameters, frozen ones too.
+    trainable, tensors: Elements and tensors that can have a gradient: what is exchanged.
+        DistributedDataParallel reduces all of them (with ``find_unused_parameters=True`` also those
+        that the step did not use, as zeros; without it, it stops with an error), and hivemind's
+        GradientAverager fills those without a gradient with zeros before it averages. Gloo sends of
+        sparse gradients the rows of the batch alone.
+    bytes_fp32: Bytes of the trainable elements at 4 bytes each, 8 if complex: S of the formulas
+        without compression.
+    bytes_native: The same in the types that the parameters have: what an all-reduce of them is
+        handed.
     """
 
     parameters: int
@@ -106,10 +106,9 @@ def _shape_lazy_parameters(workload: Workload) -> None:
 
 def twin_on(module: torch.nn.Module, device: torch.device | str) -> torch.nn.Module:
     """Copy a model to a device; the model itself stays where and as it is. On the meta device the
-    copy has no numbers and takes no memory.
-
-    `copy.deepcopy` takes tensors that its memo knows from there, so a parameter that two modules
-    share (tied weights) is shared in the twin, and no second copy of the weights is ever made.
+    copy has no numbers and takes no memory. `copy.deepcopy` takes tensors that its memo knows from
+    there, so a parameter that two modules share (tied weights) is shared in the twin, and no second
+    copy of the weights is ever made.
     """
     torch: Any = load_torch()
     known: dict[int, Any] = {}

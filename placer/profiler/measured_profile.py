@@ -53,10 +53,10 @@ def measurement_of(
 ) -> Measurement | None:
     """Turn what was measured in one precision into a row of the profile. None if no step was timed.
 
-    * flops_per_sample, peak_flops: operations of a sample and FLOP/s of the device in this
-      precision, where known.
-    * loading_seconds_per_sample: of the dataset, if one was measured.
-    * date, command: day in ISO format; what the user typed.
+    flops_per_sample, peak_flops: Operations of a sample and FLOP/s of the device in this precision,
+        where known.
+    loading_seconds_per_sample: Of the dataset, if one was measured.
+    date, command: Day in ISO format; what the user typed.
     """
     if not findings.rates:
         return None
@@ -96,9 +96,7 @@ def measurement_of(
 
 def rate_of(measurements: Sequence[Measurement]) -> Rate:
     """Return the rate of one device: of its fastest precision, at the knee, accumulated if
-    measured.
-
-    Of two devices that the catalog calls by one name, the one measured last counts.
+    measured. Of two devices that the catalog calls by one name, the one measured last counts.
     """
     last = [m for m in measurements if m.device_name == measurements[-1].device_name]
     fastest = max(last, key=lambda m: m.best.samples_per_second)
@@ -178,11 +176,11 @@ def profile_of(
 ) -> ModelProfile:
     """Build a profile, or add to one.
 
-    * sizes: of the model; memory worked out, used where none was measured.
-    * measurements, rates: all of them, old and new.
-    * efficiency: new rows; they replace old ones of the same framework.
-    * old: profile that is added to: its name and what cannot be measured stay.
-    * target_batch_size: samples of an optimizer step; None: the old profile's, else assumed.
+    sizes: Of the model; memory worked out, used where none was measured.
+    measurements, rates: All of them, old and new.
+    efficiency: New rows; they replace old ones of the same framework.
+    old: Profile that is added to: its name and what cannot be measured stay.
+    target_batch_size: Samples of an optimizer step; None: the old profile's, else assumed.
     """
     frameworks = {row.framework: row for row in (*(old.efficiency if old else ()), *efficiency)}
     main = main_measurement(measurements) if measurements else None
@@ -231,9 +229,9 @@ def worked_out(
     """Estimate a workload on the GPUs of a catalog, from rates that are known. Or why there is
     none: a model that looks at values cannot run on the meta device.
 
-    * main: gives batch size and precision if it is of a GPU of the catalog; None before anything
-      was measured.
-    * known: rates from which others are worked out.
+    main: Gives batch size and precision if it is of a GPU of the catalog; None before anything was
+        measured.
+    known: Rates from which others are worked out.
     """
     precision, microbatch = USUAL_PRECISION, None
     if main is not None and main.gpu in catalog.gpus:  # a CPU's batch size would leave a GPU idle

@@ -51,8 +51,8 @@ class Profiling:
     """One target on one device: `run` measures, `profile` is what is known so far, whether it ended
     or not.
 
-    * catalog: names the GPUs for which rates are worked out until one of them is measured.
-    * command: what the user typed, for the profile.
+    catalog: Names the GPUs for which rates are worked out until one of them is measured.
+    command: What the user typed, for the profile.
     """
 
     subject: Workload | StepFunction

@@ -37,8 +37,8 @@ def load_target(
     """Find what shall be measured. Raises `PlacerError` if the words or what they lead to are no
     such thing.
 
-    * target: ``package.module:function`` or ``hf:FILE`` with a Hugging Face config. The function is
-      called without arguments and returns
+    target: ``package.module:function`` or ``hf:FILE`` with a Hugging Face config. The function is
+        called without arguments and returns
 
       * a `Workload`; or
       * ``(module, batch)`` or ``(module, batch, loss)``: a ``torch.nn.Module``; ``batch(n)`` or

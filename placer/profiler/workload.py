@@ -31,18 +31,18 @@ USUAL_COMPRESSION = "fp16"
 class Workload:
     """A model that can be trained.
 
-    * name, title: short name of the model, and what it is in words.
-    * module: the model, on the CPU (or the meta device).
-    * batch: makes a batch of n samples on a device: what ``loss`` takes.
-    * loss: scalar loss of the module on a batch; the forward pass.
-    * optimizer: makes the optimizer of some parameters.
-    * target_batch_size, microbatch: samples of an optimizer step over all workers, and samples that
-      one device takes at once, if the user has said so.
-    * samples: batches of a dataset to measure its share of a step, if there is one: an iterable of
-      batches that ``loss`` takes.
-    * source: where the model comes from: ``package.module:function``, ``builtin resnet50-like``,
-      ``hf config.json``.
-    * architecture: dimensions, if it is a language model; its samples are then sequences.
+    name, title: Short name of the model, and what it is in words.
+    module: The model, on the CPU (or the meta device).
+    batch: Makes a batch of n samples on a device: what ``loss`` takes.
+    loss: Scalar loss of the module on a batch; the forward pass.
+    optimizer: Makes the optimizer of some parameters.
+    target_batch_size, microbatch: Samples of an optimizer step over all workers, and samples that
+        one device takes at once, if the user has said so.
+    samples: Batches of a dataset to measure its share of a step, if there is one: an iterable of
+        batches that ``loss`` takes.
+    source: Where the model comes from: ``package.module:function``, ``builtin resnet50-like``,
+        ``hf config.json``.
+    architecture: Dimensions, if it is a language model; its samples are then sequences.
     """
 
     name: str
@@ -78,9 +78,9 @@ class Workload:
 class StepFunction:
     """A user's function that trains one batch of n samples: only whole steps can be timed.
 
-    * name, source: as of a `Workload`.
-    * run: ``step(batch_size)``; what it returns is ignored.
-    * module: the model that it trains, if it says so in its attribute ``module``.
+    name, source: As of a `Workload`.
+    run: ``step(batch_size)``; what it returns is ignored.
+    module: The model that it trains, if it says so in its attribute ``module``.
     """
 
     name: str

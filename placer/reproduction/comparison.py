@@ -22,9 +22,7 @@ SCHEMA = "placer.reproduction/v1"
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishedClaim:
     """One claim; ``value`` is a figure in ``unit``, a placement, or empty where the statement says
-    all.
-
-    ``condition`` says under which machines, prices and accounting the claim is judged and
+    all. ``condition`` says under which machines, prices and accounting the claim is judged and
     ``tolerance`` by which share of ``value`` ours may miss it; both stand in the file, so they are
     fixed before anything is worked out.
     """
@@ -43,10 +41,8 @@ class PublishedClaim:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishedRun:
     """One measured run; ``workers`` as on the command line, ``calibrates`` empty if nothing was
-    fitted to it.
-
-    ``calculation_s`` and ``communication_s`` are parts of a step by the wall clock, as logged; they
-    need not sum to it.
+    fitted to it. ``calculation_s`` and ``communication_s`` are parts of a step by the wall clock,
+    as logged; they need not sum to it.
     """
 
     experiment: str
@@ -78,13 +74,11 @@ def _rows(book: str, file: str) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One quantity of one run or placement.
-
-    ``groups`` are what its error is averaged over, the first one is where it stands in a table;
-    ``family`` names rows that a short table shows only the best of. ``published`` is None where the
-    paper gives no number; ``low`` and ``high`` bound ``ours``; ``parts`` add up to it;
-    ``calibrates`` names what was fitted to this run, empty for a prediction; ``best`` marks the
-    smallest of its group.
+    """One quantity of one run or placement. ``groups`` are what its error is averaged over, the
+    first one is where it stands in a table; ``family`` names rows that a short table shows only the
+    best of. ``published`` is None where the paper gives no number; ``low`` and ``high`` bound
+    ``ours``; ``parts`` add up to it; ``calibrates`` names what was fitted to this run, empty for a
+    prediction; ``best`` marks the smallest of its group.
     """
 
     groups: tuple[str, ...]
@@ -126,11 +120,9 @@ class Group:
 
 
 class Verdict(StrEnum):
-    """What became of a claim.
-
-    ``contradicted``: the figures of the books, or an estimate by more than its tolerance, say
-    otherwise. ``undecided``: what decides it was never published as a number, and placer's
-    assumptions in its place do not settle it.
+    """What became of a claim. ``contradicted``: the figures of the books, or an estimate by more
+    than its tolerance, say otherwise. ``undecided``: what decides it was never published as a
+    number, and placer's assumptions in its place do not settle it.
     """
 
     REPRODUCED = "reproduced"
@@ -178,7 +170,6 @@ class Reproduction(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.reproduction/v1`` document; errors and coverage are shares of 1.
-
         Within v1 keys are only added.
         """
         return {

@@ -18,45 +18,31 @@ LONGEST_SEQUENCE = 2**24
 class Architecture(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Dimensions and parameter counts of a transformer.
 
-    Parameters
-    ----------
-    layers, width
-        Blocks, and the width of the residual stream (L and d in the formulas).
-    kv_width
-        Width of keys and values together of one of them: heads of keys times their size; below
-        ``width`` with grouped queries.
-    mlp_width
-        Hidden width of the feed-forward part, of one expert where there are several.
-    mlp_matrices
-        Matrices of the feed-forward part: 2, or 3 where it is gated.
-    vocabulary
-        Rows of the embedding (V).
-    tied
-        Whether the output layer shares the embedding's weights.
-    sequence_length
-        Tokens of one sample (T).
-    parameters
-        All parameters, as they are stored and exchanged.
-    active_parameters
-        Parameters that one token passes through; fewer than all in a mixture of experts.
-    computed_parameters
-        Active parameters that are multiplied with (N' in the formulas): all but look-ups; a tied
-        embedding counts once, as output layer.
-    trainable_parameters
-        Parameters that the optimizer changes: fewer with adapters.
-    frozen_bytes_per_parameter
-        Bytes of each parameter that is not trained: 2 in BF16, 0.5 in 4 bits.
-    positions
-        Rows of a learned table of positions: no longer sequence has an embedding. None where
+    layers, width: Blocks, and the width of the residual stream (L and d in the formulas).
+    kv_width: Width of keys and values together of one of them: heads of keys times their size;
+        below ``width`` with grouped queries.
+    mlp_width: Hidden width of the feed-forward part, of one expert where there are several.
+    mlp_matrices: Matrices of the feed-forward part: 2, or 3 where it is gated.
+    vocabulary: Rows of the embedding (V).
+    tied: Whether the output layer shares the embedding's weights.
+    sequence_length: Tokens of one sample (T).
+    parameters: All parameters, as they are stored and exchanged.
+    active_parameters: Parameters that one token passes through; fewer than all in a mixture of
+        experts.
+    computed_parameters: Active parameters that are multiplied with (N' in the formulas): all but
+        look-ups; a tied embedding counts once, as output layer.
+    trainable_parameters: Parameters that the optimizer changes: fewer with adapters.
+    frozen_bytes_per_parameter: Bytes of each parameter that is not trained: 2 in BF16, 0.5 in 4
+        bits.
+    positions: Rows of a learned table of positions: no longer sequence has an embedding. None where
         positions are computed (rotary, ALiBi), which any length may be.
-    experts, experts_per_token
-        Feed-forward parts of a layer from which each token gets some; 1 where there is one.
-    dense_layers
-        Layers of a mixture of experts that have one feed-forward part instead.
-    query_width, value_width
-        Width of all query heads, and of all value heads, where it is not ``width``.
-    window, window_share
-        Tokens that attention looks back in some layers, and the share of those layers.
+    experts, experts_per_token: Feed-forward parts of a layer from which each token gets some; 1
+        where there is one.
+    dense_layers: Layers of a mixture of experts that have one feed-forward part instead.
+    query_width, value_width: Width of all query heads, and of all value heads, where it is not
+        ``width``.
+    window, window_share: Tokens that attention looks back in some layers, and the share of those
+        layers.
     """
 
     layers: Natural

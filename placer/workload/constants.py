@@ -41,7 +41,6 @@ UNMEASURED_HOSTS = (1.0, 1.5, 0.67)
 
 class HostConstants(Struct, frozen=True):
     """What averaging costs a host inside one zone under hivemind: seconds, s/GB, s/peer, s/tensor.
-
     ``s_per_gb`` counts the gradient, ``s_per_gb_sent`` what the host sends of it: 2 (N - 1) / N
     gradients among N peers. Only calibrations of older versions hold the former. ``least_period_s``
     is the least from the end of one average among all peers to the beginning of the next.
@@ -66,23 +65,16 @@ class HostConstants(Struct, frozen=True):
 class ServiceConstants(Struct, frozen=True, kw_only=True):
     """What object stores, cloud functions and parameter servers take.
 
-    Parameters
-    ----------
-    start_s
-        First byte of an object store for a client that connects anew, in region (public S3
+    start_s: First byte of an object store for a client that connects anew, in region (public S3
         measurements); also the start of a function.
-    round_trips
-        TCP and TLS handshakes and the request itself.
-    stream_bytes_per_s
-        One connection to an object store: assumed, as S3's guidance of 85 to 90 MB/s per request.
-    function_bytes_per_s
-        Network of a cloud function, about 600 Mb/s: assumed.
-    sum_bytes_per_s
-        Bytes that a cloud function sums per second: assumed.
-    server_sum_bytes_per_s
-        FP32 bytes of gradients, arriving as FP16, that each vCPU of a parameter server sums per
-        second: measured in November 2026 on both vCPUs of an x86 VM (AMD EPYC, PyTorch 2.13).
-        None: any server sums like a cloud function, as in files of older versions.
+    round_trips: TCP and TLS handshakes and the request itself.
+    stream_bytes_per_s: One connection to an object store: assumed, as S3's guidance of 85 to 90
+        MB/s per request.
+    function_bytes_per_s: Network of a cloud function, about 600 Mb/s: assumed.
+    sum_bytes_per_s: Bytes that a cloud function sums per second: assumed.
+    server_sum_bytes_per_s: FP32 bytes of gradients, arriving as FP16, that each vCPU of a parameter
+        server sums per second: measured in November 2026 on both vCPUs of an x86 VM (AMD EPYC,
+        PyTorch 2.13). None: any server sums like a cloud function, as in files of older versions.
     """
 
     start_s: float = 0.5
@@ -114,14 +106,12 @@ class ServiceConstants(Struct, frozen=True, kw_only=True):
 
 class Calibration(Struct, frozen=True, kw_only=True, dict=True):
     """Host constants by class, the factors on links between regions, and how far measurements lie
-    around them.
-
-    The tuples are (value, slow, fast): multiples of a time. ``kappa`` is hivemind's, ``site_kappa``
-    its multiple where one end is a site of one's own on the same continent, ``ring_kappa`` that of
-    all other software. ``stream_power`` is how the slowest of m streams to a site falls behind one:
-    m to that power; 0 in calibrations of older versions, whose ``site_kappa`` counts on all lines.
-    ``spreads`` holds the spread of averaging of a host class where its own runs say it;
-    ``most_workers`` is the largest run behind the constants.
+    around them. The tuples are (value, slow, fast): multiples of a time. ``kappa`` is hivemind's,
+    ``site_kappa`` its multiple where one end is a site of one's own on the same continent,
+    ``ring_kappa`` that of all other software. ``stream_power`` is how the slowest of m streams to a
+    site falls behind one: m to that power; 0 in calibrations of older versions, whose
+    ``site_kappa`` counts on all lines. ``spreads`` holds the spread of averaging of a host class
+    where its own runs say it; ``most_workers`` is the largest run behind the constants.
     """
 
     name: str
@@ -160,9 +150,9 @@ class Calibration(Struct, frozen=True, kw_only=True, dict=True):
     ) -> float:
         """Return the multiple of bytes over bandwidth that a link between two places takes.
 
-        * rtt_s: round trip of the link.
-        * peers: workers that exchange: each waits for the slowest of its streams to and from the
-          others. Two bound the factor from below.
+        rtt_s: Round trip of the link.
+        peers: Workers that exchange: each waits for the slowest of its streams to and from the
+            others. Two bound the factor from below.
 
         >>> PUBLISHED.line_factor("nccl", "gcp/a", "onprem/b", rtt_s=0.016), RING_KAPPA[0]
         (1.0, 1.0)

@@ -35,11 +35,10 @@ table (6,240 MB/s of sixteen). Assumed alike at other providers.
 
 
 class Loader(Struct, frozen=True, kw_only=True):
-    """How one worker reads its samples.
-
-    ``store`` holds the samples/s from the store, ``disk_samples_per_s`` those from its local disks,
-    and ``streamed`` the share of all samples that comes from the store: 1 where every pass reads
-    anew. The disk is never slower than the store, or every pass reads anew.
+    """How one worker reads its samples. ``store`` holds the samples/s from the store,
+    ``disk_samples_per_s`` those from its local disks, and ``streamed`` the share of all samples
+    that comes from the store: 1 where every pass reads anew. The disk is never slower than the
+    store, or every pass reads anew.
     """
 
     store: Rate
@@ -48,7 +47,6 @@ class Loader(Struct, frozen=True, kw_only=True):
 
     def first(self, speed: float, case: int = 0) -> float:
         """Return the speed in the first pass of a worker whose mean speed over all passes is given.
-
         A worker that waits for the store in its first pass reads as fast as it can; one that does
         not is as fast in all.
         """
@@ -105,12 +103,10 @@ def _cases(rate: Rate) -> tuple[float, float, float]:
 
 def machine_bytes_per_s(store: StoreOffer, offer: VmOffer, network: Network) -> Rate:
     """Return the bytes/s that one machine reads from a store, with an interval and where it comes
-    from.
-
-    Over the network of the machine inside the store's region; from elsewhere also over its link
-    with `LOADER_STREAMS` streams. A machine whose network no book names reaches inside a region
-    what one stream does. Each machine reads by itself; what a store gives to all of them together
-    is `samples_per_s`, and what a site of one's own lets in is `site_line`.
+    from. Over the network of the machine inside the store's region; from elsewhere also over its
+    link with `LOADER_STREAMS` streams. A machine whose network no book names reaches inside a
+    region what one stream does. Each machine reads by itself; what a store gives to all of them
+    together is `samples_per_s`, and what a site of one's own lets in is `site_line`.
     """
     card = math.inf if offer.network_gbps is None else offer.network_gbps * GBPS
     link = network.link(store.place, offer.place)
@@ -135,9 +131,8 @@ def machine_bytes_per_s(store: StoreOffer, offer: VmOffer, network: Network) -> 
 
 def site_line(network: Network, place: str) -> tuple[float, float, float]:
     """Return the bytes/s that all machines of a site of one's own send or receive together:
-    expected, slow, fast.
-
-    A book tells the line of a site as the link of the site with itself, as exchanges use it.
+    expected, slow, fast. A book tells the line of a site as the link of the site with itself, as
+    exchanges use it.
     """
     line = network.link(place, place)
     return line.bytes_per_second, line.low, line.high
@@ -162,15 +157,13 @@ def loader_of(
     passes: float,
     cache: str,
 ) -> Loader:
-    """Return how a worker of some machines reads.
+    """Return how a worker of some machines reads. The disks of a worker hold the whole data and not
+    a share of it alone: which share is a worker's changes from pass to pass, and when another
+    worker is taken away. A disk that reads more slowly than the link is left alone.
 
-    The disks of a worker hold the whole data and not a share of it alone: which share is a worker's
-    changes from pass to pass, and when another worker is taken away. A disk that reads more slowly
-    than the link is left alone.
-
-    * read: bytes/s that one of its machines reads from the store.
-    * data_bytes: size of the data; None where nobody says it.
-    * passes: how often the run reads the data.
+    read: bytes/s that one of its machines reads from the store.
+    data_bytes: Size of the data; None where nobody says it.
+    passes: How often the run reads the data.
     """
     store = replace(
         read,
@@ -221,17 +214,16 @@ def speeds_within(
     readers: Sequence[Readers], most: float, case: int = 0, *, equal_parts: bool = False
 ) -> list[float]:
     """Return the mean speed of each kind of worker where a store gives so many samples/s at most.
-
     What the store or the line of a site lacks while all of them read their first pass they lack in
     proportion. Workers that read every pass anew keep this share in all of them, although others
     read from their disks by then: the limit then counts too much, never too little. With equal
     parts another worker may be the slowest in the first pass than in later ones; all are then
     slower by what the slowest mean speed leaves out.
 
-    * most: samples/s to all workers together.
-    * case: 0, 1 or 2: expected, slow or fast.
-    * equal_parts: whether all workers do equal parts of a step, and so wait for the slowest of each
-      pass.
+    most: samples/s to all workers together.
+    case: 0, 1 or 2: expected, slow or fast.
+    equal_parts: Whether all workers do equal parts of a step, and so wait for the slowest of each
+        pass.
 
     >>> far = Rate(gpu="T4", gpu_count=1, framework="none", value=100.0, low=100.0, high=100.0,
     ...     basis="measured", source="")

@@ -67,14 +67,14 @@ class Lack(NamedTuple):
 class Engine(Struct, frozen=True, kw_only=True):
     """What one engine executes.
 
-    * exchanges: names of `placer.problem.exchange.STRATEGIES`.
-    * compressions: of messages; the first is what it does by default.
-    * late: exchanges that it runs beside the next step.
-    * rings: whether it averages in a ring, not in a butterfly.
-    * many_streams: whether a pair may have several TCP streams.
-    * islands: whether a worker may be several machines.
-    * shardings, divisions, precisions: of the plan inside a worker; divisions are keys of its text.
-    * staged: shardings of plans with stages, where they are others.
+    exchanges: Names of `placer.problem.exchange.STRATEGIES`.
+    compressions: Of messages; the first is what it does by default.
+    late: Exchanges that it runs beside the next step.
+    rings: Whether it averages in a ring, not in a butterfly.
+    many_streams: Whether a pair may have several TCP streams.
+    islands: Whether a worker may be several machines.
+    shardings, divisions, precisions: Of the plan inside a worker; divisions are keys of its text.
+    staged: Shardings of plans with stages, where they are others.
     """
 
     title: str

@@ -39,29 +39,17 @@ class InnerPlan(
 ):
     """How the GPUs of one worker work together.
 
-    Parameters
-    ----------
-    sharding
-        What each GPU holds a share of.
-    tensor_parallel
-        GPUs of one machine that share each matrix.
-    checkpointing
-        Which activations are recomputed in the backward pass.
-    microbatch
-        Sequences that each data-parallel rank takes at once.
-    precision
-        Number format of the products.
-    software
-        What trains, if somebody said so; a key of `SOFTWARE`.
-    pipeline, virtual_stages
-        Stages, each with some of the layers, and the pieces of each: 1F1B with one, interleaved
-        with more.
-    expert_parallel
-        GPUs of a stage that divide the experts among each other.
-    context_parallel
-        GPUs of one machine that divide each sequence.
-    layers
-        Layers of the model that these GPUs have, where others have the rest; 0: all.
+    sharding: What each GPU holds a share of.
+    tensor_parallel: GPUs of one machine that share each matrix.
+    checkpointing: Which activations are recomputed in the backward pass.
+    microbatch: Sequences that each data-parallel rank takes at once.
+    precision: Number format of the products.
+    software: What trains, if somebody said so; a key of `SOFTWARE`.
+    pipeline, virtual_stages: Stages, each with some of the layers, and the pieces of each: 1F1B
+        with one, interleaved with more.
+    expert_parallel: GPUs of a stage that divide the experts among each other.
+    context_parallel: GPUs of one machine that divide each sequence.
+    layers: Layers of the model that these GPUs have, where others have the rest; 0: all.
     """
 
     # The first five are written even where they are the default, as in all documents before.

@@ -41,26 +41,17 @@ class Seconds(Struct, frozen=True, kw_only=True):
 class Point(Struct, frozen=True, kw_only=True):
     """One batch size on one device in one precision.
 
-    Parameters
-    ----------
-    batch_size
-        Samples that the device takes at once.
-    accumulation
-        Batches of that size for one optimizer step.
-    step, forward, backward, optimizer
-        Seconds of an optimizer step and of its phases; phases are None where only whole steps can
-        be timed.
-    samples_per_second, low, high, confidence
-        From the median of blocks of steps, with an interval that covers it with this probability.
-    steps
-        Steps measured, warm-up apart.
-    device_memory_bytes, host_memory_bytes
-        Most memory during the steps: allocated on the device (None on a CPU), resident on the host
-        (None where unknown).
-    fraction_of_peak
-        FLOP/s reached over the data sheet's; None where one of them is unknown.
-    partial
-        Interrupted before the interval was as narrow as asked for.
+    batch_size: Samples that the device takes at once.
+    accumulation: Batches of that size for one optimizer step.
+    step, forward, backward, optimizer: Seconds of an optimizer step and of its phases; phases are
+        None where only whole steps can be timed.
+    samples_per_second, low, high, confidence: From the median of blocks of steps, with an interval
+        that covers it with this probability.
+    steps: Steps measured, warm-up apart.
+    device_memory_bytes, host_memory_bytes: Most memory during the steps: allocated on the device
+        (None on a CPU), resident on the host (None where unknown).
+    fraction_of_peak: FLOP/s reached over the data sheet's; None where one of them is unknown.
+    partial: Interrupted before the interval was as narrow as asked for.
     """
 
     batch_size: Natural
@@ -111,34 +102,21 @@ class Point(Struct, frozen=True, kw_only=True):
 class Measurement(Struct, frozen=True, kw_only=True):
     """One device in one precision: what was measured, with what, when.
 
-    Parameters
-    ----------
-    gpu
-        Name of the device as in rates: one of the catalog, or its own.
-    device, device_name
-        As PyTorch calls them: ``cuda:0``, ``NVIDIA A10``.
-    driver, clock_mhz, memory_clock_mhz
-        Where they can be read.
-    threads
-        Threads of PyTorch on a CPU.
-    precision
-        One of `PRECISIONS`.
-    torch, date, command
-        Version of PyTorch, day in ISO format, and the command.
-    points
-        Batch sizes, smallest first; steps of several batches last.
-    knee_batch_size
-        Smallest batch size within 5 % of the most samples/s.
-    largest_batch_size, failed_batch_size, failure
-        Largest that was seen to fit, the smallest that did not, and what went wrong there.
-    flops_per_sample
-        Floating-point operations of forward and backward pass, as PyTorch counts them: matrix
-        products and convolutions.
-    loading_seconds_per_sample, loading_share
-        Time to get a sample from the dataset, and its share of a step that waits for it; None
-        without a dataset.
-    partial
-        Stopped before the end: by Ctrl-C, or because the measured code failed.
+    gpu: Name of the device as in rates: one of the catalog, or its own.
+    device, device_name: As PyTorch calls them: ``cuda:0``, ``NVIDIA A10``.
+    driver, clock_mhz, memory_clock_mhz: Where they can be read.
+    threads: Threads of PyTorch on a CPU.
+    precision: One of `PRECISIONS`.
+    torch, date, command: Version of PyTorch, day in ISO format, and the command.
+    points: Batch sizes, smallest first; steps of several batches last.
+    knee_batch_size: Smallest batch size within 5 % of the most samples/s.
+    largest_batch_size, failed_batch_size, failure: Largest that was seen to fit, the smallest that
+        did not, and what went wrong there.
+    flops_per_sample: Floating-point operations of forward and backward pass, as PyTorch counts
+        them: matrix products and convolutions.
+    loading_seconds_per_sample, loading_share: Time to get a sample from the dataset, and its share
+        of a step that waits for it; None without a dataset.
+    partial: Stopped before the end: by Ctrl-C, or because the measured code failed.
     """
 
     gpu: str

@@ -121,11 +121,9 @@ class OutOfMemory(Struct, frozen=True, kw_only=True):
 
 class ModelProfile(Struct, frozen=True, kw_only=True):
     """One model: sizes in bytes, memory of one device and of its host, rates by device, and what
-    they were measured from.
-
-    A model with an ``architecture`` needs no rates: its speed and memory follow from its
-    dimensions; its samples are sequences. ``out_of_memory`` names machines on which it failed.
-    ``sample`` says what one sample is (``16 tokens``), ``sample_source`` on which basis.
+    they were measured from. A model with an ``architecture`` needs no rates: its speed and memory
+    follow from its dimensions; its samples are sequences. ``out_of_memory`` names machines on which
+    it failed. ``sample`` says what one sample is (``16 tokens``), ``sample_source`` on which basis.
     """
 
     name: str
@@ -250,19 +248,17 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
         catalog: Catalog,
         node: tuple[float, float, float] = NODE_EFFICIENCY["hivemind"],
     ) -> Rate | None:
-        """Return the speed of one machine while it computes, in samples per second.
+        """Return the speed of one machine while it computes, in samples per second. The measured or
+        published rate if there is one; else baseline times framework efficiency; else an estimate
+        from another device. None if no device of the same kind was measured. Erben et al. (2024):
+        the efficiency is a property of framework and model, nearly constant in batch size and
+        device.
 
-        The measured or published rate if there is one; else baseline times framework efficiency;
-        else an estimate from another device. None if no device of the same kind was measured.
-
-        Erben et al. (2024): the efficiency is a property of framework and model, nearly constant in
-        batch size and device.
-
-        * gpu, gpu_count: the devices of the machine.
-        * framework: ``none`` for a machine alone, else the framework whose accumulation slows it
-          (``hivemind``).
-        * catalog: gives the data-sheet figures from which unmeasured devices are estimated.
-        * node: speed-up per device of an unmeasured node with several GPUs: value, low, high.
+        gpu, gpu_count: The devices of the machine.
+        framework: ``none`` for a machine alone, else the framework whose accumulation slows it
+            (``hivemind``).
+        catalog: Gives the data-sheet figures from which unmeasured devices are estimated.
+        node: Speed-up per device of an unmeasured node with several GPUs: value, low, high.
         """
         for row in self.rates:
             if (row.gpu, row.gpu_count, row.framework) == (gpu.gpu, gpu_count, framework):
@@ -412,8 +408,8 @@ def profile_from_json(data: bytes, where: str) -> ModelProfile:
 def profile_document(profile: ModelProfile, *, measurements: bool = True) -> dict[str, Any]:
     """Build the JSON document of a profile, without the key ``schema``.
 
-    * measurements: keep them, if there are any. Problems and manifests leave them out: nothing is
-      priced from them.
+    measurements: Keep them, if there are any. Problems and manifests leave them out: nothing is
+        priced from them.
     """
     import msgspec
 

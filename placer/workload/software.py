@@ -18,10 +18,10 @@ FASTEST_ATTENTION = 740.0
 class Adapters(Struct, frozen=True, kw_only=True):
     """What low-rank adapters beside each matrix do to a step.
 
-    * times: multiple of the calculation: products of small rank, their additions and copies.
-    * dequantized: a further multiple where frozen weights are quantized.
-    * launch_s: seconds in which the kernels of one layer are launched, forward and backward.
-    * low, high: multiples of the rate between which 90 % of the runs lie that had no part in a fit.
+    times: Multiple of the calculation: products of small rank, their additions and copies.
+    dequantized: A further multiple where frozen weights are quantized.
+    launch_s: Seconds in which the kernels of one layer are launched, forward and backward.
+    low, high: Multiples of the rate between which 90 % of the runs lie that had no part in a fit.
     """
 
     times: float
@@ -34,23 +34,23 @@ class Adapters(Struct, frozen=True, kw_only=True):
 class Software(Struct, frozen=True, kw_only=True):
     """One kind of software.
 
-    * title: what runs, in a few words.
-    * attention_tflops: rate of fused attention on H100; other late devices have it in proportion to
-      their products.
-    * loss: a key of `placer.workload.island.memory.LOGIT_BYTES`.
-    * launch_s: seconds in which the kernels of one layer are launched, forward and backward, where
-      all weights are trained; assumed. A microbatch takes at least that.
-    * adapters: what adapters cost.
-    * tensor_overlap: part of the all-reduces of tensor parallel groups that products hide; assumed.
-    * fp8_activations: bytes of activations in FP8 over those in BF16; assumed.
-    * shards_masters: whether zero-1 and zero-2 divide the weights in FP32 too, as Megatron's
-      optimizer does.
-    * expert_overlap: part of the exchanges of experts that is hidden; fitted to 16 runs of four
-      models on B200 to GB300, between 0.3 and 0.7 alike.
-    * sends_once: whether a token goes to each machine with some of its experts once, not to each
-      expert.
-    * optimizer_bytes, gradient_bytes, master_bytes: bytes of each trained parameter: AdamW has two
-      moments of 4, and changes weights of 4.
+    title: What runs, in a few words.
+    attention_tflops: Rate of fused attention on H100; other late devices have it in proportion to
+        their products.
+    loss: A key of `placer.workload.island.memory.LOGIT_BYTES`.
+    launch_s: Seconds in which the kernels of one layer are launched, forward and backward, where
+        all weights are trained; assumed. A microbatch takes at least that.
+    adapters: What adapters cost.
+    tensor_overlap: Part of the all-reduces of tensor parallel groups that products hide; assumed.
+    fp8_activations: Bytes of activations in FP8 over those in BF16; assumed.
+    shards_masters: Whether zero-1 and zero-2 divide the weights in FP32 too, as Megatron's
+        optimizer does.
+    expert_overlap: Part of the exchanges of experts that is hidden; fitted to 16 runs of four
+        models on B200 to GB300, between 0.3 and 0.7 alike.
+    sends_once: Whether a token goes to each machine with some of its experts once, not to each
+        expert.
+    optimizer_bytes, gradient_bytes, master_bytes: Bytes of each trained parameter: AdamW has two
+        moments of 4, and changes weights of 4.
     """
 
     title: str

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 def resnet50_like() -> Workload:
     """Build ResNet-50 with the stride in the 3 x 3 convolution, as torchvision and NVIDIA do.
-
     25,557,032 parameters in 161 tensors, 4.09 G multiply-adds for a picture of 224 x 224.
     """
     title, module = "ResNet-50, pictures of 224 x 224, 1,000 classes", resnet((3, 4, 6, 3))
@@ -37,10 +36,10 @@ def cnn_small() -> Workload:
 def resnet(blocks: Sequence[int], bottleneck: bool = True, widening: int = 1) -> torch.nn.Module:
     """Build a residual network for pictures of 224 x 224 and 1,000 classes.
 
-    * blocks: blocks of each of the four stages: (3, 4, 6, 3) for ResNet-50.
-    * bottleneck: blocks of 1 x 1, 3 x 3 and 1 x 1 convolutions, else of two 3 x 3 ones.
-    * widening: factor for the inner width of bottlenecks: 2 in Wide ResNet-101-2 (Zagoruyko and
-      Komodakis, BMVC 2016).
+    blocks: Blocks of each of the four stages: (3, 4, 6, 3) for ResNet-50.
+    bottleneck: Blocks of 1 x 1, 3 x 3 and 1 x 1 convolutions, else of two 3 x 3 ones.
+    widening: Factor for the inner width of bottlenecks: 2 in Wide ResNet-101-2 (Zagoruyko and
+        Komodakis, BMVC 2016).
     """
     nn: Any = load_torch().nn
     stem = [*convolution(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
@@ -111,7 +110,7 @@ def _workload(name: str, title: str, module: torch.nn.Module, size: int, classes
 def residual(body: Any, shortcut: Any, after: Any) -> torch.nn.Module:
     """Build a module that computes ``after(shortcut(x) + body(x))``.
 
-    * body, shortcut, after: modules; their parameters come in this order.
+    body, shortcut, after: Modules; their parameters come in this order.
     """
     nn: Any = load_torch().nn
 

@@ -24,10 +24,10 @@ INITIAL_DEVIATION = 0.02
 class Encoder:
     """Shape of an encoder.
 
-    * layers, width, heads: blocks, numbers of a token, and heads of the attention; the feed-forward
-      part is 4 widths wide.
-    * vocabulary, positions, kinds: rows of the embeddings of words, places and segments.
-    * dropout: share of numbers and of attention that is dropped in training.
+    layers, width, heads: Blocks, numbers of a token, and heads of the attention; the feed-forward
+        part is 4 widths wide.
+    vocabulary, positions, kinds: Rows of the embeddings of words, places and segments.
+    dropout: Share of numbers and of attention that is dropped in training.
     """
 
     layers: int
@@ -70,7 +70,6 @@ def transformer_small() -> Workload:
 
 def masked_language_model(shape: Encoder) -> torch.nn.Module:
     """Build a module from tokens ``[samples, tokens]`` to logits ``[samples, tokens, vocabulary]``.
-
     The output layer multiplies by the embedding of words (tied: one tensor) and adds a bias. Logits
     are made for every token, as Hugging Face transformers does, not for the hidden ones alone, as
     the first BERT did.

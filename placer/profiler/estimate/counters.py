@@ -52,7 +52,6 @@ groups fill a multiple of 64 channels, as many in as out: seen in public speeds.
 
 def flop_counter() -> Any:
     """Make torch's counter of FLOPs, with the backward pass of grouped convolutions put right.
-
     torch 2.13 counts the weight gradient of a convolution in g groups g times: ConvNeXt Large, with
     depthwise ones, comes to three times its FLOPs. Each gradient takes as many multiply-adds as the
     forward pass; what fused attention calculates again in backward is left out.
@@ -85,17 +84,15 @@ def flop_counter() -> Any:
 
 def traffic_counter(weights: Iterable[torch.Tensor] = ()) -> Any:
     """Make a mode that counts kernels and the bytes that each reads and writes, as if every one
-    went to memory.
-
-    Views and other operations that touch no element are left out. A kernel reads each argument once
-    and writes each result once: true of eager PyTorch up to caches, which make it less. Those that
-    are known to read twice, or a part, are counted so (`READ_TWICE`, `PICKING`), and the two
-    gradients of a convolution as two kernels that read the same. Of small tensors, which the next
-    kernel reads, the most stays in the cache (`CACHED_BYTES`); ``weights`` do not, as each is read
-    once a pass. ``product_bytes`` are those of matrix products and dense convolutions, which
-    calculate meanwhile; ``relaid_bytes`` those of the activations of dense convolutions that are
-    not channels last. ``grouped_flops`` and ``blocked_flops`` are FLOPs of convolutions in groups:
-    without and with tensor cores.
+    went to memory. Views and other operations that touch no element are left out. A kernel reads
+    each argument once and writes each result once: true of eager PyTorch up to caches, which make
+    it less. Those that are known to read twice, or a part, are counted so (`READ_TWICE`,
+    `PICKING`), and the two gradients of a convolution as two kernels that read the same. Of small
+    tensors, which the next kernel reads, the most stays in the cache (`CACHED_BYTES`); ``weights``
+    do not, as each is read once a pass. ``product_bytes`` are those of matrix products and dense
+    convolutions, which calculate meanwhile; ``relaid_bytes`` those of the activations of dense
+    convolutions that are not channels last. ``grouped_flops`` and ``blocked_flops`` are FLOPs of
+    convolutions in groups: without and with tensor cores.
     """
     torch = load_torch()
     own = {_storage(tensor): tensor for tensor in weights}  # held, as in `Kept`

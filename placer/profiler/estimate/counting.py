@@ -37,10 +37,8 @@ ALL_COUNTED = (*COUNTED, "activation_bytes", "largest_bytes")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Counts:
     """What a microbatch takes: a share of each sample and a share of each step; and bytes of
-    parameters and buffers.
-
-    ``matrix_elements`` are FP32 parameters with two dimensions or more: autocast keeps a copy of
-    these in half precision.
+    parameters and buffers. ``matrix_elements`` are FP32 parameters with two dimensions or more:
+    autocast keeps a copy of these in half precision.
     """
 
     per_sample: Work
@@ -65,9 +63,9 @@ def count_work(workload: Workload, samples: int, precision: str) -> Work:
     """Count the work of a microbatch of so many samples on the meta device. Raises `PlacerError` if
     the model cannot run there, or not with so few samples.
 
-    * samples: samples of the microbatch: how large tensors are decides which of them caches hold.
-    * precision: ``fp16`` or ``bf16``: as under autocast, if the model is in FP32; others: as the
-      model is.
+    samples: Samples of the microbatch: how large tensors are decides which of them caches hold.
+    precision: ``fp16`` or ``bf16``: as under autocast, if the model is in FP32; others: as the
+        model is.
     """
     with said_plainly(workload):
         return _pass(workload, twin_on(workload.module, "meta"), samples, precision)
@@ -139,11 +137,10 @@ def _pass(workload: Workload, twin: torch.nn.Module, samples: int, precision: st
 
 @contextmanager
 def _recurrent(twin: torch.nn.Module, traffic: Any) -> Iterator[list[int]]:
-    """Count the kernels of recurrent layers apart, as the first of a list.
-
-    The meta device takes an LSTM apart into kernels of each time step, which cuDNN runs in one
-    call: the host launches none of them. They are left out, in backward by their share in forward.
-    FLOPs and bytes of the steps stay.
+    """Count the kernels of recurrent layers apart, as the first of a list. The meta device takes an
+    LSTM apart into kernels of each time step, which cuDNN runs in one call: the host launches none
+    of them. They are left out, in backward by their share in forward. FLOPs and bytes of the steps
+    stay.
     """
     torch: Any = load_torch()
     fused, before = [0], [0]

@@ -37,13 +37,12 @@ CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_
 
 def as_on_gpu(precision: str = "fp32") -> Any:
     """Make a mode in which functions of PyTorch on the meta device run as they would on a GPU.
-
     `scaled_dot_product_attention` writes no product of all tokens with all tokens, unless the user
     has switched off what does without (`torch.backends.cuda.enable_flash_sdp(False)` and
     `enable_mem_efficient_sdp(False)`). Dropout is one kernel.
 
-    * precision: ``fp16`` or ``bf16``: as under `torch.autocast`, which has no meta device; others:
-      no casts.
+    precision: ``fp16`` or ``bf16``: as under `torch.autocast`, which has no meta device; others: no
+        casts.
     """
     torch: Any = load_torch()
     from torch.overrides import TorchFunctionMode

@@ -68,9 +68,9 @@ class Component:
 class Fit:
     """Whether a microbatch fits on a GPU.
 
-    * gpu, memory_bytes: the device and what a program can use of it.
-    * needed_bytes: at the microbatch asked for.
-    * largest_microbatch: most samples that fit, 0 if not even one does.
+    gpu, memory_bytes: The device and what a program can use of it.
+    needed_bytes: At the microbatch asked for.
+    largest_microbatch: Most samples that fit, 0 if not even one does.
     """
 
     gpu: str
@@ -85,13 +85,12 @@ class Fit:
 
 
 def optimizer_state(workload: Workload, trainable: int, name: str | None = None) -> OptimizerState:
-    """Count the bytes of an optimizer's state after its first step.
+    """Count the bytes of an optimizer's state after its first step. An optimizer that looks at
+    values (Adafactor, LBFGS) cannot take a step there: then as many figures as Adam keeps are
+    assumed. Raises `PlacerError` if there is no such optimizer.
 
-    An optimizer that looks at values (Adafactor, LBFGS) cannot take a step there: then as many
-    figures as Adam keeps are assumed. Raises `PlacerError` if there is no such optimizer.
-
-    * workload: its own optimizer takes a step on the meta device, where nothing is computed.
-    * name: takes the place of the workload's optimizer: one of `STATES`.
+    workload: Its own optimizer takes a step on the meta device, where nothing is computed.
+    name: Takes the place of the workload's optimizer: one of `STATES`.
     """
     if name is not None:
         short = name.lower()

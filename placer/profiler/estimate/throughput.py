@@ -27,10 +27,8 @@ OTHER_GPU = 1.3
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
     """A rate of this model that is known, against its estimates; errors are shares (0.1 is 10 % too
-    fast).
-
-    ``never_measured`` is the error without any rate of this model, ``other_device`` that from its
-    other known rates; None without one.
+    fast). ``never_measured`` is the error without any rate of this model, ``other_device`` that
+    from its other known rates; None without one.
     """
 
     gpu: str

@@ -38,18 +38,18 @@ OTHER = "other"
 class Work:
     """What one microbatch takes, forward and backward.
 
-    * flops, grouped_flops, blocked_flops: floating point operations, a multiply-add counts as two.
-      Convolutions in groups are part of ``flops`` and stand apart as well: depthwise ones and
-      others that run without tensor cores, and those in blocks of channels that run with them.
-    * moved_bytes, product_bytes: bytes that the kernels read and write, and the part of matrix
-      products and dense convolutions, which calculate meanwhile; 0 if unknown: then nothing
-      overlaps.
-    * relaid_bytes: activations that dense convolutions read and write, if they are not channels
-      last: tensor cores want them so, and each is laid out anew.
-    * activation_bytes, largest_bytes: bytes that forward keeps for backward, and the largest result
-      of one kernel.
-    * half: whether bytes were counted in half precision: under autocast, or as the model is; else
-      in FP32.
+    flops, grouped_flops, blocked_flops: Floating point operations, a multiply-add counts as two.
+        Convolutions in groups are part of ``flops`` and stand apart as well: depthwise ones and
+        others that run without tensor cores, and those in blocks of channels that run with them.
+    moved_bytes, product_bytes: Bytes that the kernels read and write, and the part of matrix
+        products and dense convolutions, which calculate meanwhile; 0 if unknown: then nothing
+        overlaps.
+    relaid_bytes: Activations that dense convolutions read and write, if they are not channels last:
+        tensor cores want them so, and each is laid out anew.
+    activation_bytes, largest_bytes: Bytes that forward keeps for backward, and the largest result
+        of one kernel.
+    half: Whether bytes were counted in half precision: under autocast, or as the model is; else in
+        FP32.
     """
 
     samples: float
@@ -79,10 +79,8 @@ def between(few: Work, many: Work, samples: float) -> Work:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
     """Shares of the data sheet that models of a family reach, and how far estimates were off:
-    factors above 1.
-
-    ``spread`` holds for a model that was never measured, on the generations of the published
-    devices.
+    factors above 1. ``spread`` holds for a model that was never measured, on the generations of the
+    published devices.
     """
 
     flop_efficiency: float
@@ -94,15 +92,14 @@ class Family:
 class Constants:
     """Fitted figures of the estimator: by family, and for all.
 
-    * launch_seconds: time of the host for one kernel.
-    * grouped_flops_per_byte, blocked_flops_per_byte: FLOPs that convolutions in groups do in the
-      time in which the device moves a byte, without and with tensor cores.
-    * relaying: bytes that laying out anew moves, over those that are laid out anew.
-    * full_precision: FLOP efficiency of products in FP32 and TF32, over that in half precision.
-    * generations: share of its data sheet that a generation of devices holds, over Ampere.
-    * other_device_spread:
-      How far a rate was off that was scaled from another device of the same model: a factor above
-      1.
+    launch_seconds: Time of the host for one kernel.
+    grouped_flops_per_byte, blocked_flops_per_byte: FLOPs that convolutions in groups do in the time
+        in which the device moves a byte, without and with tensor cores.
+    relaying: Bytes that laying out anew moves, over those that are laid out anew.
+    full_precision: FLOP efficiency of products in FP32 and TF32, over that in half precision.
+    generations: Share of its data sheet that a generation of devices holds, over Ampere.
+    other_device_spread: How far a rate was off that was scaled from another device of the same
+        model: a factor above 1.
     """
 
     families: Mapping[str, Family]
@@ -148,16 +145,15 @@ def step_time(
     work: Work, device: Device, family: str, precision: str, constants: Constants
 ) -> StepTime | None:
     """Estimate the seconds of one microbatch on one device; None without units for the precision or
-    a known peak.
-
-    A roofline with a floor: t = max(k l, max(F_d / (g e P), M_d / (g b W)) + (M_o + F_g / d_g + F_b
-    / d_b + r R) / (g b W)) with k kernels at l seconds each; FLOPs F_d and bytes M_d of dense
-    products, which overlap inside a kernel; bytes M_o of all other kernels; FLOPs F_g and F_b of
-    convolutions in groups, without and with tensor cores, at d FLOPs in the time of a byte; bytes R
-    laid out anew in half precision; peak P and bandwidth W of the data sheet, efficiencies e and b,
-    and the generation's share g. The sum over kernels, since eager PyTorch runs one after the
-    other. Where M_d is unknown, F_d / (g e P) is added to all bytes. After Williams, Waterman and
-    Patterson (Roofline, CACM 52(4), 2009). Raises `PlacerError` if there is no such precision.
+    a known peak. A roofline with a floor: t = max(k l, max(F_d / (g e P), M_d / (g b W)) + (M_o +
+    F_g / d_g + F_b / d_b + r R) / (g b W)) with k kernels at l seconds each; FLOPs F_d and bytes
+    M_d of dense products, which overlap inside a kernel; bytes M_o of all other kernels; FLOPs F_g
+    and F_b of convolutions in groups, without and with tensor cores, at d FLOPs in the time of a
+    byte; bytes R laid out anew in half precision; peak P and bandwidth W of the data sheet,
+    efficiencies e and b, and the generation's share g. The sum over kernels, since eager PyTorch
+    runs one after the other. Where M_d is unknown, F_d / (g e P) is added to all bytes. After
+    Williams, Waterman and Patterson (Roofline, CACM 52(4), 2009). Raises `PlacerError` if there is
+    no such precision.
     """
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)

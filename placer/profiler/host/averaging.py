@@ -90,11 +90,11 @@ def measure_host(
     round ends it early, marked partial. Raises `PlacerError` if PyTorch is missing or there are too
     few sizes.
 
-    * sizes: bytes of a gradient in messages, at least two different ones.
-    * tensors: numbers of equal tensors that a gradient has, at least two different ones.
-    * seconds: time of the measurement; at least three rounds over all points are made however long
-      they take.
-    * compressions: ``fp16`` and ``none``.
+    sizes: Bytes of a gradient in messages, at least two different ones.
+    tensors: Numbers of equal tensors that a gradient has, at least two different ones.
+    seconds: Time of the measurement; at least three rounds over all points are made however long
+        they take.
+    compressions: ``fp16`` and ``none``.
     """
     if len(set(sizes)) < 2 or len(set(tensors)) < 2 or min(*sizes, *tensors) < 1:
         raise PlacerError(
@@ -133,13 +133,12 @@ def measure_host(
 
 
 def average_once(tensors: Sequence[torch.Tensor], compression: str) -> tuple[float, float, float]:
-    """Average one gradient with a copy of itself and return CPU seconds of `STAGES`.
-
-    A part is serialised and sent; what comes from a peer is deserialised and added; the difference
-    from the mean is serialised for that peer; differences that come are deserialised and added to
-    the gradient. So a peer of a large group treats every part of its gradient: (N - 1) / N of it in
-    a group of N, counted as all of it. What is sent to the peer is what comes from it: no copy
-    passes through a network.
+    """Average one gradient with a copy of itself and return CPU seconds of `STAGES`. A part is
+    serialised and sent; what comes from a peer is deserialised and added; the difference from the
+    mean is serialised for that peer; differences that come are deserialised and added to the
+    gradient. So a peer of a large group treats every part of its gradient: (N - 1) / N of it in a
+    group of N, counted as all of it. What is sent to the peer is what comes from it: no copy passes
+    through a network.
     """
     clock, length = time.thread_time, PART_BYTES // ELEMENT_BYTES[compression]
     serialise_s = average_s = deserialise_s = 0.0

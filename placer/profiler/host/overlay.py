@@ -47,8 +47,8 @@ def fit(points: Sequence[tuple[float, float, float]]) -> HostFit:
     from the residuals, times Student's quantile. Raises `PlacerError` if there are fewer than three
     points, a time is not positive, or the points do not tell the costs apart.
 
-    * points: (bytes, tensors, seconds) each, seconds above 0; at least three, of different sizes
-      and counts.
+    points: (bytes, tensors, seconds) each, seconds above 0; at least three, of different sizes and
+        counts.
 
     >>> # 3 s/GB and 1 ms a tensor
     >>> costs = fit([(1e9, 10, 3.01), (2e9, 10, 6.01), (1e9, 1000, 4.0)])
@@ -193,16 +193,14 @@ def host_class(name: str, catalog: Catalog) -> str:
 
 
 def host_report(measured: HostMeasurement, host: str, today: str | None = None) -> HostReport:
-    """Fit a measurement and scale the published constants by it.
+    """Fit a measurement and scale the published constants by it. hivemind spends a host's processor
+    mostly on what one machine alone cannot show: its event loop, its daemon, encryption and copies
+    between processes. The published s/GB and s/tensor are therefore scaled by the speed of this
+    machine's arithmetic. l0 and l2 (matchmaking, round trips) stay as published.
 
-    hivemind spends a host's processor mostly on what one machine alone cannot show: its event loop,
-    its daemon, encryption and copies between processes. The published s/GB and s/tensor are
-    therefore scaled by the speed of this machine's arithmetic. l0 and l2 (matchmaking, round trips)
-    stay as published.
-
-    * measured: points of FP16 messages at least.
-    * host: class that gets the constants, or a device of it.
-    * today: date, ISO; None takes today.
+    measured: Points of FP16 messages at least.
+    host: Class that gets the constants, or a device of it.
+    today: Date, ISO; None takes today.
     """
     catalog = load_catalog("default")
     kind = host_class(host, catalog)

@@ -51,15 +51,13 @@ def measure_sums(
     threads: Sequence[int] = (),
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[SumPoint, ...]:
-    """Measure sums of FP16 and FP32 messages on one thread and on as many as there are CPUs.
-
-    CPU seconds of each thread: what else runs on the machine counts little. Raises `PlacerError` if
+    """Measure sums of FP16 and FP32 messages on one thread and on as many as there are CPUs. CPU
+    seconds of each thread: what else runs on the machine counts little. Raises `PlacerError` if
     PyTorch is missing.
 
-    * values: values of one gradient; the threads share them. None: `VALUES`.
-    * rounds: sums of which the median counts.
-    * threads: numbers of threads; by default 1 and the CPUs of this machine, at most
-      `MOST_THREADS`.
+    values: Values of one gradient; the threads share them. None: `VALUES`.
+    rounds: Sums of which the median counts.
+    threads: Numbers of threads; by default 1 and the CPUs of this machine, at most `MOST_THREADS`.
     """
     torch = load_torch()
     counts = sorted({*threads} or {1, min(os.cpu_count() or 1, MOST_THREADS)})

@@ -26,8 +26,8 @@ def counted_profile(asked: Configuration) -> ModelProfile:
     """Count a model whose dimensions the configuration does not give in a known way. Raises
     `PlacerError` if PyTorch or the library is missing, cannot make the model, or takes too long.
 
-    * asked: of any model that transformers or diffusers can make without code of others. Language
-      models get dimensions, others estimated rates on the GPUs of the shipped book.
+    asked: Of any model that transformers or diffusers can make without code of others. Language
+        models get dimensions, others estimated rates on the GPUs of the shipped book.
     """
     paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     try:

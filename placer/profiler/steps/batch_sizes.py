@@ -68,10 +68,10 @@ def search(
     """Measure batch sizes, smallest first. Raises `PlacerError` if not even the smallest batch size
     fits.
 
-    * seconds: for all of them.
-    * sizes: exactly these; None: 1, 2, 4 ... until two in a row bring less than 5 %, memory runs
-      out or the time is over.
-    * most: largest batch size that is tried without ``sizes``.
+    seconds: For all of them.
+    sizes: Exactly these; None: 1, 2, 4 ... until two in a row bring less than 5 %, memory runs out
+        or the time is over.
+    most: Largest batch size that is tried without ``sizes``.
     """
     start = clock()
 

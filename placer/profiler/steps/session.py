@@ -59,8 +59,8 @@ class Plan:
 class Session:
     """Measures a plan; what it has so far stands in ``findings`` whenever it is stopped.
 
-    * bytes_per_sample: memory of a sample that was worked out, if it could be: says which batches
-      not to try until two have been measured.
+    bytes_per_sample: Memory of a sample that was worked out, if it could be: says which batches not
+        to try until two have been measured.
     """
 
     subject: Workload | StepFunction

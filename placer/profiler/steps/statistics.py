@@ -39,19 +39,18 @@ class MedianInterval:
 
 
 def ranks(count: int, confidence: float = CONFIDENCE) -> tuple[int, int, float]:
-    """Return the ranks of the ordered values that enclose the median, and the confidence.
-
-    Lowest and highest rank, from 1, and the probability 1 - 2 P(B < lowest) for B ~ Binomial(count,
-    1/2). Where even the smallest and the largest value are less sure than asked for, they are
-    returned with their probability.
+    """Return the ranks of the ordered values that enclose the median, and the confidence. Lowest
+    and highest rank, from 1, and the probability 1 - 2 P(B < lowest) for B ~ Binomial(count, 1/2).
+    Where even the smallest and the largest value are less sure than asked for, they are returned
+    with their probability.
 
     David and Nagaraja, Order Statistics (2003), section 7.1.
 
     >>> ranks(6), ranks(20)
     ((1, 6, 0.96875), (6, 15, 0.9586105346679688))
 
-    * count: number of independent values.
-    * confidence: least probability that the interval covers the median.
+    count: Number of independent values.
+    confidence: Least probability that the interval covers the median.
     """
     tail, lowest = 0.0, 1
     below = 0.5**count

@@ -21,10 +21,10 @@ Marks = Sequence[tuple[str, Any]]
 class Stopwatch:
     """Marks moments of a device's work; marks are read after `wait`.
 
-    * backend: ``torch.cuda`` or ``torch.mps``, whose events stand in the device's queue, so that
-      measuring does not make it wait after every phase. None: the monotonic clock, which is right
-      on a CPU, where every operation is done when it returns.
-    * event: class of the backend's events.
+    backend: ``torch.cuda`` or ``torch.mps``, whose events stand in the device's queue, so that
+        measuring does not make it wait after every phase. None: the monotonic clock, which is right
+        on a CPU, where every operation is done when it returns.
+    event: Class of the backend's events.
     """
 
     def __init__(self, backend: Any = None, event: Any = None) -> None:
@@ -93,9 +93,9 @@ WARM_UP_SHARE = 0.3
 class Effort:
     """How well and how long to measure.
 
-    * half_width: stop when half the interval is below this share of the median.
-    * seconds: stop after this long, for all batch sizes and precisions together.
-    * steps: exactly so many steps for each batch size, if given.
+    half_width: Stop when half the interval is below this share of the median.
+    seconds: Stop after this long, for all batch sizes and precisions together.
+    steps: Exactly so many steps for each batch size, if given.
     """
 
     half_width: float
@@ -110,10 +110,8 @@ THOROUGH = Effort(half_width=0.005, seconds=900.0)
 
 @dataclass(kw_only=True)
 class Timing:
-    """Steps of one batch size, block by block: grows while it is measured.
-
-    ``blocks`` has the mean seconds of a step in each block, ``steps`` the seconds of every single
-    step by phase.
+    """Steps of one batch size, block by block: grows while it is measured. ``blocks`` has the mean
+    seconds of a step in each block, ``steps`` the seconds of every single step by phase.
     """
 
     batch_size: int
@@ -144,8 +142,8 @@ class Timing:
     def point(self, flops_per_sample: float | None, peak_flops: float | None) -> Point:
         """Build what the profile keeps.
 
-        * flops_per_sample: floating-point operations of a sample, if they could be counted.
-        * peak_flops: FLOP/s of the device's data sheet, if known.
+        flops_per_sample: Floating-point operations of a sample, if they could be counted.
+        peak_flops: FLOP/s of the device's data sheet, if known.
         """
         samples, step = self.batch_size * self.accumulation, self.interval
         flops = self.samples_per_second * (flops_per_sample or 0.0)
@@ -178,8 +176,8 @@ def measure(
 ) -> None:
     """Warm up, then time steps into ``timing`` until its interval is narrow or the time is over.
 
-    * timing: takes the blocks; if it has some from an earlier visit, more are added.
-    * effort: ``seconds`` for this batch size alone; three steps are timed whatever they are.
+    timing: Takes the blocks; if it has some from an earlier visit, more are added.
+    effort: ``seconds`` for this batch size alone; three steps are timed whatever they are.
     """
     start = clock()
     seconds = warm_up(step, watch, effort.seconds * WARM_UP_SHARE, clock)
@@ -200,10 +198,9 @@ def measure(
 def warm_up(
     step: Step, watch: Stopwatch, seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> float:
-    """Run steps until two in a row take the same time, within 10 %; seconds of the last.
-
-    Caches, memory pools, lazily made optimizer states and chosen kernels are not part of a long
-    training's steps.
+    """Run steps until two in a row take the same time, within 10 %; seconds of the last. Caches,
+    memory pools, lazily made optimizer states and chosen kernels are not part of a long training's
+    steps.
     """
     start, last = clock(), math.inf
     for done in range(1, MOST_WARM_UP + 1):

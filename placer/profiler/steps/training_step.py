@@ -85,14 +85,13 @@ def _half(precision: str) -> Any:
 
 
 class TrainingStep:
-    """Forward and backward pass of some batches, then one optimizer step.
+    """Forward and backward pass of some batches, then one optimizer step. Learning rates are set to
+    0: optimizers do the same work, and the weights stay as they are, so that no figure depends on
+    how a training on made-up samples goes.
 
-    Learning rates are set to 0: optimizers do the same work, and the weights stay as they are, so
-    that no figure depends on how a training on made-up samples goes.
-
-    * workload: its module must be on the device.
-    * batch_size, accumulation: samples of a batch, and batches of an optimizer step. One batch is
-      made and used again: making batches is timed apart.
+    workload: Its module must be on the device.
+    batch_size, accumulation: Samples of a batch, and batches of an optimizer step. One batch is
+        made and used again: making batches is timed apart.
     """
 
     def __init__(

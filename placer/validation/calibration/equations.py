@@ -38,9 +38,8 @@ class Equations:
     """Residuals of some runs: relative errors of samples/s, of the calculation and, weighted, of
     the exchange.
 
-    * runs: measured runs; each gives one row, and one more for each part of its step that was
-      logged.
-    * known: equations of more runs, whose work is reused.
+    runs: Measured runs; each gives one row, and one more for each part of its step that was logged.
+    known: Equations of more runs, whose work is reused.
     """
 
     def __init__(self, runs: Sequence[MeasuredRun], known: Equations | None = None) -> None:

@@ -26,9 +26,7 @@ NEAR_LIMIT = 1e-3
 @dataclass(frozen=True, kw_only=True)
 class Solution:
     """Fitted values, their relative standard errors in steps, and how much each run counts (1: in
-    full).
-
-    ``freedom`` is the number of residuals less that of parameters.
+    full). ``freedom`` is the number of residuals less that of parameters.
     """
 
     values: dict[Parameter, float]
@@ -47,13 +45,11 @@ class Solution:
 def solve(
     equations: Equations, asked: Collection[Pair] = (), near: Values | None = None
 ) -> Solution:
-    """Fit what the runs tell.
+    """Fit what the runs tell. soft_l1 loss on relative errors; fitted twice, the second time with a
+    scale from the residuals of the first. Raises `PlacerError` if SciPy is not installed.
 
-    soft_l1 loss on relative errors; fitted twice, the second time with a scale from the residuals
-    of the first. Raises `PlacerError` if SciPy is not installed.
-
-    * asked: links to be fitted although they are known.
-    * near: where to start; None starts from the published figures.
+    asked: Links to be fitted although they are known.
+    near: Where to start; None starts from the published figures.
     """
     least_squares = _least_squares()
     chosen = choose(equations, asked)

@@ -36,12 +36,10 @@ Record = Mapping[str, Any]
 def local_report(
     path: Path, records: Sequence[Record], catalog: Catalog, created: str
 ) -> CalibrationReport:
-    """Take up the speed of a model on the machine that ran all processes of a plan.
-
-    The processes share the processors, so only what they do together is a speed: the samples of a
-    step over the seconds that its slowest process calculates. Raises `PlacerError` if the log does
-    not tell it either: another model than the plan's, a GPU whose name is not in the log, or too
-    few steps.
+    """Take up the speed of a model on the machine that ran all processes of a plan. The processes
+    share the processors, so only what they do together is a speed: the samples of a step over the
+    seconds that its slowest process calculates. Raises `PlacerError` if the log does not tell it
+    either: another model than the plan's, a GPU whose name is not in the log, or too few steps.
     """
     head = records[0]
     workers, model = sum(group["count"] for group in head["groups"]), head["model"]

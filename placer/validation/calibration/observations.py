@@ -61,11 +61,9 @@ class Lost:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observed:
-    """What a run says.
-
-    ``exchange_s`` is of one round, with the wait for others. Where the run was not at the plan's
-    places, or is too short, ``speeds`` is empty and the other figures are None: then it only says
-    who was lost. ``rounds`` are those that count.
+    """What a run says. ``exchange_s`` is of one round, with the wait for others. Where the run was
+    not at the plan's places, or is too short, ``speeds`` is empty and the other figures are None:
+    then it only says who was lost. ``rounds`` are those that count.
     """
 
     links: str
@@ -81,7 +79,7 @@ def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
     `PlacerError` if one is of another plan or model, or they say nothing: too short, and nobody was
     lost.
 
-    * paths: the log, or several: what several say of a step of a rank counts once.
+    paths: The log, or several: what several say of a step of a rank counts once.
     """
     path, *others = [paths] if isinstance(paths, Path) else paths
     records = _together([_of_plan(one, manifest) for one in (path, *others)])

@@ -32,15 +32,14 @@ Pair = tuple[str, str]
 
 
 def choose(equations: Equations, asked: Collection[Pair] = ()) -> dict[Parameter, float]:
-    """Pick the parameters that the runs identify, with their published values.
+    """Pick the parameters that the runs identify, with their published values. In this order, each
+    only if it changes the expected steps in a way that those before it cannot: speeds whose
+    calculation time was logged, links, kappa, one factor on the averaging time of each class of
+    hosts or ring (from runs in one region), speeds that are only estimates, single constants of the
+    host classes, the other speeds. One run therefore fits the link or kappa if it spans regions,
+    and else the averaging time as a whole.
 
-    In this order, each only if it changes the expected steps in a way that those before it cannot:
-    speeds whose calculation time was logged, links, kappa, one factor on the averaging time of each
-    class of hosts or ring (from runs in one region), speeds that are only estimates, single
-    constants of the host classes, the other speeds. One run therefore fits the link or kappa if it
-    spans regions, and else the averaging time as a whole.
-
-    * asked: links that are to be fitted although they are measured or published.
+    asked: Links that are to be fitted although they are measured or published.
     """
     choice = _Choice(equations)
     direct, estimated, other = _rates(equations.runs)

@@ -36,11 +36,9 @@ GBPS = 8 / 1e9
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One figure that runs can replace.
-
-    ``key`` is (model, GPU, GPUs, framework) of a rate, the two places of a link, (host,) of a scale
-    or (host, constant). ``known`` says that the published figure is measured or published, not
-    estimated.
+    """One figure that runs can replace. ``key`` is (model, GPU, GPUs, framework) of a rate, the two
+    places of a link, (host,) of a scale or (host, constant). ``known`` says that the published
+    figure is measured or published, not estimated.
     """
 
     kind: str
@@ -133,8 +131,8 @@ def overlay_of(
 ) -> Overlay:
     """Put some values over the published figures.
 
-    * values: figures that were fitted; what is not among them stays as published.
-    * runs: know both directions of the links.
+    values: Figures that were fitted; what is not among them stays as published.
+    runs: Know both directions of the links.
     """
     rates, links = [], []
     for p, value in values.items():

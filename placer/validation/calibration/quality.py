@@ -34,10 +34,9 @@ MOST_FITS = 50
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """One run beside its estimates in samples/s: errors are (expected / measured - 1).
-
-    ``left_out`` is the error of the fit to all other runs, None where there are none or they say
-    nothing. ``weight`` is 1 for a run that counts in full.
+    """One run beside its estimates in samples/s: errors are (expected / measured - 1). ``left_out``
+    is the error of the fit to all other runs, None where there are none or they say nothing.
+    ``weight`` is 1 for a run that counts in full.
     """
 
     line: int
@@ -98,8 +97,8 @@ def left_out_errors(
     """Fit without each group in turn, and return the errors of its runs; None where the others do
     not determine it.
 
-    * groups: runs that are left out together; None: each run by itself, or with very many runs in
-      `MOST_FITS` groups.
+    groups: Runs that are left out together; None: each run by itself, or with very many runs in
+        `MOST_FITS` groups.
     """
     runs = equations.runs
     if groups is None:
@@ -210,7 +209,6 @@ class CalibrationReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.calibration/v1`` document: what ``--calibration`` reads, and a report.
-
         Errors are shares of 1.
         """
         figures = overlay_document(self.overlay)

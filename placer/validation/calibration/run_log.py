@@ -33,12 +33,12 @@ Record = Mapping[str, Any]
 class RoundSeconds:
     """Medians over rounds, from exchange to exchange.
 
-    * calculation, whole: of the slowest worker in each round; seconds. Where the exchange runs
-      beside the calculation, ``whole`` is the mean over workers.
-    * between: what is between them: exchange and waiting; seconds. Where the exchange runs beside
-      the calculation, what it takes there, of the worker that waits least for others.
-    * hidden: how much of it ran beside the calculation; None where it does not.
-    * samples_per_second: samples of all workers over the whole round.
+    calculation, whole: Of the slowest worker in each round; seconds. Where the exchange runs beside
+        the calculation, ``whole`` is the mean over workers.
+    between: What is between them: exchange and waiting; seconds. Where the exchange runs beside the
+        calculation, what it takes there, of the worker that waits least for others.
+    hidden: How much of it ran beside the calculation; None where it does not.
+    samples_per_second: Samples of all workers over the whole round.
     """
 
     calculation: float
@@ -67,11 +67,10 @@ def whole_rounds(steps: Iterable[Record], workers: int, local_steps: int) -> lis
 def counted_rounds(
     steps: Iterable[Record], workers: int, local_steps: int, *, overlap: bool
 ) -> list[list[Record]]:
-    """Choose the rounds that say how long one takes: all but the first, which is warm-up.
-
-    Where the exchange runs beside the next round, those in which one did: the first has none, nor
-    has one after a checkpoint, and before a checkpoint and at the end it is waited for at once. Of
-    those, the first has the exchange of the first round and is left out too, if there are more.
+    """Choose the rounds that say how long one takes: all but the first, which is warm-up. Where the
+    exchange runs beside the next round, those in which one did: the first has none, nor has one
+    after a checkpoint, and before a checkpoint and at the end it is waited for at once. Of those,
+    the first has the exchange of the first round and is left out too, if there are more.
     """
     rounds = whole_rounds(steps, workers, local_steps)
     beside = [records for records in rounds if _is_beside(records, workers)] if overlap else []
@@ -96,11 +95,10 @@ def _beside(records: Iterable[Record], workers: int) -> list[dict[str, float]]:
 
 
 def round_seconds(rounds: Sequence[Sequence[Record]], workers: int) -> RoundSeconds | None:
-    """Return the medians of some rounds; None without any.
-
-    Beside the calculation, workers that came first wait for the last: the one whose exchange was
-    shortest tells how long it takes. Nor do they end a round together, so one that is early in a
-    round is as much longer in the next: the slowest of each would be too slow.
+    """Return the medians of some rounds; None without any. Beside the calculation, workers that
+    came first wait for the last: the one whose exchange was shortest tells how long it takes. Nor
+    do they end a round together, so one that is early in a round is as much longer in the next: the
+    slowest of each would be too slow.
     """
     if not rounds:
         return None

@@ -134,9 +134,9 @@ class Fluid:
     def send(self, size: float, cap: float, ports: Sequence[Port]) -> Signal:
         """Send bytes from now on; the signal is their arrival.
 
-        * size: bytes, above 0.
-        * cap: bytes/s that the flow reaches alone.
-        * ports: what it passes through: the sender's out, the receiver's in; none for a store.
+        size: Bytes, above 0.
+        cap: bytes/s that the flow reaches alone.
+        ports: What it passes through: the sender's out, the receiver's in; none for a store.
         """
         self._advance()
         flow = Flow(size, cap, ports)

@@ -29,9 +29,8 @@ def calculate(scene: Scene) -> Process:
 
 def butterfly(scene: Scene) -> Process:
     """Average among all: the hosts' work, then shards to their owners and means back between
-    regions.
-
-    What passes inside a region is part of the hosts' measured times: its bytes are only counted.
+    regions. What passes inside a region is part of the hosts' measured times: its bytes are only
+    counted.
     """
     yield from form_group(scene)
     yield from scene.host_work(scene.workers, len(scene.workers))
@@ -117,7 +116,6 @@ def _push(scene: Scene, worker: Machine, hub: Machine) -> Process:
 
 class Bucket:
     """Objects of one round in a store; who waits for all of them learns of the last one at once.
-
     Polls that find nothing are billed; how long the last object waits for the next poll is below
     the error of the assumed times, and left out here as in the closed form.
     """

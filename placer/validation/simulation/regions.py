@@ -34,7 +34,7 @@ class Gossip:
     """Regions that send what they have to one partner after the other and go on at once, unless the
     last send is under way.
 
-    * rounds: how many rounds of H batches to see, after each region has sent once.
+    rounds: How many rounds of H batches to see, after each region has sent once.
     """
 
     def __init__(self, scene: Scene, rounds: int) -> None:
@@ -43,10 +43,9 @@ class Gossip:
         self.share = {place: part / scene.problem.batch for place, part in scene.parts.items()}
 
     def run(self) -> list[float]:
-        """Return when rounds end, the first entry being the start.
-
-        Where data has its place the last region ends a round; elsewhere a round has ended when all
-        regions together have done another H batches.
+        """Return when rounds end, the first entry being the start. Where data has its place the
+        last region ends a round; elsewhere a round has ended when all regions together have done
+        another H batches.
         """
         for number, place in enumerate(self.scene.site_groups):
             self.scene.loop.start(self._region(number, place))

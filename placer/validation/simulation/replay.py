@@ -42,13 +42,12 @@ EXCHANGES: dict[str, Callable[[Scene], Process]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Simulation(Shown):
-    """What a simulated placement did, beside what the closed form says of it.
-
-    ``round_seconds`` are from exchange to exchange, in order; ``p5``, ``p50`` and ``p95`` their
-    percentiles. ``bytes_by_link`` holds source, destination and bytes per round;
-    ``waiting_by_place`` the mean seconds per round that a worker of a place waits at barriers.
-    ``difference`` is the mean simulated round over the predicted one, less 1. ``tokens_per_sample``
-    is the sequence length of a language model. ``workers`` are written as on the command line.
+    """What a simulated placement did, beside what the closed form says of it. ``round_seconds`` are
+    from exchange to exchange, in order; ``p5``, ``p50`` and ``p95`` their percentiles.
+    ``bytes_by_link`` holds source, destination and bytes per round; ``waiting_by_place`` the mean
+    seconds per round that a worker of a place waits at barriers. ``difference`` is the mean
+    simulated round over the predicted one, less 1. ``tokens_per_sample`` is the sequence length of
+    a language model. ``workers`` are written as on the command line.
     """
 
     strategy: str
@@ -113,9 +112,9 @@ def replay(
     """Simulate some rounds of a placement. Raises `PlacerError` if a value is out of its range, or
     the placement cannot be simulated.
 
-    * jitter: coefficient of variation of the speed of each worker in each step and of each link in
-      each round.
-    * stragglers, straggler_factor: probability that a worker is slower in a step, and by how much.
+    jitter: Coefficient of variation of the speed of each worker in each step and of each link in
+        each round.
+    stragglers, straggler_factor: Probability that a worker is slower in a step, and by how much.
     """
     _check(placement, rounds, seed, jitter, stragglers, straggler_factor)
     scene = Scene(placement, problem, Noise(seed, jitter, stragglers, straggler_factor))

@@ -36,14 +36,13 @@ SiteGroup = tuple[Machine, ...]
 
 
 class Noise:
-    """Factors on speeds, drawn from one seed: each worker and each link has a stream of its own.
-
-    A worker draws both chances in each step, so that more stragglers leave all other draws as they
+    """Factors on speeds, drawn from one seed: each worker and each link has a stream of its own. A
+    worker draws both chances in each step, so that more stragglers leave all other draws as they
     are.
 
-    * seed: equal seeds draw equal factors.
-    * jitter: coefficient of variation of speeds; lognormal with mean 1.
-    * stragglers: probability that a worker is slowed in one step.
+    seed: Equal seeds draw equal factors.
+    jitter: Coefficient of variation of speeds; lognormal with mean 1.
+    stragglers: Probability that a worker is slowed in one step.
     """
 
     def __init__(
@@ -155,10 +154,8 @@ class Scene:
 
     def drain(self, site_group: SiteGroup, samples: float, steps: int = 1) -> Process:
         """Let workers take samples from one pool until it is empty: fast ones do more, all end
-        together.
-
-        Each worker draws its speed once for each of ``steps``; over several it has their harmonic
-        mean.
+        together. Each worker draws its speed once for each of ``steps``; over several it has their
+        harmonic mean.
         """
         yield samples / fsum(worker.rate * self._pace(worker, steps) for worker in site_group)
 

@@ -14,10 +14,9 @@ microbatch, as an average over accumulation counts; assumed.
 
 
 def attained_bytes_per_s(network_gbps: float, transport: Transport) -> float:
-    """Return the bandwidth that a ring attains over machines.
-
-    Slow links are used nearly whole, fast fabrics to `Transport.network_share`. Between both the
-    larger is taken, so that a faster network is never slower.
+    """Return the bandwidth that a ring attains over machines. Slow links are used nearly whole,
+    fast fabrics to `Transport.network_share`. Between both the larger is taken, so that a faster
+    network is never slower.
     """
     slow = transport.slow_link_share * min(network_gbps, transport.slow_link_gbps)
     return max(slow, transport.network_share * network_gbps) * 1e9 / BITS

@@ -33,11 +33,10 @@ FAST_GBPS = 1600.0
 class Hardware(Struct, frozen=True, kw_only=True):
     """Some equal machines of one offer in one zone.
 
-    * gpu, gpu_count: devices of one machine.
-    * network_gbps: network of the whole machine; Gb/s; None if nobody wrote it down.
-    * fabric: what joins the machines, as `placer.market.catalog.FABRICS` names it; empty if
-      unknown.
-    * machines: how many; k in the formulas.
+    gpu, gpu_count: Devices of one machine.
+    network_gbps: Network of the whole machine; Gb/s; None if nobody wrote it down.
+    fabric: What joins the machines, as `placer.market.catalog.FABRICS` names it; empty if unknown.
+    machines: How many; k in the formulas.
     """
 
     gpu: Gpu

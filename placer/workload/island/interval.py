@@ -61,7 +61,6 @@ def rate_interval(
     is_pressed: bool,
 ) -> tuple[Doubt, str]:
     """Return the multiples of a rate between which it is expected, and the basis of the rate.
-
     Reasons are taken as independent: their logarithms add as squares.
     """
     gpu = hardware.gpu

@@ -50,20 +50,12 @@ SHARDED_PARTS = {
 class Memory(Struct, frozen=True, kw_only=True):
     """Bytes on one device, by what they hold.
 
-    Parameters
-    ----------
-    states
-        Optimizer states, weights in FP32 and gradients of what is trained, and frozen weights.
-    gathered
-        Weights that are whole while they are used.
-    embedding
-        The embedding, which zero-3 gathers as a unit of its own.
-    activations, logits
-        What backward needs of one microbatch.
-    fixed
-        Context, buffers, slack.
-    loss
-        A key of `LOGIT_BYTES`.
+    states: Optimizer states, weights in FP32 and gradients of what is trained, and frozen weights.
+    gathered: Weights that are whole while they are used.
+    embedding: The embedding, which zero-3 gathers as a unit of its own.
+    activations, logits: What backward needs of one microbatch.
+    fixed: Context, buffers, slack.
+    loss: A key of `LOGIT_BYTES`.
     """
 
     states: float
@@ -104,12 +96,10 @@ class Memory(Struct, frozen=True, kw_only=True):
 def memory(
     architecture: Architecture, plan: InnerPlan, gpu_count: int, machines: int, loss: str = LOSS
 ) -> Memory:
-    """Return the bytes that a plan needs on each device.
-
-    16 bytes a trainable parameter, Rajbhandari et al. (2020), or what the software keeps.
-    Activations of a layer with fused attention: 34 bytes a token and unit of width in a plain GPT,
-    Korthikanti et al. (2022), here counted for its widths.
-
+    """Return the bytes that a plan needs on each device. 16 bytes a trainable parameter,
+    Rajbhandari et al. (2020), or what the software keeps. Activations of a layer with fused
+    attention: 34 bytes a token and unit of width in a plain GPT, Korthikanti et al. (2022), here
+    counted for its widths.
     """
     degree = plan.tensor_parallel
     gpu_count, machines = stage_shape(gpu_count, machines, plan.pipeline) or (gpu_count, machines)
@@ -244,14 +234,13 @@ def _activation_bytes(architecture: Architecture, degree: int, kept: str, elemen
 
 
 def activation_bytes(architecture: Architecture, plan: InnerPlan) -> float:
-    """Return the bytes that backward needs for each token of a microbatch.
-
-    A layer keeps inputs, norms and masks (10 bytes a unit of width), queries and the input of the
-    output projection (4), keys and values (4 a unit of theirs), and the hidden values of the
-    feed-forward part before and after its function (4 each). Selective checkpointing keeps what
-    matrix products made, full checkpointing the input of each layer and one layer's work. Tensor
-    parallelism divides all of it: sequence parallelism, which torchtitan and Megatron have by
-    default, splits inputs, norms and masks by tokens (Korthikanti et al., 2022).
+    """Return the bytes that backward needs for each token of a microbatch. A layer keeps inputs,
+    norms and masks (10 bytes a unit of width), queries and the input of the output projection (4),
+    keys and values (4 a unit of theirs), and the hidden values of the feed-forward part before and
+    after its function (4 each). Selective checkpointing keeps what matrix products made, full
+    checkpointing the input of each layer and one layer's work. Tensor parallelism divides all of
+    it: sequence parallelism, which torchtitan and Megatron have by default, splits inputs, norms
+    and masks by tokens (Korthikanti et al., 2022).
     """
     element = ELEMENT_BYTES[plan.precision]
     if plan.precision == "fp8":

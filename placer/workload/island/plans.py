@@ -46,11 +46,11 @@ SOURCE = (
 class Island(Struct, frozen=True, kw_only=True):
     """Some machines that train one copy of a model by a plan.
 
-    * samples_per_second, low, high: sequences a second while its share of a batch is calculated and
-      reduced inside the island.
-    * basis, source: how sure the rate is, and where it comes from.
-    * rivals: the same machines, one of several islands, by plans that take longer alone, and are
-      faster with an exchange that they hide better; the fastest first.
+    samples_per_second, low, high: Sequences a second while its share of a batch is calculated and
+        reduced inside the island.
+    basis, source: How sure the rate is, and where it comes from.
+    rivals: The same machines, one of several islands, by plans that take longer alone, and are
+        faster with an exchange that they hide better; the fastest first.
     """
 
     samples_per_second: float
@@ -96,16 +96,16 @@ def island(
     """Choose the plan by which some machines do their share of a step fastest. The fastest plan, or
     why there is none. Raises `PlacerError` if there is no such transport.
 
-    * architecture: the model; its sequence length is that of the question.
-    * gpu, gpu_count, network_gbps, fabric: devices of one machine, its network in Gb/s (None:
-      unknown) and its fabric (empty: unknown).
-    * sequences: their share of a step. Each rank takes whole microbatches of whole sequences, and
-      the step lasts as long as the fullest rank.
-    * transport_name: a key of `TRANSPORTS`: the exchange between islands. Inside an island GPUs use
-      NCCL and CPUs Gloo, whatever runs between islands.
-    * fewest: sequences of the island that has the fewest of several; each of its ranks has one at
-      least.
-    * joined: whether it is one of several, which exchange gradients in each step.
+    architecture: The model; its sequence length is that of the question.
+    gpu, gpu_count, network_gbps, fabric: Devices of one machine, its network in Gb/s (None:
+        unknown) and its fabric (empty: unknown).
+    sequences: Their share of a step. Each rank takes whole microbatches of whole sequences, and the
+        step lasts as long as the fullest rank.
+    transport_name: A key of `TRANSPORTS`: the exchange between islands. Inside an island GPUs use
+        NCCL and CPUs Gloo, whatever runs between islands.
+    fewest: Sequences of the island that has the fewest of several; each of its ranks has one at
+        least.
+    joined: Whether it is one of several, which exchange gradients in each step.
     """
     question, known = _asked(
         architecture,
@@ -202,11 +202,10 @@ def bounds(
 
 def _best(question: Question, known: Bounds) -> list[Timed]:
     """Time plans in the order of their bounds, until these are longer than the best step; the
-    fastest first, and those of one of several islands that a longer exchange makes best.
-
-    With an exchange of c seconds a step takes ``seconds + c - HIDDEN_SHARE * min(c, free_s)``,
-    which rises from ``seconds`` to ``joined_s + c``: a plan that is slower in both is never best.
-    Of plans that take equally long the one that calculates less is kept, then the simpler.
+    fastest first, and those of one of several islands that a longer exchange makes best. With an
+    exchange of c seconds a step takes ``seconds + c - HIDDEN_SHARE * min(c, free_s)``, which rises
+    from ``seconds`` to ``joined_s + c``: a plan that is slower in both is never best. Of plans that
+    take equally long the one that calculates less is kept, then the simpler.
     """
     best: list[Timed] = []
     drafts = []
@@ -250,11 +249,10 @@ def _undominated(question: Question, plans: list[Timed]) -> list[Timed]:
 
 def _timings(question: Question, fit: Fit, share: int) -> Iterator[Timed]:
     """Time a plan for the sequences of its fullest rank, with each microbatch that may be best;
-    none if the wished one does not fit.
-
-    For a number of microbatches the smallest that holds all sequences is best, for it calculates
-    the fewest that no rank was given. More microbatches cost gathers and launches, and save only
-    such idle sequences: where none is idle, no further number need be tried.
+    none if the wished one does not fit. For a number of microbatches the smallest that holds all
+    sequences is best, for it calculates the fewest that no rank was given. More microbatches cost
+    gathers and launches, and save only such idle sequences: where none is idle, no further number
+    need be tried.
     """
     wished, count = question.wishes.microbatch, min(fit.most, share)
     if wished is not None:

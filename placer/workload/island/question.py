@@ -127,12 +127,10 @@ def least_sequence_seconds(
     architecture: Architecture, gpu: Gpu, gpu_count: int, machines: int, wishes: PlanWishes
 ) -> tuple[tuple[int, float], ...]:
     """Return the seconds in which a rank calculates a sequence at least, by its GPUs: by any plan
-    that fits the memory of some machines.
-
-    A bound from below for so many machines and fewer, which hold no less each. It leaves out
-    exchanges and launches. Stages and experts of fewer machines need not divide these, so that
-    where they are open all plans count whose activations alone fit; the fixed time of experts is
-    spread over the most sequences that a microbatch may then have.
+    that fits the memory of some machines. A bound from below for so many machines and fewer, which
+    hold no less each. It leaves out exchanges and launches. Stages and experts of fewer machines
+    need not divide these, so that where they are open all plans count whose activations alone fit;
+    the fixed time of experts is spread over the most sequences that a microbatch may then have.
     """
     room = gpu.memory_gib * GIB
     precision = wishes.precision or usual_precision(gpu)

@@ -17,12 +17,11 @@ from placer.workload.island.wishes import undivided_width
 class Refusal(Struct, frozen=True, kw_only=True):
     """The reason why some machines cannot train a model.
 
-    * code: ``memory``, ``host-memory``, ``batch``, ``network``, ``precision`` or
-      ``tensor-parallel``.
-    * reason: one sentence.
-    * plan: the plan that came nearest; None where no plan was tried.
-    * shortage: memory that the plan needs over what there is; infinite for reasons that no memory
-      cures.
+    code: ``memory``, ``host-memory``, ``batch``, ``network``, ``precision`` or ``tensor-parallel``.
+    reason: One sentence.
+    plan: The plan that came nearest; None where no plan was tried.
+    shortage: Memory that the plan needs over what there is; infinite for reasons that no memory
+        cures.
     """
 
     code: str

@@ -44,25 +44,17 @@ COPY_BYTES = 2.0
 class Step(Struct, frozen=True, kw_only=True, dict=True):
     """Seconds of one step of an island.
 
-    Parameters
-    ----------
-    calculation_s
-        Forward and backward of all microbatches of one device.
-    gather_s
-        Gathers of weights and scatters of gradients, which run beside every microbatch.
-    reduction_s
-        All-reduce of gradients inside each machine, which hides behind the last backward alone.
-    network_s
-        All-reduce of gradients over the machines, which follows bucket by bucket.
-    tensor_s
-        Exchanges of activations that nothing hides: in tensor parallel groups, between stages, to
-        experts and back, around the devices of a sequence.
-    latency_s
-        Optimizer, and delays that depend on neither bytes nor FLOPs.
-    microbatches
-        Forward and backward passes of one device.
-    bubble
-        Time in which a stage waits for the first and the last microbatch, over that of its work.
+    calculation_s: Forward and backward of all microbatches of one device.
+    gather_s: Gathers of weights and scatters of gradients, which run beside every microbatch.
+    reduction_s: All-reduce of gradients inside each machine, which hides behind the last backward
+        alone.
+    network_s: All-reduce of gradients over the machines, which follows bucket by bucket.
+    tensor_s: Exchanges of activations that nothing hides: in tensor parallel groups, between
+        stages, to experts and back, around the devices of a sequence.
+    latency_s: Optimizer, and delays that depend on neither bytes nor FLOPs.
+    microbatches: Forward and backward passes of one device.
+    bubble: Time in which a stage waits for the first and the last microbatch, over that of its
+        work.
     """
 
     calculation_s: float
@@ -88,11 +80,10 @@ class Step(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def seconds(self) -> float:
-        """Seconds from one step to the next.
-
-        Buckets pass through the machine and then through the network, each behind the backward of
-        the last microbatch, as an exchange between islands of one zone does after them: several
-        islands take as long as one of all their machines that works by the same plan.
+        """Seconds from one step to the next. Buckets pass through the machine and then through the
+        network, each behind the backward of the last microbatch, as an exchange between islands of
+        one zone does after them: several islands take as long as one of all their machines that
+        works by the same plan.
         """
         return step_seconds(self._alone_s, self.reduction_s, self.network_s)
 
@@ -157,11 +148,11 @@ def step(
 ) -> Step:
     """Return the seconds of a step.
 
-    * microbatches: forward and backward passes of one data-parallel rank.
-    * calculation_s: seconds that a device calculates for all of them; see `calculation_seconds`.
-    * gradient_bytes_per_parameter: bytes of a gradient on the wire where gradients are not sharded.
-    * joined: whether an exchange between islands follows the reduction over machines: one
-      collective does both, and its delay counts once, there.
+    microbatches: Forward and backward passes of one data-parallel rank.
+    calculation_s: Seconds that a device calculates for all of them; see `calculation_seconds`.
+    gradient_bytes_per_parameter: Bytes of a gradient on the wire where gradients are not sharded.
+    joined: Whether an exchange between islands follows the reduction over machines: one collective
+        does both, and its delay counts once, there.
     """
     whole, hardware = hardware, stage_hardware(hardware, plan.pipeline)
     inside, over = _reduction_seconds(
@@ -195,10 +186,9 @@ def _split_seconds(
     via: Transport,
 ) -> float:
     """Return the seconds by which stages, experts and divided sequences lengthen a microbatch that
-    takes a stage ``calculation_s``.
-
-    Forward and backward pass a microbatch on. Divided sequences pass keys and values on, once
-    forward and twice backward, beside attention, which hides most of it.
+    takes a stage ``calculation_s``. Forward and backward pass a microbatch on. Divided sequences
+    pass keys and values on, once forward and twice backward, beside attention, which hides most of
+    it.
     """
     stage = stage_hardware(hardware, plan.pipeline)
     element = ELEMENT_BYTES[plan.precision]
@@ -226,11 +216,9 @@ def kernel_seconds(
     architecture: Architecture, plan: InnerPlan, microbatches: int, calculation_s: float
 ) -> float:
     """Return the seconds of a device's kernels: those that it calculates, and no less than the
-    launches take.
-
-    Full checkpointing launches forward twice. Kernels of adapters are small, so that launches and
-    calculation hinder each other: their squares add. Never below ``calculation_s``, by which the
-    search for a plan is ended.
+    launches take. Full checkpointing launches forward twice. Kernels of adapters are small, so that
+    launches and calculation hinder each other: their squares add. Never below ``calculation_s``, by
+    which the search for a plan is ended.
     """
     runs = software(plan.software, has_adapters=architecture.has_adapters)
     layers = microbatches * architecture.layers / plan.pipeline

@@ -40,8 +40,8 @@ MPT-30B on 8 x A100-80 as long (but with 8,192 tokens a sequence 1.38 times).
 class Utilisation(Struct, frozen=True, kw_only=True):
     """What of the attainable rate of matrix products a transformer reaches.
 
-    * share: share that a very wide model reaches; u0 in the formulas.
-    * half_width: width at which all else takes as long as matrix products on an A100.
+    share: Share that a very wide model reaches; u0 in the formulas.
+    half_width: Width at which all else takes as long as matrix products on an A100.
     """
 
     share: float
@@ -56,11 +56,10 @@ scripts/train/benchmarking/README.md).
 
 @lru_cache(maxsize=4096)
 def flops_per_token(architecture: Architecture, checkpointing: str) -> tuple[float, float]:
-    """Return the FLOPs of one token in weights and in attention, forward and backward.
-
-    6 N' + 12 L d T: N' counts computed parameters, attention is counted in full, or as far back as
-    it sees. Frozen weights have no gradient of their own, so that 4 of 6 are left. Checkpointing
-    calculates layers again, the output layer never.
+    """Return the FLOPs of one token in weights and in attention, forward and backward. 6 N' + 12 L
+    d T: N' counts computed parameters, attention is counted in full, or as far back as it sees.
+    Frozen weights have no gradient of their own, so that 4 of 6 are left. Checkpointing calculates
+    layers again, the output layer never.
     """
     computed = architecture.computed_parameters
     trained = min(computed, architecture.trainable_parameters)
@@ -79,12 +78,10 @@ def token_seconds(
     architecture: Architecture, gpu: Gpu, plan: InnerPlan, fit: Utilisation = FITTED
 ) -> float:
     """Return the seconds that one device calculates for one token; a tensor parallel group divides
-    them.
-
-    Matrix products take FLOPs / (u0 x attainable rate). All else moves bytes: on an A100 as long as
-    products of `Utilisation.half_width`, on other devices in proportion to the FLOPs that they do
-    while they read a byte. Tensor parallelism makes matrices narrower; the geometric mean of both
-    widths is taken (assumed).
+    them. Matrix products take FLOPs / (u0 x attainable rate). All else moves bytes: on an A100 as
+    long as products of `Utilisation.half_width`, on other devices in proportion to the FLOPs that
+    they do while they read a byte. Tensor parallelism makes matrices narrower; the geometric mean
+    of both widths is taken (assumed).
     """
     weights, attention = flops_per_token(architecture, plan.checkpointing)
     rate = fit.share * gpu.attainable_tflops * 1e12

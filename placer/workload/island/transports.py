@@ -25,17 +25,17 @@ ERBEN = "Erben et al. (2024), VLDB 17(6), averaging under hivemind"
 class Transport(Struct, frozen=True, kw_only=True):
     """A library for collectives: how near it comes to an ideal ring, and where that was measured.
 
-    * name, title: key of `TRANSPORTS`, and how it is called in text.
-    * node_share: share of the bandwidth between the devices of one machine that a ring attains.
-    * network_share: share of a machine's network bandwidth that a ring attains on a fast fabric.
-    * slow_link_share: the same on links of up to ``slow_link_gbps``.
-    * slow_link_gbps: fastest link for which ``slow_link_share`` holds; Gb/s.
-    * node_latency_s: seconds that 1 MiB needs beyond its bandwidth inside a machine; grows with the
-      fourth root of the payload.
-    * network_latency_s: seconds that any payload needs beyond its bandwidth over machines.
-    * fast, slow: multiples of a time between which measured times lie.
-    * payload_bytes, machines, gpus: smallest and largest of what the constants were measured on.
-    * source: who measured.
+    name, title: Key of `TRANSPORTS`, and how it is called in text.
+    node_share: Share of the bandwidth between the devices of one machine that a ring attains.
+    network_share: Share of a machine's network bandwidth that a ring attains on a fast fabric.
+    slow_link_share: The same on links of up to ``slow_link_gbps``.
+    slow_link_gbps: Fastest link for which ``slow_link_share`` holds; Gb/s.
+    node_latency_s: Seconds that 1 MiB needs beyond its bandwidth inside a machine; grows with the
+        fourth root of the payload.
+    network_latency_s: Seconds that any payload needs beyond its bandwidth over machines.
+    fast, slow: Multiples of a time between which measured times lie.
+    payload_bytes, machines, gpus: Smallest and largest of what the constants were measured on.
+    source: Who measured.
     """
 
     name: str

@@ -26,15 +26,15 @@ The count of bytes is an estimate, and a smaller microbatch costs little.
 class PlanWishes(Struct, frozen=True, kw_only=True):
     """Fixed parts of an inner plan; None leaves a part free.
 
-    * virtual_stages, expert_parallel, context_parallel: as in `InnerPlan`. A free precision is the
-      usual one of the device: BF16 from Ampere on, FP16 before, FP32 on CPUs.
-    * gradient_bytes_per_parameter: bytes of each trainable parameter that an exchange of gradients
-      sends.
-    * loss: how the software calculates the loss: a key of
-      `placer.workload.island.memory.LOGIT_BYTES`.
-    * headroom: share of a device's memory that microbatches of more than one sequence leave free. A
-      plan that somebody runs needs none.
-    * hybrid: whether a free sharding may be hybrid.
+    virtual_stages, expert_parallel, context_parallel: As in `InnerPlan`. A free precision is the
+        usual one of the device: BF16 from Ampere on, FP16 before, FP32 on CPUs.
+    gradient_bytes_per_parameter: Bytes of each trainable parameter that an exchange of gradients
+        sends.
+    loss: How the software calculates the loss: a key of
+        `placer.workload.island.memory.LOGIT_BYTES`.
+    headroom: Share of a device's memory that microbatches of more than one sequence leave free. A
+        plan that somebody runs needs none.
+    hybrid: Whether a free sharding may be hybrid.
     """
 
     sharding: str | None = None

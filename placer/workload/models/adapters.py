@@ -22,12 +22,10 @@ ASKED = "; here "
 
 
 def with_sequence_length(profile: ModelProfile, tokens: int) -> ModelProfile:
-    """Return a language model fed with sequences of another length.
-
-    Bytes of a sample grow with its tokens, and the default batch keeps its tokens: half as many
-    sequences of twice the length; with adapters it keeps its sequences. Rates were measured at the
-    old length and fall away. Raises `PlacerError` if the model has no tokens, or no positions for
-    so many.
+    """Return a language model fed with sequences of another length. Bytes of a sample grow with its
+    tokens, and the default batch keeps its tokens: half as many sequences of twice the length; with
+    adapters it keeps its sequences. Rates were measured at the old length and fall away. Raises
+    `PlacerError` if the model has no tokens, or no positions for so many.
     """
     architecture = architecture_of(profile, "--seq-len")
     known = architecture.sequence_length
@@ -52,9 +50,8 @@ def with_adapters(profile: ModelProfile, rank: int, frozen_bytes: float) -> Mode
     sequences a step; rates of the whole model fall away. Raises `PlacerError` if the model has no
     known dimensions, or the rank is above its width.
 
-    * rank: of the adapters of every matrix of attention and feed-forward part.
-    * frozen_bytes: of each parameter in the matrices of the layers: `BF16_BYTES` or
-      `FOUR_BIT_BYTES`.
+    rank: Of the adapters of every matrix of attention and feed-forward part.
+    frozen_bytes: Of each parameter in the matrices of the layers: `BF16_BYTES` or `FOUR_BIT_BYTES`.
     """
     architecture = architecture_of(profile, "--lora")
     if not 1 <= rank <= architecture.width:
@@ -94,10 +91,9 @@ def with_adapters(profile: ModelProfile, rank: int, frozen_bytes: float) -> Mode
 
 
 def adapter_parameters(architecture: Architecture, rank: int) -> int:
-    """Count the parameters of adapters: rank x (inputs + outputs) of every matrix.
-
-    Hu et al. (arXiv 2106.09685). A mixture of experts has adapters at its attention alone, as is
-    usual: its experts are many.
+    """Count the parameters of adapters: rank x (inputs + outputs) of every matrix. Hu et al. (arXiv
+    2106.09685). A mixture of experts has adapters at its attention alone, as is usual: its experts
+    are many.
     """
     width, kv = architecture.width, architecture.kv_width
     sides = 2 * (width + width) + 2 * (width + kv)

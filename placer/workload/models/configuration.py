@@ -155,9 +155,8 @@ def _no_model(file: Path, values: Mapping[str, Any]) -> PlacerError:
 
 
 def _of_params(asked: Configuration) -> dict[str, Any]:
-    """Write what Meta and Mistral publish as ``params.json`` in the words of transformers.
-
-    The hidden width of Llama is two thirds of four widths, times a factor, rounded up to a multiple
+    """Write what Meta and Mistral publish as ``params.json`` in the words of transformers. The
+    hidden width of Llama is two thirds of four widths, times a factor, rounded up to a multiple
     (meta-llama/llama-models, ``FeedForward``). Llama 1 and 2 leave the vocabulary to the tokenizer.
     """
     values = asked.values

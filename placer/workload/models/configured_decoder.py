@@ -34,9 +34,8 @@ def configured_decoder(asked: Configuration) -> Decoder | None:
 
 
 def _head(asked: Configuration, decoder: Decoder) -> dict[str, Any]:
-    """Return the head of a decoder as changes of it; empty where it is an unknown one.
-
-    transformers classifies texts without a bias, tokens and answers with one.
+    """Return the head of a decoder as changes of it; empty where it is an unknown one. transformers
+    classifies texts without a bias, tokens and answers with one.
     """
     name = asked.named_class
     if not name or name.endswith(("ForCausalLM", "LMHeadModel")):
@@ -98,14 +97,13 @@ def _rotary(
 ) -> Callable[[Configuration], Decoder]:
     """Make a reader of decoders with rotary positions.
 
-    * norms, norm_width: norms of a layer, and vectors of each: 2 with a bias (LayerNorm), 1
-      without, 0 where they have no weights.
-    * head_norms: whether queries and keys of each head are normed.
-    * own_heads: whether heads have a size of their own, which the configuration then must give.
-    * matrices: of the feed-forward part: 3 where it is gated.
-    * tied, attention_bias, mlp_bias: what holds where the configuration does not say.
-    * query_bias: whether queries, keys and values have biases, and the output of attention has
-      none.
+    norms, norm_width: Norms of a layer, and vectors of each: 2 with a bias (LayerNorm), 1 without,
+        0 where they have no weights.
+    head_norms: Whether queries and keys of each head are normed.
+    own_heads: Whether heads have a size of their own, which the configuration then must give.
+    matrices: Of the feed-forward part: 3 where it is gated.
+    tied, attention_bias, mlp_bias: What holds where the configuration does not say.
+    query_bias: Whether queries, keys and values have biases, and the output of attention has none.
     """
 
     def read(asked: Configuration) -> Decoder:
@@ -163,8 +161,8 @@ def _experts(
 ) -> Callable[[Configuration], Decoder | None]:
     """Make a reader of mixtures of experts that replace the feed-forward part of every layer.
 
-    * dense: reads everything else.
-    * width: key of the hidden width of one expert.
+    dense: Reads everything else.
+    width: Key of the hidden width of one expert.
     """
 
     def read(asked: Configuration) -> Decoder | None:

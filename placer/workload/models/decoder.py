@@ -22,21 +22,20 @@ COMPRESSION = "fp16"
 class Decoder(Struct, frozen=True, kw_only=True):
     """Dimensions of a decoder, enough to count every parameter.
 
-    * layers, width, kv_width, mlp_width, mlp_matrices, vocabulary, tied, positions: as
-      `Architecture` takes them.
-    * query_width: width of all query heads together: ``width`` in most models.
-    * layer_rest: parameters of one layer beside its matrices: norms, biases.
-    * outputs: outputs of a head that classifies; None: it writes the next token.
-    * rest, head_biases: parameters outside layers and embeddings: the last norm and, counted in it,
-      the biases of the output layer.
-    * experts, experts_per_token: feed-forward parts of a layer, and how many a token passes
-      through.
-    * router: weights of the router for each expert and unit of width: 1 where there is one.
-    * shared_width: hidden width of the experts that every token passes through.
-    * dense_layers, dense_width: layers without experts, and the hidden width of their feed-forward
-      part.
-    * attention: parameters of the matrices of attention where they are not those of its widths.
-    * value_width, window, window_share: as `Architecture` takes them.
+    layers, width, kv_width, mlp_width, mlp_matrices, vocabulary, tied, positions: As `Architecture`
+        takes them.
+    query_width: Width of all query heads together: ``width`` in most models.
+    layer_rest: Parameters of one layer beside its matrices: norms, biases.
+    outputs: Outputs of a head that classifies; None: it writes the next token.
+    rest, head_biases: Parameters outside layers and embeddings: the last norm and, counted in it,
+        the biases of the output layer.
+    experts, experts_per_token: Feed-forward parts of a layer, and how many a token passes through.
+    router: Weights of the router for each expert and unit of width: 1 where there is one.
+    shared_width: Hidden width of the experts that every token passes through.
+    dense_layers, dense_width: Layers without experts, and the hidden width of their feed-forward
+        part.
+    attention: Parameters of the matrices of attention where they are not those of its widths.
+    value_width, window, window_share: As `Architecture` takes them.
     """
 
     layers: int
@@ -137,8 +136,7 @@ def language_model(
 ) -> ModelProfile:
     """Build the profile of a language model; it has no rates, as they follow from its dimensions.
 
-    * batch_tokens, batch_source: tokens of one optimizer step over all workers, and who used as
-      many.
+    batch_tokens, batch_source: Tokens of one optimizer step over all workers, and who used as many.
     """
     token_bytes = 2 if architecture.vocabulary <= SMALL_VOCABULARY else 4
     batch = max(1, round(batch_tokens / architecture.sequence_length))

@@ -124,10 +124,9 @@ def nearest_rung(parameters: int) -> Rung:
 
 
 def decoder_of(parameters: int) -> Decoder:
-    """Interpolate the dimensions of a decoder in the logarithm of its parameters.
-
-    Layers and width lie between those of the rungs around; the kind of layer is that of the nearest
-    rung; the width of the feed-forward part then meets the count.
+    """Interpolate the dimensions of a decoder in the logarithm of its parameters. Layers and width
+    lie between those of the rungs around; the kind of layer is that of the nearest rung; the width
+    of the feed-forward part then meets the count.
     """
     counts = [math.log(rung.decoder.parameters) for rung in RUNGS]
     wanted = math.log(parameters)

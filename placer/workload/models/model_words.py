@@ -29,11 +29,11 @@ def read_model(
     """Read what ``--model`` names. Raises `PlacerError` if the words name nothing, or a file is
     wrong.
 
-    * words: a name of ``placer models``, the name of a public model on Hugging Face such as
-      ``Qwen/Qwen2.5-7B``, a profile's file, ``hf:`` with a local configuration, its folder or such
-      a name, or a number of parameters such as ``7B``.
-    * counted: counts models whose configuration is not one of a standard decoder; None: they are
-      refused.
+    words: A name of ``placer models``, the name of a public model on Hugging Face such as
+        ``Qwen/Qwen2.5-7B``, a profile's file, ``hf:`` with a local configuration, its folder or
+        such a name, or a number of parameters such as ``7B``.
+    counted: Counts models whose configuration is not one of a standard decoder; None: they are
+        refused.
     """
     if not isinstance(words, str):
         raise PlacerError(f"model {words!r} is not a name", "give text")

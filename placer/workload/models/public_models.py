@@ -34,14 +34,11 @@ def public_model_names() -> list[str]:
 
 
 def public_model(words: str) -> ModelProfile | None:
-    """Return the profile of a public model; None if the table has no such model.
+    """Return the profile of a public model; None if the table has no such model. Speed and memory
+    follow from the dimensions. Batch and length of sequences are assumed, as for any configuration.
 
-    Speed and memory follow from the dimensions. Batch and length of sequences are assumed, as for
-    any configuration.
-
-    * words: a name with or without its organisation, in any case, also with ``-Instruct``,
-      ``-Chat`` or ``-Base`` behind it: such models have the dimensions of the one that they were
-      made from.
+    words: A name with or without its organisation, in any case, also with ``-Instruct``, ``-Chat``
+        or ``-Base`` behind it: such models have the dimensions of the one that they were made from.
     """
     organisation, _, name = words.strip().rpartition("/")
     for row in _rows():

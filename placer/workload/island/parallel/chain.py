@@ -93,12 +93,11 @@ class Piece(NamedTuple):
 class Chain(Struct, frozen=True, kw_only=True):
     """Parts that train one copy of a model.
 
-    * samples_per_second, low, high: sequences a second; ``high`` with all hops between parts
-      hidden.
-    * basis, source: how sure the rate is, and where it comes from.
-    * plans: what each part works by, with its layers.
-    * memory: bytes on each device of each part.
-    * step: seconds of a step of the slowest part, for which the others wait.
+    samples_per_second, low, high: Sequences a second; ``high`` with all hops between parts hidden.
+    basis, source: How sure the rate is, and where it comes from.
+    plans: What each part works by, with its layers.
+    memory: Bytes on each device of each part.
+    step: Seconds of a step of the slowest part, for which the others wait.
     """
 
     samples_per_second: float
@@ -112,13 +111,12 @@ class Chain(Struct, frozen=True, kw_only=True):
 
 
 def chain(line: Line) -> Chain | Refusal:
-    """Divide the layers of a model among some machines, and choose the plan of each part.
-
-    All stages count as the slowest of them, and no hop is hidden: never too fast by these. With
-    1F1B a step of M microbatches and P stages then takes ``(M + P - 1) x slowest`` and what follows
-    the last microbatch, as for equal stages. Tried are 1, 2, 4, 8 and 16 stages in each part,
-    powers of two as sequences of a microbatch, and whole layers; for these the division is the
-    best, as more layers never take less time.
+    """Divide the layers of a model among some machines, and choose the plan of each part. All
+    stages count as the slowest of them, and no hop is hidden: never too fast by these. With 1F1B a
+    step of M microbatches and P stages then takes ``(M + P - 1) x slowest`` and what follows the
+    last microbatch, as for equal stages. Tried are 1, 2, 4, 8 and 16 stages in each part, powers of
+    two as sequences of a microbatch, and whole layers; for these the division is the best, as more
+    layers never take less time.
     """
     best: tuple[Piece, ...] | None = None
     for stages, once in sorted(_trials(line), key=lambda trial: _waits(line, *trial)):
@@ -205,9 +203,8 @@ def _stage_counts(hardware: Hardware, wish: PlanWishes) -> list[int]:
 
 
 def _divided(line: Line, stages: tuple[int, ...], once: int) -> tuple[Piece, ...] | None:
-    """Return the parts with the layers by which the slowest is fastest; None if nothing fits.
-
-    A layer moves from one part to another while that makes the slowest faster. The time of a part
+    """Return the parts with the layers by which the slowest is fastest; None if nothing fits. A
+    layer moves from one part to another while that makes the slowest faster. The time of a part
     never falls with its layers, so that where no move helps none of several does.
     """
     layers, left = list(stages), line.architecture.layers - sum(stages)
@@ -281,9 +278,9 @@ def _planned(
 ) -> Piece | None:
     """Return the fastest plan of one part, as of a smaller model on machines of its own.
 
-    * hops_s: seconds of the slowest hop of the part with others and back, for one microbatch.
-    * place: stages before the part, and in all: so many microbatches are in flight.
-    * batch: sequences that pass together, and how often in a step.
+    hops_s: Seconds of the slowest hop of the part with others and back, for one microbatch.
+    place: Stages before the part, and in all: so many microbatches are in flight.
+    batch: Sequences that pass together, and how often in a step.
     """
     (before, stages), (once, microbatches) = place, batch
     room, host, best = hardware.gpu.memory_gib * GIB, hardware.host_gib * GIB, None
@@ -322,13 +319,12 @@ def _planned(
 def part_of(
     architecture: Architecture, at: int, layers: int, before: int, parts: int
 ) -> Architecture:
-    """Return the part of a model that has some layers, as a smaller model.
+    """Return the part of a model that has some layers, as a smaller model. Layers count alike but
+    for their experts. A model without an output layer has a vocabulary of 1.
 
-    Layers count alike but for their experts. A model without an output layer has a vocabulary of 1.
-
-    * at, parts: its number from 0, of how many: the first has the embedding, the last the output
-      layer.
-    * before: layers of the parts before it.
+    at, parts: Its number from 0, of how many: the first has the embedding, the last the output
+        layer.
+    before: Layers of the parts before it.
 
     Parts have all parameters together; a tied embedding is in the first and in the last.
 

@@ -32,15 +32,14 @@ def expert_seconds(
     element: float,
     network_bytes_per_s: float,
 ) -> float:
-    """Return the seconds of one microbatch in one stage that its experts add to their products.
-
-    A token goes to each expert; with `software` that sends it once to a machine, to those machines
+    """Return the seconds of one microbatch in one stage that its experts add to their products. A
+    token goes to each expert; with `software` that sends it once to a machine, to those machines
     that hold one. Twice forward and twice backward, and twice more where forward is repeated.
     Routing is taken as balanced.
 
-    * tokens: of the microbatch on one device.
-    * element: bytes of an activation.
-    * network_bytes_per_s: of a machine of the stage.
+    tokens: Of the microbatch on one device.
+    element: Bytes of an activation.
+    network_bytes_per_s: Of a machine of the stage.
     """
     layers = expert_layers(architecture) / plan.pipeline
     if not layers:

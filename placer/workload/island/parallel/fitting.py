@@ -29,11 +29,10 @@ ROUNDING = 1e-9
 
 
 class Fit(NamedTuple):
-    """A plan that fits the devices, before its microbatch is known.
-
-    ``number`` orders plans of equal time, simple ones first. Each of ``ranks`` takes ``most``
-    sequences at once at most, and calculates one in ``sequence_s``; ``fixed_s`` of a microbatch do
-    not depend on its sequences; a stage waits for ``waits`` microbatches.
+    """A plan that fits the devices, before its microbatch is known. ``number`` orders plans of
+    equal time, simple ones first. Each of ``ranks`` takes ``most`` sequences at once at most, and
+    calculates one in ``sequence_s``; ``fixed_s`` of a microbatch do not depend on its sequences; a
+    stage waits for ``waits`` microbatches.
     """
 
     number: int
@@ -51,10 +50,8 @@ class Fit(NamedTuple):
 
     def least_s(self, share: int, each_s: float) -> float:
         """Return the seconds that microbatches take at least which hold the sequences of a rank, of
-        which each takes ``each_s`` beside what is fixed.
-
-        Larger microbatches have less fixed time, and stages wait longer for them: the best size is
-        taken, whole or not.
+        which each takes ``each_s`` beside what is fixed. Larger microbatches have less fixed time,
+        and stages wait longer for them: the best size is taken, whole or not.
         """
         count = float(min(self.most, share))
         if self.waits:
@@ -164,12 +161,11 @@ class Bounds:
 
     def reach_with(self, machines: int, sequences: int, longest_s: float) -> bool:
         """Tell whether some plan of fewer machines, more than half of these, may do a share of a
-        step in some seconds; of a model with experts, whose stages are always tried.
-
-        These machines are a power of two, and no domain of NVLink. Then all plans of fewer machines
-        are plans of these too, with no more memory and no smaller microbatches. What a microbatch
-        calculates and sends does not depend on their number; gathers and reductions over the
-        network rise with (k - 1)/k, and others are left out.
+        step in some seconds; of a model with experts, whose stages are always tried. These machines
+        are a power of two, and no domain of NVLink. Then all plans of fewer machines are plans of
+        these too, with no more memory and no smaller microbatches. What a microbatch calculates and
+        sends does not depend on their number; gathers and reductions over the network rise with (k
+        - 1)/k, and others are left out.
         """
         each_s = sequences / (self.hardware.gpu_count * machines)
         most_s = longest_s * (1 + ROUNDING)

@@ -45,9 +45,8 @@ def stage_hardware(hardware: Hardware, stages: int) -> Hardware:
 @lru_cache(maxsize=4096)
 def stage_layers(architecture: Architecture, stages: int) -> tuple[int, ...]:
     """Return the layers of each stage so that the slowest has least to do: the last, which also has
-    the output layer, may have fewer.
-
-    With a vocabulary of 128,256 the output layer of Llama 3.1 70B takes as long as 1.2 layers.
+    the output layer, may have fewer. With a vocabulary of 128,256 the output layer of Llama 3.1 70B
+    takes as long as 1.2 layers.
     """
     if stages == 1:
         return (architecture.layers,)
@@ -63,9 +62,8 @@ def stage_layers(architecture: Architecture, stages: int) -> tuple[int, ...]:
 
 def piece_layers(architecture: Architecture, plan: InnerPlan) -> tuple[int, ...]:
     """Return the layers of each piece in the order of the model; piece ``i`` is of stage
-    ``i % plan.pipeline``.
-
-    The last piece has the output layer too, and none of its own where a stage has too few.
+    ``i % plan.pipeline``. The last piece has the output layer too, and none of its own where a
+    stage has too few.
     """
     stages, pieces = stage_layers(architecture, plan.pipeline), plan.virtual_stages
     return tuple(
@@ -107,7 +105,7 @@ def hop_bytes_per_s(hardware: Hardware, over_network: float) -> float:
     """Return the bandwidth from a device to its partner of the next stage: over the network where
     the slowest hop leaves the machine.
 
-    * over_network: bytes a second that all devices of a machine send together.
+    over_network: Bytes a second that all devices of a machine send together.
     """
     if hardware.machines > 1:
         return over_network / hardware.gpu_count
