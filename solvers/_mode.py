@@ -18,7 +18,7 @@ from placer.cost_model.timing.transfers import DIRECT
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
 from placer.problem.problem import Problem
-from placer.workload.island.collectives import HIDDEN_SHARE
+from placer.workload.island.transports import HIDDEN_SHARE
 
 
 class Mode(Struct, frozen=True, dict=True):

@@ -14,7 +14,7 @@ from typing import Any
 
 from placer.market.catalog import Catalog
 from placer.profiler.devices import Device, device_of
-from placer.profiler.estimate.work import COUNTED, OTHER, Constants, Family, Work, step_time
+from placer.profiler.estimate.throughput import COUNTED, OTHER, Constants, Family, Work, step_time
 from placer.records import replace
 from placer.workload.profile import Rate, load_profile
 

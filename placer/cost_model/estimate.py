@@ -39,8 +39,8 @@ from placer.problem.workers.pool import ChainPart, Pool
 from placer.records import Amount, replace
 from placer.units import SECONDS_PER_HOUR, Interval, format_speed, format_usd
 from placer.workload.island import Island, Refusal
+from placer.workload.island.chain import Chain
 from placer.workload.island.memory import ELEMENT_BYTES
-from placer.workload.island.parallel.chain import Chain
 
 
 class LinkUse(Struct, frozen=True, kw_only=True):

@@ -9,9 +9,8 @@ from placer.problem.admitted_exchanges import server_offer
 from placer.problem.exchange import traits
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
-from placer.workload.constants import HIVEMIND, PUBLISHED
+from placer.workload.constants import HIVEMIND, PUBLISHED, peer_of
 from placer.workload.island.transports import transport
-from placer.workload.peer import peer_of
 
 RINGS_BETWEEN = ("butterfly", "leaders")
 """Transports whose bytes between regions take a multiple of bytes over bandwidth."""

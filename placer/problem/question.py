@@ -27,9 +27,8 @@ from placer.problem.requirements import (
 )
 from placer.problem.workers.islands import StepPart
 from placer.records import replace
-from placer.workload.constants import PUBLISHED, Calibration
+from placer.workload.constants import PUBLISHED, RINGS, Calibration
 from placer.workload.engines import ENGINES, engines_of
-from placer.workload.peer import RINGS
 from placer.workload.profile import FEEDBACK_COMPRESSIONS, ModelProfile
 
 T = TypeVar("T")

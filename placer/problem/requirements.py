@@ -18,10 +18,10 @@ from placer.problem.placement import WorkerGroup
 from placer.problem.shares import ShareLimit, SpeedCap
 from placer.records import Amount, Count, Natural, Positive, one_of, replace
 from placer.units import format_duration, format_usd
+from placer.workload.constants import RINGS
 from placer.workload.data_loading import CACHES
 from placer.workload.engines import ENGINES
 from placer.workload.inner_plan import CHECKPOINTING, PRECISIONS, SHARDINGS, TENSOR_DEGREES
-from placer.workload.peer import RINGS
 from placer.workload.profile import COMPRESSION_BYTES
 from placer.workload.software import SOFTWARE, UNNAMED
 

@@ -6,17 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog
 from placer.profiler.devices import DeviceFacts
 from placer.profiler.estimate.estimate import Estimate, estimate
-from placer.profiler.steps.batch_sizes import Findings
+from placer.profiler.steps.session import Findings
 from placer.profiler.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE, Workload
 from placer.records import replace
 from placer.units import counted
 from placer.workload.measurement import Measurement
-from placer.workload.profile import Efficiency, ModelProfile, Rate
+from placer.workload.profile import Efficiency, ModelProfile, Rate, load_profile, profile_names
 
 USUAL_PRECISION = "fp16"
 """Precision of rates that are worked out where no GPU was measured: that of the published rates."""
@@ -268,3 +269,54 @@ def estimated_profile(
     check_same_model(sizes, old, path)
     rates = with_estimates(known_rates(old, ()), estimated.rates)
     return profile_of(sizes, old.measurements, rates, old=old, target_batch_size=target_batch_size)
+
+
+FRAMEWORKS = ("ddp", "hivemind")
+UNPUBLISHED = (1.0, 0.8, 1.0)
+"""Value, low and high of a framework without published figures: assumed, as in
+`ModelProfile.rate`.
+"""
+
+
+def published_efficiency(name: str, family: str, framework: str) -> Efficiency:
+    """Look up the efficiency of a model in the shipped profiles. ``published`` if it is this
+    model's own figure. ``assumed`` if it is a mean over other models: then the interval reaches
+    from the lowest to the highest of them. Raises `PlacerError` if there is no such framework.
+
+    name, family: Of the model. The shipped profile of that name is used; without one the mean over
+        the measured models of its family, and without these over all measured models.
+    framework: One of `FRAMEWORKS`: ``hivemind`` is published (Erben et al., PVLDB 17(6), 2024),
+        ``ddp`` is not.
+    """
+    if framework not in FRAMEWORKS:
+        raise unknown("framework", framework, FRAMEWORKS)
+    known = [
+        (profile, row)
+        for profile in map(load_profile, profile_names())
+        for row in profile.efficiency
+        if row.framework == framework and row.basis in ("measured", "published")
+    ]
+    for profile, row in known:
+        if profile.name == name and row.basis == "measured":
+            return replace(row, basis="published")
+    same = [row for profile, row in known if profile.family == family]
+    rows = same or [row for _, row in known]
+    if not rows:
+        value, low, high = UNPUBLISHED
+        source = f"nobody published {framework}'s share: taken as {value:g}"
+    else:
+        value = round(fmean(row.value for row in rows), 3)
+        low, high = min(row.low for row in rows), max(row.high for row in rows)
+        which = f"{len(rows)} {family} models" if same else f"all {len(rows)} models"
+        source = (
+            f"mean of {which} of Erben et al. (PVLDB 17(6), 2024) under {framework}; "
+            f"not measured for this one"
+        )
+    return Efficiency(
+        framework=framework,
+        value=value,
+        low=low,
+        high=high,
+        basis="assumed",
+        source=source,
+    )

@@ -20,7 +20,6 @@ from placer.profiler.devices import (
     load_nvml,
 )
 from placer.profiler.estimate.estimate import Estimate
-from placer.profiler.gradients import gradient_sizes
 from placer.profiler.measured_profile import (
     Sizes,
     check_same_model,
@@ -36,7 +35,7 @@ from placer.profiler.measured_profile import (
     worked_out,
 )
 from placer.profiler.steps.session import Plan, Progress, Session
-from placer.profiler.workload import SAMPLE_SOURCE, StepFunction, Workload
+from placer.profiler.workload import SAMPLE_SOURCE, StepFunction, Workload, gradient_sizes
 from placer.workload.measurement import Measurement
 from placer.workload.profile import Efficiency, ModelProfile, Rate
 

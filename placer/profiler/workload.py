@@ -6,16 +6,19 @@ The functions of users import `Workload` from here.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
-from placer.profiler.torch_import import load_torch
+from placer.profiler.torch_import import load_torch, one_line
+from placer.units import counted
 from placer.workload.architecture import Architecture
 
 if TYPE_CHECKING:
     import torch
+
 
 USUAL_TARGET_BATCH_SIZE = 32_768
 """Samples of an optimizer step where nobody has said: as in the published runs of profiles/."""
@@ -101,3 +104,113 @@ def check_loss(workload: Workload, loss: Any) -> None:
         f"the loss of {workload.source or workload.name} is {kind}",
         "return a scalar that has a gradient",
     )
+
+
+FP32_BYTES = 4
+SAMPLES = 2
+"""Batch that gives lazy modules their shapes; one sample is too few for batch norm on features
+without width and height.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientSizes:
+    """Gradients of one training step. Every tensor counts once, however often the model uses it
+    (tied weights).
+
+    parameters: Elements of all parameters, frozen ones too.
+    trainable, tensors: Elements and tensors that can have a gradient: what is exchanged.
+        DistributedDataParallel reduces all of them (with ``find_unused_parameters=True`` also those
+        that the step did not use, as zeros; without it, it stops with an error), and hivemind's
+        GradientAverager fills those without a gradient with zeros before it averages. Gloo sends of
+        sparse gradients the rows of the batch alone.
+    bytes_fp32: Bytes of the trainable elements at 4 bytes each, 8 if complex: S of the formulas
+        without compression.
+    bytes_native: The same in the types that the parameters have: what an all-reduce of them is
+        handed.
+    """
+
+    parameters: int
+    trainable: int
+    tensors: int
+    bytes_fp32: int
+    bytes_native: int
+    notes: tuple[str, ...] = ()
+
+
+def gradient_sizes(workload: Workload) -> GradientSizes:
+    """Count the gradients of a step; nothing is run, but once a model with lazy modules. Raises
+    `PlacerError` if nothing can be trained, or the first batch of lazy modules fails.
+    """
+    _shape_lazy_parameters(workload)
+    module = workload.module
+    parameters = list(module.parameters())
+    trainable = [p for p in parameters if p.requires_grad]
+    frozen = [p for p in parameters if not p.requires_grad]
+    if not trainable:
+        raise PlacerError(
+            f"model '{workload.name}' has no trainable parameter",
+            "leave requires_grad of some parameters true",
+        )
+    uses = sum(1 for _ in module.named_parameters(remove_duplicate=False)) - len(parameters)
+    kinds = sorted({str(p.dtype).removeprefix("torch.") for p in trainable})
+    notes = []
+    if uses:
+        notes.append(f"{counted(uses, 'tied use')} of a tensor: each tensor is exchanged once")
+    if frozen:
+        notes.append(
+            f"{counted(len(frozen), 'frozen tensor')} ({_elements(frozen):,} parameters) not "
+            f"exchanged; hivemind sends what its optimizer is given"
+        )
+    if kinds != ["float32"]:
+        notes.append(f"parameters are {', '.join(kinds)}: bytes_native counts their own sizes")
+    return GradientSizes(
+        parameters=_elements(parameters),
+        trainable=_elements(trainable),
+        tensors=len(trainable),
+        bytes_fp32=sum(p.numel() * FP32_BYTES * (2 if p.is_complex() else 1) for p in trainable),
+        bytes_native=sum(int(p.numel() * p.element_size()) for p in trainable),
+        notes=tuple(notes),
+    )
+
+
+def _elements(tensors: list[Any]) -> int:
+    return sum(int(tensor.numel()) for tensor in tensors)
+
+
+def _shape_lazy_parameters(workload: Workload) -> None:
+    """Give lazy modules their shapes by a first batch."""
+    torch = load_torch()
+    if not any(torch.nn.parameter.is_lazy(p) for p in workload.module.parameters()):
+        return
+    try:
+        with torch.no_grad():
+            workload.loss(workload.module, workload.batch(SAMPLES, torch.device("cpu")))
+    except (PlacerError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # also sys.exit
+        raise PlacerError(
+            f"model '{workload.name}' fails with {SAMPLES} samples on cpu: "
+            f"{type(error).__name__}: {one_line(error)[:200]}",
+            "correct the model, its batches or its loss",
+        ) from error
+
+
+def twin_on(module: torch.nn.Module, device: torch.device | str) -> torch.nn.Module:
+    """Copy a model to a device; the model itself stays where and as it is. On the meta device the
+    copy has no numbers and takes no memory. `copy.deepcopy` takes tensors that its memo knows from
+    there, so a parameter that two modules share (tied weights) is shared in the twin, and no second
+    copy of the weights is ever made.
+    """
+    torch: Any = load_torch()
+    known: dict[int, Any] = {}
+    for part in module.modules():
+        for value in [*part._parameters.values(), *part._buffers.values(), *vars(part).values()]:
+            if isinstance(value, torch.Tensor) and id(value) not in known:
+                there = value.detach().to(device)
+                if isinstance(value, torch.nn.Parameter):
+                    there = torch.nn.Parameter(there, requires_grad=value.requires_grad)
+                elif value.is_leaf:
+                    there.requires_grad_(value.requires_grad)
+                known[id(value)] = there
+    return copy.deepcopy(module, known)

@@ -22,8 +22,8 @@ from placer.workload.constants import (
     Calibration,
     HostConstants,
     calibration_document,
+    peer_of,
 )
-from placer.workload.peer import peer_of
 from placer.workload.profile import Efficiency, ModelProfile, Rate
 
 SCHEMA = "placer.calibration/v1"

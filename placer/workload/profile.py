@@ -15,8 +15,7 @@ from placer.market.books.folders import shipped_folder
 from placer.market.catalog import Catalog, Gpu
 from placer.records import Natural, Positive, one_of, replace
 from placer.workload.architecture import Architecture
-from placer.workload.measurement import Measurement
-from placer.workload.profile_rows import build, check_measurements
+from placer.workload.measurement import Measurement, build, check_measurements
 
 SCHEMA = "placer.profile/v1"
 LARGEST = 10**15

@@ -20,7 +20,7 @@ from placer.cost_model.timing.transfers import (
     wan_seconds,
 )
 from placer.problem.exchange import Phase, Transfer, broadcast, inside_regions
-from placer.workload.island.collectives import HIDDEN_SHARE
+from placer.workload.island.transports import HIDDEN_SHARE
 
 from .goal import close
 from .hub_rounds import regional_stores, server, store

@@ -35,7 +35,7 @@ from estimator_fit import (  # noqa: E402  # noqa: E402
 from placer.cli.output import write_json, write_text  # noqa: E402
 from placer.market.books.book_reader import load_catalog  # noqa: E402
 from placer.market.catalog import Catalog  # noqa: E402
-from placer.profiler.estimate.work import CONSTANTS, COUNTED, Constants  # noqa: E402
+from placer.profiler.estimate.throughput import CONSTANTS, COUNTED, Constants  # noqa: E402
 from placer.workload.profile import ModelProfile, Rate, load_profile  # noqa: E402
 
 AS_OF = "2026-11-21"

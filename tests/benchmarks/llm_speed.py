@@ -25,7 +25,6 @@ from island_models import MPT, device, mpt  # noqa: E402
 from placer.market.catalog import Gpu  # noqa: E402
 from placer.workload.architecture import Architecture  # noqa: E402
 from placer.workload.inner_plan import InnerPlan  # noqa: E402
-from placer.workload.island.collectives import network_seconds, node_seconds  # noqa: E402
 from placer.workload.island.hardware import Hardware  # noqa: E402
 from placer.workload.island.interval import FIT, Doubt, rate_interval  # noqa: E402
 from placer.workload.island.memory import Memory, memory  # noqa: E402
@@ -38,7 +37,11 @@ from placer.workload.island.transformer_speed import (  # noqa: E402
     calculation_seconds,
     is_pressed,
 )
-from placer.workload.island.transports import TRANSPORTS  # noqa: E402
+from placer.workload.island.transports import (  # noqa: E402
+    TRANSPORTS,
+    network_seconds,
+    node_seconds,
+)
 
 NCCL = TRANSPORTS["nccl"]
 DEVICES = {"a100_40gb": "A100-40", "a100_80gb": "A100-80"}

@@ -1,5 +1,5 @@
 """Measure how long stages wait: blocks that sleep instead of calculating, on processes of this
-machine, beside the formula of placer/workload/island/parallel/stages.py.
+machine, beside the formula of placer/workload/island/divisions.py.
 
     python tests/benchmarks/stages.py
 
@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 from train_stages import WIDTH, pieces, staged
 
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island.parallel.stages import bubble
+from placer.workload.island.divisions import bubble
 
 FORWARD_S, BACKWARD_S = 0.02, 0.04
 BLOCKS, STEPS = 8, 3

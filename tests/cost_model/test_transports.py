@@ -32,7 +32,7 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
-from placer.workload.island.collectives import HIDDEN_SHARE
+from placer.workload.island.transports import HIDDEN_SHARE
 from placer.workload.profile import load_profile
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements

@@ -14,7 +14,7 @@ from placer.problem.problem import Problem
 from placer.problem.words.changes import parse_changes
 from placer.problem.words.request import in_sequences
 from placer.workload.architecture import Architecture
-from placer.workload.models.adapters import adapter_parameters, with_adapters
+from placer.workload.models.decoder import adapter_parameters, with_adapters
 from placer.workload.profile import load_profile
 
 advisor = Advisor()

@@ -31,9 +31,8 @@ from placer.profiler.estimate.memory import (
     fits,
     optimizer_state,
 )
-from placer.profiler.estimate.work import Work
-from placer.profiler.gradients import twin_on
-from placer.profiler.workload import Workload
+from placer.profiler.estimate.throughput import Work
+from placer.profiler.workload import Workload, twin_on
 from placer.units import GIB
 
 torch: Any = pytest.importorskip("torch")

@@ -17,12 +17,13 @@ from conftest import ROOT
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.profiler.devices import device
-from placer.profiler.estimate.throughput import rates_from_work, spread
-from placer.profiler.estimate.work import (
+from placer.profiler.estimate.throughput import (
     Constants,
     Family,
     Work,
     constants,
+    rates_from_work,
+    spread,
     step_time,
 )
 from placer.records import replace

@@ -14,7 +14,7 @@ from torch import nn  # noqa: E402
 
 from placer.profiler.devices import Device, device  # noqa: E402
 from placer.profiler.estimate.counting import count_work  # noqa: E402
-from placer.profiler.estimate.work import Constants, Family, Work, constants, step_time  # noqa: E402
+from placer.profiler.estimate.throughput import Constants, Family, Work, constants, step_time  # noqa: E402
 from placer.profiler.workload import Workload  # noqa: E402
 
 MB = 1_000_000

@@ -11,8 +11,13 @@ from typing import Any
 import pytest
 
 from placer.profiler.steps import memory
-from placer.profiler.steps.batch_sizes import Findings
-from placer.profiler.steps.session import Plan, Session, loading_seconds_per_sample, samples_in
+from placer.profiler.steps.session import (
+    Findings,
+    Plan,
+    Session,
+    loading_seconds_per_sample,
+    samples_in,
+)
 from placer.profiler.steps.timing import Effort, Stopwatch, Timing, measure, phases, stopwatch
 from placer.profiler.steps.training_step import TrainingStep, check_precision, products
 from placer.profiler.torch_import import OutOfMemory, translate_failures

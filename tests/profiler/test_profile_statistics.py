@@ -7,9 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placer.profiler.steps.batch_sizes import Findings, search
-from placer.profiler.steps.statistics import is_flat, knee, median_interval, ranks
-from placer.profiler.steps.timing import Effort, Stopwatch, Timing, measure, warm_up
+from placer.profiler.steps.session import Findings, search
+from placer.profiler.steps.timing import (
+    Effort,
+    Stopwatch,
+    Timing,
+    is_flat,
+    knee,
+    measure,
+    median_interval,
+    ranks,
+    warm_up,
+)
 from placer.profiler.torch_import import OutOfMemory
 
 SECONDS = st.floats(min_value=1e-6, max_value=1e3, allow_nan=False)

@@ -22,7 +22,7 @@ if (
 from gloo_ranks import CASES  # noqa: E402
 
 from conftest import PROCESS_TIMEOUT_S, ROOT  # noqa: E402
-from placer.profiler.gradients import gradient_sizes  # noqa: E402
+from placer.profiler.workload import gradient_sizes  # noqa: E402
 
 torch.set_num_threads(1)
 OVERHEAD = 0.01

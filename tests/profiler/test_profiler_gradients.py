@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from placer.profiler.builtin import builtin  # noqa: E402
-from placer.profiler.gradients import gradient_sizes  # noqa: E402
-from placer.profiler.workload import Workload  # noqa: E402
+from placer.profiler.workload import Workload, gradient_sizes  # noqa: E402
 
 torch.set_num_threads(1)
 nn: Any = torch.nn

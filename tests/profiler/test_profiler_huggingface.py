@@ -23,9 +23,9 @@ from placer.errors import PlacerError  # noqa: E402
 from placer.interface.models import model_of  # noqa: E402
 from placer.market.books.book_reader import load_catalog  # noqa: E402
 from placer.profiler.estimate.counting import count  # noqa: E402
-from placer.profiler.gradients import gradient_sizes  # noqa: E402
 from placer.profiler.huggingface import counted  # noqa: E402
 from placer.profiler.huggingface.workload import from_config  # noqa: E402
+from placer.profiler.workload import gradient_sizes  # noqa: E402
 from placer.workload.profile import load_profile  # noqa: E402
 
 torch.set_num_threads(1)

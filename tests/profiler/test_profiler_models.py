@@ -122,7 +122,7 @@ def test_names_are_known_without_torch() -> None:
 import sys
 sys.modules["torch"] = None
 from placer.errors import PlacerError
-from placer.profiler import builtin, gradients
+from placer.profiler import builtin, workload
 from placer.profiler.huggingface import workload
 print(len(builtin.BUILTINS))
 try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from placer.profiler.efficiency import published_efficiency
+from placer.profiler.measured_profile import published_efficiency
 from placer.workload.profile import load_profile
 
 

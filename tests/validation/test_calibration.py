@@ -27,9 +27,8 @@ from placer.market.catalog import Catalog
 from placer.records import replace
 from placer.reproduction.comparison import PublishedRun, published_runs
 from placer.validation.calibration.calibrate import calibrate
-from placer.validation.calibration.equations import Equations
 from placer.validation.calibration.least_squares import Solution, solve
-from placer.validation.calibration.parameters import overlay_of, scale
+from placer.validation.calibration.parameters import Equations, overlay_of, scale
 from placer.validation.calibration.quality import CalibrationReport, left_out_errors
 from placer.validation.calibration.runs import MeasuredRun, read_runs
 from placer.workload.constants import PUBLISHED, HostConstants

@@ -9,13 +9,12 @@ from island_models import device, plain_gpt
 
 from placer.workload.architecture import Architecture
 from placer.workload.island import Island, island
-from placer.workload.island.collectives import attained_bytes_per_s
+from placer.workload.island.chain import Chain, Line, Way, chain, part_of
+from placer.workload.island.divisions import HOP_LATENCY_S, stage_layers
 from placer.workload.island.hardware import Hardware
-from placer.workload.island.parallel.chain import Chain, Line, Way, chain, part_of
-from placer.workload.island.parallel.stages import HOP_LATENCY_S, stage_layers
-from placer.workload.island.transports import TRANSPORTS
+from placer.workload.island.transports import TRANSPORTS, attained_bytes_per_s
 from placer.workload.island.wishes import PlanWishes
-from placer.workload.models.public_models import public_model
+from placer.workload.models.model_words import public_model
 
 NETWORK_GBPS = 800.0
 WAY = Way(attained_bytes_per_s(NETWORK_GBPS, TRANSPORTS["nccl"]), HOP_LATENCY_S)

@@ -6,14 +6,15 @@ from hypothesis import strategies as st
 from island_models import device
 
 from placer.errors import PlacerError
-from placer.workload.island.collectives import (
+from placer.workload.island.hardware import Hardware
+from placer.workload.island.transports import (
+    TRANSPORTS,
     attained_bytes_per_s,
     exposed_seconds,
     network_seconds,
     node_seconds,
+    transport,
 )
-from placer.workload.island.hardware import Hardware
-from placer.workload.island.transports import TRANSPORTS, transport
 
 NCCL, GLOO = TRANSPORTS["nccl"], TRANSPORTS["gloo"]
 

@@ -17,11 +17,10 @@ from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan, parse_inner_plan
 from placer.workload.island import Island, bounds, island, least_sequence_seconds
-from placer.workload.island.hardware import Hardware
+from placer.workload.island.divisions import bubble, slowest_share, stage_layers, stage_shape
+from placer.workload.island.hardware import Hardware, usual_precision
 from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import memory
-from placer.workload.island.parallel.stages import bubble, slowest_share, stage_layers, stage_shape
-from placer.workload.island.precision import usual_precision
 from placer.workload.island.question import candidates
 from placer.workload.island.step import Step, step
 from placer.workload.island.transformer_speed import (
@@ -31,8 +30,8 @@ from placer.workload.island.transformer_speed import (
 )
 from placer.workload.island.transports import TRANSPORTS
 from placer.workload.island.wishes import FREE, PlanWishes
-from placer.workload.models.adapters import BF16_BYTES, FOUR_BIT_BYTES, with_adapters
-from placer.workload.models.public_models import public_model
+from placer.workload.models.decoder import BF16_BYTES, FOUR_BIT_BYTES, with_adapters
+from placer.workload.models.model_words import public_model
 from placer.workload.software import SOFTWARE
 
 NCCL = TRANSPORTS["nccl"]

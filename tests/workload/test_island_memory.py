@@ -11,7 +11,7 @@ from placer.records import replace
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import Island, PlanWishes, Refusal, island
 from placer.workload.island.memory import activation_bytes, host_bytes, memory
-from placer.workload.models.adapters import (
+from placer.workload.models.decoder import (
     FOUR_BIT_BYTES,
     with_adapters,
     with_sequence_length,

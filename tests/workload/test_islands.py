@@ -17,7 +17,7 @@ from placer.workload.island import (
     check_wishes,
     island,
 )
-from placer.workload.island.collectives import HIDDEN_SHARE
+from placer.workload.island.transports import HIDDEN_SHARE
 
 ROCE = (1600.0, "roce")
 """Network of MosaicML's A100 machines."""

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from placer.errors import PlacerError
-from placer.workload.models.adapters import FOUR_BIT_BYTES
 from placer.workload.models.configuration import MOST_BYTES, read_configuration
 from placer.workload.models.configured_decoder import READERS, configured_decoder
+from placer.workload.models.decoder import FOUR_BIT_BYTES
 from placer.workload.models.ladder import decoder_of
 from placer.workload.models.model_words import read_model
 from placer.workload.profile import load_profile

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placer.workload.constants import PUBLISHED
-from placer.workload.peer import RINGS, Peer, peer_of
+from placer.workload.constants import PUBLISHED, RINGS, Peer, peer_of
 
 rings = st.sampled_from(RINGS)
 speeds = st.floats(0.1, 50_000)

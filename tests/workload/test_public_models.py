@@ -7,8 +7,7 @@ import pytest
 from placer.errors import PlacerError
 from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import shipped_catalogs
-from placer.workload.models.model_words import read_model
-from placer.workload.models.public_models import public_model
+from placer.workload.models.model_words import public_model, read_model
 
 ROWS = list(read_rows(shipped_catalogs() / "public_models.csv", "public_models.csv"))
 

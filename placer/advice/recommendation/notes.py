@@ -49,10 +49,9 @@ from placer.units import (
     parse_date,
     speed_unit,
 )
-from placer.workload.constants import PUBLISHED
+from placer.workload.constants import PUBLISHED, peer_of
 from placer.workload.island import Island
-from placer.workload.island.parallel.chain import Chain
-from placer.workload.peer import peer_of
+from placer.workload.island.chain import Chain
 
 SHORTEST_STEP_S = 5.5
 """Below it hivemind's group forming (5 s at least) makes steps erratic: Erben et al. (2024)."""

@@ -16,9 +16,9 @@ from placer.problem.workers.islands import StepPart
 from placer.records import replace
 from placer.solving.answer import Warn
 from placer.units import format_seconds, format_speed, format_usd
+from placer.workload.constants import RINGS
 from placer.workload.inner_plan import SHARDINGS, InnerPlan
 from placer.workload.island import Island, PlanWishes
-from placer.workload.peer import RINGS
 
 DEGREES = (
     ("pipeline", "pp"),

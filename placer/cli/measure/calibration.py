@@ -62,9 +62,8 @@ def exchange_command(
         Write the calibration, to be given to --calibration.
     """
     from placer.market.books.book_reader import load_catalog
-    from placer.profiler.host.averaging import SECONDS, SIZES, measure_host
+    from placer.profiler.host.averaging import SECONDS, SIZES, measure_host, measure_sums
     from placer.profiler.host.overlay import host_class, host_report
-    from placer.profiler.host.summing import measure_sums
     from placer.workload.profile import load_profile
 
     if quick and thorough:

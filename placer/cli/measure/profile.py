@@ -121,7 +121,7 @@ def _prepared(typed: str, word: str | None, words: Options) -> tuple[Profiling, 
     """Check everything that can be checked before time is spent."""
     from placer.market.books.partial_books import over_default
     from placer.profiler.devices import choose_device
-    from placer.profiler.efficiency import FRAMEWORKS, published_efficiency
+    from placer.profiler.measured_profile import FRAMEWORKS, published_efficiency
     from placer.profiler.profiling import Profiling
     from placer.profiler.steps.session import Plan
     from placer.profiler.steps.training_step import default_precision

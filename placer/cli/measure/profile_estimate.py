@@ -12,7 +12,7 @@ from placer.cli.measure.profile_file import OutFile, model_word
 from placer.cli.output import console, print_json, write_json
 from placer.cli.screen.show import show_report
 from placer.errors import PlacerError
-from placer.profiler.estimate.work import constants_document
+from placer.profiler.estimate.throughput import constants_document
 from placer.report.blocks import Cell, Report, Table, figure, section, table, text
 from placer.units import counted, format_bytes, format_number, format_plain
 

@@ -10,9 +10,9 @@ from msgspec import Struct
 from placer.problem.exchange import traits
 from placer.problem.placement import Exchange
 from placer.records import replace
+from placer.workload.constants import RINGS
 from placer.workload.engines import ENGINES
-from placer.workload.island.collectives import BACKWARD_TAIL, HIDDEN_SHARE
-from placer.workload.peer import RINGS
+from placer.workload.island.transports import BACKWARD_TAIL, HIDDEN_SHARE
 
 
 class FunctionRun(Struct, frozen=True, kw_only=True):

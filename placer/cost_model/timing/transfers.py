@@ -11,7 +11,7 @@ from msgspec import Struct
 from placer.market.network.graph import Link, Network
 from placer.problem.exchange import Phase
 from placer.workload.constants import HIVEMIND, Calibration, ServiceConstants
-from placer.workload.peer import peer_of
+from placer.workload.constants import peer_of
 
 
 class Links(Protocol):
@@ -187,7 +187,7 @@ def averaging_seconds(
 ) -> float:
     """Return the seconds of an average among N workers inside one zone, by the slowest class: of
     ``calibration.hosts``, whose seconds to serialise, average and deserialise S bytes of T tensors
-    are l0 + l1 S + l2 N + l3 T + l4 2 (N - 1) / N S, or of `placer.workload.peer`, rings over a
+    are l0 + l1 S + l2 N + l3 T + l4 2 (N - 1) / N S, or of `placer.workload.constants`, rings over a
     network.
 
     >>> from placer.workload.constants import PUBLISHED

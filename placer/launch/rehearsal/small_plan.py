@@ -21,8 +21,7 @@ from placer.problem.exchange import bytes_by_link, fragments, traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
-from placer.workload.constants import Calibration, HostConstants, ServiceConstants
-from placer.workload.peer import RINGS
+from placer.workload.constants import RINGS, Calibration, HostConstants, ServiceConstants
 from placer.workload.profile import COMPRESSION_BYTES, Rate
 
 EXCHANGE_S = 1.5

@@ -34,7 +34,7 @@ from placer.units import (
     parse_seconds,
     parse_tokens,
 )
-from placer.workload.peer import RINGS
+from placer.workload.constants import RINGS
 
 MOST_LOCAL_STEPS = 100_000
 """More local steps are a slip of the keyboard."""

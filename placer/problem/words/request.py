@@ -20,7 +20,7 @@ from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES, Wishes
 from placer.records import replace
 from placer.units import parse_bandwidth, parse_count
-from placer.workload.models.adapters import (
+from placer.workload.models.decoder import (
     BF16_BYTES,
     FOUR_BIT_BYTES,
     architecture_of,

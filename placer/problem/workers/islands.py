@@ -25,10 +25,14 @@ from placer.workload.island import (
     island,
     least_sequence_seconds,
 )
-from placer.workload.island.hardware import MOST_ISLAND_MACHINES, Hardware, powers_of_two
-from placer.workload.island.parallel.chain import Chain, Line, Way, chain
+from placer.workload.island.chain import Chain, Line, Way, chain
+from placer.workload.island.hardware import (
+    MOST_ISLAND_MACHINES,
+    Hardware,
+    lacks_precision,
+    powers_of_two,
+)
 from placer.workload.island.plans import plans_within
-from placer.workload.island.precision import lacks_precision
 from placer.workload.profile import COMPRESSION_BYTES, ModelProfile, Rate
 from placer.workload.software import software
 

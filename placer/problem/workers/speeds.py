@@ -15,14 +15,14 @@ from placer.problem.workers.islands import IslandQuestion, StepPart
 from placer.problem.workers.pool import ChainPart, Pool
 from placer.problem.workers.reading import WithReading
 from placer.records import replace
+from placer.workload.constants import ASSUMED_GBPS, Peer
 from placer.workload.data_loading import LOADER_STREAMS
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import TRANSPORTS, Bounds, Island, Refusal
-from placer.workload.island.collectives import attained_bytes_per_s
+from placer.workload.island.chain import MOST_PARTS, Chain, Way
+from placer.workload.island.divisions import HOP_LATENCY_S
 from placer.workload.island.hardware import DOMAIN_MACHINES, MOST_ISLAND_MACHINES
-from placer.workload.island.parallel.chain import MOST_PARTS, Chain, Way
-from placer.workload.island.parallel.stages import HOP_LATENCY_S
-from placer.workload.peer import ASSUMED_GBPS, Peer
+from placer.workload.island.transports import attained_bytes_per_s
 from placer.workload.profile import NODE_EFFICIENCY, ModelProfile, Rate
 
 

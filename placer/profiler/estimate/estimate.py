@@ -14,15 +14,22 @@ from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog
 from placer.profiler.estimate.counting import Counts, count, count_work
 from placer.profiler.estimate.memory import Component, Fit, components, fits, optimizer_state
-from placer.profiler.estimate.throughput import Check, checks, rates_from_work, step_times
-from placer.profiler.estimate.work import Work, between, constants_document
-from placer.profiler.gradients import gradient_sizes
+from placer.profiler.estimate.throughput import (
+    Check,
+    Work,
+    between,
+    checks,
+    constants_document,
+    rates_from_work,
+    step_times,
+)
 from placer.profiler.torch_import import load_torch
 from placer.profiler.workload import (
     SAMPLE_SOURCE,
     USUAL_COMPRESSION,
     USUAL_TARGET_BATCH_SIZE,
     Workload,
+    gradient_sizes,
 )
 from placer.units import GIB
 from placer.version import __version__
@@ -50,7 +57,7 @@ scaled; not below 4 GB.
 class Estimate:
     """A model on GPUs that were not measured.
 
-    parameters, trainable, gradient_tensors, gradient_bytes: As `placer.profiler.gradients` counts
+    parameters, trainable, gradient_tensors, gradient_bytes: As `placer.profiler.workload` counts
         them; bytes in FP32.
     flops_per_sample: Forward and backward of one sample, a multiply-add is two.
     kernels: Kernels of a step.

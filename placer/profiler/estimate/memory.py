@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from placer.errors import unknown
 from placer.market.catalog import Catalog
 from placer.profiler.estimate.counting import FP32_BYTES, Counts, said_plainly
-from placer.profiler.estimate.work import HALF
-from placer.profiler.gradients import twin_on
+from placer.profiler.estimate.throughput import HALF
 from placer.profiler.torch_import import load_torch
-from placer.profiler.workload import Workload
+from placer.profiler.workload import Workload, twin_on
 from placer.units import GIB, counted
 
 ACTIVATIONS_OF_FP32 = {"fp32": 1.0, "tf32": 1.0, "fp16": 0.6, "bf16": 0.6}

@@ -20,8 +20,7 @@ from placer.cost_model.timing.transfers import GB
 from placer.errors import PlacerError, unknown
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
-from placer.profiler.host.averaging import HostMeasurement
-from placer.profiler.host.summing import SumPoint
+from placer.profiler.host.averaging import HostMeasurement, SumPoint
 from placer.records import replace
 from placer.units import Interval
 from placer.version import __version__

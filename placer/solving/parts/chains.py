@@ -16,8 +16,8 @@ from placer.problem.problem import Problem
 from placer.problem.workers.pool import ChainPart
 from placer.units import GIB
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island.parallel.chain import MOST_PARTS
-from placer.workload.island.precision import usual_precision
+from placer.workload.island.chain import MOST_PARTS
+from placer.workload.island.hardware import usual_precision
 from placer.workload.island.transformer_speed import calculation_seconds
 from placer.workload.software import software
 

@@ -1,30 +1,161 @@
-"""Calibration from a user's own measured runs: ``placer profile runs``."""
+"""What the log of a run on one machine tells: the speed of the model there, and nothing of the
+plan's machines and links.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date
+from itertools import combinations
 from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
 
 from placer.errors import PlacerError
+from placer.market.accelerators import processor_name
 from placer.market.books.book_reader import load_catalog
-from placer.market.catalog import Catalog
+from placer.market.catalog import Catalog, device_name
 from placer.records import replace
-from placer.validation.calibration.equations import Equations, touches
-from placer.validation.calibration.least_squares import solve
-from placer.validation.calibration.local_run import local_report
-from placer.validation.calibration.outcome import finished, fitted_figures
-from placer.validation.calibration.parameter_choice import Pair
+from placer.units import counted
+from placer.validation.calibration.least_squares import Pair, solve
+from placer.validation.calibration.outcome import LEAST_HALF_WIDTH, Fitted, finished, fitted_figures
+from placer.validation.calibration.parameters import (
+    LINK,
+    RATE,
+    Equations,
+    Parameter,
+    scale,
+    touches,
+)
 from placer.validation.calibration.quality import (
     CalibrationReport,
     check_runs,
     not_fitted,
     warnings_of,
 )
-from placer.validation.calibration.run_log import is_own_site, read_run
+from placer.validation.calibration.run_log import (
+    LEAST_ROUNDS,
+    gradients_of,
+    is_other_model,
+    is_own_site,
+    read_run,
+    whole_rounds,
+)
 from placer.validation.calibration.runs import MeasuredRun, read_runs
+from placer.workload.constants import PUBLISHED
+from placer.workload.overlay import ModelRate, Overlay
+from placer.workload.profile import Rate
+
+ON_PLAN = "run it where the plan says: such a log tells speeds, averaging time and links"
+Record = Mapping[str, Any]
+
+
+def local_report(
+    path: Path, records: Sequence[Record], catalog: Catalog, created: str
+) -> CalibrationReport:
+    """Take up the speed of a model on the machine that ran all processes of a plan. The processes
+    share the processors, so only what they do together is a speed: the samples of a step over the
+    seconds that its slowest process calculates. Raises `PlacerError` if the log does not tell it
+    either: another model than the plan's, a GPU whose name is not in the log, or too few steps.
+    """
+    head = records[0]
+    workers, model = sum(group["count"] for group in head["groups"]), head["model"]
+    each = _samples_per_s(path, head, records, workers)
+    rate = median(each)
+    ends, half = quantiles(each, n=20, method="inclusive"), LEAST_HALF_WIDTH[RATE] * rate
+    low, high = min(ends[0], rate - half), max(ends[-1], rate + half)
+    gpu = processor_name(head["threads"] * workers) if head.get("threads") else "cpu"
+    learnt = Rate(
+        gpu=gpu,
+        gpu_count=1,
+        framework="none",
+        value=rate,
+        low=low,
+        high=high,
+        basis="measured",
+        source=f"placer profile runs {path.name} ({counted(workers, 'worker')} together, "
+        f"{created})",
+    )
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    name = f"{path.name} of {created} ({digest[:8]})"
+    calibration = replace(PUBLISHED, name=name)
+    figure = Fitted(
+        parameter=_speed(model, gpu, 1), value=rate, low=low, high=high, runs=1, at_limit=False
+    )
+    left_out = tuple(_left_out(head, catalog))
+    return CalibrationReport(
+        overlay=Overlay(calibration=calibration, rates=(ModelRate(model=model, rate=learnt),)),
+        file=path.name,
+        sha256=digest,
+        created=created,
+        catalog=catalog,
+        figures=(figure,),
+        unfitted=left_out,
+        checks=(),
+        warnings=(
+            f"all processes ran on one machine: took up the speed of {model} on its "
+            f"processors; left out {', '.join(p.label for p, _ in left_out)}, which are of "
+            f"the plan's machines and links",
+        ),
+    )
+
+
+def _samples_per_s(
+    path: Path, head: Record, records: Sequence[Record], workers: int
+) -> list[float]:
+    """Return the samples/s of all processes together in each step but the first."""
+    size, device = gradients_of(head, records), head.get("device", "cpu")
+    if is_other_model(size, head["gradient_bytes"]):
+        raise PlacerError(
+            f"{path}: nothing to take up: all workers ran on one machine, whose links are not the "
+            f"plan's, and trained another model: {size:,} bytes of gradients, {head['model']} has "
+            f"{head['gradient_bytes']:,.0f}",
+            f"train the plan's model, which tells its speed here, or {ON_PLAN}",
+        )
+    if device != "cpu":
+        raise PlacerError(
+            f"{path}: nothing to take up: all workers ran on one machine and its {device}",
+            f"measure a GPU with placer profile, or {ON_PLAN}",
+        )
+    steps = whole_rounds((r for r in records if r["kind"] == "step"), workers, 1)[1:]
+    each = []
+    for step in steps:
+        mine = [record for record in step if record["rank"] < workers]
+        slowest = max(record["calculation_s"] for record in mine)
+        if len(mine) == workers and slowest > 0:
+            each.append(sum(record["samples"] for record in mine) / slowest)
+    if len(each) < LEAST_ROUNDS or min(each) <= 0:
+        raise PlacerError(
+            f"{path}: {len(each)} steps of all workers after the first",
+            f"run at least {LEAST_ROUNDS + 1} steps",
+        )
+    return each
+
+
+def _left_out(head: Record, catalog: Catalog) -> Iterator[tuple[Parameter, str]]:
+    """Yield the figures of the plan that a run on its machines would tell."""
+    groups, model = head["groups"], head["model"]
+    several = sum(group["count"] for group in groups) > 1
+    for gpu, count in dict.fromkeys((g["gpu"], g["gpu_count"]) for g in groups):
+        machine = device_name(gpu, count)
+        because = f"the run used other processors than those of {machine}"
+        yield _speed(model, gpu, count, "group" if several else "none"), because
+    if not several:
+        return
+    hosts = {catalog.gpus[g["gpu"]].host for g in groups if g["gpu"] in catalog.gpus}
+    loopback = "the processes exchanged over loopback"
+    for host in sorted(hosts):
+        yield scale(host), loopback
+    for pair in combinations(sorted({group["place"] for group in groups}), 2):
+        yield Parameter(LINK, pair, 0.0, "Gb/s"), loopback
+
+
+def _speed(model: str, gpu: str, count: int, framework: str = "none") -> Parameter:
+    """Build the figure of a speed; what is published of it is not asked for."""
+    return Parameter(RATE, (model, gpu, str(count), framework), 0.0, "samples/s", False)
+
 
 TOLD = (
     "a run of two workers or more tells the averaging time, a link or kappa; "

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from placer.records import replace
-from placer.validation.calibration.equations import touches
 from placer.validation.calibration.least_squares import Solution
 from placer.validation.calibration.parameters import (
     CONSTANT,
@@ -19,11 +18,11 @@ from placer.validation.calibration.parameters import (
     Parameter,
     kappa_field,
     overlay_of,
+    touches,
 )
 from placer.validation.calibration.runs import MeasuredRun
-from placer.workload.constants import NINETY_PERCENT, PUBLISHED
+from placer.workload.constants import NINETY_PERCENT, PUBLISHED, peer_of
 from placer.workload.overlay import ModelEfficiency, Overlay
-from placer.workload.peer import peer_of
 from placer.workload.profile import Efficiency
 
 LEAST_HALF_WIDTH = {RATE: 0.02, LINK: 0.05, KAPPA: 0.02, SCALE: 0.02, CONSTANT: 0.0}

@@ -12,14 +12,13 @@ from typing import Any
 from msgspec import to_builtins
 
 from placer.market.catalog import Catalog
-from placer.validation.calibration.equations import Equations
-from placer.validation.calibration.least_squares import Solution, solve
+from placer.validation.calibration.least_squares import Pair, Solution, candidates, solve
 from placer.validation.calibration.outcome import OUTLIER, Fitted
-from placer.validation.calibration.parameter_choice import Pair, candidates
 from placer.validation.calibration.parameters import (
     CONSTANT,
     RATE,
     SCALE,
+    Equations,
     Parameter,
     Values,
     overlay_of,

@@ -16,7 +16,7 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.report.shown import Shown
 from placer.units import format_speed
-from placer.validation.simulation import peers, regions
+from placer.validation.simulation import programs
 from placer.validation.simulation.flows import Process, Signal
 from placer.validation.simulation.scene import Noise, Scene
 
@@ -27,15 +27,15 @@ MOST_WORKERS = 128
 """Flows are followed between single machines: their number grows with the square of this."""
 
 ROUNDS: dict[str, Callable[[Scene], Process]] = {
-    "region-hub": regions.region_hub,
-    "server": peers.server,
-    "store": peers.store,
-    "regional-stores": peers.regional_stores,
+    "region-hub": programs.region_hub,
+    "server": programs.server,
+    "store": programs.store,
+    "regional-stores": programs.regional_stores,
 }
 """Transport and its program of a whole round."""
 EXCHANGES: dict[str, Callable[[Scene], Process]] = {
-    "butterfly": peers.butterfly,
-    "leaders": peers.leaders,
+    "butterfly": programs.butterfly,
+    "leaders": programs.leaders,
 }
 """Transport and its program after the calculation, beside which it may run."""
 
@@ -187,7 +187,7 @@ def _ends(scene: Scene, rounds: int) -> tuple[list[float], float]:
     """Return the ends of the rounds, the start first, and the number of rounds counted."""
     transport = traits(scene.exchange.strategy).transport
     if transport == "region-gossip":
-        gossip = regions.Gossip(scene, rounds)
+        gossip = programs.Gossip(scene, rounds)
         ends = gossip.run()
         return ends, rounds * scene.loop.now / (ends[-1] - ends[0])
     ends = []
@@ -209,7 +209,7 @@ def _in_turn(scene: Scene, transport: str, rounds: int, ends: list[float]) -> Pr
         if transport in ROUNDS:
             yield from ROUNDS[transport](scene)
         else:
-            yield from peers.calculate(scene)
+            yield from programs.calculate(scene)
         ready = scene.loop.now
         if transport in EXCHANGES:
             yield from EXCHANGES[transport](scene)
@@ -225,7 +225,7 @@ def _overlapped(
     under_way = Signal()
     under_way.fire()
     for _ in range(rounds + 1):
-        yield from peers.calculate(scene)
+        yield from programs.calculate(scene)
         since = scene.loop.now
         yield under_way
         for worker in scene.workers:

@@ -3,13 +3,11 @@
 `island` chooses the plan for a share of a step, and times it.
 """
 
-from placer.workload.island.parallel.fitting import Bounds
-from placer.workload.island.parallel.splits import never_tried
+from placer.workload.island.fitting import Bounds
 from placer.workload.island.plans import Island, bounds, island
-from placer.workload.island.question import least_sequence_seconds
-from placer.workload.island.refusals import Refusal
+from placer.workload.island.question import Refusal, least_sequence_seconds
 from placer.workload.island.transports import TRANSPORTS, Transport
-from placer.workload.island.wishes import PlanWishes, check_wishes
+from placer.workload.island.wishes import PlanWishes, check_wishes, never_tried
 
 __all__ = [
     "TRANSPORTS",

@@ -10,8 +10,7 @@ from placer.market.catalog import Gpu
 from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island.hardware import Hardware
-from placer.workload.island.precision import has_bf16
+from placer.workload.island.hardware import Hardware, has_bf16
 from placer.workload.island.step import Step, kernel_seconds
 from placer.workload.island.transformer_speed import (
     attention_share,

@@ -10,8 +10,12 @@ from placer.records import replace
 from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island.parallel.experts import expert_divisor
-from placer.workload.island.parallel.stages import kept_microbatches, stage_layers, stage_shape
+from placer.workload.island.divisions import (
+    expert_divisor,
+    kept_microbatches,
+    stage_layers,
+    stage_shape,
+)
 from placer.workload.software import software
 
 GATHERED_LAYERS = 2

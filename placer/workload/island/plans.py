@@ -15,13 +15,12 @@ from placer.records import replace
 from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island.collectives import BACKWARD_TAIL, HIDDEN_SHARE
+from placer.workload.island.fitting import ROUNDING, Bounds, Fit
 from placer.workload.island.hardware import Hardware, powers_of_two
 from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import Memory, host_bytes
-from placer.workload.island.parallel.fitting import ROUNDING, Bounds, Fit
-from placer.workload.island.question import Question
-from placer.workload.island.refusals import (
+from placer.workload.island.question import (
+    Question,
     Refusal,
     degree_refusal,
     network_refusal,
@@ -34,7 +33,7 @@ from placer.workload.island.transformer_speed import (
     PRESSED_SLOWDOWN,
     is_pressed,
 )
-from placer.workload.island.transports import TRANSPORTS, transport
+from placer.workload.island.transports import BACKWARD_TAIL, HIDDEN_SHARE, TRANSPORTS, transport
 from placer.workload.island.wishes import FREE, PlanWishes
 
 SOURCE = (

@@ -9,26 +9,27 @@ from msgspec import Struct
 
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island.collectives import (
+from placer.workload.island.divisions import (
+    HOP_LATENCY_S,
+    INTERLEAVED_HOPS,
+    bubble,
+    expert_divisor,
+    expert_seconds,
+    hop_bytes_per_s,
+    stage_hardware,
+)
+from placer.workload.island.hardware import Hardware
+from placer.workload.island.memory import ELEMENT_BYTES, sharding_group, stage_parameters
+from placer.workload.island.transformer_speed import attention_share
+from placer.workload.island.transports import (
     BACKWARD_TAIL,
     HIDDEN_SHARE,
+    Transport,
     attained_bytes_per_s,
     exposed_seconds,
     network_seconds,
     node_seconds,
 )
-from placer.workload.island.hardware import Hardware
-from placer.workload.island.memory import ELEMENT_BYTES, sharding_group, stage_parameters
-from placer.workload.island.parallel.experts import expert_divisor, expert_seconds
-from placer.workload.island.parallel.stages import (
-    HOP_LATENCY_S,
-    INTERLEAVED_HOPS,
-    bubble,
-    hop_bytes_per_s,
-    stage_hardware,
-)
-from placer.workload.island.transformer_speed import attention_share
-from placer.workload.island.transports import Transport
 from placer.workload.software import software
 
 SHARDED_NODE_SHARE = 0.77

@@ -10,9 +10,9 @@ from msgspec import Struct
 from placer.market.catalog import Gpu
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
+from placer.workload.island.divisions import slowest_share
+from placer.workload.island.hardware import precision_rate
 from placer.workload.island.memory import ELEMENT_BYTES, Memory
-from placer.workload.island.parallel.stages import slowest_share
-from placer.workload.island.precision import precision_rate
 from placer.workload.software import software
 
 A100_FLOPS_PER_BYTE = 271.2e12 / 1800e9

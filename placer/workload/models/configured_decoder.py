@@ -8,9 +8,8 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.records import replace
 from placer.workload.architecture import Architecture
-from placer.workload.models.adapters import FOUR_BIT_BYTES
 from placer.workload.models.configuration import Configuration
-from placer.workload.models.decoder import Decoder, language_model
+from placer.workload.models.decoder import FOUR_BIT_BYTES, Decoder, language_model
 from placer.workload.models.ladder import nearest_rung
 from placer.workload.profile import ModelProfile
 

@@ -19,9 +19,9 @@ from placer.units import (
     format_plain,
     format_usd,
 )
+from placer.workload.constants import peer_of
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import TRANSPORTS, Island
-from placer.workload.peer import peer_of
 
 COMPRESSION_NAMES = {
     "none": "FP32",

@@ -12,7 +12,7 @@ from placer.launch.export.texts.environment import architecture_of, job_steps
 from placer.launch.export.texts.heading import comments, heading
 from placer.launch.export.texts.yaml_text import yaml_text
 from placer.launch.export.trainers import Trainer, check_trainable, inner_of, trainer_files
-from placer.workload.island.parallel.stages import piece_layers
+from placer.workload.island.divisions import piece_layers
 
 SETTINGS, PROGRAM = "megatron.yaml", "recipe.py"
 TRAINER = Trainer(

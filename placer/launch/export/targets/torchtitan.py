@@ -11,7 +11,7 @@ from placer.launch.export.texts.environment import architecture_of, job_steps
 from placer.launch.export.trainers import Trainer, check_trainable, inner_of, trainer_files
 from placer.launch.mesh import mesh_of
 from placer.problem.exchange import fragments
-from placer.workload.island.parallel.stages import piece_layers
+from placer.workload.island.divisions import piece_layers
 
 METHODS = {"local-sgd": "local_sgd", "diloco": "diloco", "streaming-diloco": "diloco"}
 """What torchft calls an exchange between worlds."""

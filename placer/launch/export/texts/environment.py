@@ -16,7 +16,7 @@ from placer.launch.export.resources.surroundings import EFA, fabric_of
 from placer.launch.mesh import Mesh, mesh_of
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island.parallel.stages import piece_layers
+from placer.workload.island.divisions import piece_layers
 
 SERVER = "server"
 """Name of the group that a parameter server's own machine makes."""

@@ -10,10 +10,8 @@ from placer.market.catalog import Gpu
 from placer.records import replace
 from placer.units import GIB
 from placer.workload.architecture import Architecture
-from placer.workload.island.collectives import BACKWARD_TAIL, HIDDEN_SHARE
-from placer.workload.island.hardware import Hardware
-from placer.workload.island.parallel.experts import LAYER_S, expert_layers
-from placer.workload.island.precision import lacks_precision, usual_precision
+from placer.workload.island.divisions import LAYER_S, expert_layers
+from placer.workload.island.hardware import Hardware, lacks_precision, usual_precision
 from placer.workload.island.question import Candidate, all_candidates
 from placer.workload.island.step import UNHIDDEN, Step, step, step_seconds
 from placer.workload.island.transformer_speed import (
@@ -21,7 +19,7 @@ from placer.workload.island.transformer_speed import (
     calculation_seconds,
     is_pressed,
 )
-from placer.workload.island.transports import Transport
+from placer.workload.island.transports import BACKWARD_TAIL, HIDDEN_SHARE, Transport
 from placer.workload.island.wishes import PlanWishes
 
 ROUNDING = 1e-9

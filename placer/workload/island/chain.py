@@ -16,14 +16,11 @@ from placer.records import replace
 from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island.hardware import Hardware, powers_of_two
+from placer.workload.island.divisions import stage_shape
+from placer.workload.island.hardware import Hardware, powers_of_two, usual_precision
 from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import ELEMENT_BYTES, MANY_GROUPS_BYTES, Memory
-from placer.workload.island.parallel.splits import PIPELINES
-from placer.workload.island.parallel.stages import stage_shape
-from placer.workload.island.precision import usual_precision
-from placer.workload.island.question import candidates
-from placer.workload.island.refusals import Refusal
+from placer.workload.island.question import Refusal, candidates
 from placer.workload.island.step import Step, step
 from placer.workload.island.transformer_speed import (
     PRESSED_SLOWDOWN,
@@ -31,7 +28,7 @@ from placer.workload.island.transformer_speed import (
     is_pressed,
 )
 from placer.workload.island.transports import TRANSPORTS
-from placer.workload.island.wishes import PlanWishes
+from placer.workload.island.wishes import PIPELINES, PlanWishes
 
 MOST_PARTS = 3
 """Parts of a chain; more are refused."""

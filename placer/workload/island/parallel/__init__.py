@@ -1,1 +1,0 @@
-"""Ways in which devices divide a model beside its states: stages, experts, sequences."""
