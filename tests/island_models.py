@@ -1,10 +1,16 @@
 """Models and devices of published runs, for the tests of islands."""
 
+import math
 from functools import cache
+from typing import Any
 
+import placer.workload.island
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Gpu
 from placer.workload.architecture import Architecture
+from placer.workload.island import Island, PlanWishes, Question, Refusal
+from placer.workload.island.hardware import Hardware
+from placer.workload.island.wishes import FREE
 
 MPT_VOCABULARY = 50_368
 MPT = {
@@ -44,6 +50,36 @@ def plain_gpt(layers: int, width: int, sequence_length: int) -> Architecture:
         computed_parameters=computed,
         trainable_parameters=parameters,
     )
+
+
+def island(
+    architecture: Architecture,
+    gpu: Gpu,
+    gpu_count: int,
+    network_gbps: float | None,
+    fabric: str,
+    machines: int,
+    wishes: PlanWishes = FREE,
+    sequences: int = 1,
+    **more: Any,
+) -> Island | Refusal:
+    """Ask for the plan of machines in the order in which tests name them."""
+    hardware = Hardware(
+        gpu=gpu,
+        gpu_count=gpu_count,
+        network_gbps=network_gbps,
+        fabric=fabric,
+        machines=machines,
+        host_gib=more.pop("host_gib", math.inf),
+    )
+    asked = Question(
+        architecture=architecture,
+        hardware=hardware.joined,
+        wishes=wishes,
+        sequences=sequences,
+        **more,
+    )
+    return placer.workload.island.island(asked)
 
 
 @cache

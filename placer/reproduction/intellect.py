@@ -24,7 +24,8 @@ from placer.reproduction.comparison import (
     told,
 )
 from placer.workload.constants import PUBLISHED
-from placer.workload.island import TRANSPORTS, Island, island
+from placer.workload.island import TRANSPORTS, Island, Question, island
+from placer.workload.island.hardware import Hardware
 from placer.workload.profile import ModelProfile, load_profile
 
 BOOK = "intellect-1"
@@ -184,7 +185,10 @@ def butterfly_row(scenario: Scenario, network: Network, profile: ModelProfile) -
 def node_row(book: Catalog, profile: ModelProfile) -> Row:
     """Compare the seconds of 100 steps with those that follow from the model's dimensions."""
     assert profile.architecture is not None
-    node = island(profile.architecture, book.gpu("H100"), 8, None, "", 1, sequences=SEQUENCES)
+    machine = Hardware(gpu=book.gpu("H100"), gpu_count=8, network_gbps=None, fabric="", machines=1)
+    node = island(
+        Question(architecture=profile.architecture, hardware=machine, sequences=SEQUENCES)
+    )
     assert isinstance(node, Island)
     sequences = LOCAL_STEPS * SEQUENCES
     return Row(

@@ -126,9 +126,7 @@ def main() -> None:
             calculated = calculation_seconds(shape, hardware.gpu, plan, sequences)
             count = max(1, sequences // plan.microbatch)
             got = step(shape, hardware, plan, count, calculated, TRANSPORTS["nccl"], 2.0)
-            doubt, _ = rate_interval(
-                shape, hardware, plan, got, TRANSPORTS["nccl"], is_pressed=False
-            )
+            doubt, _ = rate_interval(shape, hardware, plan, got, TRANSPORTS["nccl"])
             times = float(row["value"]) * gpus * got.seconds / batch / shape.sequence_length
             kind = "experts" if shape.experts > 1 else "dense"
             kind = "long" if shape.sequence_length >= 16_384 else kind

@@ -23,19 +23,17 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from island_models import MPT, device, mpt  # noqa: E402
 
 from placer.market.catalog import Gpu  # noqa: E402
+from placer.units import GIB  # noqa: E402
 from placer.workload.architecture import Architecture  # noqa: E402
 from placer.workload.inner_plan import InnerPlan  # noqa: E402
 from placer.workload.island.hardware import Hardware  # noqa: E402
 from placer.workload.island.interval import FIT, Doubt, rate_interval  # noqa: E402
 from placer.workload.island.memory import Memory, memory  # noqa: E402
-from placer.workload.island.plans import capacity_bytes  # noqa: E402
 from placer.workload.island.step import Step, step  # noqa: E402
 from placer.workload.island.transformer_speed import (  # noqa: E402
     FITTED,
-    PRESSED_SLOWDOWN,
     Utilisation,
     calculation_seconds,
-    is_pressed,
 )
 from placer.workload.island.transports import (  # noqa: E402
     TRANSPORTS,
@@ -83,26 +81,19 @@ class Run:
         gpu_count, machines = self.hardware.gpu_count, self.hardware.machines
         return memory(self.architecture, self.plan, gpu_count, machines, "fused")
 
-    @property
-    def is_pressed(self) -> bool:
-        """Tell whether the device is nearly full."""
-        tokens = self.plan.microbatch * self.architecture.sequence_length
-        return is_pressed(self.memory, capacity_bytes(self.hardware.gpu), tokens)
-
     def step(self, fit: Utilisation) -> Step:
         """Time a step."""
-        slowdown = PRESSED_SLOWDOWN if self.is_pressed else 1.0
         return step(
             self.architecture,
             self.hardware,
             self.plan,
             -(-self.sequences // self.plan.microbatch),
-            slowdown
-            * calculation_seconds(
+            calculation_seconds(
                 self.architecture, self.hardware.gpu, self.plan, self.sequences, fit
             ),
             NCCL,
             2.0,
+            memory=self.memory,
         )
 
     def predicted(self, fit: Utilisation) -> float:
@@ -220,9 +211,7 @@ def show_coverage(runs: Sequence[Run], answers: dict[str, tuple[Utilisation, lis
     for model, (fit, errors) in answers.items():
         mine = [run for run in runs if run.model == model]
         for run, error in zip(mine, errors, strict=True):
-            doubt, _ = rate_interval(
-                run.architecture, run.hardware, run.plan, run.step(fit), NCCL, run.is_pressed
-            )
+            doubt, _ = rate_interval(run.architecture, run.hardware, run.plan, run.step(fit), NCCL)
             inside += doubt.low <= math.exp(-error) <= doubt.high
             widths.append(max(1 / doubt.low, doubt.high))
     print(f"Coverage of the shipped interval: {inside / len(runs):.3f} of left-out runs,")
@@ -240,7 +229,8 @@ def show_coverage(runs: Sequence[Run], answers: dict[str, tuple[Utilisation, lis
     )
     worst = sorted(runs, key=lambda run: -abs(run.error(FITTED)))[:8]
     for run in worst:
-        print(f"  worst: {math.exp(run.error(FITTED)):.2f} {run.text} pressed={run.is_pressed}")
+        pressed = run.step(FITTED).is_pressed
+        print(f"  worst: {math.exp(run.error(FITTED)):.2f} {run.text} {pressed=}")
 
 
 def show_pairs(runs: Sequence[Run]) -> None:
@@ -266,7 +256,7 @@ def show_pairs(runs: Sequence[Run]) -> None:
 
 def show_admission(runs: Sequence[Run]) -> None:
     """Print how many runs fit their devices."""
-    shares = [run.memory.total / capacity_bytes(run.hardware.gpu) for run in runs]
+    shares = [run.memory.total / (run.hardware.gpu.memory_gib * GIB) for run in runs]
     print(f"Admission: {sum(s <= 1 for s in shares)} of {len(runs)}; fullest {max(shares):.2f}")
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from island_models import device, plain_gpt
+from island_models import device, island, plain_gpt
 
 from placer.workload.architecture import Architecture
-from placer.workload.island import Island, island
+from placer.workload.island import Island
 from placer.workload.island.chain import Chain, Line, Way, chain, part_of
 from placer.workload.island.divisions import HOP_LATENCY_S, stage_layers
 from placer.workload.island.hardware import Hardware

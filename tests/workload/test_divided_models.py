@@ -10,13 +10,13 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from island_models import device
+from island_models import device, island
 
 from placer.errors import PlacerError
 from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan, parse_inner_plan
-from placer.workload.island import Island, bounds, island, least_sequence_seconds
+from placer.workload.island import Island, bounds, least_sequence_seconds
 from placer.workload.island.divisions import bubble, slowest_share, stage_layers, stage_shape
 from placer.workload.island.hardware import Hardware, usual_precision
 from placer.workload.island.interval import rate_interval
@@ -122,7 +122,7 @@ def timed(run: Run) -> tuple[float, float, float]:
     sequences = run.batch // (run.gpus // plan.rank_gpus)
     calculated = calculation_seconds(shape, gpu, plan, sequences)
     got = step(shape, hardware, plan, sequences // plan.microbatch, calculated, NCCL, 2.0)
-    doubt, _ = rate_interval(shape, hardware, plan, got, NCCL, is_pressed=False)
+    doubt, _ = rate_interval(shape, hardware, plan, got, NCCL)
     speed = run.batch * run.tokens / got.seconds / run.gpus
     return speed, speed * doubt.low, speed * doubt.high
 
@@ -265,7 +265,7 @@ def test_bounds_leave_every_plan_that_is_as_fast(
 ) -> None:
     """Those of the machines themselves, and of the next power of two."""
     shape, each = model(name, 8192), device(gpu)
-    at = (shape, each, gpu_count, gbps, "efa", machines, FREE, sequences, "nccl")
+    at = (shape, each, gpu_count, gbps, "efa", machines, FREE, sequences)
     got = island(*at, joined=joined)
     if not isinstance(got, Island):
         return
@@ -404,7 +404,7 @@ def test_moments_of_8_bits_change_memory_and_little_else() -> None:
     for name in ("torch-compiled", "torch-compiled-8bit"):
         plan = InnerPlan(sharding="zero-3", software=name)
         got = step(shape, hardware, plan, 4, 10.0, NCCL, 2.0)
-        doubt, _ = rate_interval(shape, hardware, plan, got, NCCL, is_pressed=False)
+        doubt, _ = rate_interval(shape, hardware, plan, got, NCCL)
         seen.append((got.seconds, doubt.low, doubt.high))
     plain, small = seen
     assert small[1:] == pytest.approx(plain[1:], rel=1e-3)

@@ -3,13 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from island_models import MPT, device, mpt
+from island_models import MPT, device, island, mpt
 from msgspec import to_builtins
 
 from placer.documents.checker.limits import least_device_bytes
 from placer.records import replace
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island import Island, PlanWishes, Refusal, island
+from placer.workload.island import Island, PlanWishes, Refusal
 from placer.workload.island.memory import activation_bytes, host_bytes, memory
 from placer.workload.models.decoder import (
     FOUR_BIT_BYTES,
@@ -58,12 +58,12 @@ def test_qlora_of_70b_does_not_fit_two_cards_of_24_gb() -> None:
     profile = with_adapters(read_model("meta-llama/Llama-2-70b-hf"), 32, FOUR_BIT_BYTES)
     shape = with_sequence_length(profile, 512).architecture
     assert shape is not None
-    small = island(shape, device("RTX3090"), 2, None, None, 1, PlanWishes(), 16)
+    small = island(shape, device("RTX3090"), 2, None, "", 1, PlanWishes(), 16)
     assert isinstance(small, Refusal)
     assert "zero-3" in small.reason
-    large = island(shape, device("A100-80"), 1, None, None, 1, PlanWishes(), 16)
+    large = island(shape, device("A100-80"), 1, None, "", 1, PlanWishes(), 16)
     assert isinstance(large, Island)
-    split = island(shape, device("A100-80"), 2, None, None, 1, PlanWishes(tensor_parallel=2), 16)
+    split = island(shape, device("A100-80"), 2, None, "", 1, PlanWishes(tensor_parallel=2), 16)
     assert isinstance(split, Refusal)
     assert "does not divide weights of 4 bits" in split.reason
 

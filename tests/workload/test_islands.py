@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from island_models import MPT, device, mpt
+from island_models import MPT, device, island, mpt
 
 from placer.errors import PlacerError
 from placer.records import replace
@@ -15,7 +15,6 @@ from placer.workload.island import (
     PlanWishes,
     Refusal,
     check_wishes,
-    island,
 )
 from placer.workload.island.transports import HIDDEN_SHARE
 

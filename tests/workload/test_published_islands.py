@@ -58,7 +58,7 @@ def test_a_published_run_is_inside_the_interval(
     calculation_s = calculation_seconds(model, hardware.gpu, plan, sequences)
     timed = step(model, hardware, plan, accumulation, calculation_s, via, 2.0)
     rate = sequences * tokens / timed.seconds
-    doubt, basis = rate_interval(model, hardware, plan, timed, via, is_pressed=False)
+    doubt, basis = rate_interval(model, hardware, plan, timed, via)
     assert doubt.low * rate <= PUBLISHED[run] <= doubt.high * rate
     assert max(1 / doubt.low, doubt.high) <= (1.4 if tokens == 2048 else 1.85)
     assert basis == "estimated"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -20,6 +20,7 @@ from placer.workload.island import (
     Bounds,
     Island,
     PlanWishes,
+    Question,
     Refusal,
     bounds,
     island,
@@ -67,7 +68,7 @@ def _hardware(offer: VmOffer, machines: int, gpu: Gpu) -> Hardware:
         fabric=offer.fabric,
         machines=machines,
         host_gib=offer.memory_gib,
-    )
+    ).joined
 
 
 class IslandQuestion(Struct, frozen=True, kw_only=True):
@@ -140,7 +141,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, wishes: PlanWishes
     ) -> Island | Refusal:
         """Return the plan that some wishes leave for machines of an offer, or why there is none."""
-        return island(*self._words(offer, gpu, machines, part, wishes))
+        return island(self._asked(offer, gpu, machines, part, wishes))
 
     def plans_within(
         self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, longest_s: float
@@ -148,25 +149,20 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         """Return plans by which some machines of an offer do their part of a step within some
         seconds: one for each time that a plan takes.
         """
-        words = self._words(offer, gpu, machines, part, self.plan_wishes())
-        return plans_within(longest_s, *words)
+        asked = self._asked(offer, gpu, machines, part, self.plan_wishes())
+        return plans_within(longest_s, asked)
 
-    def _words(
+    def _asked(
         self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, wishes: PlanWishes
-    ) -> tuple[Any, ...]:
-        return (
-            self.architecture,
-            _joined(gpu, offer),
-            offer.gpu_count,
-            offer.network_gbps,
-            offer.fabric,
-            machines,
-            wishes,
-            part.fullest,
-            self.transport,
-            offer.memory_gib,
-            part.emptiest,
-            part.workers > 1,
+    ) -> Question:
+        return Question(
+            architecture=self.architecture,
+            hardware=_hardware(offer, machines, gpu),
+            wishes=wishes,
+            sequences=part.fullest,
+            fewest=part.emptiest,
+            joined=part.workers > 1,
+            transport=self.transport,
         )
 
     def chain(
@@ -193,8 +189,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
             Line(
                 architecture=self.architecture,
                 hardware=tuple(
-                    _hardware(p.offer, p.machines, gpu).joined
-                    for p, gpu in zip(parts, gpus, strict=True)
+                    _hardware(p.offer, p.machines, gpu) for p, gpu in zip(parts, gpus, strict=True)
                 ),
                 machines=tuple(part.machines for part in parts),
                 wishes=tuple(free if p is None else self.plan_wishes(p) for p in plans),

@@ -5,7 +5,7 @@
 
 from placer.workload.island.fitting import Bounds
 from placer.workload.island.plans import Island, bounds, island
-from placer.workload.island.question import Refusal, least_sequence_seconds
+from placer.workload.island.question import Question, Refusal, least_sequence_seconds
 from placer.workload.island.transports import TRANSPORTS, Transport
 from placer.workload.island.wishes import PlanWishes, check_wishes, never_tried
 
@@ -14,6 +14,7 @@ __all__ = [
     "Bounds",
     "Island",
     "PlanWishes",
+    "Question",
     "Refusal",
     "Transport",
     "bounds",

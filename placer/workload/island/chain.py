@@ -23,9 +23,7 @@ from placer.workload.island.memory import ELEMENT_BYTES, MANY_GROUPS_BYTES, Memo
 from placer.workload.island.question import Refusal, candidates
 from placer.workload.island.step import Step, step
 from placer.workload.island.transformer_speed import (
-    PRESSED_SLOWDOWN,
     calculation_seconds,
-    is_pressed,
 )
 from placer.workload.island.transports import TRANSPORTS
 from placer.workload.island.wishes import PIPELINES, PlanWishes
@@ -84,7 +82,6 @@ class Piece(NamedTuple):
     plan: InnerPlan
     memory: Memory
     step: Step
-    is_pressed: bool
 
 
 class Chain(Struct, frozen=True, kw_only=True):
@@ -139,7 +136,6 @@ def chain(line: Line) -> Chain | Refusal:
         replace(slowest.plan, pipeline=max(2, slowest.plan.pipeline)),
         slowest.step,
         VIA,
-        slowest.is_pressed,
     )
     rate = line.sequences / slowest.seconds
     return Chain(
@@ -295,20 +291,20 @@ def _planned(
             continue
         need = replace(one, activations=kept, fixed=MANY_GROUPS_BYTES).of_microbatch(count)
         plan = replace(found.plan, microbatch=count, layers=part.layers)
-        pressed = is_pressed(need, room, count * part.sequence_length)
         alone = step(
             part,
             hardware,
             plan,
             microbatches,
-            calculated * (PRESSED_SLOWDOWN if pressed else 1.0),
+            calculated,
             VIA,
             wishes.gradient_bytes_per_parameter,
+            memory=need,
         )
         hidden = replace(alone, bubble=(stages - 1) / microbatches)
         whole = replace(hidden, tensor_s=alone.tensor_s + microbatches * hops_s)
         if best is None or whole.seconds < best.seconds:
-            best = Piece(whole.seconds, hidden.seconds, plan, need, whole, pressed)
+            best = Piece(whole.seconds, hidden.seconds, plan, need, whole)
     return best
 
 

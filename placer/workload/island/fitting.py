@@ -15,9 +15,7 @@ from placer.workload.island.hardware import Hardware, lacks_precision, usual_pre
 from placer.workload.island.question import Candidate, all_candidates
 from placer.workload.island.step import UNHIDDEN, Step, step, step_seconds
 from placer.workload.island.transformer_speed import (
-    PRESSED_SLOWDOWN,
     calculation_seconds,
-    is_pressed,
 )
 from placer.workload.island.transports import BACKWARD_TAIL, HIDDEN_SHARE, Transport
 from placer.workload.island.wishes import PlanWishes
@@ -227,17 +225,15 @@ class Bounds:
     def _largest(self, fit: Fit) -> Large:
         """Time one microbatch of a plan, the largest."""
         plan, count = replace(fit.candidate.plan, microbatch=fit.most), fit.most
-        capacity = self.hardware.gpu.memory_gib * GIB
-        tokens = count * self.architecture.sequence_length
-        pressed = is_pressed(fit.candidate.memory, capacity, tokens)
         timed = step(
             self.architecture,
             self.hardware,
             plan,
             1,
-            count * fit.sequence_s * (PRESSED_SLOWDOWN if pressed else 1.0),
+            count * fit.sequence_s,
             self.via,
             self.wishes.gradient_bytes_per_parameter,
+            memory=fit.candidate.memory,
             joined=self.joined,
         )
         # More calculation hides more of what a divided sequence sends: that is left out.

@@ -57,7 +57,6 @@ def rate_interval(
     plan: InnerPlan,
     step: Step,
     via: Transport,
-    is_pressed: bool,
 ) -> tuple[Doubt, str]:
     """Return the multiples of a rate between which it is expected, and the basis of the rate.
     Reasons are taken as independent: their logarithms add as squares.
@@ -68,7 +67,7 @@ def rate_interval(
         *([OTHER_DEVICE] if gpu.gpu not in FITTED_DEVICES else []),
         *([OLD_DEVICE] if gpu.kind == "gpu" and not has_bf16(gpu) else []),
         *([NOT_MEASURED] if gpu.attainable_basis != "measured" else []),
-        *([PRESSED] if is_pressed else []),
+        *([PRESSED] if step.is_pressed else []),
         *([PARALLEL_MATRICES] if plan.tensor_parallel > 1 else []),
         *([OTHER_SHARDING] if plan.sharding != "zero-3" else []),
         *([_adapters(architecture, hardware, plan, step)] if architecture.has_adapters else []),

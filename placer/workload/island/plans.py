@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
 
 from msgspec import Struct
 
-from placer.market.catalog import Gpu
 from placer.records import replace
-from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.fitting import ROUNDING, Bounds, Fit
@@ -22,6 +18,7 @@ from placer.workload.island.memory import Memory, host_bytes
 from placer.workload.island.question import (
     Question,
     Refusal,
+    carrier,
     degree_refusal,
     network_refusal,
     no_plan_refusal,
@@ -30,11 +27,9 @@ from placer.workload.island.question import (
 from placer.workload.island.step import Step, step
 from placer.workload.island.transformer_speed import (
     FITTED,
-    PRESSED_SLOWDOWN,
-    is_pressed,
 )
-from placer.workload.island.transports import BACKWARD_TAIL, HIDDEN_SHARE, TRANSPORTS, transport
-from placer.workload.island.wishes import FREE, PlanWishes
+from placer.workload.island.transports import BACKWARD_TAIL, HIDDEN_SHARE
+from placer.workload.island.wishes import PlanWishes
 
 SOURCE = (
     "FLOPs over {share:.0%} of {tflops:.0f} TFLOP/s ({basis}), utilisation fitted to MPT-125M to "
@@ -73,53 +68,15 @@ class Timed(Struct, frozen=True, kw_only=True):
     one_sequence: Memory
     step: Step
     seconds: float
-    is_pressed: bool
     order: tuple[float, int]
 
 
 @lru_cache(maxsize=2**13)
-def island(
-    architecture: Architecture,
-    gpu: Gpu,
-    gpu_count: int,
-    network_gbps: float | None,
-    fabric: str,
-    machines: int,
-    wishes: PlanWishes = FREE,
-    sequences: int = 1,
-    transport_name: str = "nccl",
-    host_gib: float = math.inf,
-    fewest: int | None = None,
-    joined: bool = False,
-) -> Island | Refusal:
-    """Choose the plan by which some machines do their share of a step fastest. The fastest plan, or
-    why there is none. Raises `PlacerError` if there is no such transport.
-
-    architecture: The model; its sequence length is that of the question.
-    gpu, gpu_count, network_gbps, fabric: Devices of one machine, its network in Gb/s (None:
-        unknown) and its fabric (empty: unknown).
-    sequences: Their share of a step. Each rank takes whole microbatches of whole sequences, and the
-        step lasts as long as the fullest rank.
-    transport_name: A key of `TRANSPORTS`: the exchange between islands. Inside an island GPUs use
-        NCCL and CPUs Gloo, whatever runs between islands.
-    fewest: Sequences of the island that has the fewest of several; each of its ranks has one at
-        least.
-    joined: Whether it is one of several, which exchange gradients in each step.
+def island(question: Question) -> Island | Refusal:
+    """Choose the plan by which some machines do their share of a step fastest, or say why there is
+    none. Raises `PlacerError` if there is no such transport.
     """
-    question, known = _asked(
-        architecture,
-        gpu,
-        gpu_count,
-        network_gbps,
-        fabric,
-        machines,
-        wishes,
-        sequences,
-        transport_name,
-        host_gib,
-        fewest,
-        joined,
-    )
+    known = _bounds(question)
     refusal = network_refusal(question) or precision_refusal(question) or degree_refusal(question)
     if refusal is not None:
         return refusal
@@ -127,53 +84,20 @@ def island(
     return _island(question, best[0], best[1:]) if best else no_plan_refusal(question)
 
 
-def _asked(
-    architecture: Architecture,
-    gpu: Gpu,
-    gpu_count: int,
-    network_gbps: float | None,
-    fabric: str,
-    machines: int,
-    wishes: PlanWishes,
-    sequences: int,
-    transport_name: str,
-    host_gib: float,
-    fewest: int | None,
-    joined: bool,
-) -> tuple[Question, Bounds]:
-    """Return what `island` is asked with these words, and the plans that fit."""
-    hardware = Hardware(
-        gpu=gpu,
-        gpu_count=gpu_count,
-        network_gbps=network_gbps,
-        fabric=fabric,
-        machines=machines,
-        host_gib=host_gib,
-    )
-    known = bounds(architecture, hardware, wishes, transport_name, joined=joined)
-    question = Question(
-        architecture=architecture,
-        hardware=known.hardware,
-        wishes=wishes,
-        sequences=sequences,
-        fewest=sequences if fewest is None else fewest,
-        joined=joined,
-        via=known.via,
-    )
-    return question, known
+def _bounds(question: Question) -> Bounds:
+    kind = question.architecture, question.hardware, question.wishes, question.transport
+    return bounds(*kind, joined=question.joined)
 
 
-def plans_within(longest_s: float, *words: Any) -> tuple[InnerPlan, ...]:
+def plans_within(longest_s: float, question: Question) -> tuple[InnerPlan, ...]:
     """List all plans by which some machines do their share of a step within some seconds, not the
     fastest alone: one for each time that it takes.
-
     """
-    question, known = _asked(*words)
     found: dict[float, InnerPlan] = {}
-    for fit in known.fits:
+    for fit in _bounds(question).fits:
         share, wished = -(-question.sequences // fit.ranks), question.wishes.microbatch
         most = min(fit.most, share)
-        if fit.ranks > question.fewest or (wished is not None and min(wished, share) > most):
+        if fit.ranks > question.least or (wished is not None and min(wished, share) > most):
             continue
         for count in range(1, most + 1) if wished is None else (min(wished, share),):
             timed = _with_microbatch(question, fit, share, count)
@@ -194,9 +118,8 @@ def bounds(
     """Return the plans that fit some machines, with bounds on their seconds; as `island` takes
     them.
     """
-    gloo = hardware.gpu.kind != "gpu" or transport(transport_name).name == "gloo"
-    via = TRANSPORTS["gloo" if gloo else "nccl"]
-    return Bounds(architecture, hardware.joined, wishes, via, joined=joined)
+    via = carrier(hardware.gpu, transport_name)
+    return Bounds(architecture, hardware, wishes, via, joined=joined)
 
 
 def _best(question: Question, known: Bounds) -> list[Timed]:
@@ -209,7 +132,7 @@ def _best(question: Question, known: Bounds) -> list[Timed]:
     best: list[Timed] = []
     drafts = []
     for fit in known.fits:
-        if fit.ranks <= question.fewest:
+        if fit.ranks <= question.least:
             share = -(-question.sequences // fit.ranks)
             drafts.append((fit.least_s(share, fit.sequence_s), fit.number, False, fit, share))
     heapq.heapify(drafts)
@@ -280,16 +203,15 @@ def _with_microbatch(question: Question, fit: Fit, share: int, count: int) -> Ti
     microbatches = -(-share // count)
     if plan.virtual_stages > 1:
         microbatches = -(-microbatches // plan.pipeline) * plan.pipeline
-    pressed = is_pressed(one, capacity_bytes(hardware.gpu), count * architecture.sequence_length)
-    calculated = fit.sequence_s * count * microbatches
     timed = step(
         architecture,
         hardware,
         plan,
         microbatches,
-        calculated * (PRESSED_SLOWDOWN if pressed else 1.0),
+        fit.sequence_s * count * microbatches,
         question.via,
         question.wishes.gradient_bytes_per_parameter,
+        memory=one,
         joined=question.joined,
     )
     return Timed(
@@ -297,7 +219,6 @@ def _with_microbatch(question: Question, fit: Fit, share: int, count: int) -> Ti
         one_sequence=one,
         step=timed,
         seconds=timed.seconds,
-        is_pressed=pressed,
         order=(fit.sequence_s * share, fit.number),
     )
 
@@ -307,17 +228,10 @@ def _plan_with(plan: InnerPlan, count: int) -> InnerPlan:
     return replace(plan, microbatch=count)
 
 
-def capacity_bytes(gpu: Gpu) -> float:
-    """Return the memory of a device; bytes."""
-    return gpu.memory_gib * GIB
-
-
 def _island(question: Question, best: Timed, rivals: Sequence[Timed] = ()) -> Island:
     """Give the best plan its rate, interval and source."""
     architecture, hardware = question.architecture, question.hardware
-    doubt, basis = rate_interval(
-        architecture, hardware, best.plan, best.step, question.via, best.is_pressed
-    )
+    doubt, basis = rate_interval(architecture, hardware, best.plan, best.step, question.via)
     gpu, rate = hardware.gpu, question.sequences / best.seconds
     return Island(
         samples_per_second=rate,

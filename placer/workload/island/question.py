@@ -22,7 +22,7 @@ from placer.workload.island.hardware import (
 )
 from placer.workload.island.memory import Memory, host_bytes, memory
 from placer.workload.island.transformer_speed import calculation_seconds
-from placer.workload.island.transports import Transport
+from placer.workload.island.transports import TRANSPORTS, Transport, transport
 from placer.workload.island.wishes import (
     FREE,
     PlanWishes,
@@ -44,18 +44,32 @@ class Candidate(NamedTuple):
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A model, some machines, wishes, the sequences of a step that fall to these machines (to the
-    fullest and the emptiest of several islands), whether an exchange between islands follows, and
-    what runs inside.
+    """A model, some machines, and their share of a step: whole microbatches of whole sequences for
+    each rank; the step lasts as long as the fullest.
+
+    hardware: With machines that NVLink joins as one.
+    fewest: Sequences of the emptiest of several islands; each of its ranks has one at least.
+    joined: Whether it is one of several, which exchange gradients in each step.
+    transport: Of the exchange between islands; inside GPUs use NCCL and CPUs Gloo, whatever it is.
     """
 
     architecture: Architecture
     hardware: Hardware
-    wishes: PlanWishes
-    sequences: int
-    fewest: int
-    joined: bool
-    via: Transport
+    wishes: PlanWishes = FREE
+    sequences: int = 1
+    fewest: int | None = None
+    joined: bool = False
+    transport: str = "nccl"
+
+    @property
+    def least(self) -> int:
+        """Sequences of the emptiest island."""
+        return self.sequences if self.fewest is None else self.fewest
+
+    @property
+    def via(self) -> Transport:
+        """What runs inside the island."""
+        return carrier(self.hardware.gpu, self.transport)
 
     @property
     def precision(self) -> str:
@@ -73,6 +87,12 @@ class Question(Struct, frozen=True, kw_only=True):
         hardware = self.hardware
         kind = self.architecture, hardware.gpu, hardware.gpu_count, hardware.machines
         return all_candidates(*kind, self.wishes, self.precision, is_slow=hardware.is_slow)
+
+
+def carrier(gpu: Gpu, transport_name: str) -> Transport:
+    """Return what joins devices of an island beside an exchange between islands."""
+    gloo = gpu.kind != "gpu" or transport(transport_name).name == "gloo"
+    return TRANSPORTS["gloo" if gloo else "nccl"]
 
 
 def all_candidates(
@@ -303,7 +323,7 @@ def no_plan_refusal(question: Question) -> Refusal:
     return Refusal(
         code="batch",
         reason=(
-            f"{question.fewest:,} sequences of a step leave data-parallel ranks of "
+            f"{question.least:,} sequences of a step leave data-parallel ranks of "
             f"{hardware.title} without one, in every plan that fits their memory"
         ),
     )

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.divisions import (
@@ -19,8 +20,17 @@ from placer.workload.island.divisions import (
     stage_hardware,
 )
 from placer.workload.island.hardware import Hardware
-from placer.workload.island.memory import ELEMENT_BYTES, sharding_group, stage_parameters
-from placer.workload.island.transformer_speed import attention_share
+from placer.workload.island.memory import (
+    ELEMENT_BYTES,
+    Memory,
+    sharding_group,
+    stage_parameters,
+)
+from placer.workload.island.transformer_speed import (
+    PRESSED_SLOWDOWN,
+    attention_share,
+    is_pressed,
+)
 from placer.workload.island.transports import (
     BACKWARD_TAIL,
     HIDDEN_SHARE,
@@ -66,6 +76,7 @@ class Step(Struct, frozen=True, kw_only=True, dict=True):
     latency_s: float
     microbatches: int
     bubble: float = 0.0
+    is_pressed: bool = False
 
     @property
     def exposed_s(self) -> float:
@@ -145,6 +156,7 @@ def step(
     via: Transport,
     gradient_bytes_per_parameter: float,
     *,
+    memory: Memory | None = None,
     joined: bool = False,
 ) -> Step:
     """Return the seconds of a step.
@@ -152,9 +164,15 @@ def step(
     microbatches: Forward and backward passes of one data-parallel rank.
     calculation_s: Seconds that a device calculates for all of them; see `calculation_seconds`.
     gradient_bytes_per_parameter: Bytes of a gradient on the wire where gradients are not sharded.
+    memory: What slows the allocator down, and with it the calculation, where it is large.
     joined: Whether an exchange between islands follows the reduction over machines: one collective
         does both, and its delay counts once, there.
     """
+    pressed = memory is not None and is_pressed(
+        memory, hardware.gpu.memory_gib * GIB, plan.microbatch * architecture.sequence_length
+    )
+    if pressed:
+        calculation_s *= PRESSED_SLOWDOWN
     whole, hardware = hardware, stage_hardware(hardware, plan.pipeline)
     inside, over = _reduction_seconds(
         architecture, hardware, plan, microbatches, via, gradient_bytes_per_parameter
@@ -176,6 +194,7 @@ def step(
         ),
         microbatches=microbatches,
         bubble=bubble(plan, microbatches),
+        is_pressed=pressed,
     )
 
 
