@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from placer.market.network.graph import Link, Network
 from placer.problem.exchange import Phase
-from placer.workload.constants import HIVEMIND, Calibration, ServiceConstants
-from placer.workload.constants import peer_of
+from placer.workload.constants import HIVEMIND, Calibration, ServiceConstants, peer_of
 
 
 class Links(Protocol):
@@ -187,8 +186,7 @@ def averaging_seconds(
 ) -> float:
     """Return the seconds of an average among N workers inside one zone, by the slowest class: of
     ``calibration.hosts``, whose seconds to serialise, average and deserialise S bytes of T tensors
-    are l0 + l1 S + l2 N + l3 T + l4 2 (N - 1) / N S, or of `placer.workload.constants`, rings over a
-    network.
+    are l0 + l1 S + l2 N + l3 T + l4 2 (N - 1) / N S, or of `Peer`, rings over a network.
 
     >>> from placer.workload.constants import PUBLISHED
     >>> # 4.96 x 1.75 x 1.12 + 0.279 x 8 + 0.0064 x 394
