@@ -18,67 +18,6 @@ from placer.interface.advisor import Advisor
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 
-STAY = ["gcp/us-central1=1M:stay", "gcp/us-west1=1M:stay"]
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ({"data": STAY, "regions": 1}, "data stays in 2 places, but at most 1 regions"),
-        ({"data": STAY, "workers": 1}, "at most 1 workers"),
-        ({"data": STAY, "tbs": 1}, "at most 1 samples a step"),
-        ({"data": STAY[:1], "regions": 2}, "2 regions are wanted"),
-        (
-            {"data": STAY, "keep": ["gradients=gcp/us-west1", "checkpoints=gcp/us-west1"]},
-            "lets no exchange pass between them",
-        ),
-        ({"data": STAY[:1], "gpu": "A10"}, "T4 is not among --gpu A10"),
-        ({"data": "b2", "keep": "raw-data=backblaze"}, "raw-data must not leave backblaze"),
-        ({"passes": 3}, "--passes 3 only applies with --data PLACE=N:move"),
-        ({"data": "gcp/us-west1=1M:move", "passes": "1e-300"}, "passes is 1e-300"),
-        ({"precision": "fp32"}, "precision 'fp32' does not apply to resnet50: its speeds"),
-        ({"tp": 4, "microbatch": 7}, "tp '4' does not apply"),
-        ({"microbatch": 7}, "microbatch '7' does not apply"),
-        ({"sharding": "zero-3"}, "sharding 'zero-3' does not apply"),
-        ({"checkpointing": "full"}, "checkpointing 'full' does not apply"),
-        ({"machines_per_island": "2..4"}, "machines-per-island '2' does not apply"),
-        ({"samples_to_target": "local-sgd=1.2"}, "which the request does not allow"),
-        (
-            {"samples_to_target": ["local-sgd=1.2", "local-sgd=1.3"], "local_steps": 4},
-            "given twice",
-        ),
-        ({"local_steps": 600}, "nothing is known about how 600 local steps converge"),
-        ({"compression": "int4"}, "int4 loses too much of each gradient for exchanges in every"),
-        (
-            {"compression": "sparse", "exchange": "local-sgd", "local_steps": 8},
-            "sparse loses too much of each gradient for local-sgd",
-        ),
-        ({"exchange": "diloco", "overlap": True}, "diloco cannot overlap the next step"),
-        ({"exchange": "streaming-diloco", "local_steps": 600}, "600 local steps converge"),
-        ({"local_steps": "1..200000"}, "is above 100,000"),
-        (
-            {
-                "exchange": "parameter-server",
-                "aggregator": "gcp/us-west1",
-                "not_places": "gcp/us-west1",
-            },
-            "is excluded by --not-in",
-        ),
-        (
-            {"exchange": "parameter-server", "aggregator": "onprem/erben-eu"},
-            "rents no machine that could serve",
-        ),
-        ({"exchange": "hierarchical"}, "the exchange hierarchical cannot run"),
-        ({"solver": None}, "solver None is not a name"),
-        ({"time_limit": -1}, "-1"),
-        ({"seed": "x"}, "seed 'x'"),
-    ],
-)
-def test_contradictions_are_refused_before_the_search(words: dict[str, Any], says: str) -> None:
-    """One line that names the wishes, within milliseconds."""
-    with pytest.raises(PlacerError, match=says):
-        placer.recommend("resnet50", catalog="erben-2023", **words)
-
 
 def test_a_placement_by_hand_has_no_plan_that_a_profile_of_speeds_ignores() -> None:
     """FP32 for ResNet-50 ended in the speed of its profile, and now in an error; so it does in a

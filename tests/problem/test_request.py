@@ -68,54 +68,6 @@ def test_a_floor_alone_asks_for_the_lowest_cost(erben: Catalog) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "message", "hint"),
-    [
-        ({"gpu": "T5"}, "unknown GPU 'T5'", "T4"),
-        ({"gpu": "H100"}, "rents no H100", "A10"),
-        ({"places": "gcp/us-centrall1"}, "unknown place 'gcp/us-centrall1'", "gcp/us-central1"),
-        ({"not_places": "awz"}, "unknown place 'awz'", "aws"),
-        ({"market": "spott"}, "unknown market 'spott'", "spot"),
-        ({"objective": "speed"}, "unknown objective 'speed'", "throughput"),
-        ({"exchange": "all-reduse"}, "unknown exchange 'all-reduse'", "all-reduce"),
-        ({"compression": "fp17"}, "unknown compression 'fp17'", "fp16"),
-        ({"zones": "two"}, "unknown zones 'two'", "one"),
-        ({"data": "b3"}, "unknown store 'b3'", "b2"),
-        ({"aggregator": "aws/us-west-2"}, "has no functions", "all-reduce"),
-        ({"links": "gcp/us-west1=1Gb/s"}, "is not a measured link", "250Mb/s"),
-        ({"links": "gcp/us-west1:aws/us-west-2=250 gb/s"}, "ambiguous", "250Gb/s"),
-        ({"links": "gcp/us-west1:aws/us-west-9=1Gb/s"}, "unknown place", "us-west-2"),
-        ({"regions": "0"}, "at least 1", "1..16"),
-        ({"budget": "120"}, "per hour or total?", "120/h"),
-        ({"budget": "-1/h"}, "above zero", "positive"),
-        ({"budget": "nan"}, "not an amount", "5/h"),
-        ({"workers": "0"}, "at least 1", "worker"),
-        ({"workers": "1.5"}, "not a range", "1..16"),
-        ({"tbs": "0"}, "above zero", "positive"),
-        ({"min_throughput": "400"}, "not samples per time", "400/s"),
-        ({"quota": "/nowhere/q.csv"}, "cannot be read", "place,gpu,market,gpus"),
-        ({"gpu": " "}, "gpu ' ' is empty", "leave it out"),
-        ({"places": ","}, "is empty", "leave it out"),
-        ({"objective": ""}, "unknown objective", "throughput"),
-        ({"exchange": "central"}, "has no functions", "all-reduce"),
-        ({"exchange": "all-reduce", "storage": "b2"}, "no aggregator and no store", "central"),
-        ({"workers": "4 8"}, "not a range", "1..16"),
-        ({"workers": "9" * 5000}, "not a range", "1..16"),
-        ({"tbs": "1,2,3"}, "not a number", "32768"),
-        ({"min_throughput": "400ki/s"}, "unknown prefix", "K"),
-    ],
-)
-def test_wrong_words_are_named_with_a_tip(
-    erben: Catalog, words: dict[str, str], message: str, hint: str
-) -> None:
-    """One line that quotes the word, and what to write instead."""
-    with pytest.raises(PlacerError) as caught:
-        ask(erben, **words)
-    assert message in caught.value.message
-    assert hint in caught.value.hint
-    assert "\n" not in str(caught.value)
-
-
 def test_the_last_matching_quota_row_wins(erben: Catalog, tmp_path: Path) -> None:
     """Wildcards first, exceptions below; what no row matches has no quota."""
     path = tmp_path / "q.csv"

@@ -105,39 +105,6 @@ def test_experts_have_no_adapters() -> None:
     assert adapter_parameters(mixtral, 1) == 32 * (8192 + 5120 + 5120 + 8192)
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ({"seq_len": 0}, "seq-len '0'"),
-        ({"seq_len": -1}, "seq-len '-1'"),
-        ({"seq_len": 10**9}, "sequence length 1000000000"),
-        ({"seq_len": "long"}, "seq-len 'long'"),
-        ({"model": "gpt2", "seq_len": 2048}, "above the model's 1024 positions"),
-        ({"tokens": 0}, "tokens '0'"),
-        ({"tokens": "many"}, "tokens 'many'"),
-        ({"tokens": "1.5"}, "not a whole number"),
-        ({"tokens": "10B", "samples": "1M"}, "samples and tokens both"),
-        ({"lora": 0}, "lora '0'"),
-        ({"lora": 10**9}, "rank 1,000,000,000 of adapters for a model of width 4,096"),
-        ({"lora": 8, "qlora": 8}, "lora and qlora at once"),
-        ({"tbs": "1Mtok..4Mtok"}, "a range in tokens"),
-        ({"tbs": "0tok"}, "tbs '0tok'"),
-        ({"model": "resnet50", "tokens": "10B"}, "resnet50 has no tokens"),
-        ({"model": "resnet50", "seq_len": 128}, "resnet50 has no tokens"),
-        ({"model": "resnet50", "tbs": "4Mtok"}, "resnet50 has no tokens"),
-        ({"model": "resnet50", "lora": 8}, "resnet50 has no tokens"),
-        ({"model": "resnet50", "qlora": 8}, "resnet50 has no tokens"),
-        ({"model": "roberta-xlm", "tokens": "1M"}, "roberta-xlm has no tokens"),
-    ],
-)
-def test_words_that_cannot_be_meant(words: dict[str, Any], says: str) -> None:
-    """One line that names the word and its value."""
-    with pytest.raises(PlacerError) as caught:
-        asked(**words)
-    assert says in caught.value.message
-    assert "\n" not in str(caught.value)
-
-
 def test_adapters_need_dimensions() -> None:
     """A profile of rates alone says nothing about matrices."""
     with pytest.raises(PlacerError, match="has no tokens"):

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import placer
 from conftest import Run
 from placer.advice.recommendation.recommend import recommend
 from placer.cost_model.limits import violations
@@ -49,49 +48,6 @@ def test_words_become_rules(erben: Catalog, word: str, rule: Used) -> None:
     """
     assert parse_used([word], erben) == (rule,)
     assert parse_used([rule.spec], erben) == (rule,)
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ({"use": "gcp/us-cental1"}, "a similar place exists: 'gcp/us-central1'"),
-        ({"use": "*=1xRTX800"}, "a similar device exists: 'RTX8000'"),
-        ({"use": "gcp=1xV100:4"}, "rents no machine with V100:4 .it has V100:8"),
-        ({"use": "gcp/us-west1=T4"}, "names no machines"),
-        ({"use": "gcp/us-west1=0xT4"}, "at least 1 is needed"),
-        ({"use": ["gcp=1xT4", "gcp/*=2xT4"]}, "is given twice"),
-        ({"use": "europe=1xT4"}, "a continent is not a pattern"),
-        ({"use": ""}, "use '' is empty"),
-        ({"use": "azure=1xA10"}, "rents none there; it has T4:on-demand, T4:spot"),
-        ({"use": "gcp/us-west1", "not_places": "gcp"}, "gcp/us-west1 is excluded by --not-in"),
-        ({"use": SITE, "places": "gcp"}, "onprem/erben-eu is not in --in"),
-        (
-            {"use": "*=1xRTX8000"},
-            "machines of your own, which are used only where their site is named",
-        ),
-        ({"use": f"{SITE}=2xRTX8000"}, "only 1 exist"),
-        ({"use": "gcp/us-west1=9xT4:spot", "quota": 8}, "the quota allows only 8"),
-        ({"use": "gcp=5xT4", "workers": "1..4"}, "at most 4 workers"),
-        ({"use": "gcp=5xT4", "tbs": 4}, "at most 4 samples a step"),
-        (
-            {"use": ["gcp=3xT4", "aws=3xT4"], "workers": "1..4"},
-            "6 machines must be used, but at most 4 workers",
-        ),
-        ({"use": ["gcp/us-west1", "aws/us-west-2"], "regions": 1}, "at most 1 regions"),
-        ({"use": "gcp=1xT4", "gpu": "A10"}, "T4 is not among --gpu A10"),
-        (
-            {"use": "gcp=1xT4", "data": "aws/us-west-2=1M:stay"},
-            "workers are only where the data stays",
-        ),
-        ({"use": 3}, "use 3 is of type int"),
-    ],
-)
-def test_rules_that_nothing_can_keep_are_refused_before_the_search(
-    words: dict[str, Any], says: str
-) -> None:
-    """One line that names the rule and what stands against it."""
-    with pytest.raises(PlacerError, match=says):
-        placer.recommend("resnet50", catalog="erben-2023", **words)
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,12 @@ import importlib
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 import placer
 from instances import island_problem, random_problem
 from placer.cost_model.limits import violations
-from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.problem.shares import ShareLimit
 from placer.records import replace
@@ -64,25 +62,6 @@ def test_the_best_within_shares_is_that_of_plain_enumeration() -> None:
         assert found.bound == pytest.approx(value, rel=1e-6), seed
     assert counted["optimal"] >= 8
     assert counted["infeasible"] >= 3
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ({"max_share": "50%/city"}, "area"),
-        ({"max_share": "150%"}, "is not a share"),
-        ({"max_share": "100%"}, "not between 0 and 1"),
-        ({"max_share": ["50%", "40%/region"]}, "two shares for one region"),
-        ({"max_share": "50%/zone", "zones": "spread"}, "which of them is in which zone"),
-        ({"on_demand_floor": "25%", "market": "spot"}, "are all spot"),
-        ({"on_demand_floor": "0%"}, "on_demand_floor is 0"),
-    ],
-)
-def test_shares_that_nothing_can_keep_are_refused(words: dict[str, Any], says: str) -> None:
-    """One line that names the word and its value."""
-    with pytest.raises(PlacerError, match=says) as error:
-        placer.recommend("roberta-xlm", catalog="erben-2023", budget="3/h", **words)
-    assert error.value.exit_code == 2
 
 
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
