@@ -190,14 +190,6 @@ chances, restarts, steps = st.floats(0.0, 0.999), st.floats(0.0, 7200.0), st.flo
 counts = st.integers(1, 64)
 
 
-@pytest.mark.parametrize(
-    ("chance", "per_month"), [(0.0, 0.0), (0.05, 0.051293), (0.2, 0.223144), (0.5, 0.693147)]
-)
-def test_chance_of_a_month_as_a_rate(chance: float, per_month: float) -> None:
-    """-ln(1 - f) interruptions a month: more than f, as a machine can be taken away twice."""
-    assert rate_per_month(chance) == pytest.approx(per_month, abs=1e-6)
-
-
 def test_share_without_lost_steps_is_the_frequency_of_erben() -> None:
     """Half of the workers on spot, 1 - 1/e a month = 1/730 an hour, away 73 h: 1/11 of their time,
     1/22 of the run.
@@ -281,22 +273,6 @@ def test_share_agrees_with_a_simulation(
 
 unavailable = st.floats(0.0, 1.0)
 regions = st.lists(st.integers(1, 4), min_size=1, max_size=5)
-
-
-@pytest.mark.parametrize(
-    ("zones", "all_lost", "any_lost"),
-    [
-        ([1], 0.2, 0.2),
-        ([1, 1], 0.0624, 0.3376),  # 0.04 + 0.14 x 0.16; 0.4 - that
-        ([2], 0.1088, 0.2912),  # 0.04 + 0.43 x 0.16
-    ],
-)
-def test_pairs_by_hand(zones: list[int], all_lost: float, any_lost: float) -> None:
-    """At u = 0.2, independent zones would say 0.04: 36 % too little between regions, 63 % inside
-    one.
-    """
-    assert chance_all_lost(zones, 0.2) == pytest.approx(all_lost)
-    assert chance_any_lost(zones, 0.2) == pytest.approx(any_lost)
 
 
 @given(unavailable, st.floats(0.0, 0.9), st.floats(0.0, 1.0))

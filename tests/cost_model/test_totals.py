@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import pytest
 
-from conftest import Run
 from instances import island_problem, random_problem, total_problem, two_places
 from placer.advice.confidence.choice import chance_in_time
 from placer.advice.recommendation.nearest import nearest
@@ -133,38 +132,9 @@ def test_bad_totals_are_refused(text: str) -> None:
     assert "budget" in caught.value.message
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--deadline", "12h"], "deadline 12 h without a number of samples"),
-        (["--budget", "200usd"], "a total without a number of samples"),
-        (["--budget", "200"], "per hour or total?"),
-        (["--objective", "time"], "objective 'time' without a number of samples"),
-        (["--samples", "many"], "samples 'many' is not a number"),
-        (["--samples", "0"], "must be above zero"),
-        (["--samples", "1M", "--deadline", "soon"], "duration 'soon' is not a time"),
-    ],
-)
-def test_wishes_that_lack_samples_are_refused(run: Run, words: list[str], says: str) -> None:
-    """One line that names the word; exit code 2."""
-    done = run("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", *words)
-    assert done.returncode == 2
-    assert says in done.stderr
-
-
 GENERATORS: tuple[Callable[[int], Problem], ...] = (random_problem, island_problem, total_problem)
 STARTUP_S = (0.0, 60.0, 600.0, 3600.0)
 SAMPLES = (10**4, 10**5, 10**6, 10**7)
-TINY = (
-    "--model",
-    "resnet50",
-    "--catalog",
-    "erben-2023",
-    "--gpu",
-    "T4,A10",
-    "--market",
-    "on-demand",
-)
 
 
 def drawn(generator: Callable[[int], Problem], seed: int) -> Problem:
@@ -334,14 +304,6 @@ def test_saved_questions_have_no_startup() -> None:
     assert Problem.from_dict(saved).requirements.startup_s == 0.0
     started = two_places(samples=10**6, startup_s=60.0)
     assert Problem.from_dict(json.loads(json.dumps(started.to_dict()))).requirements.startup_s == 60
-
-
-@pytest.mark.parametrize(("words", "text"), [("soon", "'soon' is not a time"), ("-5min", "above")])
-def test_a_start_that_is_no_time_is_refused(run: Run, words: str, text: str) -> None:
-    """One line, exit code 2."""
-    done = run("recommend", *TINY, "--samples", "1M", f"--startup={words}")
-    assert done.returncode == 2
-    assert text in done.stderr
 
 
 def test_a_deadline_has_a_chance() -> None:

@@ -19,6 +19,16 @@ MISTAKES: list[tuple[dict[str, Any], list[tuple[dict[str, Any], str]]]] = [
     (
         ROBERTA,
         [
+            ({"budget": "200usd"}, "a total without a number of samples"),
+            ({"samples": "many"}, "samples 'many' is not a number"),
+            ({"samples": "0"}, "must be above zero"),
+            ({"samples": "1M", "startup": "soon"}, "'soon' is not a time"),
+            ({"samples": "1M", "startup": "-5min"}, "above"),
+            ({"tbs": "64K..8K"}, "tbs 64000..8000"),
+            ({"tbs": "8K.."}, "has an open end"),
+            ({"tbs": "8K..x"}, "tbs 'x' is not a number"),
+            ({"critical_batch": "0"}, "must be above zero"),
+            ({"critical_batch": "20K"}, "changes nothing"),
             ({"gpu": "H100"}, "rents no H100"),
             ({"places": "gcp/us-centrall1"}, "unknown place 'gcp/us-centrall1'"),
             ({"zones": "two"}, "unknown zones 'two'"),
@@ -196,3 +206,9 @@ def test_words_that_cannot_be_meant(
     assert says in caught.value.message + caught.value.hint
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code in (2, 5)
+
+
+def test_a_placement_by_hand_has_one_batch() -> None:
+    """A range leaves the choice to a search."""
+    with pytest.raises(PlacerError, match="is a range"):
+        placer.estimate("roberta-xlm", "lambda/us-west-1=2xA10", tbs="8K..64K")

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import placer
-from conftest import Run
 from instances import (
     batch_problem,
     carbon_problem,
@@ -198,24 +197,6 @@ def test_a_bound_that_another_batch_beats_is_refused(erben: Catalog) -> None:
     forged = replace(best, problem=problem, batch_proof=proof)
     with pytest.raises(PlacerError, match=r"is beaten by the value .* at batch"):
         check_document(json.loads(json.dumps(forged.to_saved())), "it")
-
-
-@pytest.mark.parametrize(
-    ("command", "words", "says"),
-    [
-        ("recommend", ["--tbs", "64K..8K"], "tbs 64000..8000"),
-        ("recommend", ["--tbs", "8K.."], "has an open end"),
-        ("recommend", ["--tbs", "8K..x"], "tbs 'x' is not a number"),
-        ("recommend", ["--critical-batch", "0"], "must be above zero"),
-        ("recommend", ["--critical-batch", "20K"], "changes nothing"),
-        ("estimate", ["--tbs", "8K..64K", "--workers", "lambda/us-west-1=2xA10"], "is a range"),
-    ],
-)
-def test_bad_batches_are_refused(run: Run, command: str, words: list[str], says: str) -> None:
-    """One line that names the word; exit code 2."""
-    done = run(command, "--model", "roberta-xlm", "--catalog", "erben-2023", *words, columns=200)
-    assert done.returncode == 2
-    assert says in done.stderr
 
 
 def test_a_batch_that_divides_among_the_ranks_is_tried() -> None:
