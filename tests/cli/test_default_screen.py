@@ -7,10 +7,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
-from placer.cli.report.recommend.default_screen import (
-    advice_lines,
-    answer_lines,
-)
+from placer.cli.report.answer import answer_lines
 from placer.interface.advisor import Advisor
 from placer.records import replace
 from placer.solving.result import Result
@@ -61,10 +58,7 @@ def test_the_long_screen_and_the_document_have_what_the_short_one_leaves_out(
         Advisor("erben-2023").recommend("roberta-xlm", budget="3/h", alternatives="short"),
         seconds=whole.seconds,
     )
-    assert [*answer_lines(short), *advice_lines(short)] == [
-        *answer_lines(whole),
-        *advice_lines(whole),
-    ]
+    assert [*answer_lines(short)] == [*answer_lines(whole)]
     printed = " ".join(run(*asked, "-v", columns=200).stdout.split())
     assert "If an exchange only every 16 steps" in printed
     assert "it no longer holds" in printed

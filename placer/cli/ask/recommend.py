@@ -17,7 +17,6 @@ from placer.cli.screen.show import show
 from placer.errors import PlacerError
 from placer.interface.advisor import recommend
 from placer.report.draw.wrapping import labelled, wrapped
-from placer.units import speed_unit
 
 EXAMPLE = """\b
 Examples:
@@ -138,13 +137,12 @@ def _print(
 
 def _print_default(result: Any) -> None:
     """Print about eighteen lines at 100 columns, more in a narrow terminal."""
-    from placer.cli.report.recommend import default_screen
-    from placer.cli.report.recommend.choices import choices, table
+    from placer.cli.report import answer
+    from placer.cli.report.choices import choice_lines
 
     out = sys.stdout
     width = screen_width(out)
-    where, price, speed = default_screen.title(result, width)
-    figures = f"{price}   {speed}"
+    where, figures = answer.title(result, width)
     *lines, last = wrapped(where, width)
     for line in lines:
         click.echo(styled(line, out, fg="green", bold=True))
@@ -152,11 +150,9 @@ def _print_default(result: Any) -> None:
     click.echo(styled(last, out, fg="green", bold=True) + f"   {figures}" * beside)
     if not beside:
         click.echo(figures)
-    unit = speed_unit(result.estimate.tokens_per_sample)
-    rows = [*table(choices(result), unit, width - LABELS)]
+    rows = [*choice_lines(result, width - LABELS)]
     print_labelled(rows, column=LABELS)
-    facts = [*default_screen.answer_lines(result), *default_screen.advice_lines(result)]
-    warnings = [("warning", w.message) for w in default_screen.warnings_left(result.warnings)]
+    facts, warnings = [*answer.answer_lines(result)], answer.warning_lines(result)
     room = MOST_LINES - len(lines) - len(rows) - (1 if beside else 2)
     print_labelled(_fitting(facts, warnings, room), column=LABELS)
     print_labelled(warnings, stderr=True, style="yellow", column=LABELS)
@@ -176,18 +172,19 @@ def _fitting(
 
 def print_no_placement(result: Any, *, whole: bool = True) -> None:
     """Say why there is no placement, and what would fit."""
-    from placer.cli.report.recommend import default_screen, sentences
+    from placer.cli.report.answer import change_words
+    from placer.cli.report.request import asked_words
     from placer.solving.cross_check import verification_words
 
     if whole:
         show(result.to_dict())
     else:
-        print_labelled([("model", default_screen.asked_words(result.problem))], column=LABELS)
+        print_labelled([("model", asked_words(result.problem))], column=LABELS)
     error = _why_none(result)
     _tell(f"error: {error.message}")
     if not whole:
         for option in result.nearest:
-            _tell(sentences.change_words(option), "  ")
+            _tell(change_words(option), "  ")
     _tell(f"tip: {error.hint}", "  ")
     if result.verification is not None:
         _tell(f"verified: {verification_words(result.verification)}", "  ")

@@ -10,9 +10,8 @@ import click
 from placer.cli.command import Json, Plot, Table, as_command
 from placer.cli.output import check_targets, console, exit_code, print_json, write_json, write_text
 from placer.cli.saved_question import read_question
-from placer.cli.screen.interruption import nothing_kept
 from placer.cli.screen.plot import check_plot, write_plot
-from placer.cli.screen.progress import progress, telling
+from placer.cli.screen.progress import nothing_kept, progress, telling
 from placer.cli.screen.show import show
 from placer.errors import PlacerError
 from placer.interface.worlds import replan, robust, sweep, whatif

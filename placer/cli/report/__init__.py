@@ -1,1 +1,1 @@
-"""What people and programs read: terminal tables and JSON documents."""
+"""The short answer of ``placer recommend`` in words."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import click
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
@@ -84,13 +86,18 @@ class SearchProgress(Struct, kw_only=True, dict=True):
         return f", gap {100 * reached:.2g} % ({self.gap} asked)"
 
     def _value(self, value: float) -> str:
-        from placer.cli.report.values import value_text
-        from placer.cost_model.objective import objective_named
-        from placer.units import format_number
+        from placer.units import format_duration, format_number, format_usd
 
-        if not self.objective:
-            return format_number(value)
-        return value_text(value, objective_named(self.objective))
+        write = {
+            "": format_number,
+            "throughput": lambda value: f"{format_number(value)} samples/s",
+            "cost": lambda value: f"{format_usd(value)}/h",
+            "cost-per-sample": lambda value: f"{format_usd(value)} per million samples",
+            "time": format_duration,
+            "carbon": lambda value: f"{format_number(value)} g CO2e/h",
+            "total": lambda value: f"{format_usd(value)} in all",
+        }
+        return write[self.objective](value)
 
     def __rich__(self) -> Text:
         """Return the words of this moment; a terminal asks again and again."""
@@ -149,3 +156,24 @@ def _objective(words: Mapping[str, Any]) -> str:
         return ""
     named = given.get("objective") or default_objective(given)
     return named if named in OBJECTIVES else ""
+
+
+@contextmanager
+def nothing_kept(why: str) -> Iterator[None]:
+    """End all searches at Ctrl-C, say that nothing is kept and why, and exit with code 130.
+
+    A solver takes a KeyboardInterrupt for itself and returns its best, and the next search would
+    begin.
+    """
+
+    def abort(number: int, frame: object) -> None:
+        raise click.Abort
+
+    heard = signal.signal(signal.SIGINT, abort)
+    try:
+        yield
+    except click.Abort:
+        click.echo(f"stopped: nothing is kept, because {why}", err=True)
+        raise click.exceptions.Exit(130) from None
+    finally:
+        signal.signal(signal.SIGINT, heard)

@@ -1,1 +1,0 @@
-"""A recommendation and its figures in words."""
