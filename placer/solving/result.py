@@ -86,12 +86,12 @@ class Result(Shown):
 
     problem: Problem = field(repr=False)
     status: Status
-    placement: Placement | None
-    estimate: Estimate | None
-    bound: float | None
+    placement: Placement | None = None
+    estimate: Estimate | None = None
+    bound: float | None = None
     solver: str
-    seconds: float
-    candidates: int
+    seconds: float = 0.0
+    candidates: int = 0
     nodes: int = 0
     proof: tuple[ModeProof, ...] = ()
     limits: SolveOptions | None = field(default=None, repr=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any
 
 from msgspec import to_builtins
@@ -26,6 +25,20 @@ UNITS = {"throughput": "weighted samples/s", "time": "weighted h"}
 """Units of objectives that are not dollars."""
 SAME_SHARE = 1e-9
 """Relative slack of equal shares."""
+OFFER = ("place", "offer", "gpu", "gpu_count", "market")
+"""Keys of what tells an offer from others."""
+PLACED = (
+    "reason",
+    "start",
+    "slots",
+    "usd",
+    "alone_usd",
+    "alone_workers",
+    "alone_samples_per_second",
+    "share",
+    "displaced",
+)
+"""Fields of a placed job that its document has too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +77,7 @@ class Placed:
     @property
     def extra_usd(self) -> float | None:
         """What it costs more than with the market to itself."""
-        if self.usd is None or self.alone_usd is None:
-            return None
-        return self.usd - self.alone_usd
+        return None if self.usd is None or self.alone_usd is None else self.usd - self.alone_usd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,11 +137,10 @@ class PortfolioAnswer(Shown):
     @property
     def held_back(self) -> tuple[str, ...]:
         """Names of the jobs that have the least share."""
-        least = self.least_share
-        if least is None:
+        if self.least_share is None:
             return ()
-        rows = (job for job in self.jobs if job.share is not None)
-        return tuple(job.name for job in rows if (job.share or 0.0) <= least * (1 + SAME_SHARE))
+        most = self.least_share * (1 + SAME_SHARE)
+        return tuple(job.name for job in self.jobs if job.share is not None and job.share <= most)
 
     @property
     def unit(self) -> str:
@@ -143,6 +153,10 @@ class PortfolioAnswer(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.portfolio/v1`` document."""
+        fair = None
+        if self.least_share is not None:
+            bound, held_back = self.least_share_bound, list(self.held_back)
+            fair = {"least_share": self.least_share, "bound": bound, "held_back": held_back}
         return {
             "schema": PORTFOLIO_SCHEMA,
             "objective": {
@@ -153,7 +167,7 @@ class PortfolioAnswer(Shown):
                 "gap": self.gap,
                 "per_dollar": self.per_dollar,
             },
-            "fair": self._fair(),
+            "fair": fair,
             "status": self.status,
             "usd": self.usd,
             "unit": self.portfolio.unit,
@@ -173,16 +187,6 @@ class PortfolioAnswer(Shown):
                 "rounds": self.rounds,
                 "searches": self.searches,
             },
-        }
-
-    def _fair(self) -> dict[str, Any] | None:
-        """Build the part of a document about shares."""
-        if self.least_share is None:
-            return None
-        return {
-            "least_share": self.least_share,
-            "bound": self.least_share_bound,
-            "held_back": list(self.held_back),
         }
 
     @property
@@ -212,11 +216,7 @@ def shared_document(portfolio: Portfolio) -> dict[str, Any]:
         "blocks": [
             {
                 "name": block.name,
-                "place": block.offer[0],
-                "offer": block.offer[1],
-                "gpu": block.offer[2],
-                "gpu_count": block.offer[3],
-                "market": block.offer[4],
+                **dict(zip(OFFER, block.offer, strict=True)),
                 "machines": block.machines,
                 "first_slot": block.slots.start,
                 "slots": len(block.slots),
@@ -229,25 +229,15 @@ def shared_document(portfolio: Portfolio) -> dict[str, Any]:
 
 def job_document(placed: Placed) -> dict[str, Any]:
     """Build the part of a document about one job."""
-    answer = None if placed.result is None else answer_document(placed.result)
+    answer = {} if placed.result is None else answer_document(placed.result)
     return {
         "name": placed.name,
         "model": placed.job.problem.profile.name,
-        "priority": placed.job.priority,
-        "weight": placed.job.weight,
-        "max_share": placed.job.max_share,
+        **{name: getattr(placed.job, name) for name in ("priority", "weight", "max_share")},
         "runs": placed.result is not None,
-        "reason": placed.reason,
-        "start": placed.start,
-        "slots": placed.slots,
-        "usd": placed.usd,
-        "alone_usd": placed.alone_usd,
-        "alone_workers": list(placed.alone_workers),
-        "alone_samples_per_second": placed.alone_samples_per_second,
-        "share": placed.share,
-        "displaced": [to_builtins(row) for row in placed.displaced],
-        "placement": None if answer is None else answer["placement"],
-        "estimate": None if answer is None else answer["estimate"],
+        **{name: to_builtins(getattr(placed, name)) for name in PLACED},
+        "placement": answer.get("placement"),
+        "estimate": answer.get("estimate"),
     }
 
 
@@ -256,16 +246,16 @@ def answered(found: Found) -> PortfolioAnswer:
     columns, portfolio = found.columns, found.columns.portfolio
     ledger, greedy = Ledger(columns, found.counts), Ledger(columns, found.greedy)
     jobs, assigned = portfolio.jobs, dict(_assigned(found))
+    group_of = {number: group.number for group in columns.groups for number in group.members}
     sign = -1.0 if portfolio.maximised else 1.0
     by_dollar = portfolio.objective != "cost" and found.duals.budget
     least, most = found.shares or (None, None)
+    held = sorted({key for key, _ in ledger.held if key.kind == "machines"})
     answer = PortfolioAnswer(
         portfolio=portfolio,
         jobs=tuple(
-            _placed(found, assigned, ledger, number, found.alone.get(group.number))
-            for number, group in sorted(
-                ((n, g) for g in columns.groups for n in g.members), key=itemgetter(0)
-            )
+            _placed(found, assigned, ledger, number, found.alone.get(group_of[number]))
+            for number in range(len(jobs))
         ),
         usd=ledger.usd,
         value=sign * ledger.total,
@@ -293,7 +283,7 @@ def answered(found: Found) -> PortfolioAnswer:
                 "market": resource.market,
                 "machines": columns.limits.capacity((resource, 0)),
             }
-            for resource in sorted({key for key, _ in ledger.held if key.kind == "machines"})
+            for resource in held
             if resource not in columns.limits.blocks
         ),
     )
@@ -332,19 +322,15 @@ def _placed(
     )
     if column is None:
         return replace(placed, reason=_reason(found, alone, displaced))
-    result = Result(
-        problem=job.problem,
-        status=Status.FEASIBLE,
-        placement=column.placement.canonical(),
-        estimate=estimate(column.placement, job.problem),
-        bound=None,
-        solver="portfolio",
-        seconds=0.0,
-        candidates=0,
-    )
     return replace(
         placed,
-        result=result,
+        result=Result(
+            problem=job.problem,
+            status=Status.FEASIBLE,
+            placement=column.placement.canonical(),
+            estimate=estimate(column.placement, job.problem),
+            solver="portfolio",
+        ),
         usd=column.usd,
         start=column.start,
         slots=column.slots,

@@ -10,6 +10,7 @@ from placer.advice.portfolio.columns import Column, Columns, Duals, Group, Resou
 from placer.advice.portfolio.jobs import Portfolio
 from placer.advice.portfolio.pricing import Pricing
 from placer.advice.portfolio.program import relaxed
+from placer.advice.portfolio.search import Sought
 from placer.records import replace
 from placer.solving import allowance
 
@@ -252,15 +253,10 @@ def _best(pricing: Pricing, group: Group, limit: Within, gap: float) -> tuple[fl
         return inf, None
     kept = (column for column in pricing.columns.of(group) if limit.admits(column))
     best = min(kept, key=lambda column: column.usd, default=None)
-    bound, made = pricing.cheapest(
-        group,
-        {},
-        floor,
-        caps=limit.caps,
-        gap=gap,
-        known=inf if best is None else best.usd,
-        start=None if best is None else best.placement,
-    )
+    sought = Sought(floor=floor, caps=limit.caps, gap=gap)
+    if best is not None:
+        sought = replace(sought, known=best.usd, start=best.placement)
+    bound, made = pricing.cheapest(group, sought)
     return bound, made[0] if made else best
 
 

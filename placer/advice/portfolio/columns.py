@@ -8,8 +8,6 @@ from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
-import msgspec
-
 from placer.advice.portfolio.jobs import HOUR_S, Job, Portfolio
 from placer.cost_model.limits import evaluated, quota_use
 from placer.market.catalog import Catalog, VmOffer
@@ -86,27 +84,23 @@ class Limits:
 
     @cached_property
     def _joint(self) -> dict[Resource, int]:
-        rows = (row for row in self.portfolio.quotas if row.scope == "together")
         joint: dict[Resource, int] = {}
-        for row in rows:
-            key = Resource("joint", row.place, row.gpu, row.market)
-            joint[key] = min(row.most, joint.get(key, row.most))
+        for row in self.portfolio.quotas:
+            if row.scope == "together":
+                key = Resource("joint", row.place, row.gpu, row.market)
+                joint[key] = min(row.most, joint.get(key, row.most))
         return joint
 
     @cached_property
     def _machines(self) -> dict[Resource, int]:
         """Machines of each offer of which only some exist."""
+        jobs = self.portfolio.jobs
         return {
             machines_of(kind_of(offer)): offer.available
-            for catalog in self._catalogs
+            for catalog in {id(job.problem.catalog): job.problem.catalog for job in jobs}.values()
             for offer in catalog.offers
             if offer.available is not None
         }
-
-    @property
-    def _catalogs(self) -> list[Catalog]:
-        jobs = self.portfolio.jobs
-        return [*{id(job.problem.catalog): job.problem.catalog for job in jobs}.values()]
 
     @cached_property
     def blocks(self) -> dict[Resource, tuple[int, ...]]:
@@ -161,13 +155,11 @@ def surcharged(catalog: Catalog, surcharges: Mapping[Resource, float]) -> Catalo
     paid = {resource: usd for resource, usd in surcharges.items() if usd > 0}
     if not paid:
         return catalog
-    added = surcharge_of(paid)
-    offers = []
-    for offer in catalog.offers:
-        extra = added(offer)
-        offers.append(
-            offer if extra == 0 else _replaced(offer, usd_per_hour=offer.usd_per_hour + extra)
-        )
+    extra = surcharge_of(paid)
+    offers = (
+        replace(offer, usd_per_hour=offer.usd_per_hour + more) if (more := extra(offer)) else offer
+        for offer in catalog.offers
+    )
     return with_offers(catalog, tuple(offers))
 
 
@@ -191,27 +183,22 @@ def surcharge_of(surcharges: Mapping[Resource, float]) -> Callable[[VmOffer], fl
 
 def capped(problem: Problem, caps: Mapping[Resource, float]) -> Problem:
     """Return a question that may take no more than so much of some resources."""
-    wish, catalog = problem.requirements, problem.catalog
-    rows = []
+    wish, catalog, rows = problem.requirements, problem.catalog, []
     for r, most in caps.items():
-        if r.kind == "quota":
-            rows.append(r.quota(min(int(most), problem.quota(r.place, r.gpu, r.market))))
-        elif r.kind == "joint":
-            rows.append(r.quota(int(most)))
-    machines = {r: int(most) for r, most in caps.items() if r.kind == "machines"}
+        if r.kind != "machines":
+            own = int(most) if r.kind == "joint" else problem.quota(r.place, r.gpu, r.market)
+            rows.append(r.quota(min(int(most), own)))
+    machines = {r.offer_kind: int(most) for r, most in caps.items() if r.kind == "machines"}
     if machines:
-        offers = []
-        for offer in catalog.offers:
-            there = machines.get(machines_of(kind_of(offer)))
-            offers.append(offer if there is None else _replaced(offer, available=there))
+        offers = (
+            replace(offer, available=machines[kind_of(offer)])
+            if kind_of(offer) in machines
+            else offer
+            for offer in catalog.offers
+        )
         catalog = with_offers(catalog, tuple(offers))
-    return replace(
-        problem, catalog=catalog, requirements=replace(wish, quotas=(*wish.quotas, *rows))
-    )
-
-
-def _replaced(offer: VmOffer, **fields: float) -> VmOffer:
-    return msgspec.structs.replace(offer, **fields)
+    wish = replace(wish, quotas=(*wish.quotas, *rows))
+    return replace(problem, catalog=catalog, requirements=wish)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

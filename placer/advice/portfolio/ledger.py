@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from placer.advice.portfolio.columns import Column, Columns, Duals, Group, Held, Resource
 from placer.advice.portfolio.pricing import Pricing
+from placer.advice.portfolio.search import Sought
 from placer.solving import allowance
 
 SLACK = 1e-9
@@ -93,7 +94,7 @@ def one_by_one(
             best, alone = ledger.best(group), columns.cheapest(group)
             fits = best is not None and alone is not None and best.usd <= alone.usd
             if searched and not fits and not allowance.current().spent:
-                pricing.cheapest(group, {}, pricing.slowest(group), caps=ledger.caps())
+                pricing.cheapest(group, Sought(floor=pricing.slowest(group), caps=ledger.caps()))
                 best = ledger.best(group)
             if best is None:
                 break

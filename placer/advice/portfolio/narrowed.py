@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
@@ -22,7 +21,6 @@ ROUNDING = 1e-9
 """Relative slack of a comparison."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Kinds:
     """Kinds of workers of a question: USD/h, most samples/s that count, and their offers.
 
@@ -30,47 +28,27 @@ class Kinds:
     fewest samples to target of any exchange: no worker of a placement counts more.
     """
 
-    usd: Any
-    alone: Any
-    rate: Any
-    machines: Any
-    offers: tuple[VmOffer, ...]
-    most_workers: int
-    buckets: Any
-    most_rate: Any
-    servers: Mapping[str, Sequence[Machine]]
-    server_place: str | None
-    whole: bool
-
-    @staticmethod
-    def of(problem: Problem) -> Kinds:
-        """Collect the kinds of workers of a question."""
+    def __init__(self, problem: Problem) -> None:
         pools, wish = problem.pools, problem.requirements
 
         def times(name: str, steps: int) -> float:
             return multiplier_of(exchange_for(name, 1, problem, local_steps=steps), problem).value
 
         least = min((times(*mode) for mode in problem.modes), default=1.0)
-        rate = np.array([pool.shared.value for pool in pools]) / least
-        gpus = np.array([pool.gpus for pool in pools])
+        self.usd = np.array([pool.usd_per_hour for pool in pools])
+        self.alone = np.array([pool.alone.value for pool in pools]) / times(NO_EXCHANGE, 1)
+        self.rate = np.array([pool.shared.value for pool in pools]) / least
+        self.machines = np.array([pool.machines for pool in pools])
+        self.offers = [pool.offer for pool in pools]
         numbers = {bucket: i for i, bucket in enumerate(dict.fromkeys(p.bucket for p in pools))}
-        buckets = np.array([numbers[pool.bucket] for pool in pools], dtype=int)
-        most = np.zeros(len(numbers))
-        np.maximum.at(most, buckets, rate / gpus * np.array([pool.gpu_quota for pool in pools]))
-        return Kinds(
-            usd=np.array([pool.usd_per_hour for pool in pools]),
-            alone=np.array([pool.alone.value for pool in pools]) / times(NO_EXCHANGE, 1),
-            rate=rate,
-            buckets=buckets,
-            most_rate=most,
-            machines=np.array([pool.machines for pool in pools]),
-            offers=tuple(pool.offer for pool in pools),
-            most_workers=wish.max_workers,
-            servers=_servers_by_place(problem),
-            server_place=wish.aggregator,
-            # Rules about places look at all that is rented there.
-            whole=bool(wish.datasets or wish.kept or wish.used),
-        )
+        self.buckets = np.array([numbers[pool.bucket] for pool in pools], dtype=int)
+        gpus, quotas = np.array([(pool.gpus, pool.gpu_quota) for pool in pools]).reshape(-1, 2).T
+        self.most_rate = np.zeros(len(numbers))
+        np.maximum.at(self.most_rate, self.buckets, self.rate / gpus * quotas)
+        self.most_workers, self.server_place = wish.max_workers, wish.aggregator
+        self.servers = _servers_by_place(problem)
+        # Rules about places look at all that is rented there.
+        self.whole = bool(wish.datasets or wish.kept or wish.used)
 
     def surcharged(self, extra: Callable[[VmOffer], float]) -> Any:
         """Return USD/h of each kind with the surcharge of its machines."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
 from placer.advice.portfolio.columns import Column, Columns, Duals, Group, Resource
 from placer.advice.portfolio.jobs import HOUR_S
-from placer.advice.portfolio.search import Search, elsewhere
+from placer.advice.portfolio.search import Search, Sought, elsewhere
 from placer.problem.placement import Placement
 from placer.records import replace
 from placer.solving import allowance
@@ -94,33 +93,13 @@ class Pricing:
                 break
         return heap[0][0] if heap else inf
 
-    def cheapest(
-        self,
-        group: Group,
-        surcharges: Mapping[Resource, float],
-        floor: float,
-        *,
-        caps: Mapping[Resource, float] | None = None,
-        gap: float | None = None,
-        known: float = inf,
-        start: Placement | None = None,
-    ) -> tuple[float, tuple[Column, ...]]:
-        """Add the columns of the placement of least dollars with surcharges.
-
-        Only placements of fewer dollars than ``known`` are looked for; per hour, or in total with
-        slots. Returns a bound on these dollars, and a column for each slot that it may begin in.
+    def cheapest(self, group: Group, sought: Sought) -> tuple[float, tuple[Column, ...]]:
+        """Add the columns of the placement of least dollars with surcharges; per hour, or in total
+        with slots. Returns a bound on these, and a column for each slot that it may begin in.
         """
         per_sample, scale = self._scale(group)
-        found = self.search.cheapest(
-            group.job.problem,
-            surcharges,
-            floor,
-            per_sample=per_sample,
-            caps=caps,
-            gap=gap,
-            known=known / scale,
-            start=start,
-        )
+        sought = replace(sought, known=sought.known / scale)
+        found = self.search.cheapest(group.job.problem, sought, per_sample=per_sample)
         made = () if found.placement is None else self.keep(group, found.placement)
         return found.bound * scale, made
 
@@ -225,10 +204,9 @@ class Pricing:
 
     def _gain(self, group: Group, region: Region) -> float:
         """Return the least part of the value of a region's columns that is not dollars."""
-        if self.columns.portfolio.objective == "cost":
-            return 0.0
-        high = region.speeds[1]
-        return self.columns.portfolio.value(group.job, 0.0, high)
+        portfolio = self.columns.portfolio
+        cost = portfolio.objective == "cost"
+        return 0.0 if cost else portfolio.value(group.job, 0.0, region.speeds[1])
 
     def _relaxed(self, group: Group, duals: Duals, region: Region) -> float:
         """Return a bound on the reduced value of a region's columns that takes no search."""
@@ -243,23 +221,20 @@ class Pricing:
     def _searched(self, group: Group, duals: Duals, region: Region, best: float) -> float:
         """Search the least dollars in a region; returns a bound on its reduced values."""
         surcharges, factor = self._surcharges(group, duals, region)
-        limits, gain = self.columns.limits, self._gain(group, region)
-        windows = self._windows(group, region)
-        caps = {
-            resource: 0.0
+        limits, gain, floor = self.columns.limits, self._gain(group, region), region.speeds[0]
+        windows = [range(start, start + n) for start, n in self._windows(group, region)]
+        closed = (
+            resource
             for resource in limits.blocks
-            if not any(
-                all(limits.capacity((resource, s)) > 0 for s in range(a, a + n)) for a, n in windows
-            )
-        }
-        own = (c for c in self.columns.of(group) if c.samples_per_second >= region.speeds[0])
+            if not any(all(limits.capacity((resource, s)) > 0 for s in slots) for slots in windows)
+        )
+        own = (c for c in self.columns.of(group) if c.samples_per_second >= floor)
         start = min(own, key=lambda column: column.reduced(duals), default=None)
-        usd, _ = self.cheapest(
-            group,
-            surcharges,
-            region.speeds[0],
-            caps=caps,
+        sought = Sought(
+            floor=floor,
+            surcharges=surcharges,
+            caps=dict.fromkeys(closed, 0.0),
             known=(best - gain) / factor,
             start=None if start is None else start.placement,
         )
-        return gain + factor * usd
+        return gain + factor * self.cheapest(group, sought)[0]

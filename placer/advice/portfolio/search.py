@@ -21,7 +21,6 @@ from placer.cost_model.convergence import multiplier_of
 from placer.problem.admitted_exchanges import exchange_for, needs_quota
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
-from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
@@ -41,6 +40,22 @@ class Proved:
     placement: Placement | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sought:
+    """A placement that is sought: of at least a floor of samples/s, and of less than ``known``.
+
+    Surcharges are USD per hour for one GPU or machine of each resource, of which ``caps`` are the
+    most. Without ``gap`` it is that of the options. ``start`` is a placement that is known.
+    """
+
+    floor: float
+    surcharges: Mapping[Resource, float] = field(default_factory=dict)
+    caps: Mapping[Resource, float] = field(default_factory=dict)
+    gap: float | None = None
+    known: float = inf
+    start: Placement | None = None
+
+
 @dataclass(kw_only=True)
 class Search:
     """Asks the solver about jobs of a portfolio.
@@ -56,48 +71,30 @@ class Search:
     _usd: dict[int, Any] = field(default_factory=dict)
     _surcharges: Mapping[Resource, float] = field(default_factory=dict)
 
-    def cheapest(
-        self,
-        problem: Problem,
-        surcharges: Mapping[Resource, float],
-        floor: float,
-        *,
-        per_sample: bool = False,
-        caps: Mapping[Resource, float] | None = None,
-        gap: float | None = None,
-        known: float = inf,
-        start: Placement | None = None,
-    ) -> Proved:
-        """Find the placement of least USD/h with surcharges, or of least USD of a million samples.
-
-        Surcharges are USD per hour for one GPU or machine of each resource, of which ``caps`` are
-        the most. Only placements below ``known`` are looked for. Without ``gap`` it is that of the
-        options.
-        """
+    def cheapest(self, problem: Problem, sought: Sought, *, per_sample: bool = False) -> Proved:
+        """Find the placement of least USD/h with surcharges, or of least USD a million samples."""
+        floor, known = sought.floor, sought.known
+        gap = self.options.gap if sought.gap is None else sought.gap
         # True prices keep limits on money; a surcharge would cut off what keeps them.
-        priced = {resource: usd for resource, usd in surcharges.items() if usd > 0}
+        priced = {resource: usd for resource, usd in sought.surcharges.items() if usd > 0}
         wish = without_money(problem.requirements, floor)
         if not priced:
             wish = replace(wish, **{name: getattr(problem.requirements, name) for name in MONEY})
         relaxed = self.relaxed(problem, priced, floor, per_sample=per_sample)
-        if relaxed >= known * (1 - (self.options.gap if gap is None else gap)):
+        if relaxed >= known * (1 - gap):
             return Proved(bound=min(relaxed, known))
         catalog = problem.catalog
         if known < inf:
             most = known * HOUR_S / 1e6 if per_sample else known
             extra, kinds = surcharge_of(priced), self._kinds_of(problem)
             catalog = narrowed(catalog, kinds, extra, floor, most, per_sample=per_sample) or catalog
-        objective = "cost-per-sample" if per_sample else "cost"
-        asked = replace(
-            problem,
-            catalog=surcharged(catalog, priced),
-            requirements=replace(wish, objective=objective),
-        )
-        if caps:
-            asked = capped(asked, caps)
+        wish = replace(wish, objective="cost-per-sample" if per_sample else "cost")
+        asked = replace(problem, catalog=surcharged(catalog, priced), requirements=wish)
+        if sought.caps:
+            asked = capped(asked, sought.caps)
         if known < inf and not asked.catalog.offers:
             return Proved(bound=known)
-        found = self._solved(asked, 0.0, inf, gap, start)
+        found = self._solved(asked, 0.0, inf, gap, sought.start)
         bound = max(found.bound - _server_surcharge(asked, problem, priced), relaxed, 0.0)
         return replace(found, bound=min(bound, known))
 
@@ -164,7 +161,7 @@ class Search:
     def _kinds_of(self, problem: Problem) -> Kinds:
         key = self.family(problem)
         if key not in self._kinds:
-            self._kinds[key] = Kinds.of(problem)
+            self._kinds[key] = Kinds(problem)
         return self._kinds[key]
 
 
@@ -211,9 +208,9 @@ def seeds(columns: Columns, group: Group, floor: float) -> None:
         where = pool.offer.place, pool.offer.market
         if len(seen) >= MOST_SEEDS or allowance.current().spent:
             break
-        if where not in seen:
-            placement = _placement(pool, count, problem)
-            if placement is not None and columns.add(group, placement):
+        if where not in seen and (count == 1 or ("all-reduce", 1) in problem.modes):
+            exchange = exchange_for(NO_EXCHANGE if count == 1 else "all-reduce", count, problem)
+            if columns.add(group, Placement(groups=(pool.group(count),), exchange=exchange)):
                 seen.add(where)
     if not seen and not allowance.current().spent:
         asked = replace(problem, requirements=without_money(problem.requirements, floor))
@@ -232,13 +229,6 @@ def _promising(problem: Problem, floor: float) -> Iterator[tuple[float, int, int
         for count in {least + more for more in MORE} if least > 1 else {1, 2}:
             if count <= min(pool.max_count, wish.max_workers) and (count > 1 or speed >= floor):
                 yield count * pool.usd_per_hour, number, count
-
-
-def _placement(pool: Pool, count: int, problem: Problem) -> Placement | None:
-    if count > 1 and ("all-reduce", 1) not in problem.modes:
-        return None
-    exchange = exchange_for(NO_EXCHANGE if count == 1 else "all-reduce", count, problem)
-    return Placement(groups=(pool.group(count),), exchange=exchange)
 
 
 def elsewhere(placement: Placement, problem: Problem) -> Iterator[Placement]:
