@@ -1,5 +1,4 @@
-"""Every verb with every objective and every limit, with and without mixed machines, on a market of
-two machines.
+"""Every verb with every objective and every limit, on a market of two machines.
 
 What is expected is worked out here by hand: `by_hand` prices an estimate, `HIGHEST` says which way
 is up, and `keeps` compares with the limits.
@@ -172,9 +171,7 @@ def assert_finite(document: Mapping[str, Any]) -> None:
 def test_recommend_finds_the_best_value_in_the_unit_of_the_objective(
     objective: str, limit: str
 ) -> None:
-    """The value is that of plain arithmetic on the estimate, no placement that keeps the limits is
-    better, and nothing in the document is infinite.
-    """
+    """The value is plain arithmetic; no placement that keeps the limits is better."""
     problem = asked(objective, limit)
     got = recommend(problem, "exact", SolveOptions(gap=0.0), 4)
     best = best_by_hand(problem)
@@ -192,9 +189,7 @@ def test_recommend_finds_the_best_value_in_the_unit_of_the_objective(
 
 
 def test_the_limits_bind_and_leave_something() -> None:
-    """Each limit but none changes the best value of some objective, and each has an answer, so the
-    tests of this file draw what they are about.
-    """
+    """Each limit but none changes the best value of some objective, and each has an answer."""
     if SOFTWARE:
         pytest.skip("machines of one kind leave less to be limited")
     free = {objective: best_by_hand(asked(objective, "none")) for objective in OBJECTIVES}
@@ -229,9 +224,7 @@ def test_one_limit_in_two_spellings_has_one_answer(
 
 
 def test_a_limit_that_is_broken_in_some_worlds_is_broken_in_both_spellings() -> None:
-    """One machine of 100 samples/s that may be half to twice as fast, and must reach 90; a price
-    that may double, and must not.
-    """
+    """100 samples/s, halved or doubled, must reach 90; a price may double, and must not."""
     floors = {"min_samples_per_second": 90.0}, {"deadline_s": SAMPLES / 90.0}
     for box, pair in (("rate=0.5..2", floors), ("price=0.5..2", TWICE[1])):
         shares = []
@@ -256,9 +249,7 @@ def test_a_world_without_change_has_equal_values_and_no_regret(objective: str, l
 def test_a_better_world_has_no_worse_value_and_a_worse_one_no_better(
     objective: str, limit: str
 ) -> None:
-    """Half the price and double the speed; the other way round, where the kept choice has the value
-    of plain arithmetic and its regret is the share of the best.
-    """
+    """Half the price and double the speed, and the other way round, by plain arithmetic."""
     problem = asked(objective, limit)
     good = what_if(problem, parse_changes(["price:*:*=x0.5", "rate:*=x2"]))
     assert good.before.value is not None
@@ -284,9 +275,7 @@ def test_a_better_world_has_no_worse_value_and_a_worse_one_no_better(
 
 @every_question
 def test_robust_breaks_and_values_as_each_world_says(objective: str, limit: str) -> None:
-    """In each world: broken where `violations` of the changed question say so, the value by plain
-    arithmetic, the regret against the best candidate that keeps the limits.
-    """
+    """In each world: broken as `violations` say; value and regret by plain arithmetic."""
     problem = asked(objective, limit)
     got = assess(problem, BOXES, worlds=6)
     placement = got.result.placement
@@ -319,9 +308,7 @@ def test_robust_breaks_and_values_as_each_world_says(objective: str, limit: str)
 
 @every_objective
 def test_robust_calls_an_answer_fragile_for_every_objective(objective: str) -> None:
-    """The budget is one cent above the price, which may double: it is broken in half of the worlds,
-    whatever is wanted most.
-    """
+    """The budget is one cent above the price, which may double: broken in half of the worlds."""
     free = solve(market(objective=objective, max_workers=1))
     assert free.estimate is not None
     budget = free.estimate.usd_per_hour.total + 0.01
@@ -335,9 +322,7 @@ def test_robust_calls_an_answer_fragile_for_every_objective(objective: str) -> N
 def test_explain_measures_every_gain_by_the_objective_that_was_asked(
     objective: str, limit: str
 ) -> None:
-    """What binds has something better without it, by plain arithmetic; why-not loses what the best
-    with it loses; more of a limit is worth no less than nothing.
-    """
+    """What binds has something better without it; why-not loses; more is worth nothing or more."""
     got = explain(asked(objective, limit), ["gcp/b", "aws/a", "all-reduce"])
     assert got.binding is not None
     assert got.result.value is not None
@@ -386,9 +371,7 @@ def assert_readable(got: Explanation) -> None:
 def test_what_nothing_fits_into_is_explained_by_its_least_change(
     objective: str, limit: str
 ) -> None:
-    """Limits a thousand times as tight: nothing fits, and each remedy and each nearest placement
-    fits once the limits that it names are given up.
-    """
+    """Limits a thousand times as tight: each remedy fits without the limits that it names."""
     tight = {
         name: value * 1000 if name.startswith("min_") else value / 1000
         for name, value in LIMITS[limit].items()
@@ -410,9 +393,7 @@ def test_what_nothing_fits_into_is_explained_by_its_least_change(
 
 
 def test_what_would_fit_has_known_emissions_where_the_least_are_wanted() -> None:
-    """Nobody publishes the grid of gcp/b, the cheaper place: no limit that is given up admits it
-    where the least emissions are wanted.
-    """
+    """Nobody publishes the grid of gcp/b, the cheaper place: no limit given up admits it."""
     for limits in ({"budget_usd_per_hour": 0.01}, {"min_samples_per_second": 1e6}):
         problem = market(objective="carbon", **limits)
         regions = dict(problem.catalog.regions)
@@ -425,9 +406,7 @@ def test_what_would_fit_has_known_emissions_where_the_least_are_wanted() -> None
 
 @every_limit
 def test_pareto_keeps_every_limit_and_ends_at_both_optima(limit: str) -> None:
-    """Each point keeps the limits; the first costs what the cheapest placement costs, the last is
-    as fast as the fastest.
-    """
+    """Each point keeps the limits; the ends are the cheapest and the fastest placement."""
     problem = asked("throughput", limit)
     got = frontier(problem, points=6)
     assert got.points
@@ -463,9 +442,7 @@ NOTHING_SEEN = Observed(
 def test_replan_keeps_what_is_best_and_moves_by_the_gain_of_the_objective(
     objective: str, limit: str
 ) -> None:
-    """Nothing seen: keep, no gain. The price or the speed of what runs changes: the gain is the
-    share that the answer saves, by plain arithmetic.
-    """
+    """Nothing seen: keep. Price or speed of what runs changes: the gain is what is saved."""
     problem = asked(objective, limit)
     result = solve(problem)
     assert result.placement is not None
@@ -523,9 +500,7 @@ def test_a_saved_result_is_valid_and_a_bound_that_its_value_beats_is_not(
 
 @every_objective
 def test_a_second_solver_agrees_and_a_forged_bound_is_contradicted(objective: str) -> None:
-    """Plain enumeration agrees; a bound that its value beats by a tenth is a contradiction, one
-    that is better by a tenth is none.
-    """
+    """Enumeration agrees; a bound that its value beats by a tenth is a contradiction."""
     result = solve(asked(objective, "all"))
     verdicts = []
     assert result.value is not None
@@ -560,9 +535,7 @@ def test_the_best_batch_of_a_range_is_the_best_of_its_batches(objective: str) ->
 def test_machines_that_cost_nothing_or_emit_an_unknown_amount_leave_no_infinity(
     wish: tuple[str, str],
 ) -> None:
-    """An owned machine costs nothing, so a loss against it has no share; the emissions of one grid
-    are not published. Every document has finite figures.
-    """
+    """An owned machine costs nothing, so a loss has no share; one grid's emissions are unknown."""
     objective, kind = wish
     problem = market(objective=objective)
     book = problem.catalog

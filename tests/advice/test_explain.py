@@ -67,9 +67,7 @@ def text_of(explanation: placer.Explanation) -> str:
 @LIGHT
 @given(seed=SEEDS)
 def test_regret_is_that_of_enumeration(seed: int) -> None:
-    """The best with a place, a GPU or a market forced in is what trying every placement with it
-    finds.
-    """
+    """The best with a place, a GPU or a market forced in is what trying every placement finds."""
     problem = random_problem(seed)
     result = best(problem)
     if result.placement is None:
@@ -100,9 +98,7 @@ def test_regret_is_that_of_enumeration(seed: int) -> None:
 
 
 def factor_by_enumeration(result: Result, forced: Problem, free: Catalog) -> float | None:
-    """Largest factor on a price at which some placement reaches a goal: speed is fixed, USD/h is
-    linear in the factor.
-    """
+    """Largest factor at which some placement reaches a goal: only USD/h depends on it, linearly."""
     base = wanting(forced, budget_usd_per_hour=None, min_samples_per_second=None)
     reached = []
     for placement in placements(forced):
@@ -121,9 +117,7 @@ def factor_by_enumeration(result: Result, forced: Problem, free: Catalog) -> flo
 @LIGHT
 @given(seed=SEEDS)
 def test_price_break_even_is_that_of_enumeration(seed: int) -> None:
-    """For each place that is not used: the factor at which its best placement costs just what the
-    goal allows, within 0.5 %.
-    """
+    """The factor at which a place's best placement costs what the goal allows, within 0.5 %."""
     problem = random_problem(seed)
     result = best(problem)
     money = (
@@ -185,9 +179,7 @@ def wins(result: Result, forced: Problem, factor: float) -> bool:
 
 
 def cramped(seed: int) -> Problem:
-    """A small market with at most three machines of each offer, so that enumeration ends without
-    quotas too, and hard wishes.
-    """
+    """A small market with three machines of each offer at most, for enumeration without quotas."""
     problem = random_problem(seed)
     offers = tuple(msgspec.structs.replace(offer, available=3) for offer in problem.catalog.offers)
     problem = replace(problem, catalog=replace(problem.catalog, offers=offers))
@@ -204,9 +196,7 @@ def cramped(seed: int) -> Problem:
 @settings(max_examples=6, deadline=None, derandomize=True)
 @given(seed=SEEDS)
 def test_conflicts_are_minimal_by_enumeration(seed: int) -> None:
-    """The set has no answer when all other wishes are given up, and has one without any of its
-    members.
-    """
+    """The set has no answer without all other wishes, and has one without any of its members."""
     problem = cramped(seed)
     if best(problem).placement is not None:
         reject()
@@ -321,9 +311,7 @@ def test_emissions_that_nobody_knows_are_what_stands_in_the_way() -> None:
 
 
 def test_a_quota_that_binds() -> None:
-    """Eight T4 in Oregon are all the quota allows; the ninth GPU is worth something, and the text
-    counts them.
-    """
+    """Eight T4 in Oregon are all the quota allows; the ninth GPU is worth something."""
     found = placer.explain(
         "roberta-xlm",
         catalog="erben-2023",
@@ -365,9 +353,7 @@ def test_wrong_questions_are_placer_errors(words: dict[str, Any], says: str) -> 
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(seed=SEEDS)
 def test_every_explanation_has_a_text_and_a_document(seed: int) -> None:
-    """Whatever the instance: sentences without a word for missing values, and a document that
-    follows its schema.
-    """
+    """Sentences without a word for missing values, and a document that follows its schema."""
     problem = wide_problem(seed, most=200)
     found = explain(problem, nodes=50, time_limit_s=20)
     jsonschema.validate(
@@ -382,9 +368,7 @@ def test_every_explanation_has_a_text_and_a_document(seed: int) -> None:
 
 
 def test_scaled_links_and_prices_change_only_what_they_say(erben: Catalog) -> None:
-    """Twice the bandwidth between places, the same inside; half the price of one place, the same
-    elsewhere.
-    """
+    """Twice the bandwidth between places, half the price of one place; all else is the same."""
     plain, wide = network_of(erben), network_of(with_scaled_links(erben, 2.0))
     ends = ("gcp/us-west1", "gcp/europe-west1")
     assert wide.link(*ends).speed(1) == 2 * plain.link(*ends).speed(1)
@@ -427,8 +411,7 @@ def test_limits_that_bind_together(run: Run) -> None:
 @LIGHT
 @given(seed=SEEDS)
 def test_pairs_of_limits_gain_only_together(seed: int) -> None:
-    """Each limit of a pair changes nothing alone, and both together gain what a search of
-    its own finds; where none is named, giving up all that is idle gains nothing.
+    """Alone each changes nothing, both gain what a search finds; else all idle ones gain nothing.
     """
     problem = random_problem(seed)
     result = solve(problem, options=EXACT)

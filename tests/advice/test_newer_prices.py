@@ -47,9 +47,7 @@ def places(result: Result) -> tuple[str, ...]:
 
 
 def test_a_newer_price_within_a_tenth_is_the_answer() -> None:
-    """1.09 USD/h is 9 % more than 1.00, which still bounds the answer; the proved best is beside
-    it.
-    """
+    """1.09 USD/h is 9 % more than 1.00, which bounds the answer and stands beside it."""
     result = answer(asked(1.09))
     assert places(result) == ("gcp/b",)
     assert result.status is Status.FEASIBLE

@@ -57,9 +57,7 @@ def reached(found: Frontier) -> list[tuple[float, float]]:
 
 @pytest.mark.parametrize("seed", [seed for seed in range(12) if random_problem(seed).pools])
 def test_complete_frontier_is_the_enumerated_one(seed: int) -> None:
-    """With gap 0 and points enough, exactly the placements that plain enumeration keeps, both ends
-    among them.
-    """
+    """With gap 0 and points enough, exactly the placements that enumeration keeps."""
     problem = random_problem(seed)
     expected = enumerated(problem)
     found = frontier(problem, "exact", EXACT, points=1000)
@@ -71,9 +69,7 @@ def test_complete_frontier_is_the_enumerated_one(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_every_exchange_and_placed_data(seed: int) -> None:
-    """Strategies with local steps, streams, overlap and data that moves or stays: no placement
-    beats a point by more than the gap.
-    """
+    """Local steps, streams, overlap, data that moves or stays: nothing beats a point by the gap."""
     problem = exchange_problem(seed)
     found = frontier(problem, "exact", SolveOptions(gap=0.01, time_limit_s=AMPLE_S), points=1000)
     every = enumerated(problem)
@@ -90,9 +86,7 @@ def test_every_exchange_and_placed_data(seed: int) -> None:
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), points=st.integers(2, 6))
 def test_points_rise_and_their_bounds_hold(seed: int, points: int) -> None:
-    """Few points: each dearer and faster than the one before, and no bound is beaten by
-    enumeration.
-    """
+    """Few points: each dearer and faster than the one before; enumeration beats no bound."""
     problem, gap = random_problem(seed), 0.02
     if not problem.pools:
         reject()
@@ -118,9 +112,7 @@ def test_points_rise_and_their_bounds_hold(seed: int, points: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_prepared_solver_answers_as_a_fresh_one(seed: int) -> None:
-    """What `exact` keeps between questions changes nothing: all objectives, budgets and floors in
-    turn.
-    """
+    """What `exact` keeps between questions changes nothing, whatever they are."""
     problem = wide_problem(seed, most=300) if seed % 2 else exchange_problem(seed)
     answer = prepare(problem)
     for objective, budget, floor in (
@@ -145,9 +137,7 @@ def test_a_prepared_solver_answers_as_a_fresh_one(seed: int) -> None:
 
 
 def test_fewer_searches_than_two_for_each_budget(xlm: Problem) -> None:
-    """A complete frontier asks for each point, its price, and what closes the box beside it: at
-    most four searches for each.
-    """
+    """Each point, its price, and what closes the box beside it: at most four searches."""
     found = frontier(xlm, "exact", SolveOptions(time_limit_s=AMPLE_S), points=1000)
     assert found.ending is Ending.COMPLETE
     assert found.solves <= 4 * len(found.points)
@@ -166,9 +156,7 @@ def test_knee_lies_furthest_above_the_chord() -> None:
 
 
 def test_marginal_price_is_that_of_the_extra_samples(xlm: Problem) -> None:
-    """From $0.134/h to $0.60/h: 0.466 USD/h over (463.6 - 208.76) samples/s, 0.508 USD per million
-    of them.
-    """
+    """From $0.134/h to $0.60/h: 0.466 USD/h over (463.6 - 208.76) samples/s: 0.508 USD/million."""
     found = frontier(
         replace(xlm, requirements=Requirements(budget_usd_per_hour=0.7, max_workers=1)), points=1000
     )
@@ -196,9 +184,7 @@ def test_heuristics_say_that_nothing_is_proved(xlm: Problem) -> None:
 
 
 def test_no_time_is_a_wider_gap_not_an_error(default: Catalog) -> None:
-    """In a tenth of a second: the cheapest end at least, bounds that hold, and the reason for the
-    end.
-    """
+    """A tenth of a second: the cheapest end at least, bounds that hold, the reason for the end."""
     problem = Problem(
         profile=load_profile("resnet50"),
         catalog=default,

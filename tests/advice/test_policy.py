@@ -71,8 +71,8 @@ def test_a_fixed_zone_waits_and_then_pays() -> None:
 
 
 def test_migrating_pays_a_restart_and_egress() -> None:
-    """Zone a for half an hour: 0.25 h of work, 2 USD. Zone b at 2 USD from then on: a start of
-    0.25 h and 1.75 h of work, 2 x 4 x 2 = 16 USD, and 10 GiB at 0.02 USD.
+    """Zone a for half an hour: 0.25 h of work, 2 USD. Zone b at 2 USD from then on: a start of 0.25
+    h and 1.75 h of work, 2 x 4 x 2 = 16 USD, and 10 GiB at 0.02 USD.
     """
     trace = seen([[4, 0], *([[0, 4]] * 8)], [1.0, 2.0])
     end = simulate(trace, HALF_H, 0, migrate(pace=False), JOB, market()).end
@@ -97,8 +97,8 @@ def test_islands_in_two_zones() -> None:
 
 def test_an_island_that_loses_a_machine_goes_on() -> None:
     """Zone a falls from 4 to 3 machines after an hour, and 3 of 4 do 0.75 of the work. The first
-    hour has 0.75 h of work. Then the island re-forms in 0.05 h: 1.25 h of work take
-    0.05 + 1.25 / 0.75 h. 1 USD an hour and machine.
+    hour has 0.75 h of work. Then the island re-forms in 0.05 h: 1.25 h of work take 0.05 + 1.25 /
+    0.75 h. 1 USD an hour and machine.
     """
     job = replace(JOB, deadline_h=12.0)
     trace = seen([[4], [4], *([[3]] * 22)], [1.0])

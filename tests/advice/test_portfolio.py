@@ -210,10 +210,7 @@ def test_fair_shares_say_who_is_held_back_and_by_whom() -> None:
         ({"fair": True}, "fair shares without a budget"),
         ({"fair": "yes"}, "fair 'yes' is neither true nor false"),
         ({"objective": "time", "budget": "5/h"}, "nothing says how much it has to do"),
-        (
-            {"fair": True, "budget": "5usd", "slot": "1h", "horizon": "6h"},
-            "fair shares with slots",
-        ),
+        ({"fair": True, "budget": "5usd", "slot": "1h", "horizon": "6h"}, "fair shares with slots"),
     ],
 )
 def test_an_objective_that_nothing_limits_is_refused(words: dict[str, Any], says: str) -> None:

@@ -129,9 +129,7 @@ def families(floors: tuple[float, ...], **words: Any) -> Portfolio:
 
 
 def test_jobs_that_differ_in_speed_alone_are_a_family() -> None:
-    """How fast, and how much where that is not about data or dollars; a market or a budget in total
-    makes another family.
-    """
+    """How fast, and how much where no data or dollars count; a market makes another family."""
 
     def family(**words: Any) -> object:
         portfolio = families((words.pop("floor", 100.0),), **words)
@@ -211,9 +209,7 @@ def test_what_is_found_in_one_place_is_kept_for_others_with_the_same_machines() 
 def test_ctrl_c_returns_the_best_so_far_with_its_bound(
     words: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A signal while the third question is asked: no exception, no further question, a document
-    that holds; the signal works as before afterwards.
-    """
+    """A signal in the third question: no exception, no other question, a document that holds."""
     before, asked = signal.getsignal(signal.SIGINT), [0]
 
     def solve_and_interrupt(*given: Any) -> Any:

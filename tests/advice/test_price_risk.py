@@ -28,9 +28,7 @@ def at(problem: Problem, row: object, usd: float) -> Result:
 def test_machines_of_a_book_with_one_other_price_are_those_admitted_anew(
     factor: float | None,
 ) -> None:
-    """What one row's price changes is taken from the admitted machines of the plain book: the same
-    as looking at every row again, also with free egress.
-    """
+    """Admitted machines are the same as looking at every row again, also with free egress."""
     problem = placer.Advisor("erben-2023").problem("roberta-xlm", budget="5/h", gpu=["T4", "A10"])
     row = problem.pools[1].offer
     changed = with_one_price(problem.catalog, row, factor)

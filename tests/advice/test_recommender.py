@@ -27,9 +27,7 @@ def specs(result: placer.Result) -> list[str]:
 
 
 def test_the_papers_market_at_five_dollars() -> None:
-    """8 x A10 at Lambda for 4.80 USD/h, proved; the DGX-2 at 6.30 is a near miss; 8 x T4 is in the
-    table.
-    """
+    """8 x A10 at Lambda for 4.80 USD/h, proved; DGX-2 at 6.30 is a near miss; 8 x T4 is shown."""
     result = placer.recommend(
         "roberta-xlm",
         budget="5/h",
@@ -120,9 +118,7 @@ def test_no_answer_has_more_ranks_than_sequences() -> None:
 
 
 def test_an_egress_blind_tool_is_priced_truly() -> None:
-    """Forced onto several T4 regions, ignoring egress leads elsewhere, and what it would cost is
-    said.
-    """
+    """Forced onto several T4 regions, ignoring egress leads elsewhere; its cost is said."""
     result = placer.recommend(
         "convnext-large",
         budget="5/h",
@@ -138,9 +134,7 @@ def test_an_egress_blind_tool_is_priced_truly() -> None:
 
 
 def test_no_row_of_the_table_beats_an_answer_that_was_stopped() -> None:
-    """A search that ended at its time limit takes up the best equal machines, whose bound still
-    holds: of a few seconds, or of none at all.
-    """
+    """A search stopped after seconds, or none, takes up the best equal machines, with its bound."""
     taken = 0
     for budget, limit in (("2/h", 1e-3), ("5/h", 1e-3), ("100/h", 1e-3), ("100/h", 0.5)):
         result = placer.recommend(
@@ -160,9 +154,7 @@ def test_no_row_of_the_table_beats_an_answer_that_was_stopped() -> None:
 
 
 def test_what_is_left_out_unseen_is_in_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal machines whose promise is no better than the best of their kind are not evaluated:
-    options and near misses are those that evaluating all of them gives.
-    """
+    """Options and near misses are those that evaluating all equal machines gives."""
     shown, seen = 0, {"some": 0, "all": 0}
     for seed in range(0, 40, 7):
         for objective in ("throughput", "cost", "cost-per-sample", "carbon", "time"):
@@ -197,9 +189,7 @@ def _counted(seen: dict[str, int], name: str, *words: Any) -> Any:
 def test_an_egress_blind_tool_leaves_the_region_or_stays(
     model: str, quota: int, spreads: bool
 ) -> None:
-    """Within one region nobody pays egress, so several regions alone are searched at free egress:
-    the value is that of a search of all placements.
-    """
+    """The value is that of a search of all placements: within one region nobody pays egress."""
     result = placer.recommend(
         model, budget="2/h", catalog="erben-2023", gpu="T4", quota=quota, alternatives=False
     )

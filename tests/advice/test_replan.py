@@ -29,9 +29,7 @@ def two_regions(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_run_as_planned_is_kept(two_regions: str) -> None:
-    """Factors of 1; nothing is better than the plan, to the last digit; a rank that stopped because
-    of another is no loss.
-    """
+    """Factors of 1; nothing is better than the plan; a rank that stopped for another is no loss."""
     got = placer.replan(two_regions, logged(two_regions))
     assert got.verdict == "keep"
     assert [change.factor for change in got.changes] == pytest.approx(
@@ -79,9 +77,7 @@ def test_slower_links_are_told_from_slower_machines(two_regions: str) -> None:
 def test_an_exchange_beside_the_next_step_is_not_what_is_beside_the_calculation(
     tmp_path: Path,
 ) -> None:
-    """The exchange of 1.2 times the planned seconds is as long as logged, though little or nothing
-    of it makes the round longer.
-    """
+    """The exchange of 1.2 times the plan is as long as logged, whatever it makes the round."""
     path = planned(tmp_path, regions="2..", exchange="all-reduce", overlap=True)
     assert json.loads(Path(path).read_text())["exchange"]["overlap"]
     got = placer.replan(path, logged(path, exchange=1.2))
@@ -98,9 +94,7 @@ def test_an_exchange_beside_the_next_step_is_not_what_is_beside_the_calculation(
 
 
 def test_a_move_says_gain_and_break_even(tmp_path: Path) -> None:
-    """A10 at a third of its speed: T4 are better now. Gain, difference and break-even follow from
-    the two values.
-    """
+    """A10 at a third of its speed: T4 are better. Gain and break-even follow from two values."""
     path = planned(tmp_path, gpu="T4,A10", places="*", budget="3/h")
     told = json.loads(Path(path).read_text())
     assert {group["offer"]["gpu"] for group in told["groups"]} == {"A10"}
@@ -195,9 +189,7 @@ def test_a_log_with_figures_that_no_run_has_is_refused(
 
 
 def test_the_logs_of_all_machines_are_one(two_regions: str, tmp_path: Path, run: Run) -> None:
-    """Rank 2 is killed: rank 0 names it, the others name rank 0, which stopped for it. Their parts
-    say what one log would.
-    """
+    """Rank 2 is killed: rank 0 names it, the others name rank 0. All say what one log would."""
     whole = Path(logged(two_regions, name="whole"))
     head, *records = [json.loads(line) for line in whole.read_text().splitlines()]
     ranks = sorted({record["rank"] for record in records})

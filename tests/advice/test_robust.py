@@ -1,6 +1,4 @@
-"""Robustness: regrets in other worlds, against plain arithmetic on a small market, and what a
-measurement is worth.
-"""
+"""Regrets in other worlds against plain arithmetic, and what a measurement is worth."""
 
 import math
 import random
@@ -82,9 +80,7 @@ def test_each_world_agrees_with_plain_arithmetic() -> None:
 
 
 def test_the_value_of_a_measurement_agrees_with_plain_enumeration() -> None:
-    """The same levels and worlds in two plain loops: least mean loss without knowing, less the mean
-    of the least losses knowing.
-    """
+    """Least mean loss without knowing, less the mean of least losses knowing, in plain loops."""
     got = cheapest()
     inner = [world.shares for world in got.sample][:INNER]
 
@@ -161,17 +157,12 @@ def test_a_candidate_does_in_its_part_of_the_market_what_it_does_in_the_whole(
     there = evaluate(placement, apply(problem, changes_of(factors, world)))
     words = [factor.words for factor in factors]
     got, _ = Candidate.of(placement, problem, factors, words).judged(world)
-    assert got == pytest.approx(
-        objective_of(problem.requirements).value(there),
-        rel=1e-9,
-    )
+    assert got == pytest.approx(objective_of(problem.requirements).value(there), rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", [1, 3, 5, 8])
 def test_solved_worlds_never_show_less_regret(seed: int) -> None:
-    """The best of a pool is at most the best of all: without --exact the regret is a lower bound,
-    world by world.
-    """
+    """The best of a pool is at most the best of all: else regret is a lower bound in each world."""
     problem = random_problem(seed)
     exact = assess(problem, BOX, worlds=6, exact=True)
     assert exact.exact

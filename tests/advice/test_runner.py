@@ -114,12 +114,7 @@ def test_a_dask_worker_that_dies_loses_nothing(cluster: Any, tmp_path: Path) -> 
             os.kill(killed[0], signal.SIGKILL)
 
     got = placer.sweep(
-        "roberta-xlm",
-        over,
-        dask=cluster.scheduler_address,
-        output=str(path),
-        tell=tell,
-        **QUESTION,
+        "roberta-xlm", over, dask=cluster.scheduler_address, output=str(path), tell=tell, **QUESTION
     )
     assert killed
     assert got.rows == placer.sweep("roberta-xlm", over, **QUESTION).rows

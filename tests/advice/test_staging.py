@@ -66,9 +66,7 @@ def test_dollars_and_seconds_of_a_copy() -> None:
 
 
 def test_no_store_is_better_than_the_bound_and_a_limit_improves_nothing() -> None:
-    """Against all stores one by one: what is chosen is the best where it is called optimal, else
-    its bound holds; and reading where the data lies is never better.
-    """
+    """Against all stores one by one: the best where it is called optimal, else its bound holds."""
     options, counted = SolveOptions(), Counter[str]()
     for seed in range(30):
         problem = drawn(seed)

@@ -62,9 +62,7 @@ def test_two_ranges_are_a_product_and_break_along_the_longer() -> None:
 
 
 def test_a_point_that_fits_nothing_or_is_refused_is_an_answer() -> None:
-    """0.5 USD/h buys nothing: infeasible. No quota at all: no machine is admitted, with the
-    reason.
-    """
+    """0.5 USD/h buys nothing: infeasible. No quota at all: no machine is admitted, with the reason."""
     got = swept("budget=0.5/h,0.7/h")
     assert [row["status"] for row in got.rows] == ["infeasible", "optimal"]
     none = swept("quota:*:*=0..8:2")
@@ -124,9 +122,7 @@ def test_bad_ranges_are_refused_before_anything_is_solved(
 
 
 def test_shards_together_are_the_whole(tmp_path: Path, run: Run) -> None:
-    """Each point is in one shard; merged, or simply concatenated and merged, they are the file of
-    one run, to the byte.
-    """
+    """Merged, or concatenated and merged, shards are the file of one run, to the byte."""
     paths = [str(tmp_path / f"{name}.jsonl") for name in ("whole", "a", "b", "c")]
     assert run(*QUESTION, *OVER, "-o", paths[0]).returncode == 0
     for i, path in enumerate(paths[1:], start=1):
@@ -236,9 +232,7 @@ def started(tmp_path: Path, *more: str) -> tuple["subprocess.Popen[str]", Path]:
 
 
 def nobody_left(group: int) -> bool:
-    """Whether all processes of a group end; the tracker of multiprocessing does a moment after its
-    parent.
-    """
+    """Whether all processes of a group end; multiprocessing's tracker does a moment later."""
     for _ in range(500):
         try:
             os.killpg(group, 0)
@@ -270,9 +264,7 @@ def test_killed_in_the_middle_and_taken_up_again(tmp_path: Path, run: Run) -> No
 
 @pytest.mark.parametrize("more", [(), ("--jobs", "2")], ids=["here", "processes"])
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path, run: Run, more: tuple[str, ...]) -> None:
-    """Exit code 130, a word on what to do, whole lines only, no traceback, no child left; nothing
-    cut short is kept.
-    """
+    """Exit code 130, a word on what to do, whole lines only, no traceback, no child left."""
     process, path = started(tmp_path, *more)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=PROCESS_TIMEOUT_S)
@@ -338,9 +330,7 @@ WRONG: tuple[object, ...] = (
 
 
 def test_no_wrong_value_of_a_line_is_an_internal_failure(tmp_path: Path) -> None:
-    """Each value of the header and of each kind of point is removed, and replaced by values of
-    other types: the file is refused in one line, or it reads, and then its table can be printed.
-    """
+    """Each value removed or of another type: the file is refused in one line, or is printed."""
     path = tmp_path / "s.jsonl"
     lines = [json.loads(line) for line in written(path)]
     read, said = 0, list[str]()
@@ -392,9 +382,7 @@ def test_a_wrong_line_is_named(
 
 
 def test_two_sweeps_do_not_share_a_file(tmp_path: Path) -> None:
-    """The second one is refused while the first one solves, in another process as well; after its
-    end the file is free.
-    """
+    """The second one is refused while the first one solves, in another process as well."""
     path = tmp_path / "s.jsonl"
     over = [parse_axis("price:gcp/*:T4=x1,x2")]
     refused: list[PlacerError] = []

@@ -41,9 +41,7 @@ def changed(problem: Problem, *words: str) -> Problem:
 
 
 def test_a_dearer_choice_is_left_and_keeping_it_costs_a_fifth() -> None:
-    """0.60 doubles to 1.20 USD/h; the other costs 1.00, so keeping the old one is 20 % dearer than
-    the best.
-    """
+    """0.60 doubles to 1.20 USD/h; the other costs 1.00: keeping the old one is 20 % dearer."""
     got = what_if(two_places(objective="cost", max_workers=1), parse_changes(["price:gcp/*:T4=x2"]))
     assert got.before.value == pytest.approx(0.6)
     assert got.after.value == pytest.approx(1.0)
@@ -56,11 +54,7 @@ def test_a_dearer_choice_is_left_and_keeping_it_costs_a_fifth() -> None:
 def test_a_range_of_batches_stays_open_in_the_changed_world() -> None:
     """Both worlds choose of the same batches, each for itself."""
     world = placer.whatif(
-        "resnet50",
-        set=["price:*:A10=x1.5"],
-        budget="5/h",
-        tbs="8192..32768",
-        catalog="erben-2023",
+        "resnet50", set=["price:*:A10=x1.5"], budget="5/h", tbs="8192..32768", catalog="erben-2023"
     )
     assert [row.target_batch_size for row in world.before.batches] == [8192, 16384, 32768]
     assert [row.target_batch_size for row in world.after.batches] == [8192, 16384, 32768]
@@ -77,9 +71,7 @@ def test_regret_is_a_share_of_the_best() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_stopped_search_is_never_worse_than_keeping_the_old_choice(seed: int) -> None:
-    """One node of search for each world: where the old choice fits, the new answer is at least as
-    good, and within its bound.
-    """
+    """One node of search: where the old choice fits, the new answer is at least as good."""
     problem = wide_problem(seed, most=200)
     for solver in ("exact", "greedy"):
         got = what_if(
@@ -156,9 +148,7 @@ def test_prices_links_and_speeds_change_as_written() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_factor_of_one_changes_nothing(seed: int) -> None:
-    """The best placement and its figures stay, in markets with any links, egress rows and tiers;
-    streams tell caps apart.
-    """
+    """The best placement and its figures stay, whatever links, egress rows, tiers and caps."""
     problem = wide_problem(seed, most=200)
     problem = replace(problem, requirements=replace(problem.requirements, streams=4))
     same = changed(problem, *UNCHANGED)

@@ -61,9 +61,7 @@ def test_a_tighter_question_has_the_answer_of_a_wider_one() -> None:
 def test_what_the_wider_answer_does_not_settle_is_searched(
     options: SolveOptions, words: dict[str, Any]
 ) -> None:
-    """More money, other machines, limits that the answer breaks, a sharper gap, and whoever wants
-    to see the search.
-    """
+    """More money, other machines, broken limits, a sharper gap, and whoever wants to see it."""
     advisor, proofs = Advisor("erben-2023"), WiderProofs()
     problem = advisor.problem("roberta-xlm", budget="5/h", quota=8)
     proofs.keep(solve(problem, options=OPTIONS), OPTIONS)
@@ -82,9 +80,7 @@ def test_answers_that_are_not_proved_are_not_kept() -> None:
 
 
 def test_answers_of_wider_questions_are_as_good_as_searches() -> None:
-    """Ever tighter limits: each answer keeps them and is within the gap of a search of its own, and
-    its bound holds of what that search ends with.
-    """
+    """Each answer keeps tighter limits, within the gap of a search, and its bound holds."""
     reused = 0
     for seed in (30, *range(32, 38)):
         whole, proofs = random_problem(seed), WiderProofs()
@@ -141,9 +137,7 @@ def test_answers_of_looser_quotas_are_as_good_as_searches() -> None:
 
 
 def test_a_smaller_quota_may_have_another_server() -> None:
-    """The first machine that holds the gradients serves: one that a quota leaves out may be first,
-    or have less memory than one before it and never be chosen.
-    """
+    """The first machine that holds the gradients serves: a quota may leave it out."""
     catalog = Advisor("erben-2023").book()
     profile = load_profile("roberta-xlm")
     wide, tight = (
