@@ -1,4 +1,5 @@
 """Plans with fallbacks: what they promise holds in fresh scenarios, bad questions are refused."""
+# mypy: disable-error-code="union-attr"
 
 from __future__ import annotations
 
@@ -40,7 +41,6 @@ def test_a_plan_reaches_its_confidence_in_fresh_scenarios(plan: placer.Result) -
     three standard errors of a share of 90 %.
     """
     sure = plan.confidence
-    assert sure is not None
     assert sure.holds
     assert sure.reached >= 0.90
     assert sure.fresh >= 0.90 - 0.03
@@ -55,7 +55,6 @@ def test_a_plan_costs_no_less_than_its_bound_and_its_tail_no_less_than_its_mean(
     nothing: its dollars are those of the runs that finish.
     """
     sure = plan.confidence
-    assert sure is not None
     assert sure.usd is not None
     assert sure.tail_usd is not None
     assert sure.least_usd is not None
@@ -141,7 +140,6 @@ def test_the_mean_may_be_the_objective() -> None:
         "resnet50", budget="5/h", gpu="T4", market="spot", places="gcp", objective="expected"
     )
     sure, wish = result.confidence, result.problem.requirements
-    assert sure is not None
     assert sure.samples_per_second is not None
     assert (wish.objective, wish.expected, sure.asked) == ("throughput", True, 0.0)
     speeds = [rank.estimate.effective_samples_per_second.value for rank in sure.ranks]
@@ -168,7 +166,6 @@ def test_bad_confidence_is_refused(words: dict[str, Any], says: str) -> None:
 def test_each_fallback_has_a_manifest(plan: placer.Result) -> None:
     """A manifest for each placement after the first, with the machines of that placement."""
     sure = plan.confidence
-    assert sure is not None
     documents = plan.fallback_manifests()
     assert [document["world_size"] for document in documents] == [
         rank.placement.machines for rank in sure.ranks[1:]
@@ -186,7 +183,6 @@ def test_a_promise_has_room_for_chance(plan: placer.Result, asked: str) -> None:
         if asked == "90%"
         else placer.recommend("llama-3.1-8b", confidence=asked, time_limit="60s", **QUESTION)
     ).confidence
-    assert sure is not None
     assert sure.scenarios == 4_096
     assert assured(sure.reached, sure.scenarios) >= sure.asked
     assert sure.fresh >= sure.asked
@@ -215,15 +211,11 @@ def test_plans_are_ranked_by_the_objective(objectives: dict[str, placer.Result])
     """
     sure = {name: result.confidence for name, result in objectives.items()}
     for plan_of in sure.values():
-        assert plan_of is not None
         assert plan_of.holds
         assert plan_of.usd_per_finished is not None
         assert plan_of.least_usd is not None
         assert plan_of.least_usd <= plan_of.usd_per_finished
     cost, time, carbon = sure["cost"], sure["time"], sure["carbon"]
-    assert cost is not None
-    assert time is not None
-    assert carbon is not None
     assert (time.hours or 0.0) < (cost.hours or 0.0)
     assert (cost.usd_per_finished or 0.0) < (time.usd_per_finished or 0.0)
     assert carbon.carbon_g is not None

@@ -1,4 +1,5 @@
 """What an answer becomes if the price that it rests on most is wrong."""
+# mypy: disable-error-code="union-attr"
 
 import msgspec
 import pytest
@@ -46,13 +47,10 @@ def test_the_price_from_which_another_answer_is_best_is_the_room_in_the_budget()
     problem = two_places(budget_usd_per_hour=0.8, max_workers=1)
     got = recommend(problem)
     risk = got.price_risk
-    assert risk is not None
     assert risk.offer.place == "gcp/b"
     assert risk.changes_at == pytest.approx(0.8)
     assert risk.interval.high == pytest.approx(0.84)
     high, without = risk.case(HIGH), risk.case(WITHOUT)
-    assert high is not None
-    assert without is not None
     assert high.placement is None
     assert high.proved
     assert without.placement is None
@@ -73,11 +71,8 @@ def test_the_cheapest_answer_changes_where_another_machine_becomes_cheaper() -> 
     )
     problem = replace(problem, catalog=replace(problem.catalog, offers=dear))
     risk = recommend(problem).price_risk
-    assert risk is not None
     assert risk.changes_at == pytest.approx(1.0)
     high = risk.case(HIGH)
-    assert high is not None
-    assert high.placement is not None
     assert high.placement.places == ("aws/a",)
 
 
@@ -105,7 +100,6 @@ def test_answers_hold_on_drawn_markets() -> None:
             below = at(problem, risk.offer, price + 0.99 * (risk.changes_at - price))
             assert below.value == pytest.approx(got.value, rel=2e-3)
         high = risk.case(HIGH)
-        assert high is not None
         assert high.usd_per_hour is not None
         best = at(problem, risk.offer, high.usd_per_hour)
         if high.estimate is None:
@@ -128,10 +122,7 @@ def test_the_row_that_breaks_the_soonest_is_named() -> None:
     capped = tuple(msgspec.structs.replace(o, available=1) for o in offers)
     problem = replace(problem, catalog=replace(problem.catalog, offers=capped))
     got = recommend(problem)
-    assert got.placement is not None
-    assert got.estimate is not None
     assert len(got.placement.places) == 2
-    assert got.price_risk is not None
     room = 2.0 - got.estimate.usd_per_hour.total
     assert 0 < room < 0.24
     assert got.price_risk.offer.place == "aws/a"

@@ -62,7 +62,7 @@ def test_two_ranges_are_a_product_and_break_along_the_longer() -> None:
 
 
 def test_a_point_that_fits_nothing_or_is_refused_is_an_answer() -> None:
-    """0.5 USD/h buys nothing: infeasible. No quota at all: no machine is admitted, with the reason."""
+    """0.5 USD/h buys nothing: infeasible. No quota: no machine is admitted, and why."""
     got = swept("budget=0.5/h,0.7/h")
     assert [row["status"] for row in got.rows] == ["infeasible", "optimal"]
     none = swept("quota:*:*=0..8:2")
