@@ -19,24 +19,10 @@ def locked_folder(
     must_lock: bool = True,
     shared: bool = False,
 ) -> Iterator[None]:
-    """Make a folder and lock it for the time of a ``with`` block.
+    """Make a folder and lock it for the time of a ``with`` block: what locks it and the ``option``
+    that chooses another are named in errors. A ``shared`` one lets others in that share it, as the
+    ranks of a run do. Without ``must_lock`` a file system that has no locks is fine.
 
-    Parameters
-    ----------
-    owner, option
-        What locks it, and the option that chooses another folder; both for errors.
-    must_lock
-        Refuse a file system without locks, such as some network disks; else go on without one.
-    shared
-        Let others in that share it as well, as the ranks of one run do.
-
-    Raises
-    ------
-    PlacerError
-        If the folder cannot be made or written, or is locked by another process.
-
-    Notes
-    -----
     The lock is the folder's own (flock), so no file is left, and the kernel frees it with the
     process, also after SIGKILL. Processes that are started meanwhile do not inherit it.
     """
@@ -50,13 +36,7 @@ def locked_folder(
 
 
 def lock_log(fd: int, path: Path) -> None:
-    """Lock the log of a run for as long as it is open.
-
-    Raises
-    ------
-    PlacerError
-        If another run of the same rank writes it.
-    """
+    """Lock the log of a run for as long as it is open, or refuse one that another run writes."""
     _lock(fd, path.parent, "run", "--out", must_lock=False)
 
 

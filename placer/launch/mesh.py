@@ -4,17 +4,63 @@ and the batch, and who exchanges between such worlds.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import floor, fsum
 from typing import Literal
 
 from placer.documents.manifest.types import Group, Manifest, groups_by_worker
 from placer.errors import PlacerError
-from placer.launch.batch_shares import apportioned, weights
 from placer.market.catalog import OLD_TRANSPORT
 from placer.problem.exchange import traits
 from placer.records import replace
 from placer.workload.engines import ENGINES
 from placer.workload.inner_plan import InnerPlan
+
+
+def weights(groups: Sequence[Group], strategy: str) -> dict[int, float]:
+    """Return the relative part of each worker in a step, not normalised: by its samples/s where the
+    division of the strategy times the round so (`placer.cost_model.timing.round_seconds`). An early
+    manifest knows no speeds. Where data has its place, the workers of a place share what lies
+    there.
+    """
+    workers = groups_by_worker(groups)
+    known = all(group.samples_per_second for group in workers)
+    adaptive = traits(strategy).division == "adaptive" and known
+    speeds = [(group.samples_per_second or 1.0) if adaptive else 1.0 for group in workers]
+    if any(group.data.place_share is None for group in workers):
+        return dict(enumerate(speeds))
+    whole: dict[str, float] = defaultdict(float)
+    for group, speed in zip(workers, speeds, strict=True):
+        whole[group.place] += speed
+    return {
+        rank: (group.data.place_share or 0.0) * speed / whole[group.place]
+        for rank, (group, speed) in enumerate(zip(workers, speeds, strict=True))
+    }
+
+
+def apportioned(batch: int, parts: Mapping[int, float]) -> dict[int, int]:
+    """Apportion whole samples by largest remainders: they add up to the batch, none is off by a
+    sample or more, and ties go to the first ranks.
+
+    Examples
+    --------
+    Speeds 3 and 1: 7.5 and 2.5 of ten, the half goes to the first.
+
+    >>> apportioned(10, {0: 3.0, 1: 1.0}), apportioned(10, {0: 1.0, 1: 1.0, 3: 1.0})
+    ({0: 8, 1: 2}, {0: 4, 1: 3, 3: 3})
+    """
+    total = fsum(parts.values())
+    exact = {
+        rank: batch * part / total if total else batch / len(parts) for rank, part in parts.items()
+    }
+    shares = {rank: floor(samples) for rank, samples in exact.items()}
+    most = sorted(exact, key=lambda rank: (shares[rank] - exact[rank], rank))
+    for rank in most[: batch - sum(shares.values())]:
+        shares[rank] += 1
+    return shares
+
 
 Between = Literal["", "torchft", "hivemind", "placer"]
 BY_REGION = ("leaders", "region-hub", "region-gossip")
@@ -23,16 +69,8 @@ BY_REGION = ("leaders", "region-hub", "region-gossip")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machines:
-    """Machines of one group in a row.
-
-    Parameters
-    ----------
-    group
-        Name of the group.
-    rank
-        Of the first, among all machines of the plan.
-    processes
-        Of each machine: one a GPU; one on a machine without.
+    """Machines of one group in a row, from a rank among all machines of the plan; each has a
+    process a GPU, or one.
     """
 
     group: str
@@ -43,21 +81,12 @@ class Machines:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class World:
-    """The processes that one torchrun joins; rank 0 is on the first machine.
+    """The processes that one torchrun joins, machine by machine and GPU by GPU.
 
-    Parameters
-    ----------
-    workers
-        Numbers of the plan's workers in it.
-    machines
-        In the order of ranks: machine by machine, GPU by GPU.
-    pp, dp_replicate, dp_shard, cp, tp
-        Degrees of the device mesh, outermost first: stages, copies of the model, ranks that share
-        one copy, ranks that share each sequence, ranks that share each matrix. Their product is
-        `size`, as in torchtitan and Megatron.
-    samples
-        Of each data-parallel rank in one optimizer step, whole; rank ``r`` of a stage has
-        ``samples[r // (cp * tp)]``.
+    ``pp``, ``dp_replicate``, ``dp_shard``, ``cp`` and ``tp`` are the degrees of the device mesh,
+    outermost first: stages, copies of the model, ranks that share one copy, a sequence, a matrix.
+    Their product is `size`, as in torchtitan and Megatron. Rank ``r`` of a stage takes ``samples[r
+    // (cp * tp)]`` in one optimizer step.
     """
 
     workers: tuple[int, ...]
@@ -87,19 +116,12 @@ class World:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mesh:
-    """The worlds of a launch.
+    """The worlds of a launch, in the order of machines; a parameter server and functions are in
+    none.
 
-    Parameters
-    ----------
-    worlds
-        In the order of machines. A parameter server and functions are in none.
-    between
-        Who exchanges between worlds: torchft, hivemind (where it was priced), placer's own runtime,
-        or nobody, as one world needs none.
-    backend
-        What moves tensors inside a world: nccl; gloo where a machine has no GPU or gloo was priced.
-    why
-        What makes several worlds of it; empty of one.
+    ``between`` exchanges between worlds: torchft, hivemind (where it was priced), placer's own
+    runtime, or nobody. ``backend`` moves tensors inside a world: nccl, or gloo where a machine has
+    no GPU or gloo was priced. ``why`` says what makes several worlds of it.
     """
 
     worlds: tuple[World, ...]
@@ -121,25 +143,15 @@ class Mesh:
 
 
 def mesh_of(manifest: Manifest, processes: int = 0) -> Mesh:
-    """Return the worlds that train what was priced.
+    """Return the worlds that train what was priced, or for a rehearsal with so many ``processes``
+    of each machine, which share no matrices.
 
-    Parameters
-    ----------
-    processes
-        Of each machine, for a rehearsal: they share no matrices. 0: one for each GPU.
-
-    Raises
-    ------
-    PlacerError
-        If so many processes, or ranks in the order of `World`, are not the stages that were priced.
-
-    Notes
-    -----
     Gradients averaged after each step, as PyTorch sends them, make one world of all workers:
     islands too, as hybrid sharding (HSDP) with one copy of the model, or several, in each.
     Exchanges that average inside a region after each step have a world for each region, all others
     one for each worker. Workers that cannot be one device mesh, because their islands differ, are
-    worlds of their own: placer averages their gradients.
+    worlds of their own: placer averages their gradients. Stages that ranks in the order of `World`
+    would tear apart are refused.
     """
     if processes:
         for group in manifest.groups:
@@ -187,8 +199,8 @@ def _check_stages(manifest: Manifest) -> None:
 
 
 def priced_software(manifest: Manifest) -> str:
-    """Return the software that a plan's average inside a zone was priced with: nccl, gloo, hivemind
-    or, where an early manifest does not say it, an empty text.
+    """Return the software that a plan's average inside a zone was priced with: nccl, gloo,
+    hivemind; empty where an early manifest does not say it.
     """
     question = manifest.question
     if question is None:
@@ -235,7 +247,6 @@ def _regions(groups: tuple[Group, ...]) -> list[tuple[int, ...]]:
 
 
 def _with(group: Group, processes: int) -> Group:
-    """Return a group whose machines have some processes, and do not share matrices."""
     inner = group.inner and replace(group.inner, tensor_parallel=1)
     offer = replace(group.offer, gpu_count=processes)
     return replace(group, offer=offer, inner=inner)
@@ -268,7 +279,6 @@ def _world(manifest: Manifest, workers: tuple[int, ...], shares: dict[int, int])
 
 
 def _rows(manifest: Manifest, workers: tuple[int, ...]) -> tuple[Machines, ...]:
-    """List the machines of some workers, those of one group together."""
     rows, first = [], 0
     for group in manifest.groups:
         inside = [worker - first for worker in workers if first <= worker < first + group.count]
@@ -291,6 +301,5 @@ def processes_of(group: Group) -> int:
 
 
 def _data_parallel(group: Group) -> int:
-    """Return the ranks of a worker that take samples of their own."""
     gpus = 1 if group.inner is None else group.inner.rank_gpus
     return group.machines * processes_of(group) // gpus

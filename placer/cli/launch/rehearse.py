@@ -92,8 +92,7 @@ def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
             f"install it: {install_line('rehearse')}",
         )
     from placer.launch.rehearsal.judgement import confirmed, document_of, lines_of
-    from placer.launch.rehearsal.options import RehearsalOptions, read_kill
-    from placer.launch.rehearsal.rehearsal import rehearse
+    from placer.launch.rehearsal.rehearsal import RehearsalOptions, read_kill, rehearse
 
     kill = None if words["kill"] is None else read_kill(words["kill"])
     options = RehearsalOptions(
@@ -143,7 +142,7 @@ def _print(rehearsal: Rehearsal, lines: list[Line], folder: Path, workers: int) 
     from rich.markup import escape
 
     from placer.launch.rehearsal.judgement import verdict
-    from placer.launch.runtime.log.comparison import requests_text
+    from placer.launch.runtime.run_log import requests_text
     from placer.report.blocks import figure, table
     from placer.units import counted, format_bytes, format_number
 

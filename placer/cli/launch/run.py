@@ -114,9 +114,8 @@ def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
     prediction.
     """
     from placer.launch.folder_lock import locked_folder
-    from placer.launch.runtime.log.comparison import summary
-    from placer.launch.runtime.log.run_log import append
     from placer.launch.runtime.processes.run import ranks_from, run_here, run_ranks
+    from placer.launch.runtime.run_log import append, summary
     from placer.launch.runtime.run_plan import plan_from, read_document
     from placer.validation.calibration.run_log import SCHEMA
 
@@ -159,7 +158,7 @@ def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
 
 def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
     """Make the settings from the options, and from the manifest where an option is absent."""
-    from placer.launch.runtime.stores.object_store import check_endpoint
+    from placer.launch.runtime.object_store import check_endpoint
     from placer.launch.runtime.training.context import Settings
 
     batch = words["tbs"] or plan.target_batch_size
@@ -254,12 +253,12 @@ def _watch(plan: RunPlan, settings: Settings, *, quiet: bool) -> Callable[[dict[
 def _print(plan: RunPlan, comparison: dict[str, Any], folder: Path) -> None:
     """Print the predicted figures beside the measured ones."""
     from placer.cli.screen.show import show_blocks
-    from placer.launch.runtime.log.comparison import requests_text
+    from placer.launch.runtime.run_log import requests_text
     from placer.report.blocks import table
 
     out = console()
     rounds = counted(comparison["rounds"], "round") + (
-        "" if plan.steps_per_round == 1 else f" of {plan.steps_per_round} steps"
+        "" if plan.exchange.local_steps == 1 else f" of {plan.exchange.local_steps} steps"
     )
     site_group = f"{counted(plan.workers, 'worker')} in {counted(len(plan.regions), 'region')}"
     exchange = (

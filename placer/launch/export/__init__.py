@@ -9,8 +9,8 @@ from typing import Protocol, cast
 
 from placer.errors import unknown
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.reference_runtime import check_runtime
-from placer.launch.export.texts.alternatives import fallback_file, order_words
+from placer.launch.export.texts.readme import fallback_file, order_words
+from placer.launch.export.texts.start import check_runtime
 
 OWN_TRAINERS = ("torchtitan", "megatron")
 """Targets whose trainer takes ``MODULE:NAME`` itself, in place of placer's runtime."""
@@ -36,15 +36,11 @@ class Target(Protocol):
     """The interface of a target module."""
 
     def files(self, plan: ExportPlan) -> dict[str, str]:
-        """Return texts by file name, the README among them; `PlacerError` if the target cannot run
-        the plan.
-        """
+        """Return texts by file name, the README among them, or refuse a plan that it cannot run."""
 
 
 def tried_together(plan: ExportPlan, target: str) -> tuple[int, ...]:
-    """Return the numbers of the fallbacks, from 1, that the files of a target try by themselves;
-    the others need files of their own.
-    """
+    """Return the numbers, from 1, of the fallbacks that the files of a target try by themselves."""
     found = getattr(target_named(target), "tried_together", None)
     return () if found is None else tuple(found(plan))
 
@@ -57,26 +53,11 @@ def target_named(name: str) -> Target:
 
 
 def export(plan: ExportPlan, target: str) -> dict[str, str]:
-    """Write a plan for a target.
+    """Return the files of a target (a name in `TARGETS`) by their names: always ``README.md`` and
+    ``manifest.json``, and fallbacks that the target tries by itself.
 
-    Parameters
-    ----------
-    plan
-        Manifest and what to run.
-    target
-        Name in `TARGETS`.
-
-    Returns
-    -------
-    dict of file name to text
-        Always with ``README.md`` and ``manifest.json``; nothing is written to disk. Fallbacks that
-        the target tries by itself are in it.
-
-    Raises
-    ------
-    PlacerError
-        If the target is unknown, or cannot run what the manifest says; or placer's runtime cannot,
-        if it shall.
+    `PlacerError` if the target, or placer's runtime where it shall, cannot run what the manifest
+    says.
     """
     module = target_named(target)
     if plan.uses_runtime and target not in OWN_TRAINERS:

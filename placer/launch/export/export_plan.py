@@ -27,8 +27,6 @@ _IMAGE = re.compile(
 class ExportPlan:
     """A manifest to be exported.
 
-    Notes
-    -----
     ``text`` is the manifest's file, copied into each export. ``train`` is the path of the training
     script on the machines, or ``module:function``: then placer's own runtime trains what the
     function returns. ``image`` is the container image of targets that run containers. ``edited``:
@@ -77,5 +75,4 @@ class ExportPlan:
 
 
 def _has_keyword(train: str) -> bool:
-    """Return whether a part of a dotted name is a Python keyword, which no module can have."""
     return any(map(iskeyword, re.split("[.:]", train)))

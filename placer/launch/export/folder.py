@@ -14,7 +14,7 @@ from pathlib import Path
 from placer.errors import PlacerError, writing_hint
 from placer.files.whole_files import MARK as TEMPORARY
 from placer.files.whole_files import exchange_names, folder_beside
-from placer.launch.export.texts.heading import MARK
+from placer.launch.export.texts.files import MARK
 
 MANIFEST = "manifest.json"
 """A folder with it is an export and may be replaced."""
@@ -25,21 +25,11 @@ HEAD = 2_000
 
 
 def write_folder(path: str, files: Mapping[str, str]) -> None:
-    """Write files into a new folder beside the target, then rename it: the folder is whole or as it
-    was.
+    """Write texts by name into a new folder beside the target, then rename it: the folder is whole
+    or as it was. Scripts (``.sh``) may be executed.
 
-    Parameters
-    ----------
-    path
-        A folder that does not exist, is empty, or holds an earlier export: what that wrote is
-        replaced, other files are kept.
-    files
-        Texts by name; scripts (``.sh``) may be executed.
-
-    Raises
-    ------
-    PlacerError
-        If the folder holds something else, or cannot be written.
+    What an earlier export wrote there is replaced, and other files are kept. A folder that holds
+    something else is refused.
     """
     target = _target(path)
     try:
@@ -64,12 +54,8 @@ def write_folder(path: str, files: Mapping[str, str]) -> None:
 
 
 def difference(path: str, files: Mapping[str, str]) -> str:
-    """Compare what lies in a folder with what would be written, as a unified diff; empty if equal.
-
-    Raises
-    ------
-    PlacerError
-        If a file cannot be read.
+    """Compare what lies in a folder with what would be written, as a unified diff; empty if
+    equal.
     """
     target, parts = _target(path), []
     for name, text in sorted({**dict.fromkeys(left_over(path, files), ""), **files}.items()):
@@ -90,9 +76,7 @@ def difference(path: str, files: Mapping[str, str]) -> str:
 
 
 def left_over(path: str, files: Mapping[str, str]) -> list[str]:
-    """List files that an earlier export wrote and this one does not, such as the script of a group
-    that no longer exists.
-    """
+    """List files that an earlier export wrote and this one does not."""
     folder = _target(path)
     if not (folder / MANIFEST).is_file():
         return []
@@ -158,8 +142,8 @@ def _write(file: Path, text: str) -> None:
 
 
 def _put_in_place(beside: Path, target: Path) -> None:
-    """Put the new folder in place of the old one, in one step where the system can; else, if that
-    fails, the old one comes back.
+    """Put the new folder in place of the old one, in one step where the system can; else the old
+    one comes back if that fails.
     """
     if not target.exists():
         beside.rename(target)

@@ -11,8 +11,13 @@ from placer.documents.manifest.types import Group, Manifest
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.targets.torchrun import group_scripts
-from placer.launch.export.texts.meeting import meeting_files
-from placer.launch.export.texts.readme import Section, meeting_words, readme, start_commands
+from placer.launch.export.texts.readme import (
+    Section,
+    meeting_files,
+    meeting_words,
+    readme,
+    start_commands,
+)
 from placer.launch.mesh import mesh_of
 from placer.workload.engines import ENGINES
 from placer.workload.inner_plan import InnerPlan
@@ -20,20 +25,8 @@ from placer.workload.inner_plan import InnerPlan
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trainer:
-    """A trainer with what it takes.
-
-    Parameters
-    ----------
-    target
-        Name of the target, and of its engine.
-    example
-        An entry that it trains, as ``--train`` takes it.
-    between
-        Who may exchange between worlds.
-    precisions
-        What it calls them.
-    fewest_microbatches
-        Whether plain stages take one microbatch each at least.
+    """A trainer: its target and engine, an entry that ``--train`` takes, who may exchange between
+    worlds, what it calls precisions, and whether plain stages take a microbatch each at least.
     """
 
     target: str
@@ -44,13 +37,7 @@ class Trainer:
 
 
 def check_trainable(plan: ExportPlan, trainer: Trainer) -> None:
-    """Refuse plans of which a trainer would train something else.
-
-    Raises
-    ------
-    PlacerError
-        If it has no such exchange, sharding, precision or division of the batch.
-    """
+    """Refuse plans of which a trainer would train something else."""
     manifest, mesh, name = plan.manifest, mesh_of(plan.manifest), trainer.target
     if not plan.uses_runtime:
         raise PlacerError(
@@ -118,16 +105,9 @@ def trainer_files(
     words: Sequence[str],
     variables: Mapping[str, dict[str, str]] | None = None,
 ) -> dict[str, str]:
-    """Write ``GROUP.sh`` for each group, what machines need to meet, and the README.
-
-    Parameters
-    ----------
-    start
-        Lines that put the trainer and its options before the arguments of the script.
-    words
-        What the README says before the start.
-    variables
-        Those that the options name beside the plan's own, by group.
+    """Write ``GROUP.sh`` for each group, what machines need to meet, and the README; ``start`` puts
+    the trainer and its options before the arguments of the script, and ``variables`` of a group are
+    those that the options name beside the plan's own.
     """
     meeting = plan.manifest.rendezvous
     asks = [f"export {meeting.address_variable}=ADDRESS"] if meeting.method == "address" else []

@@ -17,21 +17,12 @@ Links = Callable[[str, str], Link]
 
 
 def ring_seconds(places: Sequence[str], byte_count: float, link: Links) -> float:
-    """Return the seconds of an all-reduce.
+    """Return the seconds of an all-reduce of some bytes over ranks in some places.
 
-    Parameters
-    ----------
-    places
-        Of the ranks.
-    byte_count
-        Of the vector.
-
-    Notes
-    -----
     Reduce-scatter and all-gather each pass all but one part of the vector on to the next rank, in
-    segments. A segment is sent when its receiver has said that it waits for it, and that one waits
-    for two at a time. So far ranks wait for a round trip for each two segments. Of two ranks the
-    asking waits behind the segments that go the same way, over the same connection.
+    segments. One is sent when its receiver has said that it waits for it, and that one waits for
+    two at a time: far ranks wait for a round trip for each two. Of two ranks the asking waits
+    behind the segments that go the same way, over the same connection.
 
     Examples
     --------
@@ -85,14 +76,13 @@ def ring_bytes(places: Sequence[str], byte_count: float) -> dict[tuple[str, str]
 
 
 def _ways(places: Sequence[str]) -> list[tuple[str, str]]:
-    """List the sender and receiver of each link, from the last rank to the first."""
+    """List sender and receiver of each link, from the last rank to the first."""
     backwards = places[::-1]
     return [(backwards[number - 1], place) for number, place in enumerate(backwards)]
 
 
 def first_copies(places: Sequence[str], byte_count: float) -> dict[tuple[str, str], float]:
-    """Return the bytes by which rank 0 gives its model to the others before the first step: a
-    binomial tree.
+    """Return the bytes by which rank 0 first gives its model to the others, in a binomial tree.
 
     Examples
     --------

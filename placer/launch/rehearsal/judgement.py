@@ -11,11 +11,9 @@ from typing import Any
 from placer.launch.rehearsal.rehearsal import (
     LEAST_LINK_SHARE,
     Rehearsal,
-    all_rounds,
     exchange_seconds,
-    rounds_of,
 )
-from placer.launch.runtime.log.comparison import requests_of
+from placer.launch.runtime.run_log import all_rounds, requests_of, rounds_of
 from placer.problem.exchange import traits
 from placer.records import replace
 from placer.validation.calibration.run_log import by_rank
@@ -56,9 +54,7 @@ class Line:
 
 
 def lines_of(rehearsal: Rehearsal) -> list[Line]:
-    """Compare a rehearsal with its plan; nothing is judged where workers went on without one that
-    died: all are predicted.
-    """
+    """Compare a rehearsal with its plan; nothing is judged where workers went on without one."""
     exchange = _exchange(rehearsal)
     too_long = exchange.within is False and (exchange.difference or 0.0) > 0
     lines = [
@@ -132,7 +128,7 @@ def _judged(line: Line, tolerance: float) -> Line:
 
 
 def _bytes(rehearsal: Rehearsal) -> list[Line]:
-    """Compare the bytes on the wire, as the relay counted them, with those of the exchange."""
+    """Compare the bytes that the relay counted with those of the exchange."""
     predicted = rehearsal.small.sent_bytes(rehearsal.rounds)
     share = LEAST_LINK_SHARE * max(predicted.values(), default=0.0)
     least = max(share, LEAST_BYTES if not rehearsal.plan.buckets else LEAST_BYTES_OF_A_STORE)
@@ -194,9 +190,7 @@ def document_of(rehearsal: Rehearsal, lines: Sequence[Line]) -> dict[str, Any]:
 
 
 def confirmed(lines: Sequence[Line]) -> bool:
-    """Return whether the exchange was measured, and every line that is judged is within its
-    tolerance.
-    """
+    """Return whether the exchange was measured, and all that is judged is within its tolerance."""
     measured = any(line.what == EXCHANGE and line.within for line in lines)
     return measured and all(line.within is not False for line in lines)
 

@@ -45,16 +45,8 @@ Watch = Callable[[Record], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What is started: a plan, with a model.
-
-    Parameters
-    ----------
-    plan, document
-        The small plan, and its manifest.
-    train
-        ``module:function`` of the model.
-    elements
-        Its parameters, where it is the stand-in.
+    """What is started: the small plan, its manifest, ``module:function`` of a model and its
+    parameters.
     """
 
     plan: RunPlan
@@ -72,31 +64,13 @@ class Start:
         *,
         resume: bool = False,
     ) -> list[Record]:
-        """Run some steps by the exported scripts.
+        """Run some steps by the exported scripts, and return the records of all machines.
 
-        Parameters
-        ----------
-        folder
-            Of the logs.
-        watch
-            Called with each record of the machines' logs.
-        kill
-            A machine, and the step in which all its processes are killed. What a killed worker
-            costs is seen with a checkpoint in each round.
-        resume
-            Go on from the newest checkpoint that all machines have.
-
-        Returns
-        -------
-        list
-            Records of the run, of all machines.
-
-        Raises
-        ------
-        PlacerError
-            Names the machine that ended first and why.
+        ``watch`` gets each record. ``kill`` is a machine and the step in which all its processes
+        are killed: what that costs is seen with a checkpoint in each round. `PlacerError` names the
+        machine that ended first, and why.
         """
-        every = self.plan.steps_per_round if kill or resume else 0
+        every = self.plan.exchange.local_steps if kill or resume else 0
         environment = {"PLACER_STEPS": str(steps), "PLACER_RESUME": str(int(resume))}
         with self._started(network, folder, environment, every) as running:
             return _watched(self.plan, network, running, folder, watch, kill)
@@ -191,7 +165,7 @@ def log_of(folder: Path, machine: int) -> Path:
 
 
 def _same_placer() -> dict[str, str]:
-    """Return the variables with which scripts find this placer and the user's modules."""
+    """Let scripts find this placer and the user's modules."""
     own = str(Path(__file__).parents[3])
     paths = [own, str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])]
     tools = [str(Path(sys.executable).parent), *filter(None, [os.environ.get("PATH")])]
@@ -238,7 +212,7 @@ def _failure(plan: RunPlan, machine: int, code: int, folder: Path) -> PlacerErro
 
 
 def _new_records(path: Path) -> Iterator[list[dict[str, Any]]]:
-    """Return again and again the records that a log has got since the last look."""
+    """Return again and again what a log has got since the last look."""
     read, rest = 0, b""
     while True:
         added = b""

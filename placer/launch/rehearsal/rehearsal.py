@@ -1,9 +1,8 @@
-"""A rehearsal from end to end: make the plan small, open its network, run it, and keep what was
-measured.
-"""
+"""A rehearsal from end to end: options, the small plan, its network, the run, its records."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,15 +16,96 @@ from placer.documents.manifest.question import question_of
 from placer.documents.manifest.runtime_support import check_executable
 from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder
-from placer.launch.rehearsal.options import RehearsalOptions
 from placer.launch.rehearsal.processes import Start
 from placer.launch.rehearsal.small_plan import SmallPlan, as_hosts, fewer, small_plan
 from placer.launch.rehearsal.stand_in_model import TRAIN
+from placer.launch.runtime.run_log import all_rounds, rounds_of
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.trainer import load_model
 from placer.launch.shaped_network import ShapedNetwork, open_network
-from placer.units import counted
-from placer.validation.calibration.run_log import counted_rounds, whole_rounds
+from placer.units import counted, format_duration
+
+WARM_ROUNDS = 1
+"""Rounds that open connections, and are not counted."""
+OVERLAP_ROUNDS = 2
+"""Rounds more where the exchange runs beside the next one: the first has none yet, the last waits
+for its own.
+"""
+MOST_PROCESSES = 48
+"""About 100 MB of memory each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RehearsalOptions:
+    """The options of a rehearsal: bytes over those of the plan, at best so that an exchange takes a
+    second or two; the rounds that are measured; the most workers of each group; the longest that
+    all exchanges are priced at; the worker that dies, and in which step; and the user's own model.
+    """
+
+    scale: float | None = None
+    rounds: int = 5
+    per_group: int | None = None
+    limit_s: float = 600.0
+    kill: tuple[int, int] | None = None
+    train: str | None = None
+
+    def all_rounds(self, *, overlap: bool) -> int:
+        """Return the number of rounds that are run."""
+        return self.rounds + WARM_ROUNDS + (OVERLAP_ROUNDS if overlap else 0)
+
+    def check(self, small: SmallPlan, plan: RunPlan) -> None:
+        """Refuse what is too much for one machine, takes too long, or has no such worker or
+        step.
+        """
+        processes, rounds = len(plan.machines), self.all_rounds(overlap=plan.exchange.overlap)
+        if processes > MOST_PROCESSES:
+            raise PlacerError(
+                f"workers, functions and stores of the plan are {processes} processes, a rehearsal "
+                f"has at most {MOST_PROCESSES}",
+                "rehearse fewer of each group: --per-group 1, or a plan of fewer regions",
+            )
+        seconds = small.exchange_s * rounds
+        if seconds > self.limit_s:
+            raise PlacerError(
+                f"{rounds} exchanges take at least {format_duration(seconds)}, the limit is "
+                f"{format_duration(self.limit_s)}",
+                "a smaller --scale or a larger --limit",
+            )
+        if self.kill is not None:
+            check_kill(*self.kill, plan, rounds * plan.exchange.local_steps)
+
+
+def read_kill(words: str) -> tuple[int, int]:
+    """Read ``RANK@STEP``.
+
+    Examples
+    --------
+    >>> read_kill("2@3")
+    (2, 3)
+    """
+    match = re.fullmatch(r"([0-9]{1,6})@([0-9]{1,9})", words.strip())
+    if match is None or int(match[2]) < 1:
+        raise PlacerError(
+            f"'{words}' does not name a worker and a step",
+            "give RANK@STEP with a step from 1, such as 1@2",
+        )
+    return int(match[1]), int(match[2])
+
+
+def check_kill(rank: int, step: int, plan: RunPlan, steps: int) -> None:
+    """Refuse a worker or a step that a run of so many steps does not have."""
+    if plan.buckets:
+        raise PlacerError(
+            f"--kill: functions and stores of {plan.exchange.strategy} start with their workers as "
+            f"one run",
+            "rehearse it without --kill",
+        )
+    if rank >= plan.workers or step >= steps:
+        raise PlacerError(
+            f"there is no worker {rank} that dies in step {step}",
+            f"workers are ranks 0 to {plan.workers - 1}, steps 1 to {steps - 1}",
+        )
+
 
 MACHINE_ROUNDS = 3
 """Rounds of an exchange through stores without shaped links, the first of them not counted."""
@@ -40,26 +120,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Rehearsal:
-    """The result of a rehearsal.
+    """The result of a rehearsal: of ``records`` the steps of all ranks in whole rounds, bytes on
+    the wire in one round, and bytes/s of the slowest link, each by directed pair of places.
 
-    Parameters
-    ----------
-    small, plan
-        The plan that was run, and the plan of its manifest.
-    records
-        Of the run: in whole rounds, steps of all ranks.
-    sent
-        Bytes on the wire by directed pair of places, of one round.
-    rates
-        Bytes/s of the slowest link of each directed pair of places while it had something to carry.
-    priced_again
-        Seconds of the whole plan's exchange: as its manifest says, and as its question is priced.
-    machine_s
-        What this machine takes for an exchange through stores without shaped links.
-    deaths
-        What the death of a worker did, in words.
-    went_on
-        Whether a worker died and the others went on without it.
+    ``priced_again``: seconds of the whole plan's exchange as its manifest says, and as its question
+    is priced. ``machine_s``: what this machine takes for an exchange through unshaped stores.
+    ``deaths``: what the death of a worker did; ``went_on``: the others went on without it.
     """
 
     small: SmallPlan
@@ -85,21 +151,8 @@ def rehearse(
     folder: Path,
     say: Say = lambda words: None,
 ) -> Rehearsal:
-    """Rehearse a manifest on this machine.
-
-    Parameters
-    ----------
-    where
-        Name of its file, for errors.
-    folder
-        Of the scripts and logs.
-    say
-        Takes a line on what happens now.
-
-    Raises
-    ------
-    PlacerError
-        If the plan cannot be rehearsed here, or the run fails.
+    """Rehearse a manifest on this machine; ``where`` names its file, and ``say`` takes a line on
+    what happens now.
     """
     check_executable(manifest, where)
     problem, planned = question_of(manifest, where)
@@ -130,7 +183,7 @@ def rehearse(
         exchange = f"exchanges of about {small.exchange_s:.3g} s"
         say(f"rehearsing: {rounds} {exchange} through shaped links")
         run = _Run(start, network, folder, say)
-        deaths = run.all(rounds * plan.steps_per_round, options.kill)
+        deaths = run.all(rounds * plan.exchange.local_steps, options.kill)
         return Rehearsal(
             small=small,
             plan=plan,
@@ -145,34 +198,16 @@ def rehearse(
 
 
 def _machine_s(start: Start, folder: Path, say: Say) -> float:
-    """Return what stores and functions of this machine take for an exchange: the fastest of some
-    rounds over the loopback device.
-    """
+    """Return what stores and functions of this machine take for an exchange over loopback."""
     say(f"measuring this machine: {MACHINE_ROUNDS} rounds without shaped links")
-    steps = MACHINE_ROUNDS * start.plan.steps_per_round
+    steps = MACHINE_ROUNDS * start.plan.exchange.local_steps
     records = start.stores(None, steps, folder / "machine", lambda record: None)
     return min(exchange_seconds(records, start.plan), default=0.0)
-
-
-def all_rounds(records: Sequence[Record], plan: RunPlan) -> list[list[Record]]:
-    """Return the whole rounds."""
-    steps = (record for record in records if record["kind"] == "step")
-    return whole_rounds(steps, plan.workers, plan.steps_per_round)
-
-
-def rounds_of(records: Sequence[Record], plan: RunPlan) -> list[list[Record]]:
-    """Return the rounds that count: whole ones after the first, in which an exchange ran."""
-    steps = [record for record in records if record["kind"] == "step"]
-    late = plan.exchange.overlap
-    rounds = counted_rounds(steps, plan.workers, plan.steps_per_round, overlap=late)
-    return rounds or all_rounds(records, plan)
 
 
 def exchange_seconds(records: Sequence[Record], plan: RunPlan) -> list[float]:
     """Return the seconds of the exchange of each round that counts, without calculation.
 
-    Notes
-    -----
     Where messages are timed, the time in which they are under way; what a worker does with them
     beside that is this machine's. Among peers the last to come waits for nobody, so the shortest
     counts; with a hub the longest, less what the hub works.
@@ -217,7 +252,7 @@ class _Run:
             self._once(steps)
             return []
         rank, step = kill
-        death, h = f"{plan.rank_name(rank)} killed in step {step}", plan.steps_per_round
+        death, h = f"{plan.rank_name(rank)} killed in step {step}", plan.exchange.local_steps
         try:
             self._once(steps, kill)
         except PlacerError as error:
@@ -239,11 +274,11 @@ class _Run:
     ) -> None:
         """Run once; what is counted is that of this run."""
         start, plan, began = self.start, self.start.plan, time.monotonic()
-        rounds = steps // plan.steps_per_round
+        rounds = steps // plan.exchange.local_steps
 
         def watch(record: Record) -> None:
             if record["kind"] == "step" and record["exchanged"] and record["rank"] == 0:
-                number = record["step"] // plan.steps_per_round + 1
+                number = record["step"] // plan.exchange.local_steps + 1
                 self.say(f"round {number}/{rounds}, {time.monotonic() - began:.0f} s")
 
         self.before = self.network.traffic()

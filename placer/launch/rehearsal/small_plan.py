@@ -59,19 +59,11 @@ it sends.
 
 @dataclass(frozen=True, kw_only=True)
 class SmallPlan:
-    """A plan made small.
+    """A plan made small: the question with its model made small, its links as they are carried here
+    and the constants of this network, and the placement.
 
-    Parameters
-    ----------
-    problem, placement
-        The question with its model made small, its links as they are carried here and the constants
-        of this network, and the plan.
-    scale
-        Bytes over those of the plan.
-    elements
-        Parameters that travel.
-    slower
-        Pairs of places whose link is faster in the plan than here: cut, for the price too.
+    ``scale``: bytes over those of the plan. ``slower``: pairs of places whose link is faster in the
+    plan than here; they are cut, for the price too.
     """
 
     problem: Problem
@@ -87,9 +79,7 @@ class SmallPlan:
 
     @property
     def exchange_s(self) -> float:
-        """Return the priced seconds of one exchange, without calculation: all that is waited
-        for.
-        """
+        """Return the priced seconds of one exchange: all that is waited for beside calculation."""
         if self.rings:
             exchange, network = self.placement.exchange, self.problem.network
             late = traits(exchange.strategy).always_overlaps
@@ -148,13 +138,7 @@ class SmallPlan:
 
 
 def fewer(placement: Placement, per_group: int | None) -> Placement:
-    """Cut each group of the plan to at most so many workers.
-
-    Raises
-    ------
-    PlacerError
-        If even so there are too many processes for one machine.
-    """
+    """Cut each group of the plan to at most so many workers; too many in all are refused."""
     if per_group is not None:
         placement = replace(
             placement,
@@ -171,16 +155,7 @@ def fewer(placement: Placement, per_group: int | None) -> Placement:
 def as_hosts(placement: Placement, where: str) -> Placement:
     """Return a placement whose workers are single hosts, whatever they do inside.
 
-    Parameters
-    ----------
-    where
-        Name of the manifest, for errors.
-
-    Raises
-    ------
-    PlacerError
-        If an island has several machines: they send to other islands side by side, which one host
-        cannot show.
+    An island of several machines is refused: they send side by side, which one host cannot show.
     """
     most = max(group.machines for group in placement.groups)
     if most > 1:
@@ -198,20 +173,9 @@ def small_plan(
     scale: float | None = None,
     elements: int | None = None,
 ) -> SmallPlan:
-    """Make a plan small.
-
-    Parameters
-    ----------
-    scale
-        Of bytes, at most 1; None: so that an exchange takes about `EXCHANGE_S`, with at most
-        `MOST_WIRE_BYTES`.
-    elements
-        Parameters that travel, where a user's own model says it.
-
-    Raises
-    ------
-    PlacerError
-        If so small a scale leaves next to nothing that travels.
+    """Make a plan small: without ``scale`` or ``elements``, which a user's own model has, so that
+    an exchange takes about `EXCHANGE_S`, with at most `MOST_WIRE_BYTES`. A scale that leaves next
+    to nothing is refused.
     """
     whole = problem.profile.gradient_bytes_fp32 / COMPRESSION_BYTES["none"]
     if elements is None:
@@ -231,11 +195,8 @@ def small_plan(
 
 
 def usual_scale(problem: Problem, placement: Placement) -> float:
-    """Return the scale that makes an exchange about `EXCHANGE_S` long; never above 1.
-
-    Notes
-    -----
-    Seconds grow evenly with the bytes, beyond what round trips take.
+    """Return the scale that makes an exchange about `EXCHANGE_S` long, never above 1: seconds grow
+    evenly with the bytes, beyond what round trips take.
     """
     element_bytes = COMPRESSION_BYTES[problem.compression]
     least = LEAST_ELEMENTS * element_bytes / problem.gradient_bytes
@@ -287,7 +248,6 @@ def _small(problem: Problem, placement: Placement, scale: float, elements: int) 
 
 
 def _instant_rates(placement: Placement) -> tuple[Rate, ...]:
-    """List one rate for each kind of machine, however many groups have it."""
     kinds = dict.fromkeys((group.gpu, group.gpu_count) for group in placement.groups)
     return tuple(
         Rate(
@@ -308,13 +268,9 @@ def _instant_rates(placement: Placement) -> tuple[Rate, ...]:
 def _carried(
     problem: Problem, placement: Placement
 ) -> tuple[tuple[MeasuredLink, ...], tuple[tuple[str, str], ...]]:
-    """Return a row for each link between places of the plan, none above what is carried here, and
-    the pairs that were cut.
-
-    Notes
-    -----
-    All transfers of a phase together have `CARRIED_BYTES_PER_S`. Inside places, links stay as many
-    times faster as there are workers, so that those between places are still waited for.
+    """Return a row for each link between places, none above what is carried here, and the pairs
+    that were cut. Inside places links stay as many times faster as there are workers, so that those
+    between places are still waited for.
     """
     exchange = placement.exchange
     places = sorted({*placement.places, *filter(None, (exchange.aggregator, exchange.storage))})
@@ -356,8 +312,6 @@ def _this_network(small: Problem, placement: Placement) -> Calibration:
     """Return the constants of this network: averages inside a place pass its cards, the machine
     itself takes no time, and gloo asks before it sends.
 
-    Notes
-    -----
     The published form of an average inside a zone is of machines that are not here. One round trip
     of the slowest pair is added for each phase, of fragments for each of them. Between regions an
     average passes the cards beside the slower links, and takes nothing more.
@@ -399,8 +353,7 @@ def _this_network(small: Problem, placement: Placement) -> Calibration:
 
 def _inside_share(placement: Placement, transport: str) -> float:
     """Return the share of averages that passes cards inside places: none of a butterfly between
-    places; the timing of leaders adds up one average inside and one between, which alike look like
-    averages inside a place.
+    places; of leaders one average inside and one between look alike.
     """
     counts = placement.workers_by_place.values()
     if len(counts) == 1 or transport not in AVERAGES:

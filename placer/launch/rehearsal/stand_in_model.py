@@ -15,13 +15,9 @@ LEARNING_RATE = 0.1
 
 
 def stand_in() -> Workload:
-    """Make a vector that is pulled to zero: its squared length, of which one factor counts as
-    given, plus the noise of the samples.
-
-    Notes
-    -----
-    Its gradient is the vector itself, dense and different in each element, so nothing on the way
-    can leave a part out. The loss falls by ``(1 - LEARNING_RATE) ** 2`` a step.
+    """Make a vector that is pulled to zero: its squared length plus the noise of the samples. Of
+    the length one factor counts as given, so the gradient is the vector itself, and nothing on the
+    way can leave a part out. The loss falls by ``(1 - LEARNING_RATE) ** 2`` a step.
     """
     import torch
 

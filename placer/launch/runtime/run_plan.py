@@ -1,6 +1,4 @@
-"""The plan of a run, from its manifest: ranks with their places, shares of the batch, exchange and
-expected figures.
-"""
+"""The plan of a run, from its manifest: ranks with places, seats and hubs, and the exchange."""
 
 from __future__ import annotations
 
@@ -11,19 +9,12 @@ from typing import Any, Literal
 from placer.documents.manifest import read_manifest
 from placer.documents.manifest.question import exchange_of
 from placer.documents.manifest.runtime_support import check_executable
-from placer.documents.manifest.types import (
-    Bucket,
-    Manifest,
-    groups_by_worker,
-)
+from placer.documents.manifest.types import Bucket, Group, Manifest, groups_by_worker
 from placer.errors import PlacerError
 from placer.files.bounded_file import bounded
 from placer.files.json_text import parse_json
-from placer.launch.batch_shares import apportioned, weights
-from placer.launch.mesh import mesh_of
-from placer.launch.runtime.hubs import Hub, hubs_of
-from placer.launch.runtime.seats import Seat, seats_of
-from placer.launch.serverless.functions import functions_of
+from placer.launch.mesh import apportioned, mesh_of, processes_of, weights
+from placer.launch.serverless.functions import CloudFunction, functions_of
 from placer.problem.exchange import Phase, strategy, traits
 from placer.problem.placement import Exchange
 from placer.workload.engines import MODELS
@@ -33,31 +24,115 @@ WRITE_MANIFEST = "give a file of placer recommend --manifest"
 Engine = Literal["torch", "torchft", "placer"]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seat:
+    """The place of one process in a run.
+
+    ``process`` counts all processes, worker by worker; hubs are the last. ``rank`` is that of its
+    worker in the exchange, or of the hub that it is, and ``member`` counts the processes of the
+    worker. ``machine`` is counted as in the manifest, hubs after the workers'. A hub is a world of
+    its own. ``each``: the processes of each machine of its worker.
+    """
+
+    process: int
+    rank: int
+    member: int
+    members: int
+    machine: int
+    world: int
+    world_rank: int
+    world_size: int
+    each: int
+
+    @property
+    def leads(self) -> bool:
+        """Return whether it speaks for its world."""
+        return self.world_rank == 0
+
+
+def seats_of(
+    groups: Sequence[Group], hubs: int, worlds: Sequence[Sequence[int]], processes: int
+) -> tuple[Seat, ...]:
+    """List the seats of a run by world and by rank in it: of each machine so many processes, or
+    with 0 one for each of its GPUs.
+    """
+    by_worker = groups_by_worker(groups)
+    each = [processes or processes_of(group) for group in by_worker] + [1] * hubs
+    machines = [group.machines for group in by_worker] + [1] * hubs
+    members = [count * n for count, n in zip(machines, each, strict=True)]
+    seats: list[Seat] = []
+    alone = [(rank,) for rank in range(len(by_worker), len(each))]
+    for world, ranks in enumerate([*worlds, *alone]):
+        places = [(rank, member) for rank in ranks for member in range(members[rank])]
+        seats += [
+            Seat(
+                process=sum(members[:rank]) + member,
+                rank=rank,
+                member=member,
+                members=members[rank],
+                machine=sum(machines[:rank]) + member // each[rank],
+                world=world,
+                world_rank=world_rank,
+                world_size=len(places),
+                each=each[rank],
+            )
+            for world_rank, (rank, member) in enumerate(places)
+        ]
+    return tuple(seats)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hub:
+    """A process beside the workers, which sums the gradients of some ranks: a parameter server, or
+    a cloud function.
+    """
+
+    place: str
+    gathers: tuple[int, ...]
+    function: CloudFunction | None = None
+
+    @property
+    def bucket(self) -> Bucket | None:
+        """Return the bucket into which they put them; None: a server, which is sent them."""
+        return None if self.function is None else self.function.source
+
+
+def _hubs(
+    manifest: Manifest,
+    regions: Sequence[tuple[str, tuple[int, ...]]],
+    functions: Sequence[CloudFunction],
+    where: str,
+) -> tuple[Hub, ...]:
+    """List the hubs in the order of their ranks, which begin after the workers': a function of each
+    region, if there are any, then the global one.
+    """
+    workers = tuple(range(manifest.workers))
+    if traits(manifest.exchange.strategy).hub == "server" and manifest.aggregator is not None:
+        return (Hub(place=manifest.aggregator.place, gathers=workers),)
+    if not functions:
+        return ()
+    *sums, last = functions
+    by_place = {function.place: function for function in sums}
+    hubs = []
+    for place, ranks in regions if sums else ():
+        if place not in by_place:
+            raise PlacerError(
+                f"{where}: no bucket of the workers in {place}", "write it again with --manifest"
+            )
+        hubs.append(Hub(place=place, gathers=ranks, function=by_place[place]))
+    gathers = tuple(range(len(workers), len(workers) + len(hubs))) or workers
+    return (*hubs, Hub(place=last.place, gathers=gathers, function=last))
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
     """A manifest in the terms of the runtime.
 
-    Parameters
-    ----------
-    manifest
-        As it was read.
-    places
-        Place of each worker, by rank.
-    worlds
-        Workers of each world, whose processes PyTorch joins; see `placer.launch.mesh`.
-    engine
-        Who exchanges between workers: ``torch``, which averages the gradients of one world;
-        ``torchft``, between worlds; or ``placer``.
-    exchange
-        Strategy, compression, local steps, streams, aggregator, storage.
-    hubs
-        Server or functions; their ranks come after the workers'.
-    target_batch_size, microbatch
-        Samples of an optimizer step over all workers; samples that one worker takes at once.
-    quorum, grace_s
-        As in the manifest; no quorum: exchanges wait for all.
-    deployed
-        The functions run in the cloud, and are no processes of this run.
+    ``places`` are those of the workers, by rank; ``worlds`` the workers whose processes PyTorch
+    joins (`placer.launch.mesh`). ``engine`` exchanges between workers: ``torch``, which averages
+    the gradients of one world; ``torchft``, between worlds; or ``placer``. Ranks of ``hubs`` come
+    after the workers'. Without a ``quorum`` exchanges wait for all. ``deployed``: the functions run
+    in the cloud, and are no processes of this run.
     """
 
     manifest: Manifest
@@ -89,7 +164,7 @@ class RunPlan:
 
     @property
     def ranks(self) -> int:
-        """Return the number of processes: workers, then hubs."""
+        """Return the number of workers and hubs that are processes of this run."""
         return self.workers + self.hub_processes
 
     @property
@@ -104,17 +179,9 @@ class RunPlan:
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """List the places of the processes by rank, then of the object stores."""
-        return (
-            *self.places,
-            *(hub.place for hub in self.hubs),
-            *(bucket.place for bucket in self.buckets),
-        )
-
-    @property
-    def steps_per_round(self) -> int:
-        """Return the optimizer steps from exchange to exchange."""
-        return self.exchange.local_steps
+        """List the places of workers and hubs by rank, then of the object stores."""
+        hubs = [hub.place for hub in self.hubs]
+        return (*self.places, *hubs, *(bucket.place for bucket in self.buckets))
 
     @property
     def regions(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -131,12 +198,12 @@ class RunPlan:
         return groups_by_worker(self.manifest.groups)[rank].inner if rank < self.workers else None
 
     def seats(self, processes: int) -> tuple[Seat, ...]:
-        """List the processes; see `placer.launch.runtime.seats.seats_of`."""
+        """List the processes; see `seats_of`."""
         return seats_of(self.manifest.groups, self.hub_processes, self.worlds, processes)
 
     def place_of(self, rank: int) -> str:
         """Return the place of a worker or of a hub."""
-        return self.places[rank] if rank < self.workers else self.hub_at(rank).place
+        return self.machines[rank]
 
     def hub_at(self, rank: int) -> Hub:
         """Return the hub of a rank after the workers."""
@@ -144,9 +211,8 @@ class RunPlan:
 
     def hub_over(self, rank: int) -> int:
         """Return the rank of the hub that gathers from a rank."""
-        return self.workers + next(
-            number for number, hub in enumerate(self.hubs) if rank in hub.gathers
-        )
+        over = (number for number, hub in enumerate(self.hubs) if rank in hub.gathers)
+        return self.workers + next(over)
 
     def rank_name(self, rank: int) -> str:
         """Return the name of a rank in messages."""
@@ -157,17 +223,13 @@ class RunPlan:
 
     def phases(self, payload_bytes: float) -> tuple[Phase, ...]:
         """List the transfers of one round for a payload of some bytes, as in the cost model."""
+        if self.workers == 1:
+            return ()
         counted = [(place, len(ranks)) for place, ranks in self.regions]
-        return (
-            ()
-            if self.workers == 1
-            else strategy(self.exchange.strategy).phases(counted, payload_bytes, self.exchange)
-        )
+        return strategy(self.exchange.strategy).phases(counted, payload_bytes, self.exchange)
 
     def shares(self, batch: int) -> dict[int, int]:
-        """Return the samples of each worker in one step, divided as in the plan's timing; see
-        `placer.launch.batch_shares`.
-        """
+        """Return the samples of each worker in one step, divided as in the plan's timing."""
         return apportioned(batch, weights(self.manifest.groups, self.exchange.strategy))
 
 
@@ -199,15 +261,15 @@ def plan_from(document: Any, where: str, *, deployed: bool = False) -> RunPlan:
     manifest = read_manifest(document, where)
     check_executable(manifest, where)
     exchange = manifest.exchange
-    places = tuple(group.place for group in manifest.groups for _ in range(group.count))
-    worlds, engine = worlds_of(manifest)
+    places = tuple(group.place for group in groups_by_worker(manifest.groups))
+    worlds, engine = _worlds(manifest)
     return RunPlan(
         manifest=manifest,
         places=places,
         worlds=worlds,
         engine=engine,
         exchange=exchange_of(manifest),
-        hubs=hubs_of(manifest, regions_of(places), functions_of(manifest, document), where),
+        hubs=_hubs(manifest, regions_of(places), functions_of(manifest, document), where),
         deployed=deployed,
         target_batch_size=exchange.target_batch_size,
         microbatch=exchange.microbatch,
@@ -216,18 +278,14 @@ def plan_from(document: Any, where: str, *, deployed: bool = False) -> RunPlan:
     )
 
 
-def worlds_of(manifest: Manifest) -> tuple[tuple[tuple[int, ...], ...], Engine]:
-    """Return the workers of each world of a plan, and who exchanges between them.
-
-    Notes
-    -----
-    torchft exchanges models also where they are compressed, which placer does for it.
+def _worlds(manifest: Manifest) -> tuple[tuple[tuple[int, ...], ...], Engine]:
+    """Return the workers of each world of a plan, and who exchanges between them: torchft also
+    where models are compressed, which placer does for it.
     """
-    strategy = manifest.exchange.strategy
-    if traits(strategy).hub in ("server", "function"):
+    if traits(manifest.exchange.strategy).hub in ("server", "function"):
         return tuple((rank,) for rank in range(manifest.workers)), "placer"
     mesh = mesh_of(manifest)
     worlds = tuple(world.workers for world in mesh.worlds)
     if not mesh.between:
         return worlds, "torch"
-    return worlds, "torchft" if strategy in MODELS else "placer"
+    return worlds, "torchft" if manifest.exchange.strategy in MODELS else "placer"

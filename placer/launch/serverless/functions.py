@@ -18,22 +18,9 @@ ROUND = "ROUND"
 
 @dataclass(frozen=True, kw_only=True)
 class CloudFunction:
-    """A function that averages what is in a bucket.
-
-    Parameters
-    ----------
-    name
-        In the cloud; names of two plans differ.
-    place
-        Where it runs, as PROVIDER/REGION.
-    run, compression
-        Of the manifest.
-    source
-        The bucket with its parts.
-    target, key
-        Bucket and key of the mean, ROUND in place of the round.
-    calls
-        Name and place of the functions that it calls with the mean.
+    """A function that averages what is in its source bucket and puts the mean into the target,
+    under a key with ROUND in place of the round. It ``calls`` others, by name and place, with the
+    mean. Names in the cloud differ between plans, and places are PROVIDER/REGION.
     """
 
     name: str
@@ -81,12 +68,8 @@ def _address(bucket: Bucket) -> dict[str, str]:
 
 def functions_of(manifest: Manifest, document: Mapping[str, Any]) -> tuple[CloudFunction, ...]:
     """List the functions of a plan: one of each region with a bucket of its own, in the order of
-    `Manifest.buckets`, then the global one; none if the plan has no function.
-
-    Parameters
-    ----------
-    document
-        The manifest's JSON, whose digest ends the names.
+    `Manifest.buckets`, then the global one; none if the plan has no function. The digest of the
+    manifest's JSON ends their names.
     """
     aggregator, exchange = manifest.aggregator, manifest.exchange
     if aggregator is None or traits(exchange.strategy).hub != "function":

@@ -130,7 +130,7 @@ class Bucket:
         self.client, self.bucket = client, name
 
     def put(self, key: str, body: Any, *, once: bool = False, **notes: Any) -> None:
-        """Write an object whole, with its SHA-256 and some notes; with ``once`` only if it is not
+        """Write an object whole, with its SHA-256 and notes; with ``once`` only if it is not
         there.
         """
         metadata = {NOTES: json.dumps({"sha256": hashlib.sha256(body).hexdigest(), **notes})}
@@ -139,13 +139,7 @@ class Bucket:
         self.call("write", lambda: self.client.put_object(**words), THERE if once else ())
 
     def get(self, key: str) -> tuple[bytes, dict[str, Any]] | None:
-        """Read an object and its notes; None if it is not there.
-
-        Raises
-        ------
-        OSError
-            If what came is not what was put.
-        """
+        """Read an object and its notes, None if it is not there; `OSError` if it came damaged."""
 
         def read() -> tuple[bytes, dict[str, Any]]:
             answer = self.client.get_object(Bucket=self.bucket, Key=key)
@@ -200,13 +194,7 @@ class Mean:
         self.bytes, self.samples = 0, 0.0
 
     def add(self, part: bytes, samples: float) -> None:
-        """Add a vector.
-
-        Raises
-        ------
-        ValueError
-            If it is longer or shorter than the first: another model.
-        """
+        """Add a vector; `ValueError` if it is longer or shorter than the first: another model."""
         size = struct.calcsize(self.letter)
         count = (len(part) - self.head) // size
         if self.total is None:
@@ -270,18 +258,11 @@ class Mean:
 
 
 class Function:
-    """An aggregator.
+    """An aggregator; ``connect`` opens a bucket by name and region, ``invoke`` calls a function.
 
-    Parameters
-    ----------
-    settings
-        ``run``; ``compression`` of `FORMATS`; ``source`` and ``target``, the buckets with their
-        regions, from which parts are read and to which the mean goes; ``key`` of the mean there,
-        with ROUND for the round; ``calls``, the functions to call with it, each of name and region.
-    connect
-        Opens a bucket by name and region.
-    invoke
-        Calls a function with bucket and key.
+    Its settings: ``run``; ``compression`` of `FORMATS`; ``source`` and ``target``, the buckets with
+    their regions, from which parts are read and to which the mean goes; ``key`` of the mean there,
+    with ROUND for the round; ``calls``, the functions to call with it, each of name and region.
     """
 
     def __init__(

@@ -2,7 +2,6 @@
 its rate and its delay.
 """
 
-from placer.launch.shaped_network.network import ENVIRONMENT, ShapedNetwork, open_network
-from placer.launch.shaped_network.shape import Shape
+from placer.launch.shaped_network.network import ENVIRONMENT, Shape, ShapedNetwork, open_network
 
 __all__ = ["ENVIRONMENT", "Shape", "ShapedNetwork", "open_network"]

@@ -11,16 +11,51 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import permutations
+from dataclasses import dataclass
+from itertools import permutations, product
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.shaped_network.kernel import how_ended
-from placer.launch.shaped_network.namespace import INTERFACE, window_bytes
-from placer.launch.shaped_network.shape import Shape, shapes_between
+from placer.launch.shaped_network.kernel import INTERFACE, how_ended, window_bytes
 from placer.version import install_line
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """The rates of one direction between two places, or inside one, and its round-trip time, of
+    which each direction delays by half. Rates are payload: of one TCP connection, and of all from
+    one machine to another.
+    """
+
+    src: str
+    dst: str
+    stream_bytes_per_s: float
+    pair_bytes_per_s: float
+    rtt_s: float
+
+    @property
+    def rate_bytes_per_s(self) -> float:
+        """Return the rate that one stream alone reaches."""
+        return min(self.stream_bytes_per_s, self.pair_bytes_per_s)
+
+
+def shapes_between(
+    places: Sequence[str], shapes: Iterable[Shape]
+) -> Mapping[tuple[str, str], Shape]:
+    """Return the shapes by pair of places; a pair that two machines need must be there."""
+    by_pair = {(shape.src, shape.dst): shape for shape in shapes}
+    counts = Counter(places)
+    for src, dst in product(counts, counts):
+        if (src != dst or counts[src] > 1) and (src, dst) not in by_pair:
+            raise PlacerError(
+                f"no link {src} -> {dst}",
+                "give the shape of each direction between places that have machines",
+            )
+    return by_pair
+
 
 NAME = "the relay of the rehearsal's network"
 END_S = 10.0
@@ -39,28 +74,8 @@ RIGHTS = (
 
 
 class ShapedNetwork:
-    """Machines with addresses of their own and shaped links between them, carried by a relay.
-
-    Parameters
-    ----------
-    places
-        Place of each machine.
-    shapes
-        By pair of places.
-    user
-        Make it in a user namespace of its own.
-
-    Attributes
-    ----------
-    addresses
-        IP address of each machine.
-    process
-        The relay.
-
-    Raises
-    ------
-    OSError
-        If no network can be made so.
+    """Machines with addresses of their own and shaped links between them, carried by a relay
+    process; with ``user`` in a user namespace of its own. `OSError` if no network can be made so.
     """
 
     def __init__(
@@ -78,12 +93,8 @@ class ShapedNetwork:
             raise OSError(self.made["error"])
 
     def command(self, machine: int, argv: Sequence[str]) -> list[str]:
-        """Return a command that runs another one on a machine of this network.
-
-        Notes
-        -----
-        What it starts is killed when the network ends, also where this process is killed. Its
-        collectives need `ENVIRONMENT`.
+        """Return a command that runs another one on a machine of this network. It is killed with
+        the network, also where this process is killed. Its collectives need `ENVIRONMENT`.
         """
         relay = f"/proc/{self.made['pid']}"
         user = [f"--user={relay}/ns/user", "--preserve-credentials"] if self.made["user"] else []
@@ -91,13 +102,7 @@ class ShapedNetwork:
         return ["nsenter", *user, network, "--", *argv]
 
     def ask(self, **call: Any) -> dict[str, Any]:
-        """Call the relay and wait for its answer; see `placer.launch.shaped_network.relay`.
-
-        Raises
-        ------
-        PlacerError
-            If it has ended.
-        """
+        """Call the relay (`placer.launch.shaped_network.relay`) and wait for its answer."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         with self.lock:
@@ -119,8 +124,8 @@ class ShapedNetwork:
         self.ask(kill=machine)
 
     def traffic(self) -> dict[tuple[int, int], tuple[int, float]]:
-        """Return the bytes sent and the seconds busy so far by ordered pair of machines. Bytes are
-        those of IP packets as if cut to the MTU.
+        """Return bytes sent and seconds busy so far by ordered pair of machines, of IP packets as
+        if cut to the MTU.
         """
         return {(src, dst): (sent, busy) for src, dst, sent, busy in self.ask()["links"]}
 
@@ -130,9 +135,7 @@ class ShapedNetwork:
 
     @property
     def processes(self) -> dict[str, subprocess.Popen[str]]:
-        """Return the processes that must outlive the users of the network, by their names in
-        messages.
-        """
+        """Return the processes that must outlive the users of the network, by name."""
         return {NAME: self.process}
 
     def end(self) -> None:
@@ -152,19 +155,9 @@ class ShapedNetwork:
 def open_network(places: Sequence[str], shapes: Iterable[Shape]) -> Iterator[ShapedNetwork]:
     """Make a network for the time of a ``with`` block: as root, or in a user namespace of its own.
 
-    Parameters
-    ----------
-    places
-        Place of each machine.
-    shapes
-        For each direction between places that have machines, and inside a place with two machines
-        or more. A machine sends, and receives, at most what one stream reaches inside its place,
-        where that is given.
-
-    Raises
-    ------
-    PlacerError
-        If a link is missing, or no network can be made here.
+    Shapes are needed for each direction between places, and inside a place with two machines or
+    more. A machine sends, and receives, at most what one stream reaches inside its place, where
+    that is given.
 
     Examples
     --------
@@ -202,7 +195,6 @@ def open_network(places: Sequence[str], shapes: Iterable[Shape]) -> Iterator[Sha
 
 
 def _request(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> dict[str, Any]:
-    """Return the request to the relay: what it is to make."""
     addresses, networks = addresses_of(places), _networks(places)
     windows: dict[str, dict[str, int]] = {place: {} for place in networks}
     for (src, dst), shape in shapes.items():
@@ -223,14 +215,12 @@ def _request(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> 
 
 
 def _card(place: str, shapes: Mapping[tuple[str, str], Shape]) -> float:
-    """Return what a machine of a place sends in all."""
     inside = shapes.get((place, place))
     return CARRIES_BYTES_PER_S if inside is None else inside.stream_bytes_per_s
 
 
 def addresses_of(places: Sequence[str]) -> tuple[str, ...]:
-    """Return an address for each machine in the network of its place: 10.1.0.0/16, 10.2.0.0/16 and
-    so on, far more than a relay carries.
+    """Return an address for each machine in the network of its place: 10.1.0.0/16, 10.2.0.0/16 ...
 
     Examples
     --------

@@ -21,8 +21,13 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-from placer.launch.shaped_network.kernel import CLONE_NEWUSER, unshare, wake_on_time
-from placer.launch.shaped_network.namespace import Namespace, make_namespace
+from placer.launch.shaped_network.kernel import (
+    CLONE_NEWUSER,
+    Namespace,
+    make_namespace,
+    unshare,
+    wake_on_time,
+)
 from placer.launch.shaped_network.router import Router
 
 ALL_CALLS = 65_536
@@ -86,9 +91,7 @@ def _carry(request: dict[str, Any], made: list[Namespace]) -> None:
 
 
 def _figures(router: Router) -> dict[str, Any]:
-    """Return ``links``: bytes sent and seconds busy by ordered pair, ``dropped`` packets and the
-    CPU time so far.
-    """
+    """Return bytes sent and seconds busy by ordered pair, dropped packets and CPU time so far."""
     links = [[src, dst, link.sent_bytes, link.busy_s] for (src, dst), link in router.links.items()]
     return {"links": links, "dropped": router.queues.dropped, "cpu_s": sum(os.times()[:2])}
 
@@ -124,7 +127,6 @@ def own_user_namespace() -> None:
 
 
 def _say(words: dict[str, Any]) -> None:
-    """Send an answer to the parent."""
     sys.stdout.write(json.dumps(words) + "\n")
     sys.stdout.flush()
 

@@ -9,19 +9,24 @@ from typing import Any
 from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import IMAGE, ExportPlan
-from placer.launch.export.reference_runtime import WISHES, Site
 from placer.launch.export.resources.surroundings import EFA_DEVICES, SECRETS, fabric_of
-from placer.launch.export.texts.heading import heading, shown
-from placer.launch.export.texts.meeting import KINDS, meeting_program, meets_words
-from placer.launch.export.texts.parts import holder, parts
-from placer.launch.export.texts.readme import Section, meeting_words, plain, readme
+from placer.launch.export.texts.environment import holder, parts
+from placer.launch.export.texts.files import heading, script, shown
+from placer.launch.export.texts.readme import (
+    KINDS,
+    Section,
+    meeting_program,
+    meeting_words,
+    meets_words,
+    plain,
+    readme,
+)
 from placer.launch.export.texts.runtime_readme import (
     WHEEL,
     gone_sections,
     wish_words,
 )
-from placer.launch.export.texts.shell import script
-from placer.launch.export.texts.start import start_lines
+from placer.launch.export.texts.start import WISHES, Site, start_lines
 from placer.launch.mesh import mesh_of
 
 NODE = 'PLACER_NODE="${JOB_COMPLETION_INDEX:-0}"'
@@ -54,7 +59,7 @@ def escaped(text: str) -> str:
 
 
 def object_name(name: str, longest_part: int) -> str:
-    """Return the name of an object whose pods are host names too. It begins with a letter and
+    """Return the name of an object whose pods are host names too: it begins with a letter and
     leaves room for a part of the name and numbers.
     """
     lettered = name if name[0].isalpha() else f"run-{name}"
@@ -78,9 +83,8 @@ def several_clusters_meet(plan: ExportPlan) -> bool:
 
 
 def name_beside(plan: ExportPlan, what: str) -> str:
-    """Return the name of an object that pods read beside their jobs: ``rendezvous``, where several
-    clusters meet; ``secrets``, keys, tokens and names of buckets; ``manifest``, for placer's own
-    runtime.
+    """Return the name of an object that pods read: ``rendezvous`` of several clusters, ``secrets``,
+    or the ``manifest`` for placer's own runtime.
     """
     return f"{object_name(plan.manifest.name, len(what))}-{what}"
 
@@ -91,7 +95,6 @@ def kubectl(plan: ExportPlan, place: str) -> str:
 
 
 def _clusters_meet_words(plan: ExportPlan) -> list[str]:
-    """Say how pods of several clusters find rank 0, whose pod does not exist before the start."""
     if not several_clusters_meet(plan):
         return []
     return [
@@ -104,14 +107,7 @@ def _clusters_meet_words(plan: ExportPlan) -> list[str]:
 
 def addresses(plan: ExportPlan, name: str, host: Callable[[str, int], str]) -> dict[str, str]:
     """Return the variables with the addresses that a part knows before the start: of rank 0 and of
-    the first machine of its world, where they are pods of the same cluster.
-
-    Parameters
-    ----------
-    name
-        Of the part.
-    host
-        Returns the host name of a part's pod, by the name of the part and its number there.
+    its world's first machine, where they are pods (``host``) of the same cluster.
     """
     if plan.manifest.rendezvous.method != "address":
         return {}
@@ -128,9 +124,7 @@ def addresses(plan: ExportPlan, name: str, host: Callable[[str, int], str]) -> d
 
 
 def variables(plan: ExportPlan, known: dict[str, str]) -> list[dict[str, Any]]:
-    """List the variables of a container: its `addresses`, and the options that may be changed
-    before the start.
-    """
+    """List the variables of a container: its `addresses`, and options that may be changed."""
     wishes = (
         [{"name": name, "value": value} for name, value in WISHES.items()]
         if plan.uses_runtime
@@ -151,9 +145,6 @@ def _secrets(plan: ExportPlan) -> list[dict[str, Any]]:
 
 
 def _meeting_variables(plan: ExportPlan) -> list[dict[str, Any]]:
-    """List the variables by which pods of several clusters meet: where, the program, and the
-    address of the pod.
-    """
     where = {"configMapKeyRef": {"name": name_beside(plan, "rendezvous"), "key": "meeting"}}
     joined = {"configMapKeyRef": {"name": name_beside(plan, "rendezvous"), "key": "interface"}}
     own = {"fieldRef": {"fieldPath": "status.podIP"}}
@@ -199,16 +190,8 @@ def cluster_readme(
     files: Mapping[str, str],
     jobs: Sequence[tuple[str, str]],
 ) -> str:
-    """Write the README of a target.
-
-    Parameters
-    ----------
-    needs
-        What every cluster and the image must have, up to where the image is described.
-    files
-        By name: the `kubectl` of the cluster that they are for.
-    jobs
-        `kubectl` and name of each job in them.
+    """Write the README of a target; ``needs`` says what clusters and the image must have, ``files``
+    have the `kubectl` of their cluster, and ``jobs`` `kubectl` and name.
     """
     clusters = [kubectl(plan, place) for place in places(plan)]
     words = [
@@ -256,8 +239,8 @@ def image_words(plan: ExportPlan) -> list[str]:
 
 
 def devices(plan: ExportPlan, group: Group | None) -> dict[str, Any]:
-    """Build requests and limits of a container: the GPUs of one machine, and its interfaces of EFA
-    (device plugin of github.com/aws-samples/aws-efa-eks).
+    """Build the limits of a container: the GPUs of one machine, and its interfaces of EFA (device
+    plugin of github.com/aws-samples/aws-efa-eks).
     """
     if group is None or group.on_cpu:
         return {}
@@ -268,13 +251,7 @@ def devices(plan: ExportPlan, group: Group | None) -> dict[str, Any]:
 
 
 def node_labels(provider: str, region: str, instance_type: str, market: str) -> dict[str, str]:
-    """Return the labels of the nodes that the plan means.
-
-    Raises
-    ------
-    PlacerError
-        If no node can have such a label.
-    """
+    """Return the labels of the nodes that the plan means; what no label can hold is refused."""
     host = instance_type.split("+", 1)[0] if provider == "gcp" else instance_type
     spot = SPOT_LABELS.get(provider, {}) if market == "spot" else {}
     for value in (host, region):

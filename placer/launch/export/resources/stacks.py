@@ -1,4 +1,6 @@
-"""Resources of a CloudFormation stack: buckets, functions, roles and permissions."""
+"""Resources of CloudFormation stacks: the functions of a plan in AWS Lambda, and whether it can run
+them; buckets, roles and permissions.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,67 @@ import json
 from importlib.resources import files as packaged
 from typing import Any
 
-from placer.launch.serverless.functions import ROUND, CloudFunction, region_of
-from placer.launch.serverless.protocol import GRADIENTS, MEANS
+from placer.documents.manifest.rendezvous import plain_name
+from placer.errors import PlacerError
+from placer.launch.export.export_plan import ExportPlan
+from placer.launch.serverless.functions import ROUND, CloudFunction, functions_of, region_of
+from placer.launch.serverless.protocol import FORMATS, GRADIENTS, MEANS
+from placer.problem.exchange import traits
+from placer.units import GIB
+
+HELD = {"none": 2.0, "fp16": 3.0, "int8": 5.0}
+"""Memory of a function for each byte of a gradient: the sum in float32, and one part or the mean as
+it is sent (`placer.launch.serverless.protocol.Mean`).
+"""
+RUNTIME_GIB = 0.25
+"""Python, boto3 and NumPy (assumed)."""
+MOST_GIB = 10.0
+MOST_SECONDS = 900
+"""Limits of AWS Lambda."""
+
+
+def aggregators(plan: ExportPlan) -> tuple[CloudFunction, ...]:
+    """List the functions of a plan, the global one last."""
+    return functions_of(plan.manifest, json.loads(plan.text))
+
+
+def check_aggregators(plan: ExportPlan) -> None:
+    """Refuse functions that are not, or cannot be, in AWS Lambda."""
+    manifest, aggregator = plan.manifest, plan.manifest.aggregator
+    if aggregator is None or traits(manifest.exchange.strategy).hub != "function":
+        raise PlacerError(
+            f"the exchange {manifest.exchange.strategy} has no cloud function",
+            "cloudformation is for central and hierarchical",
+        )
+    for place in (aggregator.place, *(b.place for b in manifest.buckets)):
+        provider, _, region = place.partition("/")
+        if provider != "aws" or plain_name(region) != region:
+            raise PlacerError(
+                f"the functions are deployed on AWS Lambda, and {place} is not a region of AWS",
+                "ask again with --in 'aws/*', or with --exchange parameter-server; placer run "
+                "--local and --to compose play them here",
+            )
+    if manifest.exchange.compression not in FORMATS:
+        raise PlacerError(
+            f"the aggregator cannot sum {manifest.exchange.compression} gradients",
+            f"use --compression {', '.join(FORMATS)}",
+        )
+    if memory_gib(plan) > MOST_GIB:
+        raise PlacerError(
+            f"the aggregator needs {memory_gib(plan):.1f} GiB, AWS Lambda has {MOST_GIB:g}",
+            "use a server: --exchange parameter-server",
+        )
+
+
+def memory_gib(plan: ExportPlan, *, regional: bool = False) -> float:
+    """Return the memory of a function in GiB: the plan's, or what the protocol holds at once, if
+    that is more. That of a region is at least 1 GiB.
+    """
+    aggregator, model = plan.manifest.aggregator, plan.manifest.model
+    assert aggregator is not None
+    held = HELD[plan.manifest.exchange.compression] * model.gradient_bytes / GIB + RUNTIME_GIB
+    return max(1.0 if regional else aggregator.memory_gib or 0.0, held)
+
 
 RUNTIME = "python3.12"
 LOG_DAYS = 7
@@ -106,9 +167,7 @@ def function_arn(name: str, region: str) -> dict[str, str]:
 
 
 def _role(this: CloudFunction) -> dict[str, Any]:
-    """Build the role with the least privileges of the function: its parts, results and log, and the
-    functions that it calls.
-    """
+    """Build the role with the least privileges of the function."""
     parts, means = (arn(this.source.name, f"{this.run}/{kind}/*") for kind in (GRADIENTS, MEANS))
     statements = [
         _may_list(this.source.name, f"{this.run}/{GRADIENTS}/*"),
@@ -145,9 +204,7 @@ def _role(this: CloudFunction) -> dict[str, Any]:
 
 
 def worker_policy(this: CloudFunction) -> dict[str, Any]:
-    """Build the policy of a worker: put gradients, get means, and call the function where the
-    bucket cannot.
-    """
+    """Build the policy of a worker, which calls the function where the bucket cannot."""
     name, run = this.source.name, this.run
     statements = [
         allowed(arn(name, f"{run}/{GRADIENTS}/*"), "s3:PutObject"),
@@ -160,8 +217,8 @@ def worker_policy(this: CloudFunction) -> dict[str, Any]:
 
 
 def _may_list(bucket: str, keys: str) -> dict[str, Any]:
-    """Let objects be listed, without which S3 answers 403 in place of 404 where one is missing.
-    The request for an object has no prefix.
+    """Let objects be listed, without which S3 answers 403 in place of 404 where one is missing. The
+    request for an object has no prefix.
     """
     condition = {"StringLikeIfExists": {"s3:prefix": keys}}
     return allowed(arn(bucket), "s3:ListBucket", Condition=condition)

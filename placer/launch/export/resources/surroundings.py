@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 from placer.documents.manifest.types import Group, Manifest
-from placer.launch.export.texts.shell import require
+from placer.launch.export.texts.files import require
 from placer.launch.mesh import Mesh, World
 
 EFA_DEVICES = {
@@ -65,8 +65,8 @@ def overlay_lines(manifest: Manifest, mesh: Mesh) -> list[str]:
 
 
 def fabric_of(group: Group, manifest: Manifest, mesh: Mesh) -> str:
-    """Return the fast network between the machines of a group's world: ``efa``, ``gpudirect``, or
-    an empty text where there is none, or where a world is one machine or spans places.
+    """Return the fast network between the machines of a group's world, ``efa`` or ``gpudirect``;
+    empty where there is none, or where a world is one machine or spans places.
     """
     world = mesh.world_of(group.rank_offset)
     if world is None or world.machine_count == 1 or mesh.backend != "nccl":
@@ -112,12 +112,8 @@ def surrounding_words(manifest: Manifest, mesh: Mesh) -> list[str]:
 
 
 def copy_commands(manifest: Manifest) -> list[str]:
-    """Return the command that copies the data to where it was priced, before the start; none where
-    it lies there.
-
-    Notes
-    -----
-    SOURCE and DATA are buckets; credentials are those of the environment.
+    """Return the command that copies the data to where it was priced, if it does not lie there:
+    between the buckets SOURCE and DATA, with the credentials of the environment.
     """
     data = manifest.data
     if data.copied_from is None or data.store is None:

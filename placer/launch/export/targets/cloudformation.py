@@ -10,20 +10,22 @@ from typing import Any
 
 from placer.documents.manifest.rendezvous import run_digest
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.resources.aggregators import (
+from placer.launch.export.resources.pods import object_name
+from placer.launch.export.resources.stacks import (
     MOST_SECONDS,
     aggregators,
+    bucket,
     check_aggregators,
+    function,
     memory_gib,
+    permission,
+    worker_policy,
 )
-from placer.launch.export.resources.pods import object_name
-from placer.launch.export.resources.stacks import bucket, function, permission, worker_policy
 from placer.launch.export.targets.torchrun import group_scripts
 from placer.launch.export.texts.environment import machines
-from placer.launch.export.texts.heading import comments, heading
+from placer.launch.export.texts.files import comments, heading, yaml_text
 from placer.launch.export.texts.readme import Section, readme, start_commands
 from placer.launch.export.texts.runtime_readme import copy_words, needs_words, wish_words
-from placer.launch.export.texts.yaml_text import yaml_text
 from placer.launch.serverless.functions import CloudFunction, region_of
 
 LAYER = {
@@ -37,14 +39,7 @@ HAS_NUMPY = {"Fn::Not": [{"Fn::Equals": [{"Ref": "NumpyLayer"}, ""]}]}
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
-    """Return one template a stack, and with a function to train the script of each group.
-
-    Raises
-    ------
-    PlacerError
-        If the plan has no cloud function, or not all of it is on AWS, or Lambda is too small for
-        it.
-    """
+    """Return one template a stack, and with a function to train the script of each group."""
     check_aggregators(plan)
     lines = comments(heading(plan, "cloudformation"))
     built = {
@@ -83,8 +78,6 @@ def _function(plan: ExportPlan, this: CloudFunction) -> dict[str, Any]:
 def _stack(plan: ExportPlan, this: CloudFunction, *, workers: bool, called: bool) -> dict[str, Any]:
     """Build a stack: a bucket, the function that its uploads call, and the policy of the workers.
 
-    Notes
-    -----
     S3 cannot call a function in another region, which is a stack of its own: the workers do, or the
     functions of the regions, after each upload.
     """
@@ -171,7 +164,6 @@ def _readme(plan: ExportPlan) -> str:
 
 
 def _start(plan: ExportPlan) -> tuple[list[str], list[str]]:
-    """Say how the machines start ``placer run``, once the stacks are there."""
     words = [
         *needs_words(plan),
         "",

@@ -8,16 +8,13 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.reference_runtime import STEPS, Site
 from placer.launch.export.resources.pods import escaped, image_words
 from placer.launch.export.resources.surroundings import spans_places
 from placer.launch.export.texts.environment import machines
-from placer.launch.export.texts.heading import comments, heading
+from placer.launch.export.texts.files import comments, heading, script, yaml_text
 from placer.launch.export.texts.readme import Section, plain, readme
 from placer.launch.export.texts.runtime_readme import out_folder, shared_log_section, watch_words
-from placer.launch.export.texts.shell import script
-from placer.launch.export.texts.start import ONLY_NODE, start_lines
-from placer.launch.export.texts.yaml_text import yaml_text
+from placer.launch.export.texts.start import ONLY_NODE, STEPS, Site, start_lines
 from placer.launch.mesh import mesh_of
 
 FILE = "compose.yaml"
@@ -37,13 +34,7 @@ STORE = {
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
-    """Return the Compose file.
-
-    Raises
-    ------
-    PlacerError
-        If the plan has more machines than one can rehearse.
-    """
+    """Return the Compose file, of no more machines than one can rehearse."""
     count = plan.manifest.rendezvous.machines
     if count > MOST:
         raise PlacerError(
@@ -57,9 +48,7 @@ def files(plan: ExportPlan) -> dict[str, str]:
 
 
 def document(plan: ExportPlan) -> dict[str, Any]:
-    """Build the Compose file: one service a machine, with one process each, whatever GPUs the plan
-    rents.
-    """
+    """Build the Compose file: a service with one process each machine, whatever GPUs it has."""
     services: dict[str, Any] = {}
     for name, environment in _machines(plan).items():
         for node in range(int(environment["PLACER_GROUP_SIZE"])):
@@ -77,18 +66,16 @@ def document(plan: ExportPlan) -> dict[str, Any]:
 
 
 def _machines(plan: ExportPlan) -> dict[str, dict[str, str]]:
-    """Return the variables of the groups where each machine has one process."""
     return machines(plan, mesh_of(plan.manifest, processes=1))
 
 
 def _service_of(plan: ExportPlan, rank: int) -> str:
-    """Return the service of a machine."""
     group = next(g for g in reversed(plan.manifest.groups) if g.rank_offset <= rank)
     return f"{group.name}-{rank - group.rank_offset}"
 
 
 def _function_ranks(plan: ExportPlan) -> dict[str, str]:
-    """Return the ranks of the functions. One container runs them; each reads its own bucket."""
+    """Return the ranks of the functions: one container runs them; each reads its own bucket."""
     first = plan.manifest.world_size
     return {
         "PLACER_RANK_OFFSET": str(first),

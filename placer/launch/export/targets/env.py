@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.texts.environment import machines
-from placer.launch.export.texts.heading import heading
+from placer.launch.export.texts.files import heading, script
 from placer.launch.export.texts.readme import Section, meeting_words, readme
 from placer.launch.export.texts.runtime_readme import (
     copy_words,
@@ -13,7 +13,6 @@ from placer.launch.export.texts.runtime_readme import (
     out_folder,
     watch_words,
 )
-from placer.launch.export.texts.shell import script
 from placer.launch.export.texts.start import ASK_NODE, ONLY_NODE, sourced_lines
 
 

@@ -11,9 +11,8 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.texts.environment import group_environment, run_environment
-from placer.launch.export.texts.heading import heading
+from placer.launch.export.texts.files import heading, require, script
 from placer.launch.export.texts.readme import meeting_words, readme, start_commands
-from placer.launch.export.texts.shell import require, script
 from placer.launch.export.texts.start import ASK_NODE, CHECK_NODE, ONLY_NODE
 from placer.launch.mesh import mesh_of
 from placer.workload.engines import ENGINES
@@ -86,13 +85,7 @@ KEYS = {"PLACER_KEYS": "keys"}
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
-    """Return the scripts and the arguments of the optimizer.
-
-    Raises
-    ------
-    PlacerError
-        If hivemind has no such exchange or compression, or a worker is an island.
-    """
+    """Return the scripts and the arguments of the optimizer."""
     lack = ENGINES["hivemind"].lack(plan.manifest.exchange, plan.manifest.groups)
     if lack is not None:
         raise PlacerError(
@@ -120,8 +113,6 @@ def optimizer_arguments(plan: ExportPlan) -> dict[str, Any]:
     """Return keyword arguments of hivemind.Optimizer, apart from dht, optimizer, params and the
     size of a step.
 
-    Notes
-    -----
     With local updates an epoch of hivemind is what passes between two averagings: H target batches.
     With the size of a full group known, averaging begins when all peers are there; without it,
     peers wait out the matchmaking time (measured with local updates: 5.4 s a round instead of 0.4

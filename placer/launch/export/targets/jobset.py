@@ -22,9 +22,8 @@ from placer.launch.export.resources.pods import (
     variables,
     volumes,
 )
-from placer.launch.export.texts.heading import comments, heading
-from placer.launch.export.texts.parts import Part, parts
-from placer.launch.export.texts.yaml_text import yaml_text
+from placer.launch.export.texts.environment import Part, parts
+from placer.launch.export.texts.files import comments, heading, yaml_text
 
 RESTARTS = {"on_demand": 3, "spot": 20, "community": 20}
 """Restarts of a whole set before it fails: spot machines are taken away now and then."""

@@ -9,8 +9,7 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.texts.environment import architecture_of, job_steps
-from placer.launch.export.texts.heading import comments, heading
-from placer.launch.export.texts.yaml_text import yaml_text
+from placer.launch.export.texts.files import comments, heading, yaml_text
 from placer.launch.export.trainers import Trainer, check_trainable, inner_of, trainer_files
 from placer.workload.island.divisions import piece_layers
 
@@ -62,13 +61,7 @@ RECOMPUTED = {
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
-    """Return ``GROUP.sh`` for each group, the settings, and the program that reads them.
-
-    Raises
-    ------
-    PlacerError
-        If Megatron has no such exchange, sharding, precision or division of the batch.
-    """
+    """Return ``GROUP.sh`` for each group, the settings, and the program that reads them."""
     check_trainable(plan, TRAINER)
     if len({group.inner for group in plan.manifest.groups}) > 1:
         raise PlacerError(
@@ -85,12 +78,9 @@ def files(plan: ExportPlan) -> dict[str, str]:
 
 
 def settings(plan: ExportPlan) -> dict[str, dict[str, Any] | str]:
-    """Return the parts of Megatron-Bridge's ConfigContainer that the plan decides.
-
-    Notes
-    -----
-    All are said, also where they are Megatron's defaults: a recipe has others. Ranks are those of
-    `World`: Megatron's order is tp-cp-ep-dp-pp.
+    """Return the parts of Megatron-Bridge's ConfigContainer that the plan decides, also where they
+    are Megatron's defaults: a recipe has others. Ranks are those of `World`: Megatron's order is
+    tp-cp-ep-dp-pp.
     """
     inner = inner_of(plan.manifest.groups[0])
     tokens = architecture_of(plan.manifest).sequence_length

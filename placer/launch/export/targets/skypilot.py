@@ -11,24 +11,21 @@ from typing import Any
 from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.reference_runtime import WISHES, Site
 from placer.launch.export.resources.surroundings import fabric_of, spans_places
-from placer.launch.export.texts.alternatives import (
+from placer.launch.export.texts.environment import SERVER, Part, one_by_one, parts
+from placer.launch.export.texts.files import comments, heading, shown, yaml_text
+from placer.launch.export.texts.readme import (
     MANIFEST_FILE,
+    MEET_FILE,
     PLACES,
     differing,
     fallback_file,
-)
-from placer.launch.export.texts.environment import SERVER
-from placer.launch.export.texts.heading import comments, heading, shown
-from placer.launch.export.texts.meeting import (
-    MEET_FILE,
     meeting_bucket,
     meeting_files,
+    meeting_words,
     meets_words,
+    readme,
 )
-from placer.launch.export.texts.parts import Part, one_by_one, parts
-from placer.launch.export.texts.readme import meeting_words, readme
 from placer.launch.export.texts.runtime_readme import (
     WHEEL,
     copy_words,
@@ -36,8 +33,7 @@ from placer.launch.export.texts.runtime_readme import (
     needs_words,
     wish_words,
 )
-from placer.launch.export.texts.start import start_lines
-from placer.launch.export.texts.yaml_text import yaml_text
+from placer.launch.export.texts.start import WISHES, Site, start_lines
 from placer.launch.mesh import mesh_of
 from placer.market.sources.prices.skypilot.names import (
     PROVIDERS,
@@ -124,13 +120,7 @@ fi
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
-    """Return the job group, as ``sky jobs launch`` reads it, and what its tasks meet by.
-
-    Raises
-    ------
-    PlacerError
-        If SkyPilot has no such place or machine.
-    """
+    """Return the job group, as ``sky jobs launch`` reads it, and what its tasks meet by."""
     text = yaml_text(documents(plan), comments(heading(plan, "skypilot")))
     meet = {} if _one_task(plan) else meeting_files(plan, "skypilot")
     return {FILE: text, **meet, "README.md": _readme(plan)}
@@ -142,13 +132,9 @@ def tasks(plan: ExportPlan) -> dict[str, Part]:
 
 
 def tried_together(plan: ExportPlan) -> list[int]:
-    """Return the fallbacks that SkyPilot tries by itself: one task of as many nodes in another
-    region, which starts in the same way.
-
-    Notes
-    -----
-    A task has one number of nodes whatever resources it gets, and is told no more than cloud and
-    region of them.
+    """Return the fallbacks that SkyPilot tries by itself: one task in another region, which starts
+    in the same way. A task has one number of nodes whatever resources it gets, and is told no more
+    than cloud and region of them.
     """
     if not plan.fallbacks or not _one_task(plan):
         return []
@@ -183,8 +169,6 @@ def _alike(plan: ExportPlan, other: ExportPlan) -> bool:
 def documents(plan: ExportPlan) -> list[dict[str, Any]]:
     """Build the header and the tasks.
 
-    Notes
-    -----
     Without ``execution: parallel`` SkyPilot (0.14.1) reads the same file as a pipeline of one task
     after the other. ``inter_connection: false``: the tasks are on several clouds and get no names
     for each other. A variable that is null must be given at launch (``--env``).
@@ -270,7 +254,6 @@ def _asks(plan: ExportPlan) -> bool:
 
 
 def _meeting_variables(plan: ExportPlan) -> dict[str, str | None]:
-    """Return where the tasks meet."""
     if not _meets(plan):
         return {}
     if _asks(plan):
@@ -289,15 +272,12 @@ def checkpoint_bucket(plan: ExportPlan) -> str:
 
 
 def _mounts_buckets(part: Part) -> bool:
-    """Return whether a worker's machines mount buckets."""
     provider = part.environment["PLACER_PLACE"].partition("/")[0]
     return part.group is not None and provider not in ONE_NODE
 
 
 def _bucket_variables(plan: ExportPlan, part: Part) -> dict[str, str | None]:
-    """Return where checkpoints and data are, on machines that mount their buckets; the bucket with
-    the data has to be given at launch, such as s3://NAME.
-    """
+    """Return where checkpoints and data are; the bucket with the data is given at launch."""
     built: dict[str, str | None] = {}
     if spans_places(plan.manifest):
         built["GLOO_SOCKET_IFNAME"] = OVERLAY
@@ -313,9 +293,7 @@ def _bucket_variables(plan: ExportPlan, part: Part) -> dict[str, str | None]:
 
 
 def _mounts(plan: ExportPlan, part: Part) -> dict[str, Any]:
-    """Mount buckets of this plan, which SkyPilot makes if they are not there, on every machine, and
-    the bucket with the data.
-    """
+    """Mount buckets of this plan, which SkyPilot makes if need be, and the one with the data."""
     store = STORES.get(plan.manifest.groups[0].provider)
     of_store = {"store": store} if store else {}
     built: dict[str, Any] = {}
@@ -432,7 +410,6 @@ def _readme(plan: ExportPlan) -> str:
 
 
 def _found_words(plan: ExportPlan) -> list[str]:
-    """Say how tasks of several places find rank 0, whose machine does not exist before."""
     if not _meets(plan):
         return []
     where = (

@@ -6,19 +6,22 @@ import math
 
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.reference_runtime import Site
 from placer.launch.export.texts.environment import job_steps, machines
-from placer.launch.export.texts.heading import heading
-from placer.launch.export.texts.meeting import MEET_FILE, meeting_files
-from placer.launch.export.texts.readme import Section, meeting_words, readme
+from placer.launch.export.texts.files import heading, script
+from placer.launch.export.texts.readme import (
+    MEET_FILE,
+    Section,
+    meeting_files,
+    meeting_words,
+    readme,
+)
 from placer.launch.export.texts.runtime_readme import (
     copy_words,
     kept_sections,
     needs_words,
     wish_words,
 )
-from placer.launch.export.texts.shell import script
-from placer.launch.export.texts.start import start_lines
+from placer.launch.export.texts.start import Site, start_lines
 
 NODE = "PLACER_NODE=$((${SLURM_ARRAY_TASK_ID:-0} * PLACER_WORLD_STEP + SLURM_NODEID))"
 HEAD = [
@@ -45,12 +48,8 @@ SLACK = 1.25
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
-    """Return ``GROUP.sbatch`` for each group.
-
-    Raises
-    ------
-    PlacerError
-        If a world has machines of several groups: the nodes of a job are of one kind.
+    """Return ``GROUP.sbatch`` for each group; the nodes of a job, so of a world, are of one
+    kind.
     """
     built, lines = {}, heading(plan, "slurm")
     for name, environment in machines(plan).items():

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.reference_runtime import HERE, Site
 from placer.launch.export.texts.environment import machines
-from placer.launch.export.texts.heading import heading
-from placer.launch.export.texts.meeting import BESIDE, meeting_files, unknown_address_words
-from placer.launch.export.texts.readme import Section, meeting_words, readme, start_commands
+from placer.launch.export.texts.files import heading, script
+from placer.launch.export.texts.readme import (
+    BESIDE,
+    Section,
+    meeting_files,
+    meeting_words,
+    readme,
+    start_commands,
+    unknown_address_words,
+)
 from placer.launch.export.texts.runtime_readme import (
     copy_words,
     kept_sections,
@@ -17,8 +23,7 @@ from placer.launch.export.texts.runtime_readme import (
     watch_words,
     wish_words,
 )
-from placer.launch.export.texts.shell import script
-from placer.launch.export.texts.start import ASK_NODE, ONLY_NODE, start_lines
+from placer.launch.export.texts.start import ASK_NODE, HERE, ONLY_NODE, Site, start_lines
 
 
 def files(plan: ExportPlan) -> dict[str, str]:

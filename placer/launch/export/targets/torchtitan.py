@@ -67,14 +67,7 @@ END = ['  "$@" "activation-checkpoint:$PLACER_CHECKPOINTING"']
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
-    """Return ``GROUP.sh`` for each group.
-
-    Raises
-    ------
-    PlacerError
-        If torchtitan or torchft has no such exchange, sharding, precision, division of the experts
-        or of the batch.
-    """
+    """Return ``GROUP.sh`` for each group."""
     check_trainable(plan, TRAINER)
     mesh, inner = mesh_of(plan.manifest), inner_of(plan.manifest.groups[0])
     stages = inner.pipeline > 1
@@ -121,7 +114,6 @@ def _shards(plan: ExportPlan, group: Group) -> dict[str, str]:
 
 
 def _titan(plan: ExportPlan, group: Group) -> dict[str, str]:
-    """Return the variables that become options of torchtitan."""
     inner, exchange = inner_of(group), plan.manifest.exchange
     module, _, config = plan.train.partition(":")
     streams = exchange.strategy == "streaming-diloco"

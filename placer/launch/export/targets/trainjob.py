@@ -23,9 +23,8 @@ from placer.launch.export.resources.pods import (
     variables,
     volumes,
 )
-from placer.launch.export.texts.heading import comments, heading
-from placer.launch.export.texts.parts import Part, parts
-from placer.launch.export.texts.yaml_text import yaml_text
+from placer.launch.export.texts.environment import Part, parts
+from placer.launch.export.texts.files import comments, heading, yaml_text
 from placer.launch.mesh import processes_of
 
 RUNTIME = "torch-distributed"
@@ -34,13 +33,7 @@ MANAGER = "placer.export/nodes"
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
-    """Return ``GROUP.yaml`` for each group.
-
-    Raises
-    ------
-    PlacerError
-        If the plan has a parameter server: a TrainJob has nodes of one kind.
-    """
+    """Return ``GROUP.yaml`` for each group; a parameter server has no place in a TrainJob."""
     if plan.manifest.server is not None:
         raise PlacerError(
             "trainjob has no place for the machine of a parameter server",
@@ -66,12 +59,8 @@ def pod_host(plan: ExportPlan, name: str, number: int) -> str:
 
 
 def train_job(plan: ExportPlan, part_name: str, part: Part) -> dict[str, Any]:
-    """Build the TrainJob of one part.
-
-    Notes
-    -----
-    Trainer sets PET_NNODES and its kin for the group alone; the script gives torchrun the numbers
-    of the whole plan as options, which go before variables.
+    """Build the TrainJob of one part. Trainer sets PET_NNODES and its kin for the group alone; the
+    script gives torchrun the numbers of the whole plan as options, which go before variables.
     """
     group = part.group
     assert group is not None  # a parameter server was refused
@@ -108,9 +97,7 @@ def train_job(plan: ExportPlan, part_name: str, part: Part) -> dict[str, Any]:
 
 
 def _pods(plan: ExportPlan, group: Group) -> dict[str, Any]:
-    """Build the patch of the pods of Kubeflow's runtime: their nodes, and where they read the
-    manifest.
-    """
+    """Patch the pods of Kubeflow's runtime: their nodes, and where they read the manifest."""
     labels = node_labels(
         group.provider, group.region, group.offer.instance_type, group.offer.market
     )

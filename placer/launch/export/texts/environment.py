@@ -1,11 +1,13 @@
 """The plan as environment variables, the same in every target: ``PLACER_`` and the names of the
-manifest.
+manifest; and its parts that start together.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from msgspec import convert
 
@@ -63,12 +65,8 @@ def run_environment(plan: ExportPlan, mesh: Mesh) -> dict[str, str]:
 
 
 def job_steps(manifest: Manifest) -> int | None:
-    """Return the optimizer steps of the whole job, whole rounds of local steps; None: the question
-    said neither samples nor tokens.
-
-    Notes
-    -----
-    As many samples as were asked for at equal progress: an exchange that needs more takes more.
+    """Return the optimizer steps of the whole job, whole rounds of local steps at equal progress;
+    None: the question said neither samples nor tokens.
     """
     samples = (manifest.question or {}).get("requirements", {}).get("samples")
     if samples is None:
@@ -104,9 +102,7 @@ def _aggregator(aggregator: Aggregator | None) -> dict[str, str]:
 
 
 def _buckets(manifest: Manifest) -> dict[str, str]:
-    """Return the variables of the bucket where all meet; that of a region is a variable of its
-    groups.
-    """
+    """Return the variables of the bucket where all meet; those of regions are of their groups."""
     if not manifest.buckets:
         return {}
     wait = manifest.exchange.timeouts.poll_s
@@ -143,7 +139,6 @@ def group_environment(group: Group, manifest: Manifest, mesh: Mesh) -> dict[str,
 
 
 def _divided(manifest: Manifest, inner: InnerPlan) -> dict[str, str]:
-    """Return the variables of a plan that divides more than matrices."""
     return {
         "PLACER_PIPELINE_PARALLEL": str(inner.pipeline),
         "PLACER_PIECE_LAYERS": " ".join(map(str, piece_layers(architecture_of(manifest), inner))),
@@ -153,13 +148,7 @@ def _divided(manifest: Manifest, inner: InnerPlan) -> dict[str, str]:
 
 
 def architecture_of(manifest: Manifest) -> Architecture:
-    """Return the dimensions of the model.
-
-    Raises
-    ------
-    PlacerError
-        If an early manifest does not have them.
-    """
+    """Return the dimensions of the model, which an early manifest does not have."""
     told = (manifest.question or {}).get("profile", {}).get("architecture")
     if told is None:
         raise PlacerError(
@@ -189,7 +178,6 @@ def _world(group: Group, mesh: Mesh) -> dict[str, str]:
 
 
 def _inner(group: Group) -> dict[str, str]:
-    """Return the inner plan of islands."""
     inner = group.inner or InnerPlan()
     return {
         "PLACER_SHARDING": inner.sharding,
@@ -200,9 +188,7 @@ def _inner(group: Group) -> dict[str, str]:
 
 
 def server_environment(manifest: Manifest, mesh: Mesh) -> dict[str, str]:
-    """Return the variables of the parameter server's machine, which has the last rank and joins no
-    world of workers.
-    """
+    """Return the variables of the parameter server, which has the last rank and joins no world."""
     assert manifest.server is not None
     assert manifest.aggregator is not None
     return {
@@ -234,3 +220,100 @@ def machines(plan: ExportPlan, mesh: Mesh | None = None) -> dict[str, dict[str, 
         if manifest.server is None
         else {**built, SERVER: {**alike, **server_environment(manifest, mesh)}}
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """Machines that a target starts as one, with their variables: the first of
+    ``PLACER_GROUP_SIZE`` has rank ``PLACER_RANK_OFFSET``. A parameter server has no group in the
+    manifest.
+    """
+
+    environment: dict[str, str]
+    group: Group | None
+
+    @property
+    def machines(self) -> int:
+        """Return the number of machines."""
+        return int(self.environment["PLACER_GROUP_SIZE"])
+
+    @property
+    def rank(self) -> int:
+        """Return the rank of its first machine."""
+        return int(self.environment["PLACER_RANK_OFFSET"])
+
+    @property
+    def meets_at(self) -> int | None:
+        """Return the rank of the machine at which they meet as a world; None: each is a world."""
+        alone = self.environment["PLACER_WORLD_MACHINES"] == "1"
+        return None if alone else int(self.environment["PLACER_WORLD_FIRST"])
+
+
+def parts(plan: ExportPlan) -> dict[str, Part]:
+    """List the parts by name, in the order of ranks; of islands that are worlds, each island."""
+    groups = {group.name: group for group in plan.manifest.groups}
+    built: dict[str, Part] = {}
+    for name, environment in machines(plan).items():
+        group = groups.get(name)
+        whole = environment["PLACER_WORLD_STEP"] == environment["PLACER_GROUP_SIZE"]
+        if group is None or not group.is_island or whole:
+            built[name] = Part(environment=environment, group=group)
+            continue
+        for number in range(group.count):
+            _check_free(f"{name}-{number}", groups, f"island {number} of group {name}")
+            built[f"{name}-{number}"] = Part(
+                environment={**environment, **_moved(environment, number, group.machines)},
+                group=group,
+            )
+    return built
+
+
+def holder(several: dict[str, Part], rank: int) -> tuple[str, int]:
+    """Return the name of the part that holds a machine, and the machine's number in it."""
+    return next(
+        (name, rank - part.rank)
+        for name, part in several.items()
+        if part.rank <= rank < part.rank + part.machines
+    )
+
+
+def one_by_one(several: dict[str, Part], providers: Collection[str]) -> dict[str, Part]:
+    """Divide the parts at some providers into their machines; an island is refused."""
+    built: dict[str, Part] = {}
+    for name, part in several.items():
+        if part.group is None or part.group.provider not in providers or part.machines == 1:
+            built[name] = part
+            continue
+        if part.group.machines > 1:
+            raise PlacerError(
+                f"machines of {part.group.provider} cannot be joined to islands, as {name} needs",
+                "plan with --machines-per-island 1, or use --to torchrun",
+            )
+        for number in range(part.machines):
+            _check_free(f"{name}-{number}", several, f"machine {number} of group {name}")
+            built[f"{name}-{number}"] = Part(
+                environment={**part.environment, **_moved(part.environment, number)},
+                group=part.group,
+            )
+    return built
+
+
+def _check_free(name: str, taken: Collection[str], what: str) -> None:
+    if name in taken:
+        raise PlacerError(f"{what} would be called as group {name}", "give that group another name")
+
+
+def _moved(environment: dict[str, str], number: int, machines: int = 1) -> dict[str, str]:
+    """Return the variables of a part that begins so many machines further in its group."""
+    before = number * machines
+    moved = {
+        "PLACER_GROUP_SIZE": str(machines),
+        "PLACER_RANK_OFFSET": str(int(environment["PLACER_RANK_OFFSET"]) + before),
+    }
+    if environment["PLACER_WORLD_STEP"] != str(machines):
+        return moved  # all are in one world
+    return {
+        **moved,
+        "PLACER_WORLD_OFFSET": str(int(environment["PLACER_WORLD_OFFSET"]) + number),
+        "PLACER_WORLD_FIRST": str(int(environment["PLACER_WORLD_FIRST"]) + before),
+    }

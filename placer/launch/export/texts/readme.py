@@ -1,13 +1,18 @@
-"""The README of an export: its contents, and the commands to launch, watch and tear down."""
+"""The README of an export: its contents, the commands to launch, watch and tear down, how machines
+meet, and the placements that take the place of the plan's own.
+"""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from importlib.resources import files as packaged
 
+from placer.documents.manifest.rendezvous import plain_name
+from placer.documents.manifest.types import Manifest
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.surroundings import copy_commands, surrounding_words
-from placer.launch.export.texts.heading import heading, shown
+from placer.launch.export.texts.files import comments, heading, shown
 from placer.launch.mesh import Between, World, mesh_of, priced_software
 
 DATA = [
@@ -28,16 +33,8 @@ Section = tuple[str, Sequence[str], Sequence[str]]
 
 
 def readme(plan: ExportPlan, target: str, sections: Sequence[Section]) -> str:
-    """Write the README of an export.
-
-    Parameters
-    ----------
-    plan
-        Names from it are shown as plain text: no mark-up of theirs takes effect.
-    target
-        Name of the target.
-    sections
-        In order; launch, watch and tear down among them.
+    """Write the README of an export from its sections, launch, watch and tear down among them.
+    Names from the plan are plain text: no mark-up of theirs takes effect.
     """
     parts = [
         f"# {plan.manifest.name}: {target}\n",
@@ -63,10 +60,8 @@ def _with_data(plan: ExportPlan, sections: Sequence[Section]) -> list[Section]:
 
 
 def plain(text: str) -> str:
-    """Escape what has an effect in Markdown or HTML.
-
-    Parentheses, braces and exclamation marks have none where square brackets are escaped. They stay
-    as they are, so that the text can be read in a terminal too.
+    """Escape what has an effect in Markdown or HTML. Parentheses, braces and exclamation marks have
+    none where square brackets are escaped, and stay: the text can be read in a terminal too.
     """
     escaped = html.escape(shown(text), quote=False)
     return "".join(f"\\{c}" if c in "\\`*_[]#|~$" else c for c in escaped)
@@ -110,14 +105,8 @@ def start_commands(plan: ExportPlan, names: Sequence[str]) -> list[str]:
 
 
 def meeting_words(plan: ExportPlan, found: Sequence[str] = ()) -> list[str]:
-    """Say how the machines find each other, and what has to be open between them.
-
-    Parameters
-    ----------
-    plan
-        Of the export.
-    found
-        How the address of rank 0 is found, if nobody has to give it.
+    """Say how the machines find each other, and what has to be open between them; ``found`` says
+    how the address of rank 0 is found, if nobody has to give it.
     """
     meeting = plan.manifest.rendezvous
     if meeting.method == "none":
@@ -150,7 +139,6 @@ def meeting_words(plan: ExportPlan, found: Sequence[str] = ()) -> list[str]:
 
 
 def _divided_words(world: World) -> str:
-    """Say in which order ranks divide stages and sequences."""
     if world.pp == world.cp == 1:
         return ""
     return (
@@ -196,3 +184,101 @@ def world_words(plan: ExportPlan) -> list[str]:
         "`PLACER_SAMPLES` has, for each world, the samples of each data-parallel rank in a step; "
         "`PLACER_BACKEND` is the backend of torch.distributed.",
     ]
+
+
+MEET_FILE = "meet.py"
+BESIDE = 'python3 "$(dirname -- "${BASH_SOURCE[0]}")/meet.py"'
+"""Command of a script that lies beside the program."""
+KINDS = (
+    "a folder that every machine mounts, `s3://BUCKET` (with boto3 and its credentials) or "
+    "`etcd://HOST:PORT`"
+)
+
+
+def meeting_program() -> str:
+    """Return the program, which needs no other package."""
+    return (
+        packaged("placer.launch.export.resources")
+        .joinpath("meeting_point.py")
+        .read_text(encoding="utf-8")
+    )
+
+
+def meeting_files(plan: ExportPlan, target: str) -> dict[str, str]:
+    """Return the program as a file, if the machines of the plan meet at an address."""
+    if plan.manifest.rendezvous.method != "address":
+        return {}
+    return {MEET_FILE: comments(heading(plan, target)) + meeting_program()}
+
+
+def meeting_bucket(plan: ExportPlan) -> str:
+    """Return the name of a bucket of this plan alone: names of buckets are global."""
+    return f"placer-meeting-{plain_name(plan.manifest.digest)[:16]}".strip("-")
+
+
+def unknown_address_words() -> list[str]:
+    """Say what to do where nobody knows the address of rank 0 before its machine is there."""
+    return [
+        "If it is not known before the start, set `PLACER_MEETING` instead, on all machines, to "
+        f"{KINDS}:",
+        *meets_words(),
+    ]
+
+
+def meets_words() -> list[str]:
+    """Say how the machines meet, and which address rank 0 tells."""
+    return [
+        "rank 0 writes its address there, and the others wait until rank 0 answers at it. Rank 0 "
+        "gives the address of the interface",
+        "`GLOO_SOCKET_IFNAME` if that is set (for a VPN), else `PLACER_OWN_ADDRESS` if that is "
+        "set, else its address in the provider's network.",
+    ]
+
+
+PLACES = "PLACER_ALTERNATIVES"
+"""Variables that differ from place to place, as JSON: those of each place by its name."""
+MANIFEST_FILE = "PLACER_MANIFEST_FILE"
+"""The manifest of the placement that was taken."""
+
+
+def fallback_file(number: int) -> str:
+    """Return the name of the manifest of a fallback in the folder of an export."""
+    return f"manifest-fallback-{number}.json"
+
+
+def differing(
+    variables: dict[str, str], others: Sequence[dict[str, str]]
+) -> list[dict[str, str | None]]:
+    """Return what each set of variables says where they are not all alike; None: not set."""
+    every = [variables, *others]
+    names = sorted({name for one in every for name in one})
+    unlike = [name for name in names if len({one.get(name) for one in every}) > 1]
+    return [{name: one.get(name) for name in unlike} for one in every]
+
+
+def order_words(plan: ExportPlan, together: Collection[int]) -> str:
+    """Say in which order placements are tried, and which of them (numbers from 1) together."""
+    if not plan.fallbacks:
+        return ""
+    lines = [
+        "\n## If machines are not available\n",
+        "The plan has fallbacks. Try them in this order:\n",
+        f"1. {_words(plan.manifest)}: this folder",
+    ]
+    for number, other in enumerate(plan.fallbacks, start=1):
+        where = (
+            "this folder, tried automatically"
+            if number in together
+            else f"the folder whose name ends in `-fallback-{number}`; stop what runs here first"
+        )
+        lines.append(f"{number + 1}. {_words(other.manifest)}: {where}")
+    return "\n".join(lines) + "\n"
+
+
+def _words(manifest: Manifest) -> str:
+    groups = [
+        f"{group.machine_count} x {group.offer.instance_type} in {group.place} "
+        f"({group.offer.market.replace('_', '-')})"
+        for group in manifest.groups
+    ]
+    return plain(", ".join(groups))

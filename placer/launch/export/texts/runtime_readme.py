@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.reference_runtime import LOG_MARK, STEPS
 from placer.launch.export.texts.readme import Section
+from placer.launch.export.texts.start import LOG_MARK, STEPS
 from placer.version import DISTRIBUTION
 
 WHEEL = f"{DISTRIBUTION.replace('-', '_')}-*.whl"
@@ -41,15 +41,15 @@ def copy_words(plan: ExportPlan) -> list[str]:
 
 
 def kept_sections(plan: ExportPlan, again: str) -> list[Section]:
-    """Write the sections about placer's runtime on machines that keep their files, if it is
-    started; ``again`` says what to do on each to go on, and ends with a full stop.
+    """Write the sections about placer's runtime, if it is started, on machines that keep their
+    files; ``again`` says what to do on each to go on, and ends with a full stop.
     """
     return [_log(plan), _resume(plan, again)] if plan.uses_runtime else []
 
 
 def gone_sections(plan: ExportPlan, again: str) -> list[Section]:
-    """Write the sections about placer's runtime where machines go with their files, or share them,
-    if it is started; ``again`` names what starts all ranks again.
+    """Write the sections about placer's runtime, if it is started, where machines go with their
+    files, or share them; ``again`` names what starts all ranks again.
     """
     return [_log(plan, stays=False), _restart(again)] if plan.uses_runtime else []
 

@@ -1,15 +1,136 @@
-"""Fixed shell lines that start the training on one machine; every value comes from a variable."""
+"""Fixed shell lines that start the training on one machine: torchrun, or placer's own runtime
+(``--train module:function``); every value comes from a variable.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
 
+from placer.documents.manifest.runtime_support import check_executable
+from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.reference_runtime import Site, runtime_lines
+from placer.launch.export.resources.stacks import check_aggregators
 from placer.launch.export.resources.surroundings import overlay_lines
 from placer.launch.export.texts.environment import job_steps
-from placer.launch.export.texts.shell import require, returning
+from placer.launch.export.texts.files import require, returning
 from placer.launch.mesh import Mesh, mesh_of
+from placer.problem.exchange import traits
+
+STEPS = 20
+"""Optimizer steps unless ``PLACER_STEPS`` says otherwise: enough to measure, as in ``placer run``.
+"""
+WISHES = {"PLACER_STEPS": str(STEPS), "PLACER_RESUME": "auto"}
+"""What may be said at launch where a script gets no arguments; clusters restart what fails, which
+then goes on if it can.
+"""
+LOG_MARK = "placer-log "
+"""Begins each line of a run log that a machine prints before it goes."""
+HERE = 'cd -- "$(dirname -- "${BASH_SOURCE[0]}")"'
+"""Manifest and module lie beside the script, wherever it is started from."""
+NEEDS = [
+    "if ! command -v placer > /dev/null; then",
+    '  echo "placer is not installed on this machine: README.md of the export says how" >&2',
+    "  exit 2",
+    "fi",
+]
+MEET = [
+    "unset WORLD_SIZE",
+    'MASTER_ADDR="$PLACER_RENDEZVOUS_ADDRESS"',
+    'MASTER_PORT="${PLACER_PORT:-$PLACER_RENDEZVOUS_PORT}"',
+    "export MASTER_ADDR MASTER_PORT",
+]
+"""A cluster may have counted the world for one group alone; the manifest knows how many there are.
+"""
+LOOPBACK = 'PLACER_RENDEZVOUS_ADDRESS="${PLACER_RENDEZVOUS_ADDRESS:-127.0.0.1}"'
+OPTIONS = [
+    'case "${PLACER_RESUME:-0}" in',
+    '  1) set -- --resume "$@" ;;',
+    '  auto) set -- --resume-if-any "$@" ;;',
+    "  0) ;;",
+    '  *) echo "PLACER_RESUME is $PLACER_RESUME: give 0, 1 or auto" >&2; exit 2 ;;',
+    "esac",
+    'PLACER_OUT="${PLACER_OUT:-$PLACER_RUN-run}"',
+]
+COMMAND = [
+    'placer run {manifest} --train "$PLACER_TRAIN" --rank {rank}{options} \\',
+    f'  --steps "${{PLACER_STEPS:-{STEPS}}}" --out "$PLACER_OUT" "$@"',
+]
+PRINT_LOG = [
+    'if [ "$PLACER_RANK" = 0 ]; then log=run.jsonl; else log="run-rank-$PLACER_RANK.jsonl"; fi',
+    'if [ "$PLACER_RANK" = 0 ] || [ "$code" != 0 ]; then',
+    f'  sed "s/^/{LOG_MARK}/" "$PLACER_OUT/$log" || true',
+    "fi",
+    'exit "$code"',
+]
+"""Rank 0 has the records of all after a whole run; after one that stopped each machine has its own,
+in a folder that they may share.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Site:
+    """The machine on which a script runs; fixed words of a target.
+
+    ``manifest`` is its path there, after the line ``enter``. Where files do not ``stay`` when the
+    run has ended, its log is printed. ``rank`` is one, or from one to another; ``options``: more
+    words. ``meet`` prints the address of rank 0 where ``PLACER_MEETING`` is set; empty: it is
+    always given.
+    """
+
+    enter: str = ""
+    manifest: str = "manifest.json"
+    stays: bool = True
+    rank: str = '"$PLACER_RANK"'
+    options: str = ""
+    meet: str = ""
+
+
+def runtime_lines(plan: ExportPlan, site: Site, ask_address: Sequence[str]) -> list[str]:
+    """Write the lines that start ``placer run`` for the rank of this machine; ``ask_address`` are
+    those that refuse to go on without the address of rank 0.
+    """
+    alone = plan.manifest.rendezvous.method == "none"
+    words = " ".join(["", site.options]).rstrip()
+    parts = (("{manifest}", site.manifest), ("{rank}", site.rank), ("{options}", words))
+    command = [reduce(lambda text, part: text.replace(*part), parts, line) for line in COMMAND]
+    stays, goes = (
+        [f"exec {command[0]}", command[1]],
+        ["code=0", command[0], f"{command[1]} || code=$?", *PRINT_LOG],
+    )
+    enter = [site.enter] if site.enter else []
+    return [
+        *([LOOPBACK] if alone else ask_address),
+        *enter,
+        *NEEDS,
+        *MEET,
+        *OPTIONS,
+        *(stays if site.stays else goes),
+    ]
+
+
+def check_runtime(plan: ExportPlan, target: str) -> None:
+    """Refuse what placer's runtime cannot do, before a machine is rented for it."""
+    manifest = plan.manifest
+    if target == "hivemind":
+        raise PlacerError(
+            "hivemind trains with a script, not with placer run",
+            "give --train FILE, or use --to torchrun",
+        )
+    if plan.edited:
+        raise PlacerError(
+            "placer run takes no manifest that was edited by hand",
+            "plan again with --manifest, or give --train a script",
+        )
+    check_executable(manifest, "the manifest")
+    if (
+        target == "compose"
+    ):  # every rank is a container of this machine, the function as well, and nothing is rented
+        return
+    if traits(manifest.exchange.strategy).hub == "function":
+        check_aggregators(plan)  # they run in the cloud
+
 
 ASK_NODE = require("PLACER_NODE", "set it to the number of this machine in its group, from 0")
 ONLY_NODE = 'PLACER_NODE="${PLACER_NODE:-0}"'
@@ -85,19 +206,9 @@ SCRIPT = ['set -- "$PLACER_TRAIN" "$@"']
 
 
 def start_lines(plan: ExportPlan, node: str, site: Site, trainer: Sequence[str] = ()) -> list[str]:
-    """Write the lines that number the machine and start torchrun, or placer's own runtime.
-
-    Parameters
-    ----------
-    plan
-        Its mesh says which machines torchrun joins.
-    node
-        A line that sets ``PLACER_NODE``: `ASK_NODE`, or that of a target.
-    site
-        Where placer's runtime finds what it needs.
-    trainer
-        Lines that put a trainer before the arguments of the script; none: it runs what the plan
-        trains.
+    """Write the lines that number the machine and start torchrun, or placer's own runtime: ``node``
+    sets ``PLACER_NODE``, and ``trainer`` puts one before the arguments of the script, in place of
+    what the plan trains.
     """
     if plan.uses_runtime and not trainer:
         asks = run_address_lines(plan, site) or [ASK_ADDRESS]
@@ -119,12 +230,8 @@ def node_lines(plan: ExportPlan, node: str) -> list[str]:
 
 
 def torchrun_lines(plan: ExportPlan, what: Sequence[str]) -> list[str]:
-    """Write the lines that start torchrun in the world of this machine.
-
-    Parameters
-    ----------
-    what
-        Lines that put what it runs before the arguments of the script.
+    """Write the lines that start torchrun in the world of this machine; ``what`` puts what it runs
+    before the arguments of the script.
     """
     mesh = mesh_of(plan.manifest)
     first, *more = ALONE if all_alone(mesh) else JOINED
@@ -139,9 +246,7 @@ def all_alone(mesh: Mesh) -> bool:
 
 
 def world_lines(plan: ExportPlan, site: Site) -> list[str]:
-    """Write the lines that number the world of a machine, and find the address where it meets, or
-    refuse to go on without it.
-    """
+    """Write the lines that number the world of a machine, and find or demand its address."""
     mesh = mesh_of(plan.manifest)
     lines = [*run_address_lines(plan, site), *COUNT_WORLD]
     if all_alone(mesh):
@@ -169,12 +274,8 @@ def _meeting(site: Site, what: str, rank: str, port: str, address: str) -> list[
 
 
 def sourced_lines(plan: ExportPlan, node: str) -> list[str]:
-    """Write the lines that number the machine in a file that is sourced, and tell torchrun by
-    variables of its own what a script tells it by arguments.
-
-    Notes
-    -----
-    torchrun reads an option that it is not given from ``PET_`` and its name in capitals.
+    """Write the lines of a file that is sourced: torchrun reads an option that it is not given from
+    ``PET_`` and its name in capitals.
     """
     if plan.uses_runtime:
         return returning([*node_lines(plan, node), *run_address_lines(plan, Site())])
@@ -194,9 +295,7 @@ def sourced_lines(plan: ExportPlan, node: str) -> list[str]:
 
 
 def run_address_lines(plan: ExportPlan, site: Site) -> list[str]:
-    """Write the lines that find the address of rank 0, or refuse to go on without it; none where
-    the machines do not meet at an address.
-    """
+    """Write the lines that find or demand the address of rank 0, if machines meet at one."""
     if plan.manifest.rendezvous.method != "address":
         return []
     return [

@@ -19,8 +19,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.runtime.processes.worker import LOST, unlike_models
-from placer.launch.runtime.run_plan import RunPlan
-from placer.launch.runtime.seats import Seat
+from placer.launch.runtime.run_plan import RunPlan, Seat
 from placer.launch.runtime.training.context import Settings
 from placer.launch.shaped_network.kernel import how_ended
 
@@ -38,18 +37,9 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Processes of one world that start together.
-
-    Parameters
-    ----------
-    seats
-        Of its processes. The machine of the first process serves the store at which all meet.
-    node, nodes
-        Number among the machines of its world, and how many these are.
-    address
-        At which other machines reach it.
-    prefix
-        Words before its command, which start it in a network of its own.
+    """Processes of one world that start together, on machine ``node`` of the ``nodes`` of their
+    world; that of the run's first process serves the store at which all meet. ``prefix`` are words
+    before the command, which start it in a network of its own.
     """
 
     seats: tuple[Seat, ...]
@@ -61,23 +51,11 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to start on this machine.
+    """What to start on this machine, and the store at which all meet: ``listening`` is a socket
+    that listens there already.
 
-    Parameters
-    ----------
-    document
-        The manifest.
-    machines
-        That are started here.
-    host, port
-        Of the store at which all meet.
-    listening
-        Descriptor of a socket that listens there already; None: none.
-    links
-        ``loopback``: all ranks are on this machine; ``shaped``: all are here, each machine in a
-        network of its own; ``real``.
-    extra
-        Variables for the environment of the processes.
+    ``links`` are ``loopback`` (all ranks are here), ``shaped`` (here, each machine in a network of
+    its own) or ``real``. ``extra`` are variables of the processes.
     """
 
     document: Mapping[str, Any]
@@ -106,16 +84,8 @@ class _Site:
 
 
 class Launcher:
-    """The machines of one run.
-
-    Parameters
-    ----------
-    plan, settings, job
-        What is run.
-    handle
-        Called with each record in the order of arrival.
-    services
-        Processes that the run needs, by name: local object stores, the relay of a rehearsal.
+    """The machines of one run: ``handle`` gets each record in the order of arrival, and the run
+    ends with any of its ``services``, such as local object stores.
     """
 
     def __init__(
@@ -136,17 +106,9 @@ class Launcher:
         self.gone: set[int] = set()
 
     def run(self, last: Callable[[], None] = lambda: None) -> None:
-        """Start all, wait for all.
+        """Start all, wait for all, and call ``last`` while the store is still served.
 
-        Parameters
-        ----------
-        last
-            Is called when all have ended well, while the store is still served.
-
-        Raises
-        ------
-        PlacerError
-            Names the rank and place that failed and what to do, if the run could not be ended.
+        `PlacerError` names the rank and place that failed, and what to do.
         """
         try:
             for machine in self.job.machines:
@@ -255,9 +217,7 @@ class Launcher:
         return [record for (own, _), record in self.last.items() if own == kind]
 
     def _over(self, site: _Site, how: Record) -> None:
-        """Note that a machine has ended; end the run if that is a failure without which it cannot
-        go on.
-        """
+        """Note that a machine has ended; end the run if it cannot go on without."""
         if site not in self.running:
             return
         self.running.remove(site)
@@ -322,13 +282,7 @@ class Launcher:
 
 
 def check_models(plan: RunPlan, ends: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse records of ends that have different models.
-
-    Raises
-    ------
-    PlacerError
-        Names two ranks that differ; exit code 1.
-    """
+    """Refuse records of ends that have different models."""
     workers = sorted((end for end in ends if end["rank"] < plan.workers), key=lambda e: e["rank"])
     for end in workers:
         if end["parameters_sha256"] != workers[0]["parameters_sha256"]:

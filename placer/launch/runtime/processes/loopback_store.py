@@ -17,23 +17,8 @@ TAKEN = "choose another MASTER_PORT"
 
 
 def store_at(host: str, port: int, timeout_s: float, listening: int | None = None) -> Any:
-    """Serve a store of ``torch.distributed`` on one address: PyTorch's own socket is open to all
-    networks, whatever the host.
-
-    Parameters
-    ----------
-    host
-        ``localhost`` or an IP address: served on it alone, if it is one of this machine. Otherwise
-        (a name, an address before a translation) on all addresses, as PyTorch does.
-    port
-        0: a free one.
-    listening
-        File descriptor of a socket that listens already.
-
-    Raises
-    ------
-    PlacerError
-        If the port is taken or may not be used.
+    """Serve a store of ``torch.distributed`` on one address and port, 0 for a free one, or on a
+    socket that listens already; see `listen_at`. PyTorch's own socket is open to all networks.
     """
     from torch.distributed import TCPStore
 
@@ -51,13 +36,7 @@ def store_at(host: str, port: int, timeout_s: float, listening: int | None = Non
 
 
 def connected(host: str, port: int, timeout_s: float) -> Any:
-    """Connect to the store at which all processes meet.
-
-    Raises
-    ------
-    PlacerError
-        If nobody serves it there within the time.
-    """
+    """Connect to the store at which all processes meet."""
     from torch.distributed import TCPStore
 
     try:
@@ -80,11 +59,6 @@ def connected(host: str, port: int, timeout_s: float) -> Any:
 def listen_at(host: str, port: int) -> socket.socket:
     """Listen on one address of this machine, or on all if the host is none of them: a name, or an
     address before a translation.
-
-    Raises
-    ------
-    PlacerError
-        If the port is taken or may not be used.
     """
     try:
         address = ip_address(LOOPBACK if host == "localhost" else host)

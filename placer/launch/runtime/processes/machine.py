@@ -17,7 +17,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.runtime.processes.loopback_store import connected, store_at
-from placer.launch.runtime.processes.worker import reporter, run_worker
+from placer.launch.runtime.processes.worker import error_record, reporter, run_worker
 from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.runtime.strategies.replicas import LIGHTHOUSE, serve_lighthouse
 from placer.launch.shaped_network.kernel import end_with_parent
@@ -36,8 +36,7 @@ def main() -> None:
     try:
         how = _run(job)
     except PlacerError as error:
-        words = {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}
-        report({"kind": "error", "rank": job["seats"][0]["rank"], **words})
+        report(error_record(job["seats"][0]["rank"], error))
         how = {"code": 1}
     report({"kind": "exit", **how})
     if job["serves"]:
@@ -46,9 +45,7 @@ def main() -> None:
 
 
 def _run(job: dict[str, Any]) -> dict[str, int]:
-    """Start the workers and wait for them; return code 0, or how the first that failed has
-    ended.
-    """
+    """Start the workers and wait; return code 0, or how the first that failed has ended."""
     plan, join_s = plan_from(job["manifest"], "manifest"), job["settings"]["join_s"]
     host, port = job["host"], job["port"]
     if not job["serves"]:
@@ -77,11 +74,8 @@ def _lighthouse(plan: RunPlan, job: dict[str, Any]) -> str:
 
 
 def _agent(job: dict[str, Any], store: Any) -> dict[str, int]:
-    """Run the workers of this machine with PyTorch's elastic agent.
-
-    Notes
-    -----
-    Machines of a world meet in a part of the run's store, so that one port is enough.
+    """Run the workers of this machine with PyTorch's elastic agent. Machines of a world meet in a
+    part of the run's store, so that one port is enough.
     """
     import torch
     import torch.distributed as dist

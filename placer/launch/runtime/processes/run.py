@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder, refuse_a_taken_log
-from placer.launch.runtime.log.run_log import RunLog
+from placer.launch.runtime.object_store import local_object_stores
 from placer.launch.runtime.processes.launcher import Job, Launcher, Machine, Record
 from placer.launch.runtime.processes.loopback_store import LOOPBACK, connected, listen_at
-from placer.launch.runtime.run_plan import RunPlan
-from placer.launch.runtime.seats import Seat
-from placer.launch.runtime.stores.local_store import local_object_stores
+from placer.launch.runtime.run_log import RunLog
+from placer.launch.runtime.run_plan import RunPlan, Seat
 from placer.launch.runtime.strategies.replicas import check_torchft
 from placer.launch.runtime.training.context import Settings
 from placer.market.sources.reading.web_address import LOOPBACK_INTERFACE, is_loopback
@@ -57,31 +56,11 @@ def run_here(
     environment: Mapping[str, str] = MappingProxyType({}),
     services: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
 ) -> list[Record]:
-    """Run all ranks of a plan on this machine.
+    """Run all ranks of a plan on this machine, and return the records of its log in ``folder``.
 
-    Parameters
-    ----------
-    plan, document
-        The manifest, read and raw.
-    settings
-        How it is run.
-    folder
-        Of ``run.jsonl``.
-    watch
-        Called with each record.
-    network
-        Its machines are those of `RunPlan.machines`: ranks, then local object stores. None: all on
-        the loopback device.
-    environment
-        Variables that all processes get.
-    services
-        Processes that the run needs, by the name that messages give them: where one ends, so does
-        the run.
-
-    Returns
-    -------
-    list of dict
-        All records, as in the log.
+    ``network`` has the machines of `RunPlan.machines`; None: all are on the loopback device.
+    ``environment`` is added to that of the processes. The run ends where one of the ``services``
+    does.
     """
     if plan.engine == "torchft":
         check_torchft(plan, settings.steps)
@@ -158,11 +137,9 @@ def run_ranks(
     *,
     one_machine: bool = False,
 ) -> list[Record]:
-    """Run the processes of this machine's ranks, which count machines; the others run elsewhere
-    and meet at ``MASTER_ADDR``:``MASTER_PORT``, or as the manifest says.
+    """Run this machine's ranks, which count machines; the others run elsewhere and meet at
+    ``MASTER_ADDR``:``MASTER_PORT``, or as the manifest says.
 
-    Notes
-    -----
     With ``one_machine``, or where all meet at a loopback address, which no other machine reaches,
     the log says so: such links are not the plan's.
     """
@@ -209,13 +186,7 @@ def _own_address(host: str) -> str:
 
 
 def ranks_from(words: str | None, plan: RunPlan) -> tuple[int, ...]:
-    """Read ``3`` or ``0-3``; without words the environment's RANK.
-
-    Raises
-    ------
-    PlacerError
-        If there is no rank, or one that the manifest does not have.
-    """
+    """Read ``3`` or ``0-3``; without words the environment's RANK."""
     text = words if words is not None else os.environ.get("RANK", "")
     match = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", text.strip())
     if match is None:

@@ -12,22 +12,17 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.runtime.processes.loopback_store import connected
-from placer.launch.runtime.processes.peer_loss import PeerLostError, is_peer_loss
-from placer.launch.runtime.run_plan import RunPlan, plan_from
-from placer.launch.runtime.seats import Seat
+from placer.launch.runtime.run_plan import RunPlan, Seat, plan_from
 from placer.launch.runtime.strategies import strategy_of
-from placer.launch.runtime.strategies.strategy import Strategy
 from placer.launch.runtime.training.checkpoint import Checkpoints
-from placer.launch.runtime.training.context import Context, Settings
-from placer.launch.runtime.training.memory import memory_error, out_of_memory
+from placer.launch.runtime.training.context import Context, Settings, memory_error, out_of_memory
 from placer.launch.runtime.training.trainer import Trainer, digest_of, load_model
-from placer.launch.runtime.wire.butterfly import butterfly_sum
-from placer.launch.runtime.wire.meter import Meter
-from placer.launch.runtime.wire.wire import Wire, gloo_groups
+from placer.launch.runtime.wire import Meter, PeerLostError, Wire, butterfly_sum, is_peer_loss
 from placer.launch.shaped_network.kernel import end_with_parent
 from placer.market.sources.reading.web_address import without_secrets
 from placer.records import replace
@@ -57,6 +52,12 @@ def reporter(fd: int) -> Report:
     return report
 
 
+def error_record(rank: int, error: PlacerError) -> dict[str, Any]:
+    """Return the record of an error that ends a process."""
+    words = {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}
+    return {"kind": "error", "rank": rank, **words}
+
+
 def run_worker(job: dict[str, Any]) -> None:
     """Run one process of a machine's job; every failure becomes a record and an exit code."""
     end_with_parent()
@@ -69,19 +70,15 @@ def run_worker(job: dict[str, Any]) -> None:
     try:
         _work(job, seat, report)
     except PlacerError as error:
-        words = {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}
-        report({"kind": "error", "rank": seat.rank, **words})
+        report(error_record(seat.rank, error))
         os._exit(FAILED)
     except PeerLostError:
         time.sleep(NOTICED_S)
         os._exit(LOST)
     except BaseException as error:
-        words = {
-            "message": " ".join(without_secrets(f"{type(error).__name__}: {error}").split())[:300],
-            "hint": "PLACER_DEBUG=1 shows the traceback",
-            "exit_code": 1,
-        }
-        report({"kind": "error", "rank": seat.rank, **words})
+        words = " ".join(without_secrets(f"{type(error).__name__}: {error}").split())[:300]
+        hint = "PLACER_DEBUG=1 shows the traceback"
+        report(error_record(seat.rank, PlacerError(words, hint, exit_code=1)))
         if os.environ.get("PLACER_DEBUG"):
             sys.excepthook(type(error), error, error.__traceback__)
         os._exit(FAILED)
@@ -95,7 +92,7 @@ def _work(job: Mapping[str, Any], seat: Seat, report: Report) -> None:
     trainer, step = None, 0
     try:
         _join_world(settings, seat, store)
-        trainer = made_trainer(plan, settings, seat)
+        trainer = _trainer(plan, settings, seat)
         context = Context(
             plan=plan,
             settings=settings,
@@ -145,8 +142,6 @@ def _report_loss(
 
 def _join_world(settings: Settings, seat: Seat, store: Any) -> None:
     """Make the processes of a world the default group of ``torch.distributed``."""
-    from datetime import timedelta
-
     import torch
     import torch.distributed as dist
 
@@ -162,7 +157,7 @@ def _join_world(settings: Settings, seat: Seat, store: Any) -> None:
     )
 
 
-def made_trainer(plan: RunPlan, settings: Settings, seat: Seat) -> Trainer:
+def _trainer(plan: RunPlan, settings: Settings, seat: Seat) -> Trainer:
     """Make the model from the same seed everywhere; the processes of a world share it."""
     import torch
 
@@ -175,7 +170,8 @@ def made_trainer(plan: RunPlan, settings: Settings, seat: Seat) -> Trainer:
     if plan.engine == "torchft" and shared.sharding == "none":
         # Each process then exchanges its part of the model with other worlds, and not the whole.
         shared = replace(shared, sharding="zero-2")
-    compression = plan.exchange.compression
+    compression, several = plan.exchange.compression, len(_world(plan, seat)) > 1
+    coded = several and compression not in ("none", "fp16")
     trainer = Trainer(
         workload,
         choose_device(_own_gpu(settings.device) or None),
@@ -183,10 +179,8 @@ def made_trainer(plan: RunPlan, settings: Settings, seat: Seat) -> Trainer:
         inner=shared,
         seed=settings.seed,
         microbatch=settings.microbatch or (inner.microbatch if inner else plan.microbatch),
-        hook=_coded_hook(plan, seat, settings.timeout_s)
-        if compression not in ("none", "fp16")
-        else None,
-        halves=compression == "fp16" and len(_world(plan, seat)) > 1,
+        hook=_coded_hook(plan, seat, settings.timeout_s) if coded else None,
+        halves=compression == "fp16" and several,
     )
     _agree(trainer.first_digest, plan, seat, _crooked)
     return trainer
@@ -196,12 +190,8 @@ def _world(plan: RunPlan, seat: Seat) -> tuple[int, ...]:
     return plan.worlds[seat.world] if seat.rank < plan.workers else ()
 
 
-def _coded_hook(plan: RunPlan, seat: Seat, timeout_s: float) -> Callable[[Any], Any] | None:
-    """Return what averages a bucket of DDP's inside a region, encoded as the plan says; None: the
-    world has one worker.
-    """
-    if len(_world(plan, seat)) == 1 or seat.rank >= plan.workers:
-        return None
+def _coded_hook(plan: RunPlan, seat: Seat, timeout_s: float) -> Callable[[Any], Any]:
+    """Return what averages a bucket of DDP's inside a region, encoded as the plan says."""
     import torch
     import torch.distributed as dist
 
@@ -220,13 +210,7 @@ def _coded_hook(plan: RunPlan, seat: Seat, timeout_s: float) -> Callable[[Any], 
 
 
 def _own_gpu(device: str) -> str:
-    """Return the device of this process: each has a GPU of its own, as NCCL wants it.
-
-    Raises
-    ------
-    PlacerError
-        If there are more processes here than GPUs.
-    """
+    """Return the device of this process: each has a GPU of its own, as NCCL wants it."""
     import torch
 
     local, here = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
@@ -261,40 +245,62 @@ def _crooked(plan: RunPlan, rank: int, first: int) -> PlacerError:
     )
 
 
-def _connect(context: Context, strategy: type[Strategy]) -> None:
-    """Connect the first processes of the worlds, and hubs, where the exchange is placer's own."""
+def unlike_models(plan: RunPlan, rank: int, first: int) -> PlacerError:
+    """Build the error of a run whose workers end with different models."""
+    return PlacerError(
+        f"{plan.rank_name(rank)} ends with another model than rank {first}",
+        "this should not be: keep the log and report it",
+        exit_code=1,
+    )
+
+
+def _wire(context: Context) -> Wire:
+    """Connect the first processes of the worlds, and hubs, over gloo, once for each stream."""
+    import torch.distributed as dist
+
     plan, settings = context.plan, context.settings
-    if strategy.wired and context.seat.leads:
-        peers = (*context.leaders, *range(plan.workers, plan.ranks))
-        number, streams = peers.index(context.rank), plan.exchange.streams
-        groups = gloo_groups(context.store, "wire", number, len(peers), streams, settings.timeout_s)
-        meter = context.wire_meter if plan.exchange.overlap else context.meter
-        context.wire = Wire(plan, context.rank, peers, groups, meter, settings.timeout_s)
+    peers = (*context.leaders, *range(plan.workers, plan.ranks))
+    groups = [
+        dist.ProcessGroupGloo(
+            dist.PrefixStore(f"wire/{stream}", context.store),
+            peers.index(context.rank),
+            len(peers),
+            timedelta(seconds=settings.timeout_s),
+        )
+        for stream in range(plan.exchange.streams if len(peers) > 1 else 0)
+    ]
+    meter = context.wire_meter if plan.exchange.overlap else context.meter
+    return Wire(plan, context.rank, peers, groups, meter, settings.timeout_s)
 
 
 class _Run:
     """The steps of one process."""
 
     def __init__(self, context: Context, report: Report) -> None:
-        plan, settings, seat = context.plan, context.settings, context.seat
+        import torch.distributed as dist
+
+        plan, seat = context.plan, context.seat
         self.context, self.plan, self.seat = context, plan, seat
         self.works = seat.rank < plan.workers
         self.report: Report = report if seat.member == 0 else (lambda record: None)
-        self.checkpoints = self._checkpoints() if self.works and settings.checkpoints else None
+        self.checkpoints = self._checkpoints() if self.works else None
         strategy = strategy_of(plan)
-        _connect(context, strategy)
+        if strategy.wired and seat.leads:
+            context.wire = _wire(context)
         self.strategy = strategy(context)
-        start, token = _meet(context, self.checkpoints)
-        context.start, context.attempt = start, token
-        if start and self.checkpoints is not None:
-            self._load(start)
+        given = [_start_of_all(context, self.checkpoints) if seat.leads else (0, "")]
+        dist.broadcast_object_list(given, src=0)
+        context.start, context.attempt = given[0]
+        if context.start and self.checkpoints is not None:
+            self._load(self.checkpoints, context.start)
         self.strategy.begin()
-        ready = {"pid": os.getpid(), "start": start, "elements": context.trainer.elements}
+        ready = {"pid": os.getpid(), "start": context.start, "elements": context.trainer.elements}
         self.report({"kind": "ready", "rank": seat.rank, **ready})
 
-    def _checkpoints(self) -> Checkpoints:
-        """Keep checkpoints under the name of this plan, strategy, seed and seat."""
+    def _checkpoints(self) -> Checkpoints | None:
         settings = self.context.settings
+        if not settings.checkpoints:
+            return None
         seats = [s for s in self.plan.seats(settings.processes) if s.world == self.seat.world]
         identity = {
             "plan": self.plan.manifest.digest,
@@ -328,22 +334,18 @@ class _Run:
             self.checkpoints.save(step + 1, self._state())
 
     def _state(self) -> dict[str, Any]:
-        """Return model, optimizer and what the exchange keeps, as torch.distributed.checkpoint
-        knows them.
-        """
+        """Return what a checkpoint keeps, as torch.distributed.checkpoint knows it."""
         from torch.distributed.checkpoint.state_dict import get_state_dict
 
-        module, optimizer = get_state_dict(
-            self.context.trainer.module, self.context.trainer.optimizer
-        )
+        trainer = self.context.trainer
+        module, optimizer = get_state_dict(trainer.module, trainer.optimizer)
         return {"module": module, "optimizer": optimizer, "between": self.strategy.tensors()}
 
-    def _load(self, step: int) -> None:
+    def _load(self, checkpoints: Checkpoints, step: int) -> None:
         from torch.distributed.checkpoint.state_dict import set_state_dict
 
-        assert self.checkpoints is not None
         state, trainer = self._state(), self.context.trainer
-        self.checkpoints.load(step, state)
+        checkpoints.load(step, state)
         set_state_dict(
             trainer.module,
             trainer.optimizer,
@@ -351,7 +353,7 @@ class _Run:
             optim_state_dict=state["optimizer"],
         )
         if self.seat.leads:
-            self.checkpoints.abandon_later(step, self.context.settings.steps)
+            checkpoints.abandon_later(step, self.context.settings.steps)
 
     def end(self) -> None:
         """End the exchange and report the model."""
@@ -359,63 +361,38 @@ class _Run:
         self.strategy.close()
         whole = context.trainer.vector()
         _agree(digest_of(whole), self.plan, self.seat, unlike_models)
-        self.report(
-            {
-                "kind": "end",
-                "rank": self.seat.rank,
-                "steps": context.settings.steps - context.start,
-                "parameters_sha256": digest_of(whole),
-                **({"parameters": whole.tolist()} if len(whole) <= MOST_LOGGED else {}),
-                **context.meter.take(),
-            }
-        )
+        record = {
+            "kind": "end",
+            "rank": self.seat.rank,
+            "steps": context.settings.steps - context.start,
+            "parameters_sha256": digest_of(whole),
+            **({"parameters": whole.tolist()} if len(whole) <= MOST_LOGGED else {}),
+        }
+        self.report({**record, **context.meter.take()})
         self.strategy.leave()
 
 
-def unlike_models(plan: RunPlan, rank: int, first: int) -> PlacerError:
-    """Build the error of a run whose workers end with different models."""
-    return PlacerError(
-        f"{plan.rank_name(rank)} ends with another model than rank {first}",
-        "this should not be: keep the log and report it",
-        exit_code=1,
-    )
-
-
-def _meet(context: Context, checkpoints: Checkpoints | None) -> tuple[int, str]:
-    """Wait until all worlds and hubs have come; return the step to begin with, and a word that this
-    run alone has.
-
-    Raises
-    ------
-    PlacerError
-        If parameters or manifests are unequal, or there is no common checkpoint.
-    """
-    import torch.distributed as dist
-
-    seat, given = context.seat, [(0, "")]
-    if seat.leads:
-        given = [_start_of_all(context, checkpoints)]
-    dist.broadcast_object_list(given, src=0)
-    return given[0]
-
-
 def _start_of_all(context: Context, checkpoints: Checkpoints | None) -> tuple[int, str]:
+    """Wait until all worlds and hubs have come, with equal parameters and manifests; return the
+    step to begin with, and a word that this run alone has.
+    """
     plan, settings, seat, store = context.plan, context.settings, context.seat, context.store
-    steps = checkpoints.steps() if checkpoints is not None and settings.resume else set()
-    for step in sorted(steps):
-        checkpoints.check(step)  # type: ignore[union-attr]
+    steps: list[int] = []
+    if checkpoints is not None and settings.resume:
+        steps = sorted(checkpoints.steps())
+        for step in steps:
+            checkpoints.check(step)
     hello = {
         "digest": context.trainer.first_digest,
         "manifest": plan.manifest.digest,
         "rank": seat.rank,
-        "steps": sorted(steps),
+        "steps": steps,
         "token": secrets.token_hex(4),
     }
     store.set(f"hello/{seat.world}", json.dumps(hello))
-    count = len(plan.worlds) + plan.hub_processes
     hellos: list[dict[str, Any]] = []
     until = time.monotonic() + settings.join_s
-    for world in range(count):
+    for world in range(len(plan.worlds) + plan.hub_processes):
         while not store.check([f"hello/{world}"]):
             if time.monotonic() > until:
                 rank = plan.worlds[world][0] if world < len(plan.worlds) else plan.workers
@@ -435,9 +412,7 @@ def _start_of_all(context: Context, checkpoints: Checkpoints | None) -> tuple[in
 
 
 def _first_step(settings: Settings, kept: list[set[int]]) -> int:
-    """Return the step to begin with: with ``resume`` that of the newest checkpoint that all worlds
-    have.
-    """
+    """Return the first step; with ``resume`` that of the newest checkpoint that all worlds have."""
     common = set.intersection(*kept)
     start = max((step for step in common if step <= settings.steps), default=0)
     if settings.resume and not start and common:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from placer.launch.runtime.run_plan import RunPlan
-from placer.launch.runtime.strategies.central import Serverless
-from placer.launch.runtime.strategies.gradients import AllReduce, ParameterServer
-from placer.launch.runtime.strategies.regions import Gossip, ModelAveraging
 from placer.launch.runtime.strategies.replicas import Replicas
-from placer.launch.runtime.strategies.strategy import Strategy
+from placer.launch.runtime.strategies.serverless import Serverless
+from placer.launch.runtime.strategies.strategy import (
+    AllReduce,
+    Gossip,
+    ModelAveraging,
+    ParameterServer,
+    Strategy,
+)
 
 OWN: dict[str, type[Strategy]] = {
     "all-reduce": AllReduce,

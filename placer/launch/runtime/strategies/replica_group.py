@@ -12,8 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from placer.launch.runtime.training.context import Context
-from placer.launch.runtime.wire.butterfly import Feedback, butterfly_sum
-from placer.launch.runtime.wire.wire import Wire
+from placer.launch.runtime.wire import Feedback, Wire, butterfly_sum
 
 SPARSE_DECAY = 0.95
 """Share of the error that sparse messages feed back: it takes the place of the outer momentum
@@ -22,16 +21,8 @@ SPARSE_DECAY = 0.95
 
 
 class Sums:
-    """The sums of one process: counted, timed, and encoded where the plan compresses.
-
-    Parameters
-    ----------
-    context
-        Of the process.
-    sizes
-        Elements of each fragment.
-    fragment
-        Says which one is exchanged.
+    """The sums of one process: counted, timed, and encoded where the plan compresses. ``sizes`` are
+    the elements of each fragment, and ``fragment`` says which one is exchanged.
     """
 
     def __init__(self, context: Context, sizes: Sequence[int], fragment: Callable[[], int]) -> None:
@@ -44,7 +35,6 @@ class Sums:
         self.seconds = 0.0
 
     def _feedback(self, elements: int) -> Feedback:
-        """Return what feeds back the errors of sums over all worlds."""
         import torch
 
         feedback = Feedback(elements, SPARSE_DECAY if self.compression == "sparse" else 1.0)
@@ -54,9 +44,7 @@ class Sums:
         return feedback
 
     def encoded(self, group: Any, tensor: Any) -> Future[None]:
-        """Sum in a butterfly of encoded messages, in the thread; a sum that fails leaves the
-        feedback as it was.
-        """
+        """Sum encoded messages in the thread; a sum that fails leaves the feedback as it was."""
         context, part = self.context, self.fragment()
 
         def run() -> None:
@@ -86,9 +74,7 @@ class Sums:
         return self.thread.submit(run)
 
     def count(self, tensors: Sequence[Any]) -> None:
-        """Count what this world sends in a ring, in the order of the worlds: gloo's and NCCL's
-        sums.
-        """
+        """Count what this world sends in a ring of gloo's or NCCL's, in the order of the worlds."""
         context, count = self.context, len(self.members)
         if count > 1:
             following = self.members[(self.members.index(context.rank) + 1) % count]
@@ -97,8 +83,8 @@ class Sums:
             context.meter.sent(here, there, round(2 * (count - 1) / count * size))
 
     def taken_seconds(self) -> float:
-        """Return the seconds of exchanges since the last look, with what is encoded; count what
-        they sent, and how long it was under way.
+        """Return the seconds of exchanges since the last look; count what they sent, and how long
+        it was under way.
         """
         seconds, self.seconds = self.seconds, 0.0
         wire_meter = self.context.wire_meter

@@ -13,11 +13,11 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.runtime.processes.loopback_store import connected, store_at
-from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.strategies.replica_group import Sums, process_group
 from placer.launch.runtime.strategies.strategy import Strategy
 from placer.launch.runtime.training.context import Context
+from placer.launch.runtime.wire import PeerLostError
 from placer.problem.exchange import fragments
 from placer.version import install_line
 
@@ -41,12 +41,8 @@ BEATS_S = 5.0
 
 
 def check_torchft(plan: RunPlan, steps: int) -> None:
-    """Refuse what torchft does not execute as it was priced.
-
-    Raises
-    ------
-    PlacerError
-        If torchft is missing, the plan does something else, or steps are no whole rounds of it.
+    """Refuse what torchft does not execute as it was priced, such as steps that are no whole
+    rounds.
     """
     exchange = plan.exchange
     name, h = exchange.strategy, exchange.local_steps
@@ -70,12 +66,9 @@ def check_torchft(plan: RunPlan, steps: int) -> None:
 
 
 def serve_lighthouse(plan: RunPlan, host: str, timeout_s: float) -> tuple[Any, str]:
-    """Serve torchft's lighthouse, which knows who lives; return it and its address.
-
-    Notes
-    -----
-    An exchange waits for all worlds that live, or where the plan has a quorum, ``grace_s`` after
-    that many have come.
+    """Serve torchft's lighthouse, which knows who lives; return it and its address. An exchange
+    waits for all worlds that live, or where the plan has a quorum, ``grace_s`` after that many have
+    come.
     """
     from torchft.coordination import LighthouseServer
 
@@ -93,8 +86,6 @@ def serve_lighthouse(plan: RunPlan, host: str, timeout_s: float) -> tuple[Any, s
 class Replicas(Strategy):
     """One process of one world, of those that torchft keeps alike.
 
-    Notes
-    -----
     Each process exchanges what it holds of the model with its equals in other worlds, as pieces of
     the parameters' own memory: fragments are even, whatever the layers are. Worlds count alike in
     the mean, whatever their share of the batch.
@@ -176,9 +167,7 @@ class Replicas(Strategy):
                 yield done + local
 
     def step(self, step: int) -> float:
-        """Take a step of the own optimizer, with the exchange that is due; return the worker's part
-        of the loss over the target batch.
-        """
+        """Take a step of the own optimizer, with the exchange that is due."""
         context, samples = self.context, self.context.world_samples
         loss = context.calculate(step, max(1, samples))
         began = perf_counter()
@@ -265,8 +254,8 @@ def even_parts(pieces: list[Any], count: int) -> list[list[Any]]:
 
 
 def _outer_optimizer(module: Any, exchange: Any) -> Any:
-    """Return the optimizer of a mean change; sparse messages are averaged plainly, as error
-    feedback is momentum enough.
+    """Return the optimizer of a mean change; error feedback is momentum enough for sparse
+    messages.
     """
     import torch
 

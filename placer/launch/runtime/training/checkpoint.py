@@ -13,7 +13,7 @@ from pickle import UnpicklingError
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.runtime.processes.peer_loss import PeerLostError, is_peer_loss
+from placer.launch.runtime.wire import PeerLostError, is_peer_loss
 
 SCHEMA = "placer.checkpoint/v1"
 IDENTITY = "identity.json"
@@ -26,25 +26,11 @@ REMOVE = "remove that folder: an older one is used then"
 
 
 class Checkpoints:
-    """The checkpoints of one world.
+    """The checkpoints of one world, in a folder or at an address that fsspec knows, such as
+    ``s3://bucket/run``: one place that all its machines reach.
 
-    Parameters
-    ----------
-    place
-        Folder, or address that fsspec knows, such as ``s3://bucket/run``.
-    world
-        Number of the world.
-    identity
-        What a checkpoint must agree in to be resumed from: plan, strategy, seed, and processes.
-
-    Raises
-    ------
-    PlacerError
-        If nothing here can open the address.
-
-    Notes
-    -----
-    The parts of a world on several machines need one place that all of them reach.
+    ``identity`` is what a checkpoint must agree in to be resumed from: plan, strategy, seed, and
+    processes.
     """
 
     def __init__(self, place: str, world: int, identity: Mapping[str, Any]) -> None:
@@ -66,13 +52,7 @@ class Checkpoints:
         return {int(name.split("/")[-3].removeprefix(STEP)) for name in found}
 
     def save(self, step: int, state: dict[str, Any]) -> None:
-        """Write the state before a step, by all processes of the world; then remove old ones.
-
-        Raises
-        ------
-        PlacerError
-            If it cannot be written.
-        """
+        """Write the state before a step, by all processes of the world; then remove old ones."""
         import torch.distributed as dist
         from torch.distributed.checkpoint import save
         from torch.distributed.checkpoint._fsspec_filesystem import FsspecWriter
@@ -109,10 +89,7 @@ class Checkpoints:
     def load(self, step: int, state: dict[str, Any]) -> None:
         """Fill a state with that before a step, by all processes of the world.
 
-        Raises
-        ------
-        PlacerError
-            If it is damaged, or of another plan, seed, model or number of processes.
+        One that is damaged, or of another plan, seed, model or number of processes, is refused.
         """
         import torch.distributed as dist
         from torch.distributed.checkpoint import load
@@ -142,13 +119,7 @@ class Checkpoints:
             ) from None
 
     def check(self, step: int) -> dict[str, str]:
-        """Refuse the checkpoint of another run; return the digest of each of its files.
-
-        Raises
-        ------
-        PlacerError
-            Names what differs.
-        """
+        """Refuse the checkpoint of another run; return the digest of each of its files."""
         address = self._address(step)
         try:
             known = json.loads(self.files.cat_file(f"{self._folder(step)}/{IDENTITY}"))
@@ -165,11 +136,8 @@ class Checkpoints:
         return content
 
     def abandon_later(self, start: int, last: int) -> None:
-        """Remove what this world has after the step at which a run resumes: no other has it.
-
-        Notes
-        -----
-        Checkpoints after ``last`` are of a longer run, and stay.
+        """Remove what this world has after the step at which a run resumes, and no other has; what
+        comes after ``last`` is of a longer run, and stays.
         """
         for step in self.steps():
             if start < step <= last:
@@ -197,7 +165,6 @@ class Checkpoints:
 
 
 def _gathered(own: Any) -> list[Any]:
-    """Return what each process of the world has."""
     import torch.distributed as dist
 
     every: list[Any] = [None] * dist.get_world_size()

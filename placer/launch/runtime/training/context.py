@@ -1,4 +1,4 @@
-"""The context of a strategy in one process."""
+"""The context of a strategy in one process, and the errors of one that is out of memory."""
 
 from __future__ import annotations
 
@@ -8,41 +8,25 @@ from time import perf_counter
 from typing import Any
 
 from placer.cost_model.timing.services import POLL_SECONDS
-from placer.launch.batch_shares import apportioned
-from placer.launch.runtime.run_plan import RunPlan
-from placer.launch.runtime.seats import Seat
+from placer.errors import PlacerError
+from placer.launch.mesh import apportioned
+from placer.launch.runtime.codec import Codec
+from placer.launch.runtime.run_plan import RunPlan, Seat
 from placer.launch.runtime.training.trainer import Trainer
-from placer.launch.runtime.wire.meter import Meter
-from placer.launch.runtime.wire.wire import Wire
+from placer.launch.runtime.wire import Meter, Wire
+from placer.units import GIB, format_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The settings of a run that the manifest does not hold: the options of ``placer run``
-    (`placer.cli.launch.run.Options`) under their names, checked and completed.
+    (`placer.cli.launch.run.Options`), checked and completed. Microbatch, threads, device and
+    checkpoints that are 0 or empty are the plan's, PyTorch's own choice, the first GPU or else the
+    CPU, and none.
 
-    Parameters
-    ----------
-    may_begin
-        With ``resume``: begin with the first step where no world has a checkpoint, as the first
-        start of a job that is restarted.
-    microbatch
-        0: as the plan says.
-    checkpoints
-        Empty: none.
-    device
-        Empty: the first GPU, else the CPU.
-    threads
-        0: PyTorch's own choice.
-    timeout_s, join_s
-        A peer that does not answer for so long is lost; all processes of a run come within so many
-        seconds.
-    endpoints
-        Address of an object store by bucket, before ``endpoint_url``.
-    deployed
-        Use the functions in the cloud: see `RunPlan.deployed`.
-    processes
-        Of each machine of a worker; 0: one for each of its GPUs.
+    ``may_begin``: resume where there is something to resume. A peer that does not answer for
+    ``timeout_s`` is lost; all processes come within ``join_s``. ``endpoints``: addresses of object
+    stores by bucket, before ``endpoint_url``. ``processes``: of each machine; 0: one for each GPU.
     """
 
     train: str
@@ -69,8 +53,6 @@ class Settings:
 class Context:
     """The state of one process that its strategy works with.
 
-    Notes
-    -----
     ``store`` is the ``torch.distributed`` store where all processes of the run meet, ``address``
     that of this machine, ``wire`` connects the first processes of the worlds and the hubs. A server
     or function has a trainer too: it knows how many elements travel. ``wire_meter`` counts what a
@@ -140,11 +122,8 @@ class Context:
 
     def local_step(self, step: int) -> float:
         """Take a step of the world's own optimizer on its own samples; return the worker's part of
-        the loss over the target batch.
-
-        Notes
-        -----
-        The update counts as calculation, as in a machine's samples/s.
+        the loss over the target batch. The update counts as calculation, as in a machine's
+        samples/s.
         """
         samples = self.world_samples
         loss = self.calculate(step, max(1, samples))
@@ -186,11 +165,11 @@ class Context:
 
     def ends_round(self, step: int) -> bool:
         """Return whether the exchange comes after this step; the last step always ends a round."""
-        return (step + 1) % self.plan.steps_per_round == 0 or step + 1 == self.settings.steps
+        return (step + 1) % self.plan.exchange.local_steps == 0 or step + 1 == self.settings.steps
 
     def saves_checkpoint(self, step: int) -> bool:
         """Return whether a checkpoint comes after this step: at the end of a round."""
-        settings, done, h = self.settings, step + 1, self.plan.steps_per_round
+        settings, done, h = self.settings, step + 1, self.plan.exchange.local_steps
         rounds = -(-settings.checkpoint_every // h) * h
         return bool(
             settings.checkpoints
@@ -230,3 +209,53 @@ class Context:
         if self.seat.leads and len(self.world) > 1:
             place, width = self.plan.place_of(self.rank), 2 if self.trainer.halves else 4
             self.meter.sent(place, place, width * self.trainer.elements * (len(self.world) - 1))
+
+
+REFUSED = (
+    *("can't allocate memory", "not enough memory", "out of memory", "bad alloc"),
+    "resource temporarily unavailable",
+)
+"""What PyTorch and C++ say where the system gives no more memory; the last one of a thread."""
+
+
+def check_fits(plan: RunPlan, rank: int, elements: int) -> None:
+    """Refuse a function that cannot hold the gradients of the model that is trained."""
+    gib = plan.exchange.aggregator_memory_gib
+    need = len(plan.hub_at(rank).gathers) * Codec(plan.exchange.compression).size(elements)
+    if gib is not None and need > gib * GIB:
+        raise memory_error(plan, rank, elements)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Return whether the system, or the memory limit of a process, refused memory.
+
+    Examples
+    --------
+    >>> out_of_memory(MemoryError()), out_of_memory(RuntimeError("wrong shape"))
+    (True, False)
+    """
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(word in str(error).lower() for word in REFUSED)
+    )
+
+
+def memory_error(plan: RunPlan, rank: int, elements: int) -> PlacerError:
+    """Build the error of a rank that got no more memory."""
+    place, gib = plan.place_of(rank), plan.exchange.aggregator_memory_gib
+    if rank < plan.workers:
+        return PlacerError(
+            f"out of memory: the worker in {place}, {plan.microbatch} samples at once by the plan",
+            "give a smaller --microbatch",
+            exit_code=1,
+        )
+    size = Codec(plan.exchange.compression).size(elements)
+    words = (
+        f"aggregator out of memory: the {plan.hub} in {place} holds "
+        f"{len(plan.hub_at(rank).gathers)} gradients"
+        f"{f' of {format_bytes(size)}' if elements else ''} and their sum"
+    )
+    hint = "take a server with more memory, or fewer workers"
+    if gib is not None:
+        words += f"; it has {gib:g} GiB"
+        hint = "plan with the real size of the gradients, or fewer workers"
+    return PlacerError(words, hint, exit_code=1)

@@ -1,38 +1,177 @@
-"""The training of one process: gradients of its share of a batch, updates, and the model of its
-world as one vector.
+"""The training of one process: the model of its world as PyTorch shares it, gradients of its share
+of a batch, updates, and the model as one vector.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
-from placer.launch.runtime.seats import Seat
-from placer.launch.runtime.training.sharding import SharedModel, planned
+from placer.launch.runtime.run_plan import Seat
 from placer.profiler.target import load_target
 from placer.profiler.workload import Workload
+from placer.records import replace
 from placer.workload.inner_plan import InnerPlan
 
 if TYPE_CHECKING:
     import torch
 
 
+class SharedModel:
+    """A module whose gradients PyTorch averages over the processes of a world, its default group.
+
+    ``none`` is DDP, which averages bucket by bucket beside the backward pass, with ``hook`` in
+    another format. The rest is FSDP2 (``fully_shard``) over a mesh of copies and shards: a worker
+    holds one copy, with ``hybrid`` each machine. ``zero-1`` reduces gradients once a step,
+    ``zero-2`` after each microbatch, both keep the weights gathered from forward to backward;
+    ``zero-3`` and ``hybrid`` gather them again. With ``halves`` gradients travel as FP16.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        inner: InnerPlan,
+        seat: Seat,
+        device: Any,
+        *,
+        hook: Callable[[Any], Any] | None = None,
+        halves: bool = False,
+    ) -> None:
+        self.seat, self.sharding, self.ready_at = seat, inner.sharding, 0.0
+        self.copies, self.module = 1, module
+        if seat.world_size == 1:
+            self.sharding = "alone"
+        elif self.sharding == "none":
+            self.copies = seat.world_size
+            self.module = _replicated(module, device)
+            self.module.register_comm_hook(None, self._hook(hook, halves=halves))
+        else:
+            shard = seat.each if self.sharding == "hybrid" else seat.members
+            self.copies = seat.world_size // shard
+            self._shard(module, shard, inner, device, halves=halves)
+
+    def _shard(
+        self, module: Any, shard: int, inner: InnerPlan, device: Any, *, halves: bool
+    ) -> None:
+        import torch
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+        shape = (self.copies, shard) if self.copies > 1 else (shard,)
+        names = ("dp_replicate", "dp_shard")[-len(shape) :]
+        mesh = init_device_mesh(device.type, shape, mesh_dim_names=names)
+        mixed = inner.precision == "bf16" and device.type == "cuda"
+        policy = MixedPrecisionPolicy(
+            param_dtype=torch.bfloat16 if mixed else None,
+            reduce_dtype=torch.float16 if halves else torch.float32 if mixed else None,
+        )
+        again = self.sharding in ("zero-3", "hybrid")
+        for part in (*blocks_of(module), module):
+            fully_shard(part, mesh=mesh, reshard_after_forward=again, mp_policy=policy)
+
+    def _hook(self, hook: Callable[[Any], Any] | None, *, halves: bool) -> Callable[..., Any]:
+        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+        usual = default_hooks.fp16_compress_hook if halves else default_hooks.allreduce_hook
+
+        def timed(state: Any, bucket: Any) -> Any:
+            self.ready_at = time.perf_counter()
+            return usual(None, bucket) if hook is None else hook(bucket)
+
+        # DDP reads the annotations of a hook, which must be types and not texts.
+        timed.__annotations__ = default_hooks.allreduce_hook.__annotations__
+        return timed
+
+    @contextmanager
+    def microbatch(self, *, last: bool) -> Iterator[None]:
+        """Calculate one microbatch; what is reduced once a step is reduced in the last."""
+        context: AbstractContextManager[Any] = nullcontext()
+        if self.sharding == "none":
+            context = nullcontext() if last else self.module.no_sync()
+        elif self.sharding == "zero-1":
+            self.module.set_requires_gradient_sync(last)
+        elif self.sharding != "alone" and self.copies > 1:
+            self.module.set_requires_all_reduce(last)
+        with context:
+            yield
+
+
+def _replicated(module: Any, device: Any) -> Any:
+    import warnings
+
+    from torch.nn.parallel import DistributedDataParallel
+
+    class Replica(DistributedDataParallel):  # type: ignore[misc]
+        """DDP whose module's own attributes are seen through it, as loss functions use them."""
+
+        def __getattr__(self, name: str) -> Any:
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                return getattr(super().__getattr__("module"), name)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of a newer name of broadcast_buffers
+        # Buffers stay with each process, as those of workers do.
+        return Replica(
+            module,
+            device_ids=[device.index or 0] if device.type == "cuda" else None,
+            broadcast_buffers=False,
+            find_unused_parameters=True,
+        )
+
+
+def blocks_of(module: Any) -> list[Any]:
+    """List the layers of the longest run of equal ones, or else the children: those with
+    parameters, and never one inside another.
+    """
+    import torch
+
+    runs = [
+        list(part)
+        for part in module.modules()
+        if isinstance(part, torch.nn.ModuleList | torch.nn.Sequential)
+        and len(part) > 1
+        and len({type(layer) for layer in part}) == 1
+    ]
+    layers = max(runs, key=len, default=list(module.children()))
+    return [layer for layer in layers if any(True for _ in layer.parameters())]
+
+
+def planned(workload: Workload, inner: InnerPlan, device: Any) -> Workload:
+    """Return the workload with the plan's recomputation and, on a GPU, its precision. A CPU stands
+    in for the plan's GPU with the model's own numbers, so that results can be compared.
+    """
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    every = {"none": 0, "selective": 2, "full": 1}[inner.checkpointing]
+    for block in blocks_of(workload.module)[::every] if every else ():
+        # The name of no parameter changes, so checkpoints fit any inner plan.
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+    if device.type != "cuda":
+        return workload
+    if inner.precision == "bf16":
+        usual = workload.loss
+
+        def mixed(module: Any, batch: Any) -> Any:
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                return usual(module, batch)
+
+        return replace(workload, loss=mixed)
+    torch.set_float32_matmul_precision("high" if inner.precision == "tf32" else "highest")
+    return workload
+
+
 def load_model(train: str) -> Workload:
-    """Make the model of a user.
-
-    Parameters
-    ----------
-    train
-        ``module:function``.
-
-    Raises
-    ------
-    PlacerError
-        If it is no model, or none of its parameters is trained.
+    """Make the model of a user, ``module:function``, which must have parameters that are
+    trained.
     """
     workload = load_target(train, None)
     if not isinstance(workload, Workload):
@@ -49,8 +188,7 @@ def load_model(train: str) -> Workload:
 
 
 def batch_seed(seed: int, step: int, process: int, microbatch: int) -> int:
-    """Return the seed of one microbatch, the same in every attempt, so that a resumed run draws the
-    same samples.
+    """Return the seed of one microbatch, the same when a resumed run draws it again.
 
     Examples
     --------
@@ -63,13 +201,9 @@ def batch_seed(seed: int, step: int, process: int, microbatch: int) -> int:
 
 
 def seed_draws(seed: int, device: torch.device) -> None:
-    """Seed what a batch on a device is drawn from.
-
-    Notes
-    -----
-    On a CPU that is one generator. `torch.manual_seed` also formats a stack trace for each other
-    kind of device that was not used yet, and keeps it: milliseconds of a step, and memory that
-    grows.
+    """Seed what a batch on a device is drawn from; on a CPU that is one generator.
+    `torch.manual_seed` also formats a stack trace for each other kind of device that was not used
+    yet, and keeps it: milliseconds of a step, and memory that grows.
     """
     import torch
 
@@ -80,28 +214,9 @@ def seed_draws(seed: int, device: torch.device) -> None:
 
 
 class Trainer:
-    """A workload on one device, shared with the other processes of its world.
+    """A workload on one device, shared with the other processes of its world as `SharedModel` says.
+    All begin with equal parameters.
 
-    Parameters
-    ----------
-    workload
-        What is trained. All processes begin with equal parameters.
-    device
-        Where it is trained.
-    seat
-        Of this process. With several processes in its world, they are the default group of
-        ``torch.distributed``.
-    inner
-        How the processes of the world share the model.
-    seed
-        Chooses the samples.
-    microbatch
-        Samples that are calculated at once; gradients add up to the share of the step.
-    hook, halves
-        As of `placer.launch.runtime.training.sharding.SharedModel`.
-
-    Notes
-    -----
     *The vector* is the trainable parameters of the whole model, or their gradients: 32-bit floats
     on the CPU. Methods are called by all processes of the world in the same order.
     """
@@ -131,28 +246,12 @@ class Trainer:
         self.optimizer = workload.optimizer(self.parameters)
 
     def calculate(self, step: int, samples: Sequence[int], of: int) -> tuple[float, float]:
-        """Leave the gradient of the world's samples at the parameters, weighted with their share of
-        ``of`` samples.
+        """Leave the gradient of the ``samples`` of each process at the parameters, as a mean over
+        ``of`` samples: over all worlds it adds up to the mean gradient.
 
-        Parameters
-        ----------
-        step
-            Number of the optimizer step.
-        samples
-            Of each process of the world.
-        of
-            Samples over which the mean is taken: the sum over all worlds is then the mean gradient.
-
-        Returns
-        -------
-        tuple
-            The weighted loss of this process's samples, and the seconds for which the average over
-            the world was waited for after the calculation.
-
-        Notes
-        -----
-        All processes take as many microbatches, as each is a collective operation. One that has no
-        sample left calculates one with weight 0.
+        Returns the weighted loss of this process's samples, and the seconds for which the average
+        was waited for after the calculation. All processes take as many microbatches, as each is a
+        collective operation; one without a sample left calculates one with weight 0.
         """
         began, loss_sum = time.perf_counter(), 0.0
         mine, count = samples[self.seat.world_rank], max(1, ceil(max(samples) / self.microbatch))
@@ -211,7 +310,7 @@ class Trainer:
                 parameter.copy_(part)
 
     def _handed_out(self, vector: Any) -> list[Any]:
-        """Give each process its part of a vector of the first one, parameter by parameter."""
+        """Give each process its part of the first one's vector, parameter by parameter."""
         import torch
         import torch.distributed as dist
         from torch.distributed.tensor import DTensor, distribute_tensor
@@ -234,8 +333,8 @@ class Trainer:
         return parts
 
     def pieces(self) -> list[Any]:
-        """List what this process holds of the trainable parameters: parameters of one dimension in
-        the same memory, in the order of that memory.
+        """List what this process holds of the trainable parameters, as parameters of one dimension
+        in the same memory.
         """
         import torch
         from torch.distributed.tensor import DTensor

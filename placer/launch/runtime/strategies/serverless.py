@@ -1,5 +1,11 @@
-"""A local function runtime: a process of a run that executes the cloud function's own code, called
-with the events that S3 would send.
+"""Central and hierarchical serverless aggregation: workers upload to an object store, a function
+averages there, workers poll and download (`placer.launch.serverless.protocol`).
+
+The function is the one in the cloud, or a process of this run that executes the same code. The
+store of keys, at which all processes meet, then plays the bucket that calls it: its events are
+those of S3. All else goes through the S3 API, request by request as in Phalak et al. (2024), eq. 5:
+n + 1 writes, 2 n reads, n lists, and polls. A worker of a hierarchical plan uses its region's store
+as it would use the only one; what differs is which functions the plan has, and where each writes.
 """
 
 from __future__ import annotations
@@ -10,14 +16,17 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from placer.launch.runtime.processes.peer_loss import PeerLostError
-from placer.launch.runtime.stores.object_store import ObjectStore
-from placer.launch.runtime.training.context import Context
-from placer.launch.runtime.training.memory import check_fits
+from placer.launch.runtime.codec import Codec
+from placer.launch.runtime.object_store import ObjectStore
+from placer.launch.runtime.strategies.strategy import Strategy
+from placer.launch.runtime.training.context import Context, check_fits
+from placer.launch.runtime.wire import PeerLostError
 from placer.launch.serverless.functions import region_of
 from placer.launch.serverless.protocol import (
     Event,
     Function,
+    gradient_key,
+    invoke_function,
     mean_key,
     objects_of,
     part_of,
@@ -28,19 +37,13 @@ from placer.launch.serverless.protocol import (
 LOOK_S = 0.005
 """Seconds between two looks for calls."""
 PATIENCE = 2.0
-"""A global function waits so many time-outs: a function of a region waits one for its workers."""
+"""Workers wait so many time-outs for the mean, and ask for it again after the first. So does a
+global function: one of a region waits one for its workers.
+"""
 
 
 def call_local(store: Any, rank: int, event: Event) -> None:
-    """Call a function that is a process of this run.
-
-    Parameters
-    ----------
-    store
-        A ``torch.distributed`` store at which all ranks meet.
-    rank
-        Of the function.
-    """
+    """Call a function that is a process of this run, by the store at which all ranks meet."""
     number = store.add(f"calls/{rank}", 1)
     store.set(f"call/{rank}/{number}", json.dumps(event))
 
@@ -72,11 +75,8 @@ def open_store(context: Context, function: int) -> ObjectStore:
 
 
 class LocalFunction:
-    """A function of the plan in this process.
-
-    Notes
-    -----
-    Of each round it knows how many calls came, and the keys that it has written.
+    """A function of the plan in this process: how many calls came of each round, and what it
+    wrote.
     """
 
     def __init__(self, context: Context) -> None:
@@ -106,13 +106,6 @@ class LocalFunction:
     def serve(self, step: int) -> None:
         """Take calls until the mean of a step is written and every upload of it has called.
 
-        Raises
-        ------
-        PeerLostError
-            If a part does not come, and the run may not go on without it.
-
-        Notes
-        -----
         A bucket calls once for each upload, whichever call finds all parts: as many lists are
         counted as were planned. A cloud's function runs, and is paid, from the first upload on: the
         time before is apart, ``idle``.
@@ -153,7 +146,6 @@ class LocalFunction:
                 call_local(context.store, above, s3_event(function.target.name, key))
 
     def _next(self) -> dict[str, Any] | None:
-        """Take the next call, if there is one."""
         store, key = self.context.store, f"call/{self.context.rank}/{self.taken + 1}"
         if not store.check([key]):
             return None
@@ -173,3 +165,66 @@ class LocalFunction:
             missing = [rank for rank in gathers if str(rank) not in there]
             words = "no mean" if forwarded else f"no gradient of step {step}"
             raise PeerLostError((missing or gathers)[0], words)
+
+
+class Serverless(Strategy):
+    """A worker's side, or a function."""
+
+    def begin(self) -> None:
+        """Connect to the bucket; a function checks that it can hold what it averages."""
+        context, plan = self.context, self.context.plan
+        if context.rank >= plan.workers:
+            self.local = LocalFunction(context)
+        elif context.seat.leads:
+            self.hub = plan.hub_over(context.rank)
+            if plan.deployed:
+                check_fits(plan, self.hub, context.trainer.elements)
+            self.store = open_store(context, self.hub)
+
+    def step(self, step: int) -> float:
+        """Calculate, upload, poll, download, update."""
+        context, samples = self.context, self.context.shares()[self.context.rank]
+        loss = context.calculate(step, max(1, samples))
+        gradient = context.trainer.gradient()
+        context.update(self._mean(gradient, step, samples) if context.seat.leads else None)
+        return loss * samples / context.settings.target_batch_size
+
+    def _mean(self, gradient: Any, step: int, samples: int) -> Any:
+        """Upload a gradient, and look for the mean until it is there."""
+        import torch
+
+        context, plan, settings = self.context, self.context.plan, self.context.settings
+        codec, round_ = Codec(plan.exchange.compression), round_name(context.attempt, step)
+        parts = len(plan.hub_at(self.hub).gathers)
+        key = gradient_key(plan.name, round_, context.rank, parts)
+        body = codec.encode(gradient).numpy().tobytes()
+        self._put(key, body, samples)
+        began, asked_again = time.perf_counter(), False
+        while (mean := self.store.get(mean_key(plan.name, round_))) is None:
+            waited_s = time.perf_counter() - began
+            if waited_s > PATIENCE * settings.timeout_s:
+                raise PeerLostError(self.hub, f"no mean after {PATIENCE * settings.timeout_s:g} s")
+            if waited_s > settings.timeout_s and not asked_again:
+                self._put(key, body, samples)
+                asked_again = True
+            with context.meter.phase("poll"):
+                time.sleep(settings.poll_s)
+        return codec.decode(torch.frombuffer(bytearray(mean[0]), dtype=torch.uint8))
+
+    def _put(self, key: str, body: bytes, samples: int) -> None:
+        """Write a gradient, and call the function where the bucket does not."""
+        plan, function = self.context.plan, self.context.plan.hub_at(self.hub).function
+        assert function is not None
+        self.store.put(key, body, samples=samples)
+        event = s3_event(self.store.bucket, key)
+        if not plan.deployed:
+            call_local(self.context.store, self.hub, event)
+        elif not function.called_by_bucket:
+            import boto3
+
+            there = {"name": function.name, "region": function.region}
+            invoke_function(boto3, there, event)
+
+    def serve(self, step: int) -> None:
+        """Execute the function until the mean of a step is where its workers poll."""
+        self.local.serve(step)

@@ -25,15 +25,10 @@ LEVELS = 2
 
 
 class Codec:
-    """The encoding of one compression.
-
-    Parameters
-    ----------
-    compression
-        ``none``, ``fp16`` (clamped to its range), ``int8`` (127 steps on each side of 0, one scale
-        a message), ``int4`` (seven steps on each side of 0, one scale for `INT4_CHUNK` values) or
-        ``sparse`` (of each chunk of 4,096 the 64 values of the largest magnitude: place, sign, and
-        which of two magnitudes a message has).
+    """The encoding of one compression: ``none``, ``fp16`` (clamped to its range), ``int8`` (127
+    steps on each side of 0, one scale a message), ``int4`` (seven steps, one scale for `INT4_CHUNK`
+    values) or ``sparse`` (of each chunk of 4,096 the 64 values of the largest magnitude: place,
+    sign, and which of two magnitudes a message has).
     """
 
     def __init__(self, compression: str) -> None:
@@ -78,13 +73,7 @@ class Codec:
         return torch.empty(self.size(elements), dtype=torch.uint8)
 
     def decode(self, message: Any, elements: int | None = None) -> Any:
-        """Read a message back: a vector of 32-bit floats.
-
-        Parameters
-        ----------
-        elements
-            Length of the vector, which INT4 and sparse messages do not tell.
-        """
+        """Read a message back: 32-bit floats, as many as INT4 and sparse messages do not tell."""
         import torch
 
         if self.compression == "none":
@@ -100,7 +89,6 @@ class Codec:
 
 
 def _chunks(vector: Any, size: int) -> Any:
-    """Return a vector as rows of some size, the last one filled up with zeros."""
     import torch
 
     rows = -(-len(vector) // size)
@@ -129,7 +117,6 @@ def _decode_int4(message: Any, elements: int) -> Any:
 
 
 def _kept(elements: int) -> int:
-    """Return the values that a sparse message keeps of so many."""
     whole, rest = divmod(elements, SPARSE_CHUNK)
     return whole * SPARSE_KEPT + -(-rest * SPARSE_KEPT // SPARSE_CHUNK)
 

@@ -1,0 +1,178 @@
+"""Text files: their heading, scripts of bash and YAML, each parsed back to prove what it says.
+
+Values stand only in quoted assignments; the rest of a script is fixed text.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from placer.documents.schemas.parts import Range
+from placer.errors import PlacerError
+from placer.launch.export.export_plan import ExportPlan
+from placer.units import format_plain
+
+MARK = "written by placer; do not edit"
+"""What every written file of text says: an export replaces what it finds with these words."""
+LONGEST = 160
+"""Names longer than this are cut where people read them; files keep them whole."""
+
+
+def heading(plan: ExportPlan, target: str) -> list[str]:
+    """Write the lines of the heading, each printable and without a line break."""
+    manifest, expected = plan.manifest, plan.manifest.expected
+    speed, usd = expected.samples_per_second, expected.usd_per_hour_interval
+    each = "a step" if manifest.workers == 1 else "from exchange to exchange"
+    lines = [
+        f"{manifest.name} for {target}, {MARK}: change the manifest and export again.",
+        f"manifest {shown(manifest.digest)}",
+        f"catalog {shown(manifest.inputs.catalog)}, prices as of "
+        f"{shown(manifest.inputs.as_of or 'unknown')}",
+        f"expected {_range(speed)} samples/s, "
+        f"{format_plain(expected.step_seconds['total'])} s {each}",
+        f"expected cost {_range(usd)} USD/h",
+    ]
+    edited = (
+        ["edited by hand: the expected figures are those of the plan before the edit"]
+        if plan.edited
+        else []
+    )
+    return [*lines, *edited]
+
+
+def comments(lines: Iterable[str]) -> str:
+    """Write lines as comments of a shell or YAML file."""
+    return "".join(f"# {line}\n" for line in lines)
+
+
+def shown(text: str) -> str:
+    """Return a user's text on one line of bounded length."""
+    flat = "".join(c if c.isprintable() else " " for c in text)
+    return flat if len(flat) <= LONGEST else f"{flat[: LONGEST - 4]} ..."
+
+
+def _range(figure: Range) -> str:
+    """Format a figure with its interval, if that has a width."""
+    value, low, high = (
+        f"{part:,.0f}" if abs(part) >= 1000 else format_plain(part, 4)
+        for part in (figure.value, figure.low, figure.high)
+    )
+    return value if low == value == high else f"{value} ({low} to {high})"
+
+
+BASH = "#!/usr/bin/env bash\n"
+
+
+def exports(environment: Mapping[str, str]) -> list[str]:
+    """Write the lines that set and export variables, whatever their values contain."""
+    return [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
+
+
+def script(
+    heading: Iterable[str],
+    environment: Mapping[str, str],
+    tail: Iterable[str] = (),
+    *,
+    sourced: bool = False,
+    directives: Iterable[str] = (),
+) -> str:
+    """Write a script of bash from lines of comment, variables to export, and fixed lines after
+    them; ``directives`` are options of sbatch, and a ``sourced`` one changes no options of the
+    shell.
+
+    Assignments that do not read back as what was meant are a defect, said instead of being written.
+    """
+    start = "" if sourced else BASH + "".join(f"#SBATCH {line}\n" for line in directives)
+    options = [] if sourced else ["set -euo pipefail"]
+    text = start + comments(heading) + "\n".join([*options, *exports(environment), *tail]) + "\n"
+    if assignments(text) != dict(environment):
+        raise PlacerError(
+            "the shell script does not read back as what was meant",
+            "report it with the manifest",
+            exit_code=1,
+        )
+    return text
+
+
+def require(name: str, words: str) -> str:
+    """Write a line that ends the script with exit code 2 unless a variable is set.
+    ``${NAME:?WORDS}`` would end it with 1, or 127, which a launcher takes for a failed training.
+    """
+    return f'if [ -z "${{{name}:-}}" ]; then echo "{name}: {words}" >&2; exit 2; fi'
+
+
+def returning(lines: Iterable[str]) -> list[str]:
+    """Turn lines that end a script into lines of a file that is sourced: the shell goes on."""
+    return [line.replace("exit 2", "return 2") for line in lines]
+
+
+def assignments(text: str) -> dict[str, str]:
+    """Read the variables that ``export NAME=value`` lines of a script set, as a shell does."""
+    words = shlex.split(text, comments=True)
+    pairs = (
+        words[i + 1].partition("=")
+        for i, word in enumerate(words[:-1])
+        if word == "export" and "=" in words[i + 1]
+    )
+    return {name: value for name, _, value in pairs if "$" not in name}
+
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*([./-][A-Za-z0-9_]+)*")
+"""Strings that every version of YAML reads as strings, apart from the words below."""
+_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what YAML 1.2 or 1.1 could take for a number, date or truth value: 1234e567."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write equal parts in full: not every reader knows aliases."""
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        """Indent lists below their key."""
+        super().increase_indent(flow, False)
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    tag = "tag:yaml.org,2002:str"
+    if value.count("\n") > 2 and value.replace("\n", "").isprintable():
+        return dumper.represent_scalar(tag, value, style="|")
+    plain = _PLAIN.fullmatch(value) and value.lower() not in _WORDS
+    return dumper.represent_scalar(tag, value, style=None if plain else '"')
+
+
+_Dumper.add_representer(str, _text)
+
+
+def yaml_text(documents: Sequence[Any], comment: str = "") -> str:
+    """Dump documents of dicts, lists, strings, numbers, truth values and None, with a comment
+    before the first. What does not parse back to what was meant is a defect, said instead of being
+    written.
+
+    Examples
+    --------
+    >>> print(yaml_text([{"a": "12e3", "b": "no", "c": "plain"}]), end="")
+    a: "12e3"
+    b: "no"
+    c: plain
+    """
+    text = comment + yaml.dump_all(
+        documents,
+        Dumper=_Dumper,
+        sort_keys=False,
+        width=1_000_000,
+        explicit_start=len(documents) > 1,
+    )
+    if list(yaml.safe_load_all(text)) != list(documents):
+        raise PlacerError(
+            "the YAML does not read back as what was meant",
+            "report it with the manifest",
+            exit_code=1,
+        )
+    return text

@@ -1,1 +1,0 @@
-"""The run log, and its comparison with the plan."""

@@ -1,1 +1,0 @@
-"""Object stores of a run."""

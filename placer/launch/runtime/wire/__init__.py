@@ -1,1 +1,0 @@
-"""Messages between ranks: point to point, compressed and counted."""
