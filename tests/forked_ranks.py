@@ -8,6 +8,7 @@ import json
 import multiprocessing
 import os
 import selectors
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -41,6 +42,19 @@ def _rank(job: Record, pipe: Connection) -> None:
     os.environ |= {"RUST_LOG": "error", "TORCH_CPP_LOG_LEVEL": "ERROR"}
     run_worker({**job, "pipes": [pipe.fileno()]})
     os._exit(0)
+
+
+def signalling(rank: int, at_step: int, how: signal.Signals) -> Callable[[Record], None]:
+    """Send a signal to a rank when it has reported a step."""
+    pids: dict[int, int] = {}
+
+    def watch(record: Record) -> None:
+        if record["kind"] == "ready":
+            pids[record["rank"]] = record["pid"]
+        elif record["kind"] == "step" and (record["rank"], record["step"]) == (rank, at_step):
+            os.kill(pids[rank], how)
+
+    return watch
 
 
 def ran(

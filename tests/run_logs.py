@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import placer
-from placer.launch.runtime.log.run_log import RunLog
+from placer.launch.runtime.run_log import RunLog
 from placer.launch.runtime.run_plan import plan_from
 from placer.launch.runtime.training.context import Settings
 from placer.workload.profile import COMPRESSION_BYTES

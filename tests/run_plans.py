@@ -25,10 +25,8 @@ for _name, _value in (
     ("AWS_ACCESS_KEY_ID", "test"),
     ("AWS_SECRET_ACCESS_KEY", "test"),
     ("AWS_DEFAULT_REGION", "us-east-1"),
-):
-    os.environ.setdefault(
-        _name, _value
-    )  # before the first run: its processes are forked from one with the environment of its start
+):  # before the first run: its processes are forked from one with the environment of its start
+    os.environ.setdefault(_name, _value)
 A, B, C = "gcp/a", "gcp/b", "aws/c"
 INTERVAL = {"value": 1.0, "low": 1.0, "high": 1.0}
 
@@ -39,43 +37,25 @@ def document(
     """Manifest of some workers; ``exchange`` overrides its part, such as ``local_steps=3``;
     ``storage`` is the place of the store.
     """
+    offer = {"instance_type": "m", "gpu": "T4", "gpu_count": 1, "market": "spot"}
+    offer |= {"usd_per_hour": 0.2, "as_of": "2023-04-15"}
     groups, offset = [], 0
     for number, (place, count) in enumerate(counts):
         provider, region = place.split("/")
-        offer = {
-            "instance_type": "m",
-            "gpu": "T4",
-            "gpu_count": 1,
-            "market": "spot",
-            "usd_per_hour": 0.2,
-            "as_of": "2023-04-15",
-        }
-        group = {
-            "name": f"workers-{number}",
-            "place": place,
-            "provider": provider,
-            "region": region,
-            "offer": offer,
-        }
-        groups.append({**group, "count": count, "rank_offset": offset})
+        where = {"place": place, "provider": provider, "region": region, "offer": dict(offer)}
+        size = {"count": count, "rank_offset": offset}
+        groups.append({"name": f"workers-{number}", **where, **size})
         offset += count
-    stores = strategy in ("central", "hierarchical")
-    hub = {
-        "function": {
-            "kind": "function",
-            "place": A,
-            "function": "lambda",
-            "memory_gib": 1.0,
-            "max_seconds": 900.0,
-        },
-        "server": {
-            "kind": "server",
-            "place": A,
-            "server": {"instance_type": "m", "market": "on_demand"},
-        },
-        "region": {"kind": "region", "place": A, "server": None},
-        "": None,
-    }[traits(strategy).hub]
+    function = {"function": "lambda", "memory_gib": 1.0, "max_seconds": 900.0}
+    server = {"server": {"instance_type": "m", "market": "on_demand"}}
+    kind = traits(strategy).hub
+    more: dict[str, dict[str, Any]] = {
+        "function": function,
+        "server": server,
+        "region": {"server": None},
+    }
+    hub = {"kind": kind, "place": A, **more[kind]} if kind else None
+    store = {"place": storage, "store": "s3", "bucket": f"tiny-{strategy}"}
     said = {
         "schema": SCHEMA,
         "name": f"tiny-{strategy}-{offset}",
@@ -94,9 +74,7 @@ def document(
             **exchange,
         },
         "aggregator": hub,
-        "storage": {"place": storage, "store": "s3", "bucket": f"tiny-{strategy}"}
-        if stores
-        else None,
+        "storage": store if kind == "function" else None,
         "data": {"store": None, "assumption": None},
         "expected": {
             "samples_per_second": INTERVAL,
@@ -113,11 +91,19 @@ def document(
         "drift": {"min_samples_per_second": 0.5, "max_usd_per_hour": 2.0},
         "inputs": {"catalog": "test", "digest": "0", "profile_digest": "0"},
     }
-    whole = completed(said)
-    return {**whole, "digest": document_digest(whole)}
+    return changed(completed(said))
 
 
-plain_workers = document
+def changed(told: dict[str, Any], **parts: Any) -> dict[str, Any]:
+    """The manifest with other parts and the digest of what it now says."""
+    rest = {key: value for key, value in {**told, **parts}.items() if key != "digest"}
+    return {**rest, "digest": document_digest(rest)}
+
+
+def completed_again(told: dict[str, Any]) -> dict[str, Any]:
+    """The manifest with the parts that follow from the others."""
+    rest = {k: v for k, v in told.items() if k not in ("digest", "rendezvous", "buckets")}
+    return changed(completed(rest))
 
 
 def islands(
@@ -131,24 +117,14 @@ def islands(
     the microbatch is that of the inner plan.
     """
     said = document(strategy, *((place, count) for place, count, _ in groups), **exchange)
-    plan = {
-        "sharding": "none",
-        "tensor_parallel": 1,
-        "checkpointing": "none",
-        "microbatch": 3,
-        "precision": "fp32",
-        **(inner or {}),
-    }
+    plan = {"sharding": "none", "tensor_parallel": 1, "checkpointing": "none", "microbatch": 3}
+    plan |= {"precision": "fp32", **(inner or {})}
     offset = 0
     for group, (_, count, machines) in zip(said["groups"], groups, strict=True):
         group |= {"machines": machines, "inner": plan, "rank_offset": offset}
         group["offer"]["gpu_count"] = gpu_count
         offset += count * machines
-    said |= {"schema": ISLANDS_SCHEMA, "world_size": offset}
-    for key in ("digest", "rendezvous", "buckets"):
-        del said[key]
-    whole = completed(said)
-    return {**whole, "digest": document_digest(whole)}
+    return completed_again({**said, "schema": ISLANDS_SCHEMA, "world_size": offset})
 
 
 ARCHITECTURE = {
@@ -169,14 +145,8 @@ ARCHITECTURE = {
 
 def with_question(told: dict[str, Any]) -> dict[str, Any]:
     """The manifest with as much of its question as exports read: Llama 3.1 8B, by NCCL."""
-    question = {
-        "profile": {"architecture": ARCHITECTURE},
-        "catalog": {},
-        "requirements": {"transport": "nccl"},
-    }
-    whole = {key: value for key, value in told.items() if key != "digest"}
-    whole["question"] = question
-    return {**whole, "digest": document_digest(whole)}
+    profile, asked = {"architecture": ARCHITECTURE}, {"transport": "nccl"}
+    return changed(told, question={"profile": profile, "catalog": {}, "requirements": asked})
 
 
 def saved(folder: Path, told: dict[str, Any]) -> str:
@@ -229,6 +199,22 @@ def _plain(parameters: Iterable[Any]) -> Any:
     return torch.optim.SGD(parameters, lr=0.05)
 
 
+def _linear(module: Any, batch: Any) -> Any:
+    return module(batch[0]).mean()
+
+
+def _workload(name: str, module: Any, loss: Any = _regression, optimizer: Any = _plain) -> Workload:
+    return Workload(
+        name=name,
+        title=name,
+        family="other",
+        module=module,
+        batch=_samples,
+        loss=loss,
+        optimizer=optimizer,
+    )
+
+
 def tiny() -> Workload:
     """33 parameters: 4 x 5 + 5, 5 + 1, and 2 that are frozen; trained with momentum, so that the
     optimizer's state counts.
@@ -248,15 +234,7 @@ def tiny() -> Workload:
             """Prediction."""
             return self.last(self.first(x).tanh()) * self.extra.prod() * self.frozen.prod()
 
-    return Workload(
-        name="tiny",
-        title="tiny",
-        family="other",
-        module=Net(),
-        batch=_samples,
-        loss=_regression,
-        optimizer=_momentum,
-    )
+    return _workload("tiny", Net(), optimizer=_momentum)
 
 
 def _adamw(parameters: Iterable[Any]) -> Any:
@@ -289,17 +267,7 @@ def linear() -> Workload:
     """
     import torch
 
-    module = torch.nn.Linear(4, 3)
-    loss = lambda m, batch: m(batch[0]).mean()  # noqa: E731
-    return Workload(
-        name="linear",
-        title="linear",
-        family="other",
-        module=module,
-        batch=_samples,
-        loss=loss,
-        optimizer=_plain,
-    )
+    return _workload("linear", torch.nn.Linear(4, 3), _linear)
 
 
 def hungry() -> Workload:
@@ -315,17 +283,7 @@ def hungry() -> Workload:
         resource.setrlimit(
             resource.RLIMIT_AS, (has + 12_000_000 + 8_000_000, resource.RLIM_INFINITY)
         )
-    module = torch.nn.Linear(4, 500_000, bias=False)
-    loss = lambda m, batch: m(batch[0]).mean()  # noqa: E731
-    return Workload(
-        name="hungry",
-        title="hungry",
-        family="other",
-        module=module,
-        batch=_samples,
-        loss=loss,
-        optimizer=_plain,
-    )
+    return _workload("hungry", torch.nn.Linear(4, 500_000, bias=False), _linear)
 
 
 def crooked() -> Workload:
@@ -336,15 +294,7 @@ def crooked() -> Workload:
 
     module = torch.nn.Linear(4, 1)
     torch.nn.init.constant_(module.weight, float(os.getpid()))
-    return Workload(
-        name="crooked",
-        title="crooked",
-        family="other",
-        module=module,
-        batch=_samples,
-        loss=_regression,
-        optimizer=_plain,
-    )
+    return _workload("crooked", module)
 
 
 def loose() -> tuple[Any, Any, Any]:

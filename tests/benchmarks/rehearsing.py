@@ -22,8 +22,7 @@ from rehearsed import EU, FOUR, LONDON, OREGON, STORES, US, by_hand, manifest_of
 
 from placer.documents.manifest import read_manifest
 from placer.launch.rehearsal.judgement import Line, confirmed, lines_of, verdict
-from placer.launch.rehearsal.options import RehearsalOptions
-from placer.launch.rehearsal.rehearsal import rehearse
+from placer.launch.rehearsal.rehearsal import RehearsalOptions, rehearse
 
 REGIONS = (US, EU, "gcp/asia-east1", "gcp/australia-southeast1")
 HUBS: dict[str, Any] = {

@@ -8,7 +8,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from run_plans import islands, plain_workers
+from run_plans import document as plain_workers
+from run_plans import islands
 
 import placer
 from placer.documents.manifest import document_digest, read_manifest

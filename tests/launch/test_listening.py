@@ -60,12 +60,11 @@ def test_a_local_run_listens_on_loopback(
     assert open_to_others(seen - before) == set()
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.2"])
 def test_ranks_that_meet_on_loopback_listen_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: set[tuple[str, int, str]], host: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: set[tuple[str, int, str]]
 ) -> None:
     """Without --local the address is MASTER_ADDR: no other machine can join at this one."""
-    monkeypatch.setenv("MASTER_ADDR", host)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.2")
     monkeypatch.setenv("MASTER_PORT", str(free_port()))
     told = document("all-reduce", (A, 1), (B, 1))
     plan = plan_of(told)

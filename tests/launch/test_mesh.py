@@ -11,7 +11,7 @@ from run_plans import A, B, document, islands
 
 import placer
 from conftest import in_fresh_python
-from placer.documents.manifest import document_digest, read_manifest
+from placer.documents.manifest import read_manifest
 from placer.errors import PlacerError
 from placer.launch.mesh import Machines, Mesh, mesh_of
 
@@ -21,12 +21,6 @@ SHARDED = {"sharding": "zero-3"}
 def mesh(told: dict[str, Any]) -> Mesh:
     """The mesh of a manifest."""
     return mesh_of(read_manifest(told, "m.json"))
-
-
-def changed(told: dict[str, Any], **parts: Any) -> dict[str, Any]:
-    """The manifest with other parts, as if it was written so."""
-    rest = {key: value for key, value in {**told, **parts}.items() if key != "digest"}
-    return {**rest, "digest": document_digest(rest)}
 
 
 def degrees(found: Mesh) -> list[tuple[int, int, int, int]]:

@@ -32,7 +32,7 @@ from placer.files.whole_files import (
 )
 from placer.launch.export import folder
 from placer.launch.export.folder import MANIFEST, left_over, write_folder
-from placer.launch.export.texts.heading import MARK
+from placer.launch.export.texts.files import MARK
 
 
 @pytest.fixture

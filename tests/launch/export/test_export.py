@@ -14,52 +14,31 @@ from typing import Any
 
 import pytest
 import yaml
+from exports import (
+    bash,
+    by_runtime,
+    changed,
+    done,
+    jobs_of,
+    on_path,
+    parsed,
+    plan,
+    plan_of,
+    python,
+    tasks_of,
+)
 from other_pythons import other_python
 from run_plans import islands
 
 import placer
-from conftest import PROCESS_TIMEOUT_S, Run
-from placer.documents.manifest import document_digest, read_manifest
+from conftest import Run
 from placer.errors import PlacerError
 from placer.launch.export import OWN_TRAINERS, TARGETS, export
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.folder import difference, left_over, write_folder
-from placer.launch.export.texts.heading import heading
-from placer.launch.export.texts.shell import assignments
+from placer.launch.export.texts.files import assignments, heading
 from placer.market.books.book_reader import load_catalog
 from placer.market.sources.prices.skypilot.names import skypilot_machine, skypilot_place
-from placer.records import replace
-
-WORDS: dict[str, Any] = {
-    "catalog": "phalak-2023",
-    "workers": "2..4",
-    "regions": "2",
-    "budget": "3/h",
-    "places": "aws/*",
-}
-
-
-def plan_of(document: dict[str, Any], **words: Any) -> ExportPlan:
-    """The plan of a manifest."""
-    return ExportPlan(
-        manifest=read_manifest(document, "m.json"), text=json.dumps(document), **words
-    )
-
-
-def changed(document: dict[str, Any], **parts: Any) -> dict[str, Any]:
-    """The document with other parts and the digest of what it now says."""
-    rest = {key: value for key, value in {**document, **parts}.items() if key != "digest"}
-    return {**rest, "digest": document_digest(rest)}
-
-
-def by_runtime(some: ExportPlan) -> ExportPlan:
-    """The plan, to be run by placer's own runtime."""
-    return replace(some, train="mymodel:workload")
-
-
-def plan(exchange: str, **words: Any) -> ExportPlan:
-    """A small plan over two regions of AWS."""
-    return plan_of(placer.recommend("niser", exchange=exchange, **{**WORDS, **words}).to_manifest())
 
 
 @pytest.fixture(scope="module")
@@ -91,21 +70,6 @@ def three() -> ExportPlan:
 def server() -> ExportPlan:
     """A parameter server with a machine of its own."""
     return plan("parameter-server")
-
-
-def python(executable: str, code: str, *arguments: str, home: Path) -> str:
-    """Output of some code in another Python, with a home of its own."""
-    environment = {**os.environ, "HOME": str(home), "PYTHONPATH": ""}
-    done = subprocess.run(
-        [executable, "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=PROCESS_TIMEOUT_S,
-        env=environment,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
 
 
 def test_ranks_of_all_groups_make_the_world(three: ExportPlan) -> None:
@@ -188,49 +152,27 @@ def test_a_script_starts_torchrun_with_its_rank(three: ExportPlan, tmp_path: Pat
     nothing starts.
     """
     write_folder(str(tmp_path / "launch"), export(three, "torchrun"))
-    stand_in = tmp_path / "torchrun"
-    stand_in.write_text('#!/bin/bash\necho "$@"\n', encoding="utf-8")
-    stand_in.chmod(0o755)
+    given = {"PATH": on_path(tmp_path, torchrun='echo "$@"'), "GLOO_SOCKET_IFNAME": "wg0"}
+    script, address = str(tmp_path / "launch/workers-1.sh"), "PLACER_RENDEZVOUS_ADDRESS"
 
     def start(**variables: str) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GLOO_SOCKET_IFNAME": "wg0"}
-        environment |= variables
-        script = str(tmp_path / "launch" / "workers-1.sh")
-        return subprocess.run(
-            ["bash", script, "--epochs", "2"],
-            capture_output=True,
-            text=True,
-            env=environment,
-            check=False,
-        )
+        return bash(script, "--epochs", "2", given={**given, address: "10.0.0.1", **variables})
 
-    done = start(PLACER_NODE="2", PLACER_RENDEZVOUS_ADDRESS="10.0.0.1")
     assert (
         "--nnodes=6 --node-rank=4 --nproc-per-node=1 --master-addr=10.0.0.1 "
         "--master-port=29400 train.py --epochs 2"
-    ) in done.stdout
-    assert (
-        "has only 3, counted from 0"
-        in start(PLACER_NODE="3", PLACER_RENDEZVOUS_ADDRESS="10.0.0.1").stderr
-    )
-    for wrong in (
-        "x",
-        "-1",
-        "01",
-        "010",
-        "9223372036854775808",
-    ):  # 010 would be 8 in arithmetic of the shell, the last a negative rank
-        assert (
-            f"is not a number from 0: {wrong}"
-            in start(PLACER_NODE=wrong, PLACER_RENDEZVOUS_ADDRESS="10.0.0.1").stderr
-        )
+    ) in start(PLACER_NODE="2").stdout
+    assert "has only 3, counted from 0" in start(PLACER_NODE="3").stderr
+    # 010 would be 8 in arithmetic of the shell, the last a negative rank
+    for wrong in ("x", "-1", "01", "010", "9223372036854775808"):
+        assert f"is not a number from 0: {wrong}" in start(PLACER_NODE=wrong).stderr
     for missing, words in (
-        (start(), "PLACER_NODE: set it to the number of this machine"),
-        (start(PLACER_NODE="0"), "PLACER_RENDEZVOUS_ADDRESS: set it to an address of rank 0"),
-        (start(PLACER_NODE="0", GLOO_SOCKET_IFNAME=""), "GLOO_SOCKET_IFNAME: the machines are in"),
+        ({}, "PLACER_NODE: set it to the number of this machine"),
+        ({"PLACER_NODE": "0", address: ""}, f"{address}: set it to an address of rank 0"),
+        ({"PLACER_NODE": "0", "GLOO_SOCKET_IFNAME": ""}, "GLOO_SOCKET_IFNAME: the machines are"),
     ):
-        assert missing.returncode == 2
-        assert missing.stderr.startswith(words)
+        done = start(**missing)
+        assert (done.returncode, done.stderr[: len(words)]) == (2, words)
 
 
 def test_heading_says_figures_as_people_write_them() -> None:
@@ -263,7 +205,7 @@ def test_skypilot_has_the_sites_counts_and_markets_of_the_plan(three: ExportPlan
     """One task a group; on Google Cloud the T4 stands beside its host. Nobody has to know the
     address: rank 0 tells it in a bucket of this plan, which every machine mounts.
     """
-    header, *tasks = yaml.safe_load_all(export(three, "skypilot")["skypilot.yaml"])
+    header, *tasks = parsed(three, "skypilot")
     assert header == {
         "name": three.manifest.name,
         "execution": "parallel",
@@ -293,10 +235,16 @@ def test_skypilot_has_the_sites_counts_and_markets_of_the_plan(three: ExportPlan
 
 def test_skypilot_runs_the_server_beside_the_workers(server: ExportPlan) -> None:
     """It is no primary task: when the workers are done it goes."""
-    header, *tasks = yaml.safe_load_all(export(server, "skypilot")["skypilot.yaml"])
+    header, *tasks = parsed(server, "skypilot")
     assert header["primary_tasks"] == [group.name for group in server.manifest.groups]
     assert tasks[-1]["name"] == "server"
     assert tasks[-1]["envs"]["PLACER_RANK_OFFSET"] == str(server.manifest.world_size)
+
+
+def here(path: Path, folder: Path) -> None:
+    """Give tasks a folder that is there, wherever their file is loaded."""
+    text = path.read_text(encoding="utf-8").replace('workdir: "."', "workdir: .")
+    path.write_text(text.replace("workdir: .", f"workdir: {folder}"), encoding="utf-8")
 
 
 @pytest.mark.other_python
@@ -324,12 +272,7 @@ def test_skypilot_loads_the_job_group(
     for number, some in enumerate(asked):
         write_folder(str(tmp_path / f"sky-{number}"), export(some, "skypilot"))
         paths.append(tmp_path / f"sky-{number}" / "skypilot.yaml")
-        document = (
-            paths[-1].read_text(encoding="utf-8").replace("workdir: .", f"workdir: {tmp_path}")
-        )
-        paths[-1].write_text(
-            document.replace('workdir: "."', f"workdir: {tmp_path}"), encoding="utf-8"
-        )
+        here(paths[-1], tmp_path)
     said = python(executable, code, *map(str, paths), home=tmp_path)
     first, second, *runtime, last = json.loads(said.split("found ", 1)[1])
     assert runtime == [first, second]
@@ -338,8 +281,7 @@ def test_skypilot_loads_the_job_group(
         [
             g.name,
             g.count,
-            g.provider,
-            g.region,
+            *g.place.split("/"),
             g.offer.instance_type.split("+")[0],
             g.offer.market == "spot",
         ]
@@ -356,12 +298,10 @@ def test_skypilot_loads_the_job_group(
 def at_runpod(three: ExportPlan) -> ExportPlan:
     """The plan with its first two groups at RunPod."""
     groups = [dict(group) for group in json.loads(three.text)["groups"]]
-    for group, region, machine in zip(
-        groups, ("EU-SE-1", "US-KS-2"), ("1x_A100-SXM", "1x_H100-PCIE"), strict=False
-    ):
-        offer = {**group["offer"], "instance_type": machine}
-        place = {"provider": "runpod", "region": region, "place": f"runpod/{region}"}
-        group.update(place, offer=offer)
+    there = (("EU-SE-1", "1x_A100-SXM"), ("US-KS-2", "1x_H100-PCIE"))
+    for group, (region, machine) in zip(groups, there, strict=False):
+        group |= {"provider": "runpod", "region": region, "place": f"runpod/{region}"}
+        group["offer"] = {**group["offer"], "instance_type": machine}
     return plan_of(changed(json.loads(three.text), groups=groups))
 
 
@@ -369,8 +309,7 @@ def test_runpod_has_the_names_and_limits_of_skypilot(three: ExportPlan) -> None:
     """Data centre EU-SE-1 is a zone of SE; a task has one machine there, so two and three machines
     are five tasks with the ranks 0 to 4. They mount no bucket: the launch asks for one.
     """
-    files = export(at_runpod(three), "skypilot")
-    _, *tasks = yaml.safe_load_all(files["skypilot.yaml"])
+    tasks = tasks_of(at_runpod(three))
     assert [(task["name"], task["num_nodes"]) for task in tasks] == [
         *((f"workers-0-{n}", 1) for n in range(2)),
         *((f"workers-1-{n}", 1) for n in range(3)),
@@ -386,7 +325,8 @@ def test_runpod_has_the_names_and_limits_of_skypilot(three: ExportPlan) -> None:
     assert not any("file_mounts" in task for task in tasks[:5])
     assert "/placer-meeting" not in tasks[5]["file_mounts"]
     asked = "--env PLACER_MEETING=s3://BUCKET --secret TS_AUTHKEY"
-    assert f"sky jobs launch {asked} skypilot.yaml" in files["README.md"]
+    readme = export(at_runpod(three), "skypilot")["README.md"]
+    assert f"sky jobs launch {asked} skypilot.yaml" in readme
 
 
 def test_islands_of_machines_at_runpod_are_refused_by_skypilot(some_islands: ExportPlan) -> None:
@@ -451,26 +391,23 @@ def test_every_place_of_runpod_is_one_of_skypilot(three: ExportPlan, tmp_path: P
         assert skypilot_place("runpod", region.region).split("/")[1] == region.country
 
 
-@pytest.mark.parametrize("target", ["torchrun", "compose", "env"])
-def test_nothing_is_escaped_that_stands_in_parentheses(three: ExportPlan, target: str) -> None:
-    """A machine of Erben et al. is called DGX-2 (8 x V100): its name is shown as it is."""
-    groups = json.loads(three.text)["groups"]
-    groups[0]["offer"]["instance_type"] = "DGX-2 (8 x V100)"
-    files = export(plan_of(changed(json.loads(three.text), groups=groups)), target)
-    assert "DGX-2 (8 x V100)" in files["README.md"]
-    assert not any("\\(" in body for body in files.values())
-
-
 @pytest.mark.parametrize("target", sorted({*TARGETS} - {"cloudformation", *OWN_TRAINERS, "slurm"}))
-def test_no_parenthesis_of_any_export_is_escaped(three: ExportPlan, target: str) -> None:
-    """In names, tables or commands of any file."""
-    assert not any("\\(" in body or "\\)" in body for body in export(three, target).values())
+def test_no_parenthesis_is_escaped(three: ExportPlan, target: str) -> None:
+    """In names, tables or commands of any file: a machine of Erben et al. is called DGX-2
+    (8 x V100), which only labels and SkyPilot cannot hold.
+    """
+    groups, named = json.loads(three.text)["groups"], target in ("torchrun", "compose", "env")
+    if named:
+        groups[0]["offer"]["instance_type"] = "DGX-2 (8 x V100)"
+    files = export(plan_of(changed(json.loads(three.text), groups=groups)), target)
+    assert ("DGX-2 (8 x V100)" in files["README.md"]) == named
+    assert not any("\\(" in body or "\\)" in body for body in files.values())
 
 
 def test_one_group_of_skypilot_needs_no_address() -> None:
     """Within a task SkyPilot's own addresses serve; one worker asks for nothing at all."""
     several = plan("all-reduce", regions="1", workers="3..3")
-    task = list(yaml.safe_load_all(export(several, "skypilot")["skypilot.yaml"]))[1]
+    (task,) = tasks_of(several)
     assert "PLACER_RENDEZVOUS_ADDRESS" not in task["envs"]
     assert "SKYPILOT_NODE_IPS" in task["run"]
     one = plan("auto", regions="1", workers="1..1")
@@ -484,12 +421,10 @@ def test_hivemind_gets_its_own_arguments(three: ExportPlan) -> None:
     updates are local.
     """
     found = json.loads(export(three, "hivemind")["optimizer.json"])
-    waits = three.manifest.exchange.timeouts
-    assert found["optimizer"]["averaging_timeout"] == waits.averaging_s
-    assert (found["grad_compression"], found["optimizer"]["use_local_updates"]) == (
-        "Float16Compression",
-        False,
-    )
+    waits, given = three.manifest.exchange.timeouts, found["optimizer"]
+    assert found["grad_compression"] == "Float16Compression"
+    assert given["averaging_timeout"] == waits.averaging_s
+    assert not given["use_local_updates"]
     local = plan("local-sgd", local_steps="4")
     optimizer = json.loads(export(local, "hivemind")["optimizer.json"])["optimizer"]
     assert optimizer["target_batch_size"] == local.manifest.exchange.target_batch_size * 4
@@ -516,40 +451,26 @@ def test_hivemind_knows_every_argument(three: ExportPlan, tmp_path: Path) -> Non
 
 def test_a_jobset_for_each_cluster(three: ExportPlan, server: ExportPlan) -> None:
     """Three places, three files; each replicated job has the pods and GPUs of its group."""
-    files = {
-        name: yaml.safe_load(body)
-        for name, body in export(three, "jobset").items()
-        if name.endswith(".yaml")
-    }
-    jobs = [job for document in files.values() for job in document["spec"]["replicatedJobs"]]
+    jobs = jobs_of(three)
     assert sorted((j["name"], j["template"]["spec"]["completions"]) for j in jobs) == [
         (g.name, g.count) for g in three.manifest.groups
     ]
     pod = jobs[0]["template"]["spec"]["template"]["spec"]
     assert pod["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
     assert pod["nodeSelector"]["topology.kubernetes.io/region"] == three.manifest.groups[0].region
-    sets = [body for name, body in export(server, "jobset").items() if name.endswith(".yaml")]
-    names = {job["name"] for body in sets for job in yaml.safe_load(body)["spec"]["replicatedJobs"]}
-    assert "server" in names
+    assert "server" in [job["name"] for job in jobs_of(server)]
 
 
 def test_long_names_leave_room_for_pods(three: ExportPlan) -> None:
     """Pods are named SET-JOB-0-INDEX and are hosts: 63 letters at most, the first a letter."""
-    document = changed(json.loads(three.text), name="7" + "x" * 62)
-    files = export(plan_of(document), "jobset")
-    built = yaml.safe_load(next(body for name, body in files.items() if name.endswith(".yaml")))
-    assert built["metadata"]["name"].startswith("run-7")
-    assert (
-        len(f"{built['metadata']['name']}-{built['spec']['replicatedJobs'][0]['name']}-0-99999")
-        <= 63
-    )
-    jobs = [
-        yaml.safe_load(body)
-        for name, body in export(plan_of(document), "trainjob").items()
-        if name.endswith(".yaml")
-    ]
-    assert len({job["metadata"]["name"] for job in jobs}) == 3
-    assert all(len(job["metadata"]["name"] + "-node-0-9999") <= 63 for job in jobs)
+    long = plan_of(changed(json.loads(three.text), name="7" + "x" * 62))
+    first = parsed(long, "jobset")[0]
+    name = first["metadata"]["name"]
+    assert name.startswith("run-7")
+    assert len(f"{name}-{first['spec']['replicatedJobs'][0]['name']}-0-99999") <= 63
+    names = {job["metadata"]["name"] for job in parsed(long, "trainjob")}
+    assert len(names) == 3
+    assert all(len(f"{name}-node-0-9999") <= 63 for name in names)
 
 
 @pytest.mark.other_python
@@ -567,13 +488,12 @@ def test_kubeflow_types_hold_the_objects(
         "    assert again == item, (again, item)\n"
         "print('ok')\n"
     )
-    items = [
-        yaml.safe_load(body)
-        for target in ("trainjob", "jobset")
+    asked = [
+        (some, t)
+        for t in ("trainjob", "jobset")
         for some in (three, by_runtime(three), some_islands)
-        for name, body in export(some, target).items()
-        if name.endswith(".yaml")
     ]
+    items = [item for some, target in asked for item in parsed(some, target)]
     assert len(items) == 12 + 3 + 2  # three islands, in two clusters
     (tmp_path / "items.json").write_text(json.dumps(items), encoding="utf-8")
     assert "ok" in python(executable, code, str(tmp_path / "items.json"), home=tmp_path)
@@ -585,49 +505,32 @@ def test_kubernetes_takes_the_jobs(
 ) -> None:
     """Every job of a JobSet, with its pods, has the schema of Kubernetes, and no key more."""
     executable = other_python("kubernetes_validate", "PLACER_KUBEFLOW_PYTHON")
-    sets = [
-        yaml.safe_load(body)
-        for some in (three, by_runtime(three), some_islands)
-        for name, body in export(some, "jobset").items()
-        if name.endswith(".yaml")
-    ]
+    head = {"apiVersion": "batch/v1", "kind": "Job"}
     jobs = [
-        {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {"name": job["name"]},
-            **job["template"],
-        }
-        for one in sets
-        for job in one["spec"]["replicatedJobs"]
+        {**head, "metadata": {"name": job["name"]}, **job["template"]}
+        for some in (three, by_runtime(three), some_islands)
+        for job in jobs_of(some)
     ]
     path = tmp_path / "jobs.yaml"
     path.write_text(yaml.safe_dump_all(jobs), encoding="utf-8")
-    program = Path(executable).with_name("kubernetes-validate")
-    done = subprocess.run(
-        [str(program), "--strict", str(path)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(jobs) > len(sets)
+    program = str(Path(executable).with_name("kubernetes-validate"))
+    ended = done([program, "--strict", str(path)], dict(os.environ), tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert len(jobs) == 3 + 3 + 3
 
 
 def test_compose_has_a_container_for_each_worker(three: ExportPlan) -> None:
     """Six workers with one process each; rank 0 is found by its name. A serverless plan brings a
     store and an aggregator.
     """
-    services = yaml.safe_load(export(three, "compose")["compose.yaml"])["services"]
+    services = parsed(three, "compose")[0]["services"]
     assert sorted(services) == [
-        "workers-0-0",
-        "workers-0-1",
-        "workers-1-0",
-        "workers-1-1",
-        "workers-1-2",
-        "workers-2-0",
+        f"workers-{group}-{n}" for group, count in enumerate((2, 3, 1)) for n in range(count)
     ]
     assert {s["environment"]["PLACER_RENDEZVOUS_ADDRESS"] for s in services.values()} == {
         "workers-0-0"
     }
-    central = yaml.safe_load(export(plan("central"), "compose")["compose.yaml"])["services"]
+    central = parsed(plan("central"), "compose")[0]["services"]
     assert {"store", "aggregator"} <= central.keys()
     assert central["workers-0-0"]["environment"]["AWS_ENDPOINT_URL"] == "http://store:5000"
 
@@ -646,17 +549,8 @@ def test_compose_files_follow_the_specification(
         "except SystemExit as end:\n    print('refused' if end.code else 'fine')\n"
     )
     paths = []
-    for number, one in enumerate(
-        (
-            three,
-            server,
-            plan("central"),
-            plan("hierarchical"),
-            by_runtime(three),
-            by_runtime(plan("central")),
-            some_islands,
-        )
-    ):
+    stores = (plan("central"), plan("hierarchical"), by_runtime(plan("central")))
+    for number, one in enumerate((three, server, *stores, by_runtime(three), some_islands)):
         paths.append(tmp_path / f"compose-{number}.yaml")
         paths[-1].write_text(export(one, "compose")["compose.yaml"], encoding="utf-8")
     assert "fine" in python(executable, code, *map(str, paths), home=tmp_path)
@@ -668,21 +562,19 @@ def test_compose_files_follow_the_specification(
 
 def test_words_of_the_caller_are_checked(three: ExportPlan) -> None:
     """Paths and images with anything that a shell or Docker would read otherwise are refused."""
-    for words in (
-        {"train": "a b.py"},
-        {"train": "-m evil"},
-        {"train": ""},
-        {"image": "a b"},
-        {"image": "$(x)"},
-        {"image": "a//b"},
-        {"image": "a:"},
-        {"image": "a:b:c"},
-        {"image": "a@sha256:12"},
-        {"image": "A/b c"},
-        {"image": "café:1"},
-        {"image": "a-" * 40 + "!"},
-        {"image": "a." * 40 + "!"},
-    ):
+    images: tuple[str, ...] = (
+        "a b",
+        "$(x)",
+        "a//b",
+        "a:",
+        "a:b:c",
+        "a@sha256:12",
+        "A/b c",
+        "café:1",
+    )
+    images += ("a-" * 40 + "!", "a." * 40 + "!")
+    wrong = [{"train": train} for train in ("a b.py", "-m evil", "")]
+    for words in (*wrong, *({"image": image} for image in images)):
         with pytest.raises(PlacerError, match=r"is not a valid (path|name of a container)"):
             plan_of(json.loads(three.text), **words)
     for image in (
@@ -746,34 +638,27 @@ def test_what_an_earlier_export_left_goes_and_other_files_stay(
     assert left_over(folder, one) == ["meet.py", "workers-1.sh", "workers-2.sh"]
     assert f"--- {folder}/workers-1.sh" in difference(folder, one)
     write_folder(folder, one)
-    assert sorted(p.name for p in (tmp_path / "launch").iterdir()) == [
-        "README.md",
-        "manifest.json",
-        "train.py",
-        "workers-0.sh",
-    ]
+    left = {"README.md", "manifest.json", "train.py", "workers-0.sh"}
+    assert {path.name for path in (tmp_path / "launch").iterdir()} == left
     assert difference(folder, one) == ""
 
 
 def test_the_command_writes_lists_and_compares(run: Run, tmp_path: Path, three: ExportPlan) -> None:
     """Files on stdout, next step on stderr; --diff writes nothing; --json lists the files."""
-    manifest, folder = tmp_path / "plan.json", tmp_path / "launch"
-    manifest.write_text(three.text, encoding="utf-8")
-    first = run("export", str(manifest), "--to", "skypilot", "--dir", str(folder), "--diff")
+    (tmp_path / "plan.json").write_text(three.text, encoding="utf-8")
+    words = ("export", "plan.json", "--to", "skypilot", "--dir", "launch")
+    first = run(*words, "--diff", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     assert "+execution: parallel" in first.stdout
-    assert not folder.exists()
-    done = run("export", str(manifest), "--to", "skypilot", "--dir", str(folder), "--json")
-    assert [file["name"] for file in json.loads(done.stdout)["files"]] == [
+    assert not (tmp_path / "launch").exists()
+    files = json.loads(run(*words, "--json", cwd=tmp_path).stdout)["files"]
+    assert [file["name"] for file in files] == [
         "README.md",
         "manifest.json",
         "meet.py",
         "skypilot.yaml",
     ]
-    assert (
-        "no difference"
-        in run("export", str(manifest), "--to", "skypilot", "--dir", str(folder), "--diff").stdout
-    )
+    assert "no difference" in run(*words, "--diff", cwd=tmp_path).stdout
 
 
 def test_the_command_takes_a_result_and_edits_on_demand(
@@ -782,24 +667,23 @@ def test_the_command_takes_a_result_and_edits_on_demand(
     """A saved result is priced again first; an edited manifest needs --edited, and its files say
     so.
     """
-    result = tmp_path / "result.json"
-    result.write_text(
-        json.dumps(placer.recommend("niser", exchange="central", **WORDS).to_saved()),
-        encoding="utf-8",
-    )
-    assert run("export", str(result), "--to", "env", "--dir", str(tmp_path / "a")).returncode == 0
-    edited = tmp_path / "edited.json"
-    edited.write_text(json.dumps({**json.loads(three.text), "name": "mine"}), encoding="utf-8")
-    refused = run("export", str(edited), "--to", "env", "--dir", str(tmp_path / "b"))
+    words: dict[str, Any] = {"catalog": "phalak-2023", "budget": "3/h", "places": "aws/*"}
+    saved = placer.recommend(
+        "niser", exchange="central", workers="2..4", regions="2", **words
+    ).to_saved()
+    (tmp_path / "result.json").write_text(json.dumps(saved), encoding="utf-8")
+    edited = json.dumps({**json.loads(three.text), "name": "mine"})
+    (tmp_path / "edited.json").write_text(edited, encoding="utf-8")
+
+    def exported(name: str, *more: str) -> subprocess.CompletedProcess[str]:
+        return run("export", name, "--to", "env", "--dir", name[:6], *more, cwd=tmp_path)
+
+    assert exported("result.json").returncode == 0
+    refused = exported("edited.json")
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 2)
     assert "--edited" in refused.stderr
-    assert (
-        run(
-            "export", str(edited), "--to", "env", "--dir", str(tmp_path / "b"), "--edited"
-        ).returncode
-        == 0
-    )
-    assert "edited by hand" in (tmp_path / "b" / "workers-0.env.sh").read_text(encoding="utf-8")
+    assert exported("edited.json", "--edited").returncode == 0
+    assert "edited by hand" in (tmp_path / "edited/workers-0.env.sh").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -844,8 +728,7 @@ def test_ranks_partition_islands_machines_and_groups(some_islands: ExportPlan) -
     """
     scripts = export(some_islands, "torchrun")
     by_group = [assignments(scripts[f"workers-{n}.sh"]) for n in range(2)]
-    tasks = list(yaml.safe_load_all(export(some_islands, "skypilot")["skypilot.yaml"]))[1:]
-    by_island = [task["envs"] for task in tasks]
+    by_island = [task["envs"] for task in tasks_of(some_islands)]
     for rows in (by_group, by_island):
         machines = [
             (
@@ -864,16 +747,12 @@ def test_ranks_partition_islands_machines_and_groups(some_islands: ExportPlan) -
 def test_each_island_is_a_task_a_replicated_job_and_a_train_job(some_islands: ExportPlan) -> None:
     """Of 2, 2 and 3 machines, each with the address of its own first machine."""
     names = ["workers-0-0", "workers-0-1", "workers-1"]
-    tasks = list(yaml.safe_load_all(export(some_islands, "skypilot")["skypilot.yaml"]))[1:]
+    tasks = tasks_of(some_islands)
     assert [(task["name"], task["num_nodes"]) for task in tasks] == list(
         zip(names, (2, 2, 3), strict=True)
     )
     assert all("SKYPILOT_NODE_IPS" in task["run"] for task in tasks)
-    sets = [
-        yaml.safe_load(body)
-        for name, body in sorted(export(some_islands, "jobset").items())
-        if name.endswith(".yaml")
-    ]
+    sets = parsed(some_islands, "jobset")
     jobs = [(one["metadata"]["name"], j) for one in sets for j in one["spec"]["replicatedJobs"]]
     assert [job["name"] for _, job in jobs] == names
     for set_name, job in jobs:
@@ -882,11 +761,9 @@ def test_each_island_is_a_task_a_replicated_job_and_a_train_job(some_islands: Ex
         address = f"{set_name}-{job['name']}-0-0.{set_name}"
         name = "RENDEZVOUS" if job["name"] == names[0] else "WORLD"
         assert {"name": f"PLACER_{name}_ADDRESS", "value": address} in environment
-    train = export(some_islands, "trainjob")
-    assert [
-        yaml.safe_load(train[f"{name}.yaml"])["spec"]["trainer"]["numNodes"] for name in names
-    ] == [2, 2, 3]
-    services = yaml.safe_load(export(some_islands, "compose")["compose.yaml"])["services"]
+    train = parsed(some_islands, "trainjob")
+    assert [job["spec"]["trainer"]["numNodes"] for job in train] == [2, 2, 3]
+    services = parsed(some_islands, "compose")[0]["services"]
     first = {name: s["environment"]["PLACER_WORLD_ADDRESS"] for name, s in services.items()}
     assert first == {
         "workers-0-0": "workers-0-0",

@@ -12,35 +12,22 @@ import boto3
 import numpy as np
 import pytest
 import yaml
+from exports import by_runtime, changed, plan_of
+from exports import plan as usual
 from moto import mock_aws
 
-import placer
-from placer.documents.manifest import document_digest, read_manifest
 from placer.errors import PlacerError
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.resources.aggregators import memory_gib
+from placer.launch.export.resources.stacks import memory_gib
 from placer.launch.export.targets.cloudformation import stacks
 from placer.launch.serverless import protocol
 from placer.launch.serverless.protocol import Bucket, gradient_key, mean_key, s3_event
-from placer.records import replace
-
-REGIONS = ("ap-south-1", "eu-west-2")
 
 
 def plan(strategy: str, **parts: Any) -> ExportPlan:
     """A serverless plan over two regions of AWS; ``parts`` are changed by hand."""
-    words: dict[str, Any] = {
-        "catalog": "phalak-2023",
-        "workers": "3..4",
-        "regions": "2",
-        "budget": "3/h",
-        "places": "aws/*",
-    }
-    document = {**placer.recommend("niser", exchange=strategy, **words).to_manifest(), **parts}
-    document.pop("digest")
-    document["digest"] = document_digest(document)
-    return ExportPlan(manifest=read_manifest(document, "m.json"), text=json.dumps(document))
+    return plan_of(changed(json.loads(usual(strategy, workers="3..4").text), **parts))
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +242,7 @@ def test_the_shipped_code_is_the_tested_code(central: ExportPlan) -> None:
 
 def test_with_a_function_to_train_machines_start_placer_run(central: ExportPlan) -> None:
     """A script for each group beside the stacks, and in the README the order of the two."""
-    files = export(replace(central, train="mymodel.train:workload"), "cloudformation")
+    files = export(by_runtime(central), "cloudformation")
     assert files.keys() >= {"exchange.yaml", "workers-0.sh", "README.md", "manifest.json"}
     assert "placer run manifest.json" in files["workers-0.sh"]
     assert (

@@ -9,59 +9,39 @@ import os
 import socket
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
-from test_export import changed, plan, plan_of
+from exports import bash, changed, on_path, plan, plan_of
 
-import placer
 from placer.launch.export import export
+from placer.launch.export.folder import write_folder
 from placer.launch.export.targets.hivemind import AVERAGE_STATE_EVERY, batch_size_per_step
 
 PORT = 24_700
 """Scripts look whether it is taken on this machine, so not the usual 29400."""
-ECHO = '#!/bin/sh\nprintf "%s\\n" "$PLACER_OPTIMIZER" "$@"\n'
+ECHO = 'printf "%s\\n" "$PLACER_OPTIMIZER" "$@"'
 
 
 @pytest.fixture(scope="module")
 def launch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An exported plan of two groups."""
-    folder = tmp_path_factory.mktemp("launch")
-    words: dict[str, Any] = {
-        "catalog": "phalak-2023",
-        "workers": "2..2",
-        "regions": "2",
-        "exchange": "all-reduce",
-        "places": "aws/*",
-    }
-    document = placer.recommend("niser", **words).to_manifest()
+    folder = tmp_path_factory.mktemp("hivemind") / "launch"
+    document = json.loads(plan("all-reduce", workers="2..2").text)
     document = changed(document, rendezvous={**document["rendezvous"], "port": PORT})
-    for name, body in export(plan_of(document), "hivemind").items():
-        (folder / name).write_text(body)
-    for program in ("hivemind-dht", "python3"):
-        (folder / program).write_text(ECHO)
-        (folder / program).chmod(0o755)
+    write_folder(str(folder), export(plan_of(document), "hivemind"))
     return folder
+
+
+def run(launch: Path, name: str, cwd: Path, **given: str) -> subprocess.CompletedProcess[str]:
+    """Start a script with stand-ins for what it starts."""
+    path = on_path(launch.parent / "bin", hivemind_dht=ECHO, python3=ECHO)
+    return bash(str(launch / name), cwd=cwd, given={**os.environ, "PATH": path, **given})
 
 
 def started(launch: Path, name: str, cwd: Path, **variables: str) -> list[str]:
     """What a script starts its program with: the path of the arguments, then the words."""
-    path = f"{launch}{os.pathsep}{os.environ['PATH']}"
-    environment = {
-        **os.environ,
-        "PATH": path,
-        "PLACER_OPTIMIZER": "",
-        "PLACER_LISTEN_ADDRESS": "",
-        **variables,
-    }
-    done = subprocess.run(
-        ["bash", str(launch / name)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=environment,
-        check=False,
-    )
+    given = {"PLACER_OPTIMIZER": "", "PLACER_LISTEN_ADDRESS": "", **variables}
+    done = run(launch, name, cwd, **given)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -107,15 +87,8 @@ def test_a_peer_listens_where_it_is_told(launch: Path, tmp_path: Path) -> None:
 def test_a_taken_port_is_said(launch: Path, tmp_path: Path) -> None:
     """The daemon of hivemind would share it, and peers would reach the other run."""
     with socket.create_server(("127.77.0.1", PORT + 2)):
-        environment = {
-            **os.environ,
-            "PLACER_LISTEN_ADDRESS": "127.77.0.1",
-            "PLACER_INITIAL_PEERS": "/a",
-        }
-        words = ["bash", str(launch / "workers-1.sh")]
-        done = subprocess.run(
-            words, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
-        )
+        given = {"PLACER_LISTEN_ADDRESS": "127.77.0.1", "PLACER_INITIAL_PEERS": "/a"}
+        done = run(launch, "workers-1.sh", tmp_path, **given)
     assert done.returncode == 2
     assert done.stderr == f"port {PORT + 2} of this machine is taken: another run?\n"
     assert not list(tmp_path.iterdir())

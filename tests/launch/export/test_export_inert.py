@@ -10,7 +10,6 @@ import os
 import random
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,17 +17,16 @@ from typing import Any
 
 import pytest
 import yaml
+from exports import bash, changed, done, on_path, plan, plan_of, python
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from other_pythons import other_python
 from run_plans import ARCHITECTURE
 
-import placer
-from placer.documents.manifest import document_digest, read_manifest
 from placer.errors import PlacerError
 from placer.launch.export import TARGETS, export
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.texts.shell import assignments
+from placer.launch.export.texts.files import assignments
 
 PROBE = "PWN"
 """File that a hostile name tries to make; it must never appear."""
@@ -65,10 +63,11 @@ FREE = {
 }
 """Strings of a manifest that are not from a closed set of names."""
 PLANS = {
-    "none": {"workers": "1..1", "exchange": "auto"},
-    "all-reduce": {"exchange": "all-reduce"},
-    "parameter-server": {"exchange": "parameter-server"},
-    "hierarchical": {"exchange": "hierarchical"},
+    "none": {"workers": "1..1", "regions": "1", "exchange": "auto"},
+    **{
+        name: {"exchange": name, "workers": "2..3", "regions": "1..2"}
+        for name in ("all-reduce", "parameter-server", "hierarchical")
+    },
 }
 CHECKED_WORDS = {
     "hivemind": ("compression",),
@@ -111,40 +110,21 @@ text = st.text(
 @pytest.fixture(scope="module")
 def plans() -> dict[str, dict[str, Any]]:
     """A manifest of each kind."""
-    words: dict[str, Any] = {
-        "catalog": "phalak-2023",
-        "workers": "2..3",
-        "regions": "1..2",
-        "budget": "3/h",
-        "places": "aws/*",
-    }
-    made = {
-        name: placer.recommend("niser", **{**words, **more}).to_manifest()
-        for name, more in PLANS.items()
-    }
+    made = {name: json.loads(plan(**words).text) for name, words in PLANS.items()}
     return {**made, "islands": with_islands(made["all-reduce"])}
 
 
 def with_islands(document: dict[str, Any]) -> dict[str, Any]:
     """The plan with an inner plan in each worker, of a model with an architecture."""
-    inner = {
-        "sharding": "none",
-        "tensor_parallel": 1,
-        "checkpointing": "full",
-        "microbatch": 1,
-        "precision": "bf16",
-    }
-    rest = {key: copy.deepcopy(value) for key, value in document.items() if key != "digest"}
-    groups = [{**group, "machines": 1, "inner": inner} for group in document["groups"]]
-    for group in groups:
-        group["offer"] = {**group["offer"], "gpu": "T4"}
-    rest |= {
-        "schema": "placer.manifest/v2",
-        "groups": groups,
-        "exchange": {**document["exchange"], "compression": "none"},
-    }
-    rest["question"]["profile"]["architecture"] = ARCHITECTURE
-    return {**rest, "digest": document_digest(rest)}
+    inner = {"sharding": "none", "tensor_parallel": 1, "checkpointing": "full", "microbatch": 1}
+    inner["precision"] = "bf16"
+    told = copy.deepcopy(document)
+    for group in told["groups"]:
+        group |= {"machines": 1, "inner": inner}
+        group["offer"]["gpu"] = "T4"
+    told["exchange"]["compression"] = "none"
+    told["question"]["profile"]["architecture"] = ARCHITECTURE
+    return changed(told, schema="placer.manifest/v2")
 
 
 def parts(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -167,21 +147,17 @@ def poisoned(
     the compression.
     """
     kept = (*CHECKED_WORDS.get(target, ()), *(["compression"] if ":" in train else []))
-    changed = copy.deepcopy(document)
-    for name, part in parts(changed):
+    told = copy.deepcopy(document)
+    for name, part in parts(told):
         for key in FREE[name]:
             if key in part and key not in kept:
                 part[key] = value
-    if changed["data"]["assumption"]:
-        changed["data"]["assumption"] = value
-    for group in changed["groups"]:
+    if told["data"]["assumption"]:
+        told["data"]["assumption"] = value
+    for group in told["groups"]:
         group["data"]["store"] = value
-    changed["expected"]["samples_to_target"]["source"] = value
-    changed.pop("digest")
-    changed["digest"] = document_digest(changed)
-    return ExportPlan(
-        manifest=read_manifest(changed, "m.json"), text=json.dumps(changed), train=train
-    )
+    told["expected"]["samples_to_target"]["source"] = value
+    return plan_of(changed(told), train=train)
 
 
 def scripts_of(files: dict[str, str]) -> list[str]:
@@ -251,28 +227,20 @@ def test_whatever_a_name_holds_every_export_reads_it_back(
     files = export(poisoned(plans[data.draw(st.sampled_from(runs))], value, target, train), target)
     for script in scripts_of(files):
         assert assignments(script)["PLACER_MODEL"] == value
-        assert (
-            assignments(script).get("PLACER_DATA_STORE", value) == value
-        )  # a parameter server reads no data
+        # A parameter server reads no data.
+        assert assignments(script).get("PLACER_DATA_STORE", value) == value
     if target == "skypilot":
         header, *tasks = yaml.safe_load_all(files["skypilot.yaml"])
         assert header["execution"] == "parallel"
         assert [task["envs"]["PLACER_MODEL"] for task in tasks] == [value] * len(tasks)
         assert tasks[0]["resources"]["infra"].startswith("aws/")
     if target == "jobset":
-        found = [
-            next(yaml.safe_load_all(body)) for name, body in files.items() if name.endswith(".yaml")
-        ]
-        assert {document["metadata"]["annotations"]["placer/model"] for document in found} == {
-            value
-        }
+        found = [yaml.safe_load(body) for name, body in files.items() if name.endswith(".yaml")]
+        assert {one["metadata"]["annotations"]["placer/model"] for one in found} == {value}
     if target == "compose":
         services = yaml.safe_load(files["compose.yaml"])["services"].values()
-        assert all(
-            s["labels"]["placer.place"].replace("$$", "$") == value
-            for s in services
-            if "labels" in s
-        )
+        labels = [service["labels"] for service in services if "labels" in service]
+        assert all(one["placer.place"].replace("$$", "$") == value for one in labels)
     assert json.loads(files["manifest.json"])["model"]["name"] == value
     assert re.fullmatch(
         r"[A-Za-z0-9_./:=<>, \n-]*", blocks(files["README.md"]).replace('"$PLACER_RANK"', "")
@@ -295,10 +263,9 @@ def test_names_that_a_target_cannot_hold_are_refused(
     for group in document["groups"]:
         (group["offer"] if key == "instance_type" else group)[key] = value
         group["place"] = f"{group['provider']}/{group['region']}"
-    document["digest"] = document_digest({k: v for k, v in document.items() if k != "digest"})
-    plan = ExportPlan(manifest=read_manifest(document, "m.json"), text=json.dumps(document))
+    some = plan_of(changed(document))
     try:
-        files = export(plan, target)
+        files = export(some, target)
     except PlacerError as error:
         refused = str(error)
         files = {}
@@ -378,15 +345,7 @@ def test_the_parser_of_the_target_reads_hostile_names_back(
                 (tmp_path / f"{names[-1]}.json").write_text(json.dumps(value), encoding="utf-8")
                 items = list(yaml.safe_load_all(body))
                 (tmp_path / f"{names[-1]}.item.json").write_text(json.dumps(items[0]))
-    done = subprocess.run(
-        [executable, "-c", code, "-", *names],
-        cwd=tmp_path,
-        env={**os.environ, "HOME": str(tmp_path), "PYTHONPATH": "", "PYTHONUTF8": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-2000:]
+    python(executable, code, "-", *names, home=tmp_path)
 
 
 @pytest.mark.parametrize("target", ["jobset", "trainjob"])
@@ -406,11 +365,9 @@ def test_kubectl_reads_hostile_names_back(
         name = next(name for name in sorted(files) if name.endswith(".yaml"))
         (folder / name).write_text(files[name], encoding="utf-8", newline="")
         (folder / "kustomization.yaml").write_text(f"resources: [{name}]\n", encoding="utf-8")
-        done = subprocess.run(
-            [kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        assert yaml.safe_load(done.stdout) == yaml.safe_load(files[name])
+        ended = done([kubectl, "kustomize", str(folder)], dict(os.environ), folder)
+        assert ended.returncode == 0, ended.stderr
+        assert yaml.safe_load(ended.stdout) == yaml.safe_load(files[name])
 
 
 @settings(
@@ -426,18 +383,12 @@ def test_scripts_that_run_make_no_file(plans: dict[str, dict[str, Any]], value: 
     """
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        for name in ("torchrun", "python3", "placer"):
-            (home / name).write_text(
-                '#!/bin/bash\nprintf %s "$PLACER_MODEL" > seen\n', encoding="utf-8"
-            )
-            (home / name).chmod(0o755)
+        says = 'printf %s "$PLACER_MODEL" > seen'
         environment = {
-            "PATH": f"{home}:{os.environ['PATH']}",
+            "PATH": on_path(home, torchrun=says, python3=says, placer=says),
             "PLACER_NODE": "0",
             "JOB_COMPLETION_INDEX": "0",
             "LC_ALL": "C.UTF-8",
-        }
-        environment |= {
             "PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1",
             "PLACER_INITIAL_PEERS": "/ip4/127.0.0.1/tcp/1/p2p/x",
         }
@@ -451,13 +402,7 @@ def test_scripts_that_run_make_no_file(plans: dict[str, dict[str, Any]], value: 
                 (home / "script.sh").write_bytes(
                     (f"{script}\ntorchrun\n" if target == "env" else script).encode()
                 )
-                subprocess.run(
-                    [shutil.which("bash") or "bash", "script.sh"],
-                    cwd=home,
-                    env=environment,
-                    check=True,
-                    capture_output=True,
-                )
+                assert bash("script.sh", cwd=home, given=environment).returncode == 0
                 assert (home / "seen").read_bytes().decode() == value
                 (home / "seen").unlink()
                 assert not (home / PROBE).exists()
@@ -480,10 +425,7 @@ def test_heading_says_what_is_expected(plans: dict[str, dict[str, Any]], target:
     kinds = {"cloudformation": "hierarchical", "torchtitan": "islands", "megatron": "islands"}
     document = plans[kinds.get(target, "all-reduce")]
     train = ENTRIES.get(target, TRAINS[0])
-    plan = ExportPlan(
-        manifest=read_manifest(document, "m.json"), text=json.dumps(document), train=train
-    )
-    for name, body in export(plan, target).items():
+    for name, body in export(plan_of(document, train=train), target).items():
         assert document["digest"] in body
         if name.endswith((".sh", ".yaml", ".md")):
             assert document["inputs"]["as_of"] in body

@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from exports import bash, parsed, plan_of, tasks_of
 from run_plans import A, B, C, document, islands
 
 from conftest import PROCESS_TIMEOUT_S, free_port
-from placer.documents.manifest import read_manifest
 from placer.launch.export import export
-from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.texts.meeting import meeting_program
+from placer.launch.export.texts.readme import meeting_program
 
 PUBLIC = "192.0.2.7"
 """An address at which nobody answers (RFC 5737)."""
@@ -48,11 +46,6 @@ else:
 print(json.dumps(sys.argv[1:]))
 """
 """Stands in for torchrun where the arguments matter: rank 0 listens, the others reach it."""
-
-
-def plan(told: dict[str, Any], **words: Any) -> ExportPlan:
-    """A manifest to be exported."""
-    return ExportPlan(manifest=read_manifest(told, "m.json"), text=json.dumps(told), **words)
 
 
 def stand_in(folder: Path) -> str:
@@ -103,26 +96,22 @@ def outputs(scripts: Iterable[tuple[str, dict[str, str]]], folder: Path, path: s
 
 def skypilot(told: dict[str, Any], folder: Path) -> list[tuple[str, dict[str, str]]]:
     """What SkyPilot starts on each machine, with a folder in place of the mounted bucket."""
-    files = export(plan(told), "skypilot")
-    (folder / "meet.py").write_text(files["meet.py"], encoding="utf-8")
-    _, *tasks = yaml.safe_load_all(files["skypilot.yaml"])
+    (folder / "meet.py").write_text(meeting_program(), encoding="utf-8")
     given = {"SKYPILOT_NODE_IPS": "127.0.0.1", "PLACER_MEETING": str(folder / "bucket")}
     given["GLOO_SOCKET_IFNAME"] = "lo"  # in place of Tailscale's
     return [
         (task["run"], {**task["envs"], **given, "SKYPILOT_NODE_RANK": str(node)})
-        for task in tasks
+        for task in tasks_of(plan_of(told))
         for node in range(task["num_nodes"])
     ]
 
 
 def pods(told: dict[str, Any], target: str, **given: str) -> list[tuple[str, dict[str, str]]]:
     """What Kubernetes starts in each pod, with values for what it looks up."""
-    files, given = export(plan(told), target), {"GLOO_SOCKET_IFNAME": "lo", **given}
+    given = {"GLOO_SOCKET_IFNAME": "lo", **given}
     made: list[tuple[str, dict[str, str]]] = []
-    for name, body in sorted(files.items()):
-        if not name.endswith(".yaml"):
-            continue
-        spec = yaml.safe_load(body)["spec"]
+    for document_ in parsed(plan_of(told), target):
+        spec = document_["spec"]
         if target == "jobset":
             jobs = [job["template"]["spec"] for job in spec["replicatedJobs"]]
             containers = [
@@ -246,19 +235,15 @@ def test_pods_of_one_cluster_meet_by_name(tmp_path: Path, target: str, first: st
     python.chmod(0o755)
     machines = pods(told, target)
     assert arguments(outputs(machines, tmp_path, path)) == [(2, 0, first), (2, 1, first)]
-    assert "configmap" not in export(plan(told), target)["README.md"]
+    assert "configmap" not in export(plan_of(told), target)["README.md"]
 
 
 def test_train_jobs_of_one_cluster_meet_by_name() -> None:
     """Two islands in one place are two TrainJobs of one name space: both know the first's pod."""
-    files = export(plan(islands("local-sgd", ("aws/us-east-1", 2, 2))), "trainjob")
+    jobs = parsed(plan_of(islands("local-sgd", ("aws/us-east-1", 2, 2))), "trainjob")
     environments = [
-        {
-            entry["name"]: entry.get("value")
-            for entry in yaml.safe_load(body)["spec"]["trainer"]["env"]
-        }
-        for name, body in sorted(files.items())
-        if name.endswith(".yaml")
+        {entry["name"]: entry.get("value") for entry in job["spec"]["trainer"]["env"]}
+        for job in jobs
     ]
     (first,) = {one["PLACER_RENDEZVOUS_ADDRESS"] for one in environments}
     own = [one.get("PLACER_WORLD_ADDRESS", first) for one in environments]
@@ -267,7 +252,7 @@ def test_train_jobs_of_one_cluster_meet_by_name() -> None:
 
 def test_scripts_of_torchrun_meet_without_an_address(tmp_path: Path) -> None:
     """`PLACER_MEETING` in place of an address, by the program beside the scripts."""
-    files = export(plan(document("all-reduce", (A, 1), (B, 1))), "torchrun")
+    files = export(plan_of(document("all-reduce", (A, 1), (B, 1))), "torchrun")
     (tmp_path / "meet.py").write_text(files["meet.py"], encoding="utf-8")
     given = {"PLACER_MEETING": str(tmp_path / "share")}
     machines = [(files[f"workers-{n}.sh"], given) for n in range(2)]
@@ -302,7 +287,7 @@ def test_nobody_waits_for_ever(tmp_path: Path) -> None:
 @pytest.mark.parametrize("train", ["train.py", "mymodel:workload"])
 def test_every_line_of_kubectl_names_its_cluster(target: str, train: str) -> None:
     """Two clusters: what is made in each is looked at and removed there."""
-    text = export(plan(document("all-reduce", (A, 1), (B, 1)), train=train), target)["README.md"]
+    text = export(plan_of(document("all-reduce", (A, 1), (B, 1)), train=train), target)["README.md"]
     lines = [line for line in text.splitlines() if line.startswith("kubectl")]
     assert len(lines) >= 8
     assert all(
@@ -319,7 +304,7 @@ def test_env_numbers_the_machine_and_tells_torchrun(tmp_path: Path) -> None:
     """After the file of its group is sourced, machine 1 of the second group is rank 2 of 3, and
     torchrun gets all of it from variables; a wrong number does not end the shell.
     """
-    files = export(plan(document("all-reduce", (A, 1), (B, 2))), "env")
+    files = export(plan_of(document("all-reduce", (A, 1), (B, 2))), "env")
     (tmp_path / "env.sh").write_text(files["workers-1.env.sh"], encoding="utf-8")
     read = (
         "import torch.distributed.run as r; a = r.get_args_parser().parse_args(['train.py']); "
@@ -328,21 +313,13 @@ def test_env_numbers_the_machine_and_tells_torchrun(tmp_path: Path) -> None:
     code = f'. ./env.sh; echo "$? ${{PLACER_RANK:-}}"; [ -z "$1" ] || "$1" -c "{read}"'
 
     def sourced(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["bash", "-c", code, "bash", *words],
-            cwd=tmp_path,
-            env={"PATH": os.environ["PATH"], **variables},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        given = {"PATH": os.environ["PATH"], **variables}
+        return bash("-c", code, "bash", *words, cwd=tmp_path, given=given)
 
     address = {"PLACER_RENDEZVOUS_ADDRESS": "10.0.0.1", "GLOO_SOCKET_IFNAME": "wg0"}
     pytest.importorskip("torch")
-    assert sourced(sys.executable, PLACER_NODE="1", **address).stdout.splitlines() == [
-        "0 2",
-        "3 2 1 10.0.0.1 29400",
-    ]
+    said = sourced(sys.executable, PLACER_NODE="1", **address).stdout
+    assert said.splitlines() == ["0 2", "3 2 1 10.0.0.1 29400"]
     for variables, words in (
         ({"PLACER_NODE": "2", **address}, "workers-1 has only 2, counted from 0"),
         (address, "PLACER_NODE: set it to the number of this machine"),

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from exports import done, plan_of
 from other_pythons import other_python
 from run_plans import islands, with_question
 
-from conftest import PROCESS_TIMEOUT_S
-from placer.documents.manifest import read_manifest
 from placer.errors import PlacerError
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
@@ -39,8 +37,7 @@ def plan(
         inner={"microbatch": 4, "precision": "bf16", **stages, **(inner or {})},
         **{"target_batch_size": 256, **exchange},
     )
-    told = with_question(told)
-    return ExportPlan(manifest=read_manifest(told, "m.json"), text=json.dumps(told), train=train)
+    return plan_of(with_question(told), train=train)
 
 
 def settings(some: ExportPlan) -> dict[str, Any]:
@@ -127,16 +124,10 @@ def test_megatron_takes_the_settings() -> None:
     assert set(asked[0]["train"]) <= config["TrainingConfig"]
     precisions = (site / "megatron/bridge/training/mixed_precision.py").read_text()
     assert all(f"def {name}()" in precisions for name in TRAINER.precisions.values())
-    done = subprocess.run(
-        [executable, "-c", CHECK, json.dumps(asked)],
-        capture_output=True,
-        text=True,
-        timeout=PROCESS_TIMEOUT_S,
-        env={"PYTHONPATH": "", "CUDA_VISIBLE_DEVICES": ""},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    rows = [json.loads(s.split(" ", 1)[1]) for s in done.stdout.splitlines() if "found" in s]
+    given = {"PYTHONPATH": "", "CUDA_VISIBLE_DEVICES": ""}
+    ended = done([str(executable), "-c", CHECK, json.dumps(asked)], given, None)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    rows = [json.loads(s.split(" ", 1)[1]) for s in ended.stdout.splitlines() if "found" in s]
     assert rows == [[[[10, 8], [8, 8]]], [[[18], [16]]], [None]]
 
 

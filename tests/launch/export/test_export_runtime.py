@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from exports import bash, on_path, parsed, plan_of
 from jsonschema import Draft202012Validator
 from run_plans import A, B, C, document, islands
 
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run, free_port
-from placer.documents.manifest import read_manifest
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.folder import write_folder
-from placer.launch.export.texts.shell import assignments
+from placer.launch.export.texts.files import assignments
 
+EXPORT = ("export", "plan.json", "--to", "torchrun", "--dir", "launch", "--train")
 MODEL = """
 import torch
 def workload():
@@ -37,19 +37,7 @@ def workload():
 
 def plan(told: dict[str, Any], **words: Any) -> ExportPlan:
     """A manifest to be trained by a function."""
-    return ExportPlan(
-        manifest=read_manifest(told, "m.json"),
-        text=json.dumps(told),
-        **{"train": "mymodel:workload", **words},
-    )
-
-
-def stand_in(folder: Path, body: str) -> str:
-    """A PATH on which `placer` is a script."""
-    folder.mkdir(exist_ok=True)
-    (folder / "placer").write_text(f"#!/bin/bash\n{body}\n", encoding="utf-8")
-    (folder / "placer").chmod(0o755)
-    return f"{folder}{os.pathsep}{os.environ['PATH']}"
+    return plan_of(told, **{"train": "mymodel:workload", **words})
 
 
 def started(folder: Path, told: dict[str, Any], run: Run) -> dict[str, Path]:
@@ -57,17 +45,7 @@ def started(folder: Path, told: dict[str, Any], run: Run) -> dict[str, Path]:
     returns the folders by group and number.
     """
     (folder / "plan.json").write_text(json.dumps(told), encoding="utf-8")
-    done = run(
-        "export",
-        "plan.json",
-        "--to",
-        "torchrun",
-        "--dir",
-        "launch",
-        "--train",
-        "mymodel:workload",
-        cwd=folder,
-    )
+    done = run(*EXPORT, "mymodel:workload", cwd=folder)
     assert done.returncode == 0, done.stderr
     (folder / "launch" / "mymodel.py").write_text(MODEL, encoding="utf-8")
     names = [
@@ -76,18 +54,13 @@ def started(folder: Path, told: dict[str, Any], run: Run) -> dict[str, Path]:
         for node in range(group["count"] * group.get("machines", 1))
     ]
     names += [("server", 0)] if (folder / "launch" / "server.sh").exists() else []
-    port = str(free_port())
-    here = {
-        "PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1",
-        "PLACER_PORT": port,
-        "GLOO_SOCKET_IFNAME": "lo",
-        "OMP_NUM_THREADS": "1",
-    }
-    path = stand_in(folder / "bin", f'exec "{sys.executable}" -m placer "$@"')
     environment = {
         **os.environ,
-        **here,
-        "PATH": path,
+        "PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1",
+        "PLACER_PORT": str(free_port()),
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+        "PATH": on_path(folder / "bin", placer=f'exec "{sys.executable}" -m placer "$@"'),
         "PYTHONPATH": str(ROOT),
         "PLACER_STEPS": "6",
         "WORLD_SIZE": "99",
@@ -135,45 +108,10 @@ def bytes_of(records: list[dict[str, Any]]) -> dict[tuple[str, str], tuple[float
     }
 
 
-def test_four_machines_train_from_an_exported_folder(run: Run, tmp_path: Path) -> None:
-    """Two regions with two machines each, every machine with a copy of the folder: all end alike,
-    bytes are as predicted.
-
-    All-reduce of 256 bytes over 4: each ordered pair carries a shard of 64 bytes twice, and 2 x 2
-    pairs go from region to region.
-    """
-    pytest.importorskip("torch")
-    told = document("all-reduce", (A, 2), (B, 2))
-    machines = started(tmp_path, told, run)
-    assert (
-        json.loads((machines["workers-1-1"] / "manifest.json").read_text())["digest"]
-        == told["digest"]
-    )
-    records = whole_log(machines["workers-0-0"] / "tiny-all-reduce-4-run" / "run.jsonl", 4)
-    assert records[0]["manifest"]["digest"] == told["digest"]
-    assert len({record["parameters_sha256"] for record in records if record["kind"] == "end"}) == 1
-    ring = 2 * 3 / 4 * 256  # PyTorch's, where a butterfly was priced: each sends to the next
-    assert bytes_of(records) == {
-        (A, A): (256, ring),
-        (B, B): (256, ring),
-        (A, B): (512, ring),
-        (B, A): (512, ring),
-    }
-    for number, name in enumerate(("workers-0-1", "workers-1-0", "workers-1-1"), 1):
-        part = (
-            (machines[name] / "tiny-all-reduce-4-run" / f"run-rank-{number}.jsonl")
-            .read_text()
-            .splitlines()
-        )
-        assert {json.loads(line).get("rank", number) for line in part} == {number}
-        checkpoints = machines[name] / "tiny-all-reduce-4-run" / "checkpoints"
-        part_of_world = checkpoints / "step-00000006" / "world-0"
-        assert [file.name for file in part_of_world.iterdir()] == [f"__{number}_0.distcp"]
-
-
 def test_machines_of_islands_train_from_an_exported_folder(run: Run, tmp_path: Path) -> None:
     """Two islands of two machines, each machine with a copy of the folder and a launcher of its
-    own: ranks count machines, the log has the steps of the two islands, and both end alike.
+    own: ranks count machines, the log has the steps of the two islands, the others keep their own
+    part of it and of checkpoints, and both islands end alike.
 
     Each island's machines hold 32 of 64 parameters, and a pair of equal machines averages them in a
     ring of two, so 2 x 128 bytes go each way.
@@ -182,10 +120,14 @@ def test_machines_of_islands_train_from_an_exported_folder(run: Run, tmp_path: P
     told = islands("all-reduce", (A, 1, 2), (B, 1, 2), inner={"sharding": "zero-3"})
     machines = started(tmp_path, told, run)
     assert sorted(machines) == ["workers-0-0", "workers-0-1", "workers-1-0", "workers-1-1"]
+    there = json.loads((machines["workers-1-1"] / "manifest.json").read_text())
     folder = f"{told['name']}-run"
     records = whole_log(machines["workers-0-0"] / folder / "run.jsonl", 2)
+    assert there["digest"] == records[0]["manifest"]["digest"] == told["digest"]
     assert len({record["parameters_sha256"] for record in records if record["kind"] == "end"}) == 1
     assert bytes_of(records) == {(A, B): (256, 256), (B, A): (256, 256)}
+    own = (machines["workers-1-0"] / folder / "run-rank-2.jsonl").read_text().splitlines()
+    assert {json.loads(line).get("rank", 1) for line in own} == {1}  # of the second island
     checkpoints = machines["workers-1-0"] / folder / "checkpoints" / "step-00000006" / "world-0"
     assert [file.name for file in checkpoints.iterdir()] == ["__2_0.distcp"]
 
@@ -197,16 +139,8 @@ def test_a_parameter_server_has_a_machine_and_the_last_rank(run: Run, tmp_path: 
     pytest.importorskip("torch")
     machines = started(tmp_path, document("parameter-server", (A, 1), (B, 1)), run)
     records = whole_log(machines["workers-0-0"] / "tiny-parameter-server-2-run" / "run.jsonl", 3)
-    assert (
-        len(
-            {
-                record["parameters_sha256"]
-                for record in records
-                if record["kind"] == "end" and record["rank"] < 2
-            }
-        )
-        == 1
-    )
+    ends = [record for record in records if record["kind"] == "end" and record["rank"] < 2]
+    assert ends[0]["parameters_sha256"] == ends[1]["parameters_sha256"]
     assert bytes_of(records) == {(A, A): (512, 512), (A, B): (256, 256), (B, A): (256, 256)}
     assert (machines["server-0"] / "tiny-parameter-server-2-run" / "run-rank-2.jsonl").is_file()
 
@@ -218,12 +152,10 @@ def test_a_script_asks_for_its_rank(tmp_path: Path) -> None:
     """Machine 1 of the second group is rank 3; steps, folder and --resume by variables, other
     options behind the script's name.
     """
-    write_folder(
-        str(tmp_path / "launch"), export(plan(document("all-reduce", (A, 2), (B, 2))), "torchrun")
-    )
-    path = stand_in(tmp_path / "bin", f"pwd; {SAY}")
+    some = plan(document("all-reduce", (A, 2), (B, 2)))
+    write_folder(str(tmp_path / "launch"), export(some, "torchrun"))
     given = {
-        "PATH": path,
+        "PATH": on_path(tmp_path / "bin", placer=f"pwd; {SAY}"),
         "PLACER_NODE": "1",
         "PLACER_RENDEZVOUS_ADDRESS": "10.0.0.1",
         "GLOO_SOCKET_IFNAME": "wg0",
@@ -231,14 +163,7 @@ def test_a_script_asks_for_its_rank(tmp_path: Path) -> None:
     }
 
     def start(*words: str, **more: str) -> list[str]:
-        script = str(tmp_path / "launch" / "workers-1.sh")
-        done = subprocess.run(
-            ["bash", script, *words],
-            capture_output=True,
-            text=True,
-            env={**given, **more},
-            check=False,
-        )
+        done = bash(str(tmp_path / "launch/workers-1.sh"), *words, given={**given, **more})
         return [done.stderr, *done.stdout.splitlines()]
 
     usual = (
@@ -256,16 +181,14 @@ def test_a_script_asks_for_its_rank(tmp_path: Path) -> None:
 
 def ran(script: str, folder: Path, **variables: str) -> str:
     """What a script starts, on machines that have the stand-in."""
-    path = stand_in(
+    path = on_path(
         folder / "bin",
-        f'mkdir -p out; for n in run run-rank-2 run-rank-3; do echo "{{\\"$n\\": 1}}" > '
+        placer=f'mkdir -p out; for n in run run-rank-2 run-rank-3; do echo "{{\\"$n\\": 1}}" > '
         f"out/$n.jsonl; done; {SAY}; exit 3",
     )
     (folder / "script.sh").write_text(script, encoding="utf-8")
     given = {"PATH": path, "PLACER_OUT": "out", "HOME": str(folder), **variables}
-    done = subprocess.run(
-        ["bash", "script.sh"], cwd=folder, capture_output=True, text=True, env=given, check=False
-    )
+    done = bash("script.sh", cwd=folder, given=given)
     assert done.returncode == 3, done.stderr
     return done.stdout
 
@@ -274,9 +197,9 @@ def test_skypilot_starts_each_rank_and_prints_the_log(tmp_path: Path) -> None:
     """Setup installs the wheel that lies in the folder; the machine goes, so its log is printed,
     and the failure stays one.
     """
-    files = export(plan(document("parameter-server", (A, 1), (B, 2))), "skypilot")
-    (tmp_path / "meet.py").write_text(files["meet.py"], encoding="utf-8")
-    header, *tasks = yaml.safe_load_all(files["skypilot.yaml"])
+    some = plan(document("parameter-server", (A, 1), (B, 2)))
+    (tmp_path / "meet.py").write_text(export(some, "skypilot")["meet.py"], encoding="utf-8")
+    header, *tasks = parsed(some, "skypilot")
     assert header["primary_tasks"] == ["workers-0", "workers-1"]
     (tmp_path / "placer-env" / "bin").mkdir(parents=True)
     (tmp_path / "placer-env" / "bin" / "activate").touch()
@@ -286,21 +209,16 @@ def test_skypilot_starts_each_rank_and_prints_the_log(tmp_path: Path) -> None:
         (tasks[2], "0", 3, "run-rank-3"),
     ):
         assert "pip install" in task["setup"]
-        known = (
-            {"SKYPILOT_NODE_IPS": "10.0.0.1"}
-            if rank == 0
-            else {"PLACER_RENDEZVOUS_ADDRESS": "10.0.0.1"}
-        )
-        envs = {**task["envs"], **known, "PLACER_MEETING": str(tmp_path / "meeting")}
+        known = "SKYPILOT_NODE_IPS" if rank == 0 else "PLACER_RENDEZVOUS_ADDRESS"
+        envs = {**task["envs"], known: "10.0.0.1", "PLACER_MEETING": str(tmp_path / "meeting")}
         envs |= {"PLACER_OWN_ADDRESS": "10.0.0.1", "PLACER_OUT": "out"}
         said = ran(task["run"], tmp_path, **envs, SKYPILOT_NODE_RANK=node)
         assert (
             f"10.0.0.1:29400  run manifest.json --train mymodel:workload --rank {rank} --steps 20 "
             f"--out out --resume-if-any"
         ) in said
-        assert [line for line in said.splitlines() if line.startswith("placer-log ")] == [
-            f'placer-log {{"{log}": 1}}'
-        ]
+        logged = [line for line in said.splitlines() if line.startswith("placer-log ")]
+        assert logged == [f'placer-log {{"{log}": 1}}']
     (told,) = (tmp_path / "meeting").iterdir()
     assert told.read_text(encoding="utf-8") == "10.0.0.1"
 
@@ -308,34 +226,28 @@ def test_skypilot_starts_each_rank_and_prints_the_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["jobset", "trainjob"])
 def test_pods_read_the_manifest_from_a_config_map(tmp_path: Path, target: str) -> None:
     """Each pod sees the map that the README's command makes, and starts its rank with it."""
-    files = export(plan(document("all-reduce", (A, 1), (B, 2))), target)
-    assert (
-        "create configmap tiny-all-reduce-3-manifest --from-file=manifest.json"
-        in files["README.md"]
-    )
-    found = [yaml.safe_load(body) for name, body in sorted(files.items()) if name.endswith(".yaml")]
-    for number, item in enumerate(found):
+    some = plan(document("all-reduce", (A, 1), (B, 2)))
+    made = "create configmap tiny-all-reduce-3-manifest --from-file=manifest.json"
+    assert made in export(some, target)["README.md"]
+    for number, item in enumerate(parsed(some, target)):
         if target == "jobset":
-            pod = item["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-            command, env, mounts = (
-                pod["containers"][0][key] for key in ("command", "env", "volumeMounts")
-            )
-        else:
-            command, env = item["spec"]["trainer"]["command"], item["spec"]["trainer"]["env"]
-            job = item["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"][
-                "replicatedJobs"
-            ][0]
+            (job,) = item["spec"]["replicatedJobs"]
             pod = job["template"]["spec"]["template"]["spec"]
-            mounts = pod["containers"][0]["volumeMounts"]
+            started = pod["containers"][0]
+        else:
+            (patch,), started = item["spec"]["runtimePatches"], item["spec"]["trainer"]
+            (job,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+            pod = job["template"]["spec"]["template"]["spec"]
+        command, env = started["command"], started["env"]
+        mounts = pod["containers"][0]["volumeMounts"]
         assert pod["volumes"] == [
             {"name": "shm", "emptyDir": {"medium": "Memory"}},
             {"name": mounts[1]["name"], "configMap": {"name": "tiny-all-reduce-3-manifest"}},
         ]
         assert mounts[0] == {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
         given = {entry["name"]: entry.get("value", "10.0.0.1") for entry in env}
-        said = ran(
-            command[2].replace("$$", "$"), tmp_path, **given, JOB_COMPLETION_INDEX=str(number)
-        )
+        script = command[2].replace("$$", "$")
+        said = ran(script, tmp_path, **given, JOB_COMPLETION_INDEX=str(number))
         assert (
             f"run {mounts[1]['mountPath']}/manifest.json --train mymodel:workload --rank "
             f"{2 * number} --steps 20"
@@ -350,9 +262,7 @@ def test_compose_runs_every_rank_once(tmp_path: Path, strategy: str, last: int) 
     """Server or functions are a container with the last ranks, a function for each bucket; all meet
     at rank 0, the store is given.
     """
-    services = yaml.safe_load(
-        export(plan(document(strategy, (A, 2), (C, 2))), "compose")["compose.yaml"]
-    )["services"]
+    services = parsed(plan(document(strategy, (A, 2), (C, 2))), "compose")[0]["services"]
     ranks: list[int] = []
     for service in services.values():
         if "command" in service:
@@ -371,10 +281,9 @@ def test_compose_runs_every_rank_once(tmp_path: Path, strategy: str, last: int) 
 
 def test_one_worker_meets_nobody(tmp_path: Path) -> None:
     """It needs no address."""
-    files = export(plan(document("none", (A, 1))), "torchrun")
-    assert "127.0.0.1:29400  run manifest.json --train mymodel:workload --rank 0" in ran(
-        files["workers-0.sh"], tmp_path
-    )
+    script = export(plan(document("none", (A, 1))), "torchrun")["workers-0.sh"]
+    said = ran(script, tmp_path)
+    assert "127.0.0.1:29400  run manifest.json --train mymodel:workload --rank 0" in said
 
 
 @pytest.mark.parametrize("target", ["torchrun", "skypilot", "jobset", "trainjob", "compose", "env"])
@@ -391,102 +300,47 @@ def test_the_folder_holds_the_manifest_itself(run: Run, tmp_path: Path) -> None:
         "gcp/us-central1=2xT4:spot,gcp/us-west1=1xT4:spot --exchange all-reduce"
     )
     assert run("estimate", *words.split(), "--manifest", "plan.json", cwd=tmp_path).returncode == 0
-    done = run(
-        "export",
-        "plan.json",
-        "--to",
-        "torchrun",
-        "--dir",
-        "launch",
-        "--train",
-        "a.b:c",
-        "--json",
-        cwd=tmp_path,
-    )
+    done = run(*EXPORT, "a.b:c", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "launch" / "manifest.json").read_bytes() == (
-        tmp_path / "plan.json"
-    ).read_bytes()
+    whole = (tmp_path / "plan.json").read_bytes()
+    assert (tmp_path / "launch" / "manifest.json").read_bytes() == whole
     assert run("validate", "launch/manifest.json", cwd=tmp_path).returncode == 0
     found = assignments((tmp_path / "launch" / "workers-0.sh").read_text())
-    assert (
-        found["PLACER_MANIFEST_DIGEST"]
-        == json.loads((tmp_path / "plan.json").read_text())["digest"]
-    )
+    assert found["PLACER_MANIFEST_DIGEST"] == json.loads(whole)["digest"]
     assert found["PLACER_TRAIN"] == "a.b:c"
-    same = run(
-        "export",
-        "plan.json",
-        "--to",
-        "torchrun",
-        "--dir",
-        "launch",
-        "--train",
-        "a.b:c",
-        "--diff",
-        cwd=tmp_path,
-    )
-    assert "no difference" in same.stdout
-    script = run(
-        "export", "plan.json", "--to", "torchrun", "--dir", "launch", "--diff", cwd=tmp_path
-    )
-    assert "-exec placer run" in script.stdout
-    assert "+exec torchrun" in script.stdout
+    assert "no difference" in run(*EXPORT, "a.b:c", "--diff", cwd=tmp_path).stdout
+    script = run(*EXPORT[:-1], "--diff", cwd=tmp_path).stdout
+    assert "-exec placer run" in script
+    assert "+exec torchrun" in script
+
+
+SERVERLESS = document("central", (A, 2))
+ALL_REDUCE = document("all-reduce", (A, 2))
 
 
 @pytest.mark.parametrize(
     ("target", "told", "words", "said"),
     [
-        (
-            "torchrun",
-            document("central", (A, 2)),
-            {},
-            "gcp/a is not a region of AWS",
-        ),
-        (
-            "skypilot",
-            document("hierarchical", (A, 1), (B, 1)),
-            {},
-            "gcp/a is not a region of AWS",
-        ),
+        ("torchrun", SERVERLESS, {}, "gcp/a is not a region of AWS"),
+        ("cloudformation", SERVERLESS, {}, "gcp/a is not a region of AWS"),
+        ("skypilot", document("hierarchical", (A, 1), (B, 1)), {}, "gcp/a is not a region of AWS"),
         (
             "jobset",
             document("parameter-server", (A, 2), overlap=True),
             {},
             "placer run does not do parameter-server beside the next step",
         ),
-        (
-            "compose",
-            document("all-reduce", (A, 2)),
-            {"edited": True},
-            "no manifest that was edited by hand",
-        ),
-        ("hivemind", document("all-reduce", (A, 2)), {}, "hivemind trains with a script"),
-        (
-            "cloudformation",
-            document("central", (A, 2)),
-            {},
-            "gcp/a is not a region of AWS",
-        ),
+        ("compose", ALL_REDUCE, {"edited": True}, "no manifest that was edited by hand"),
+        ("hivemind", ALL_REDUCE, {}, "hivemind trains with a script"),
         (
             "trainjob",
             document("parameter-server", (A, 2)),
             {},
             "trainjob has no place for the machine of a parameter server",
         ),
-        (
-            "env",
-            document("all-reduce", (A, 2)),
-            {"train": "a b:c"},
-            "'a b:c' is not a module:function",
-        ),
-        (
-            "env",
-            document("all-reduce", (A, 2)),
-            {"train": "train.py:main"},
-            "'train.py:main' is not a module:function",
-        ),
-        ("env", document("all-reduce", (A, 2)), {"train": "a:$(x)"}, "is not a module:function"),
+        ("env", ALL_REDUCE, {"train": "a b:c"}, "'a b:c' is not a module:function"),
+        ("env", ALL_REDUCE, {"train": "train.py:main"}, "is not a module:function"),
+        ("env", ALL_REDUCE, {"train": "a:$(x)"}, "is not a module:function"),
     ],
 )
 def test_what_the_runtime_cannot_do_is_refused(

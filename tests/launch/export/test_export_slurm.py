@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -10,14 +9,13 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from exports import bash, done, on_path, plan_of
 from run_plans import A, B, document, islands
 
 import placer
 from conftest import PROCESS_TIMEOUT_S, free_port
-from placer.documents.manifest import read_manifest
 from placer.errors import PlacerError
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
@@ -45,11 +43,6 @@ NodeName=n[0-{last}] CPUs=8 RealMemory=1000 Gres=gpu:8 State=CLOUD
 PartitionName=all Nodes=ALL Default=YES State=UP
 """
 """Nodes of a cloud need not be there: the controller would start them."""
-
-
-def plan_of(told: dict[str, Any], **words: Any) -> ExportPlan:
-    """The plan of a manifest."""
-    return ExportPlan(manifest=read_manifest(told, "m.json"), text=json.dumps(told), **words)
 
 
 @pytest.fixture(scope="module")
@@ -102,15 +95,8 @@ def verdicts(some: ExportPlan, folder: Path, given: dict[str, str]) -> list[str]
     write_folder(str(folder / "launch"), export(some, "slurm"))
     said = []
     for script in sorted((folder / "launch").glob("*.sbatch")):
-        done = subprocess.run(
-            ["sbatch", "--test-only", script],
-            env=given,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PROCESS_TIMEOUT_S,
-        )
-        said.append(done.stderr.strip().partition(" using ")[2] or done.stderr.strip())
+        ended = done(["sbatch", "--test-only", str(script)], given, None)
+        said.append(ended.stderr.strip().partition(" using ")[2] or ended.stderr.strip())
     return said
 
 
@@ -146,26 +132,15 @@ def test_the_jobs_of_an_array_are_worlds(tmp_path: Path) -> None:
         "python3": 'if [ "$2" = run ]; then echo n1; else echo "$5"; fi',
         "torchrun": 'echo "$PLACER_RANK $PLACER_WORLD $PLACER_RENDEZVOUS_ADDRESS $*"',
     }
-    (tmp_path / "bin").mkdir()
-    for name, text in programs.items():
-        (tmp_path / "bin" / name).write_text(f"#!/bin/bash\n{text}\n", encoding="utf-8")
-        (tmp_path / "bin" / name).chmod(0o755)
     given = {
-        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        "PATH": on_path(tmp_path / "bin", **programs),
         "SLURM_SUBMIT_DIR": str(tmp_path),
         "SLURM_JOB_NODELIST": "n[6-7]",
         "SLURM_ARRAY_TASK_ID": "1",
     }
-    done = subprocess.run(
-        ["bash", tmp_path / "workers-0.sbatch", "--epochs", "2"],
-        env=given,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=PROCESS_TIMEOUT_S,
-    )
+    ended = bash(str(tmp_path / "workers-0.sbatch"), "--epochs", "2", given=given)
     where = "--nproc-per-node=1 --master-addr=n6 --master-port=29402 train.py --epochs 2"
-    assert done.stdout.splitlines() == [
+    assert ended.stdout.splitlines() == [
         f"2 1 n1 --nnodes=2 --node-rank=0 {where}",
         f"3 1 n1 --nnodes=2 --node-rank=1 {where}",
     ]

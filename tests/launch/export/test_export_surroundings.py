@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-import yaml
+from exports import changed, jobs_of, plan_of, tasks_of
 from run_plans import islands
 
-from placer.documents.manifest import document_digest, read_manifest
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.surroundings import SECRETS
-from placer.launch.export.texts.shell import assignments
+from placer.launch.export.texts.files import assignments
 
 US, EU = "aws/us-east-1", "aws/eu-west-2"
 
@@ -25,17 +23,12 @@ def plan(*groups: tuple[str, int, int], machine: str = "p5.48xlarge", **parts: A
     told = islands("all-reduce", *groups, gpu_count=8, inner={"sharding": "zero-3"})
     for group in told["groups"]:
         group["offer"]["instance_type"] = machine
-    rest = {key: value for key, value in {**told, **parts}.items() if key != "digest"}
-    told = {**rest, "digest": document_digest(rest)}
-    return ExportPlan(manifest=read_manifest(told, "m.json"), text=json.dumps(told))
+    return plan_of(changed(told, **parts))
 
 
 def pod_of(some: ExportPlan) -> dict[str, Any]:
     """The pod of the first job of the first JobSet."""
-    files = export(some, "jobset")
-    document = yaml.safe_load(next(body for name, body in files.items() if name.endswith("yaml")))
-    job = document["spec"]["replicatedJobs"][0]
-    return dict(job["template"]["spec"]["template"]["spec"])
+    return dict(jobs_of(some)[0]["template"]["spec"]["template"]["spec"])
 
 
 @pytest.mark.parametrize(
@@ -57,7 +50,7 @@ def test_efa_is_asked_for_where_a_world_has_it(
     some = plan(*groups, machine=machine)
     limits = pod_of(some)["containers"][0]["resources"]["limits"]
     assert limits.get("vpc.amazonaws.com/efa") == devices
-    task = list(yaml.safe_load_all(export(some, "skypilot")["skypilot.yaml"]))[1]
+    task = tasks_of(some)[0]
     assert task["resources"].get("network_tier") == ("best" if devices else None)
     variables = assignments(export(some, "torchrun")["workers-0.sh"])
     assert variables.get("FI_PROVIDER") == ("efa" if devices else None)
@@ -83,15 +76,15 @@ def test_spot_machines_come_back_and_find_their_checkpoints() -> None:
     data, whose name is given at launch.
     """
     data = {"store": US, "assumption": None, "copied_from": "aws/us-west-2"}
-    files = export(plan((US, 2, 1), data=data), "skypilot")
-    task = list(yaml.safe_load_all(files["skypilot.yaml"]))[1]
+    some = plan((US, 2, 1), data=data)
+    (task,) = tasks_of(some)
     assert task["resources"]["job_recovery"]["strategy"] == "FAILOVER"
     assert task["file_mounts"]["/placer-data"] == {
         "source": "${PLACER_DATA_BUCKET}",
         "mode": "MOUNT",
     }
     assert task["envs"]["PLACER_DATA_BUCKET"] is None
-    assert "--env PLACER_DATA_BUCKET=s3://DATA" in files["README.md"]
+    assert "--env PLACER_DATA_BUCKET=s3://DATA" in export(some, "skypilot")["README.md"]
     assert "secrets" not in task
 
 
@@ -129,7 +122,7 @@ def test_several_places_need_a_network_over_them() -> None:
     text = export(some, "torchrun")["workers-0.sh"]
     assert 'if [ -z "${GLOO_SOCKET_IFNAME:-}" ]; then echo "GLOO_SOCKET_IFNAME: ' in text
     assert 'NCCL_SOCKET_IFNAME="${NCCL_SOCKET_IFNAME:-$GLOO_SOCKET_IFNAME}"' in text
-    task = list(yaml.safe_load_all(export(some, "skypilot")["skypilot.yaml"]))[1]
+    task = tasks_of(some)[0]
     assert (task["envs"]["GLOO_SOCKET_IFNAME"], task["secrets"]) == (
         "tailscale0",
         {"TS_AUTHKEY": None},

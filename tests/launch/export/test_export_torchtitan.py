@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from exports import bash, done, on_path, plan_of
 from other_pythons import other_python
 from run_plans import islands, with_question
 
-from conftest import PROCESS_TIMEOUT_S
-from placer.documents.manifest import read_manifest
 from placer.errors import PlacerError
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
@@ -39,144 +38,121 @@ def plan(
         inner={"sharding": "zero-3", "microbatch": 4, "precision": "bf16", **(inner or {})},
         **{"target_batch_size": 256, **exchange},
     )
-    told = with_question(told)
-    return ExportPlan(manifest=read_manifest(told, "m.json"), text=json.dumps(told), train=train)
+    return plan_of(with_question(told), train=train)
 
 
 def options(some: ExportPlan, folder: Path, group: str, node: str) -> list[str]:
     """The arguments with which a script of the export starts torchrun."""
     write_folder(str(folder / "launch"), export(some, "torchtitan"))
-    stand_in, asked = folder / "torchrun", folder / "lighthouse"
-    stand_in.write_text(
-        '#!/bin/bash\nprintf "%s\\n" "$@" "$TORCHFT_LIGHTHOUSE"\n'
+    asked = folder / "lighthouse"
+    path = on_path(
+        folder,
+        torchrun='printf "%s\\n" "$@" "$TORCHFT_LIGHTHOUSE"\n'
         '[ "$PLACER_RANK$TORCHFT_LIGHTHOUSE" = 0http://10.0.0.1:29400 ] || exit 0\n'
-        f"for _ in {{1..1000}}; do [ -s {asked} ] && exit; sleep 0.01; done\n"
-    )  # the script ends its lighthouse after this, so that must have been reached
-    stand_in.chmod(0o755)
+        # the script ends its lighthouse after this, so that must have been reached
+        f"for _ in {{1..1000}}; do [ -s {asked} ] && exit; sleep 0.01; done",
+    )
     lighthouse = folder / "torchft_lighthouse"
     lighthouse.write_text(f'#!/bin/bash\necho "$@" > {asked}\nexec sleep 60\n')
     lighthouse.chmod(0o755)
-    environment = {
-        "PATH": f"{folder}:{os.environ['PATH']}",
+    given = {
+        "PATH": path,
         "PLACER_NODE": node,
         "PLACER_RENDEZVOUS_ADDRESS": "10.0.0.1",
         "PLACER_WORLD_ADDRESS": "10.0.0.2",
         "TORCHFT_LIGHTHOUSE": "",
         "GLOO_SOCKET_IFNAME": "wg0",
     }
-    done = subprocess.run(
-        ["bash", str(folder / "launch" / f"{group}.sh"), "--training.steps", "7"],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=True,
-        timeout=PROCESS_TIMEOUT_S,
-    )
-    return done.stdout.splitlines()
+    script = str(folder / "launch" / f"{group}.sh")
+    return bash(script, "--training.steps", "7", given=given).stdout.splitlines()
 
 
-def value(words: list[str], option: str) -> str:
-    """What follows an option."""
-    return words[words.index(option) + 1]
-
-
-def test_one_island_trains_by_its_inner_plan(tmp_path: Path) -> None:
-    """Two machines of 8 GPUs with ZeRO-3: 16 shards, 4 sequences on each at once, 256 in all."""
-    words = options(plan((US, 1, 2), inner={"checkpointing": "full"}), tmp_path, "workers-0", "1")
-    assert words[:3] == ["--nnodes=2", "--node-rank=1", "--nproc-per-node=8"]
-    assert value(words, "--parallelism.data-parallel-shard-degree") == "16"
-    assert value(words, "--parallelism.data-parallel-replicate-degree") == "1"
-    assert value(words, "--parallelism.fsdp-reshard-after-forward") == "always"
-    assert value(words, "--training.local-batch-size") == "4"
-    assert value(words, "--training.global-batch-size") == "256"
-    assert words[-2:] == ["activation-checkpoint:full", ""]
-    assert not any("fault-tolerance" in word for word in words)
+def told(words: list[str]) -> dict[str, str]:
+    """What follows each option, by the last part of its name."""
+    return {
+        word.rpartition(".")[2]: value for word, value in pairwise(words) if word.startswith("--")
+    }
 
 
 @pytest.mark.parametrize(
-    ("inner", "replicas", "shards", "reshard"),
+    ("inner", "copies", "shards", "reshard", "local"),
     [
-        ({"sharding": "none"}, "16", "1", "always"),
-        ({"sharding": "zero-2"}, "1", "16", "never"),
-        ({"sharding": "hybrid"}, "2", "8", "always"),
-        ({"sharding": "hybrid", "tensor_parallel": 2}, "2", "4", "always"),
+        ({"checkpointing": "full"}, 1, 16, "always", 4),
+        ({"sharding": "none"}, 16, 1, "always", 4),
+        ({"sharding": "zero-2"}, 1, 16, "never", 4),
+        ({"sharding": "hybrid"}, 2, 8, "always", 4),
+        ({"sharding": "hybrid", "tensor_parallel": 2}, 2, 4, "always", 4),
+        ({"context_parallel": 2, "expert_parallel": 8}, 1, 8, "always", 4),
+        ({"sharding": "zero-1", "pipeline": 2, "virtual_stages": 2}, 1, 8, "never", 32),
     ],
 )
-def test_degrees_multiply_to_the_gpus(
-    tmp_path: Path, inner: dict[str, Any], replicas: str, shards: str, reshard: str
+def test_an_island_trains_by_its_inner_plan(
+    tmp_path: Path, inner: dict[str, Any], copies: int, shards: int, reshard: str, local: int
 ) -> None:
-    """Replicas x shards x tensor parallel = 16."""
+    """Two machines of 8 GPUs with 4 sequences on each at once, 256 in all: copies x shards x ranks
+    that share a matrix or a sequence = 16, or 8 in each of two stages. Of stages all 8 microbatches
+    are one local batch, and zero-1 is FSDP that keeps the weights.
+    """
+    words = options(plan((US, 1, 2), inner=inner), tmp_path, "workers-0", "1")
+    assert words[:3] == ["--nnodes=2", "--node-rank=1", "--nproc-per-node=8"]
+    assert words[-2:] == [f"activation-checkpoint:{inner.get('checkpointing', 'none')}", ""]
+    assert not any("fault-tolerance" in word for word in words)
+    expected = {
+        "data-parallel-replicate-degree": str(copies),
+        "data-parallel-shard-degree": str(shards),
+        "fsdp-reshard-after-forward": reshard,
+        "tensor-parallel-degree": str(inner.get("tensor_parallel", 1)),
+        "local-batch-size": str(local),
+        "global-batch-size": "256",
+        "seq-len": "8192",
+    }
+    if len(inner) == 2 and "context_parallel" in inner:
+        expected |= {"context-parallel-degree": "2", "expert-parallel-degree": "8"}
+    assert expected.items() <= told(words).items()
+
+
+def test_stages_are_those_that_were_priced(tmp_path: Path) -> None:
+    """The output layer of Llama 3.1 8B takes as long as 2.5 layers, so that the second stage has 15
+    of 32; the four pieces of two stages are halves of them.
+    """
+    inner = {"sharding": "zero-1", "pipeline": 2, "virtual_stages": 2}
     words = options(plan((US, 1, 2), inner=inner), tmp_path, "workers-0", "0")
-    assert value(words, "--parallelism.data-parallel-replicate-degree") == replicas
-    assert value(words, "--parallelism.data-parallel-shard-degree") == shards
-    assert value(words, "--parallelism.fsdp-reshard-after-forward") == reshard
-    degree = int(value(words, "--parallelism.tensor-parallel-degree"))
-    assert int(replicas) * int(shards) * degree == 16
+    expected = {
+        "pipeline-parallel-degree": "2",
+        "pipeline-parallel-schedule": "Interleaved1F1B",
+        "pipeline-parallel-microbatch-size": "4",
+    }
+    assert expected.items() <= told(words).items()
+    first = words.index("--parallelism.module-fqns-per-model-part") + 1
+    parts = [part.split(",") for part in words[first : first + 4]]
+    assert [len(part) for part in parts] == [1 + 9, 8, 8, 7 + 2]
+    ends = (parts[0][0], parts[1][0], parts[3][-2:])
+    assert ends == ("tok_embeddings", "layers.9", ["norm", "lm_head"])
 
 
 def test_torchft_exchanges_between_islands(tmp_path: Path) -> None:
     """Machine 3 of the first group is in island 1 of 3. torchtitan divides the batch of all islands
-    itself: 384 sequences are two of 4 for each of 48 ranks.
+    itself: 384 sequences are two of 4 for each of 48 ranks. Managers and their lighthouse wait for
+    two of three islands, and 30 s for the third.
     """
-    some = plan(
-        (US, 2, 2), (EU, 1, 2), strategy="local-sgd", local_steps=50, train=SEVERAL,
-        target_batch_size=384,
-    )  # fmt: skip
+    asked: dict[str, Any] = {"local_steps": 50, "train": SEVERAL, "target_batch_size": 384}
+    asked |= {"quorum": 2, "grace_s": 30.0}
+    some = plan((US, 2, 2), (EU, 1, 2), strategy="local-sgd", **asked)
     words = options(some, tmp_path, "workers-0", "3")
-    assert value(words, "--fault-tolerance.replica-id") == "1"
-    assert value(words, "--fault-tolerance.group-size") == "3"
-    assert value(words, "--fault-tolerance.semi-sync-method") == "local_sgd"
-    assert value(words, "--fault-tolerance.sync-steps") == "50"
-    assert value(words, "--fault-tolerance.process-group") == "nccl"
-    assert value(words, "--training.global-batch-size") == "384"
+    expected = {
+        "replica-id": "1",
+        "group-size": "3",
+        "semi-sync-method": "local_sgd",
+        "sync-steps": "50",
+        "process-group": "nccl",
+        "min-replica-size": "2",
+        "global-batch-size": "384",
+    }
+    assert expected.items() <= told(words).items()
     assert words[-1] == "http://10.0.0.1:29400"
-
-
-def test_torchft_waits_for_the_quorum_and_its_grace(tmp_path: Path) -> None:
-    """Two of three islands, and 30 s for the third: by the managers and by their lighthouse."""
-    some = plan(
-        (US, 2, 2), (EU, 1, 2), strategy="diloco", local_steps=50, train=SEVERAL,
-        target_batch_size=384, quorum=2, grace_s=30.0,
-    )  # fmt: skip
-    words = options(some, tmp_path, "workers-0", "0")
-    assert value(words, "--fault-tolerance.min-replica-size") == "2"
-    assert (tmp_path / "lighthouse").read_text().split() == [
-        "--min_replicas", "2", "--bind", "[::]:29400", "--join_timeout_ms", "30000"
-    ]  # fmt: skip
-
-
-def test_stages_are_those_that_were_priced(tmp_path: Path) -> None:
-    """Two machines of 8 GPUs: two stages of 8 GPUs. 256 sequences are 32 for each of 8 ranks, in 8
-    microbatches of 4. The output layer of Llama 3.1 8B takes as long as 2.5 layers, so that the
-    second stage has 15 of 32; the four pieces of two stages are halves of them. Zero-1 is FSDP that
-    keeps the weights: 8 shards.
-    """
-    inner = {"sharding": "zero-1", "pipeline": 2, "virtual_stages": 2}
-    words = options(plan((US, 1, 2), inner=inner), tmp_path, "workers-0", "0")
-    assert value(words, "--parallelism.pipeline-parallel-degree") == "2"
-    assert value(words, "--parallelism.pipeline-parallel-schedule") == "Interleaved1F1B"
-    assert value(words, "--parallelism.pipeline-parallel-microbatch-size") == "4"
-    assert value(words, "--training.local-batch-size") == "32"
-    assert value(words, "--parallelism.data-parallel-shard-degree") == "8"
-    assert value(words, "--parallelism.data-parallel-replicate-degree") == "1"
-    assert value(words, "--parallelism.fsdp-reshard-after-forward") == "never"
-    first = words.index("--parallelism.module-fqns-per-model-part") + 1
-    parts = [part.split(",") for part in words[first : first + 4]]
-    assert [len(part) for part in parts] == [1 + 9, 8, 8, 7 + 2]
-    assert (parts[0][0], parts[1][0], parts[3][-2:]) == (
-        "tok_embeddings", "layers.9", ["norm", "lm_head"]
-    )  # fmt: skip
-
-
-def test_experts_and_sequences_are_divided_as_priced(tmp_path: Path) -> None:
-    """16 GPUs in pairs that divide a sequence: 8 shards, and experts among 8 of the 16."""
-    inner = {"context_parallel": 2, "expert_parallel": 8}
-    words = options(plan((US, 1, 2), inner=inner), tmp_path, "workers-0", "0")
-    assert value(words, "--parallelism.context-parallel-degree") == "2"
-    assert value(words, "--parallelism.expert-parallel-degree") == "8"
-    assert value(words, "--parallelism.data-parallel-shard-degree") == "8"
-    assert value(words, "--training.local-batch-size") == "4"
-    assert value(words, "--training.seq-len") == "8192"
+    options(some, tmp_path, "workers-0", "0")
+    waits = "--min_replicas 2 --bind [::]:29400 --join_timeout_ms 30000\n"
+    assert (tmp_path / "lighthouse").read_text() == waits
 
 
 @pytest.mark.parametrize(
@@ -234,37 +210,22 @@ def test_torchtitan_takes_the_options(tmp_path: Path) -> None:
     )
     asked = []
     stages = {"sharding": "zero-1", "pipeline": 2, "virtual_stages": 2}
-    for number, (world, some) in enumerate(
-        (
-            (16, plan((US, 1, 2), inner={"checkpointing": "full"})),
-            (
-                8,
-                plan(
-                    (US, 2, 1),
-                    strategy="local-sgd",
-                    local_steps=50,
-                    train=SEVERAL,
-                    quorum=1,
-                    grace_s=9.0,
-                ),
-            ),
-            (16, plan((US, 1, 2), inner={**stages, "context_parallel": 2, "expert_parallel": 8})),
-        )
-    ):
+    several: dict[str, Any] = {"local_steps": 50, "train": SEVERAL, "quorum": 1, "grace_s": 9.0}
+    divided = {**stages, "context_parallel": 2, "expert_parallel": 8}
+    plans = (
+        (16, plan((US, 1, 2), inner={"checkpointing": "full"})),
+        (8, plan((US, 2, 1), strategy="local-sgd", **several)),
+        (16, plan((US, 1, 2), inner=divided)),
+    )
+    for number, (world, some) in enumerate(plans):
         folder = tmp_path / str(number)
         folder.mkdir()
         words = options(some, folder, "workers-0", "1")
         asked.append((world, words[words.index("torchtitan.train") + 1 : -1]))
-    done = subprocess.run(
-        [executable, "-c", code, json.dumps(asked)],
-        capture_output=True,
-        text=True,
-        timeout=PROCESS_TIMEOUT_S,
-        env={**os.environ, "PYTHONPATH": ""},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    rows = [json.loads(s.split(" ", 1)[1]) for s in done.stdout.splitlines() if "found" in s]
+    words = [executable, "-c", code, json.dumps(asked)]
+    ended = done(words, {**os.environ, "PYTHONPATH": ""}, None)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    rows = [json.loads(s.split(" ", 1)[1]) for s in ended.stdout.splitlines() if "found" in s]
     assert rows[0][:4] == [16, 4, 256, 7]
     assert rows[0][4].startswith("FullAC")
     assert rows[1][:4] == [8, 4, 256, 7]

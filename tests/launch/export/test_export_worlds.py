@@ -4,7 +4,6 @@ own torchrun on the loopback, and by what every machine of three real plans star
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from exports import on_path, plan_of
+from rehearsed import by_hand, manifest_of
 from run_plans import islands
 
 import placer
 from conftest import PROCESS_TIMEOUT_S, free_port
-from placer.documents.manifest import read_manifest
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.folder import write_folder
@@ -30,12 +30,7 @@ d.all_reduce(x)
 print(os.environ['PLACER_WORLD'], d.get_rank(), d.get_world_size(), f'{x.item():g}', flush=True)
 d.destroy_process_group()
 """
-SAYS = '#!/bin/bash\nprintf "%s " "$PLACER_WORLD" "$PLACER_DP_REPLICATE" "$PLACER_DP_SHARD" "$@"\n'
-
-
-def plan_of(told: dict[str, Any]) -> ExportPlan:
-    """The plan of a manifest."""
-    return ExportPlan(manifest=read_manifest(told, "m.json"), text=json.dumps(told))
+SAYS = 'printf "%s " "$PLACER_WORLD" "$PLACER_DP_REPLICATE" "$PLACER_DP_SHARD" "$@"'
 
 
 def started(folder: Path, some: ExportPlan, path: str, **given: str) -> list[str]:
@@ -43,7 +38,7 @@ def started(folder: Path, some: ExportPlan, path: str, **given: str) -> list[str
     write_folder(str(folder / "launch"), export(some, "torchrun"))
     environment = {
         **os.environ,
-        "PATH": f"{path}:{os.environ['PATH']}",
+        "PATH": path,
         "PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1",
         "PLACER_WORLD_ADDRESS": "127.0.0.1",
         "GLOO_SOCKET_IFNAME": "lo",
@@ -83,34 +78,30 @@ def test_torchrun_makes_the_worlds_of_the_mesh(
     pytest.importorskip("torch")
     some = plan_of(islands(strategy, ("aws/us-east-1", 2, 2)))
     (tmp_path / "train.py").write_text(TRAIN, encoding="utf-8")
-    port = str(free_port())
-    said = started(tmp_path, some, str(Path(sys.executable).parent), PLACER_PORT=port)
-    assert said == expected
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    assert started(tmp_path, some, path, PLACER_PORT=str(free_port())) == expected
 
 
-PLANS: dict[str, tuple[str, dict[str, Any]]] = {
-    "main job": ("roberta-xlm", {"budget": "5/h"}),
-    "llama": ("llama-3.1-8b", {"budget": "100/h"}),
-    "two regions": (
-        "llama-3.1-8b",
-        {"budget": "100/h", "regions": "2..", "exchange": "diloco", "local_steps": 64},
-    ),
-}
+def planned(name: str) -> dict[str, Any]:
+    """The manifest of a plan; the last one as recommended for 100 USD/h in two regions or more."""
+    if name == "main job":
+        return placer.recommend("roberta-xlm", budget="5/h").to_manifest()
+    if name == "llama":
+        return placer.recommend("llama-3.1-8b", budget="100/h").to_manifest()
+    workers = "aws/us-east-1=1x(1xH200:8):spot,aws/us-east-2=2x(1xH200:8):spot"
+    words: dict[str, Any] = {"exchange": "diloco", "local_steps": 64}
+    return manifest_of(*by_hand("llama-3.1-8b", "default", workers, **words))
 
 
-@pytest.mark.parametrize("name", list(PLANS))
+@pytest.mark.parametrize("name", ["main job", "llama", "two regions"])
 def test_every_machine_of_a_plan_joins_its_world(tmp_path: Path, name: str) -> None:
     """What each machine gives to torchrun: as many machines, processes and the place in its world
     as the mesh says; machines of a world meet at one port, worlds at different ones, and a world of
     one machine meets nobody.
     """
-    model, words = PLANS[name]
-    some = plan_of(placer.recommend(model, **words).to_manifest())
-    mesh, folder = mesh_of(some.manifest), tmp_path / "bin"
-    folder.mkdir()
-    (folder / "torchrun").write_text(SAYS, encoding="utf-8")
-    (folder / "torchrun").chmod(0o755)
-    found = [said.split() for said in started(tmp_path, some, str(folder))]
+    some = plan_of(planned(name))
+    mesh, path = mesh_of(some.manifest), on_path(tmp_path / "bin", torchrun=SAYS)
+    found = [said.split() for said in started(tmp_path, some, path)]
     expected = [
         (number, world.dp_replicate, world.dp_shard, world.machine_count, row.processes)
         for number, world in enumerate(mesh.worlds)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner
+from exports import bash, by_runtime, changed, plan, plan_of, python, tasks_of
 from other_pythons import other_python
-from test_export import by_runtime, changed, plan, plan_of, python
+from test_export import here
 
 from placer.cli.launch.export import command
 from placer.errors import PlacerError
@@ -54,10 +54,15 @@ def ordered(one: ExportPlan) -> ExportPlan:
     return replace(one, fallbacks=others)
 
 
-def task_of(files: dict[str, str]) -> dict[str, Any]:
-    """The one task of a job group."""
-    (_, task) = yaml.safe_load_all(files["skypilot.yaml"])
-    return dict(task)
+def start_of(
+    some: ExportPlan, says: str, region: str, folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run the first lines of the one task in bash, as SkyPilot would where it found machines."""
+    (task,) = tasks_of(some)
+    told = json.dumps({"cluster_name": "c", "cloud": "AWS", "region": region, "zone": None})
+    code = task["run"].split('eval "$taken"')[0] + f'eval "$taken"\n{says}'
+    given = {"PATH": os.environ["PATH"], **task["envs"], "SKYPILOT_CLUSTER_INFO": told}
+    return bash("-c", code, cwd=folder, given=given)
 
 
 def test_skypilot_tries_regions_in_order(one: ExportPlan, ordered: ExportPlan) -> None:
@@ -66,18 +71,16 @@ def test_skypilot_tries_regions_in_order(one: ExportPlan, ordered: ExportPlan) -
     """
     assert tried_together(ordered, "skypilot") == (1, 3)
     files = export(ordered, "skypilot")
-    task = task_of(files)
-    here = one.manifest.groups[0].region
-    assert [found["infra"] for found in task["resources"]["ordered"]] == [
-        f"aws/{here}",
-        "aws/eu-west-2",
-        "aws/eu-west-3",
+    (task,) = tasks_of(ordered)
+    assert [(found["infra"], found["use_spot"]) for found in task["resources"]["ordered"]] == [
+        (one.manifest.groups[0].place, False),
+        ("aws/eu-west-2", True),
+        ("aws/eu-west-3", False),
     ]
-    assert [found["use_spot"] for found in task["resources"]["ordered"]] == [False, True, False]
     assert {"manifest-fallback-1.json", "manifest-fallback-3.json"} <= set(files)
     assert "manifest-fallback-2.json" not in files
     assert "`-fallback-2`" in files["README.md"]
-    assert "ordered" not in task_of(export(one, "skypilot"))["resources"]
+    assert "ordered" not in tasks_of(one)[0]["resources"]
     assert "fallback" not in export(one, "skypilot")["README.md"]
 
 
@@ -95,30 +98,14 @@ def test_a_task_takes_the_variables_of_the_region_that_it_got(
     """The start of the task in bash, as SkyPilot would run it: place, market and manifest are those
     of the region; a region that the plan does not have ends it.
     """
-    task = task_of(export(ordered, "skypilot"))
-    start = task["run"].split('eval "$taken"')[0] + 'eval "$taken"\n'
     says = 'echo "$PLACER_PLACE $PLACER_MARKET $PLACER_MANIFEST_FILE $PLACER_WORLD_MACHINES"'
-
-    def said(region: str) -> subprocess.CompletedProcess[str]:
-        told = json.dumps({"cluster_name": "c", "cloud": "AWS", "region": region, "zone": None})
-        return subprocess.run(
-            ["bash", "-c", start + says],
-            env={"PATH": os.environ["PATH"], **task["envs"], "SKYPILOT_CLUSTER_INFO": told},
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-        )
-
-    assert said("eu-west-2").stdout.split() == [
-        "aws/eu-west-2",
-        "spot",
-        "manifest-fallback-1.json",
-        "3",
-    ]
     here = ordered.manifest.groups[0]
-    assert said(here.region).stdout.split() == [here.place, "on_demand", "manifest.json", "3"]
-    lost = said("us-gov-east-1")
+    for region, expected in (
+        ("eu-west-2", "aws/eu-west-2 spot manifest-fallback-1.json 3\n"),
+        (here.region, f"{here.place} on_demand manifest.json 3\n"),
+    ):
+        assert start_of(ordered, says, region, tmp_path).stdout == expected
+    lost = start_of(ordered, says, "us-gov-east-1", tmp_path)
     assert (lost.returncode, lost.stdout) == (2, "")
     assert "no placement in aws/us-gov-east-1" in lost.stderr
 
@@ -130,17 +117,8 @@ def test_a_hostile_name_in_a_fallback_takes_no_effect(one: ExportPlan, tmp_path:
     document = json.loads(other.text)
     document["model"] = {**document["model"], "name": name}
     hostile = plan_of(changed(document))
-    task = task_of(export(replace(one, fallbacks=(hostile,)), "skypilot"))
-    told = json.dumps({"cluster_name": "c", "cloud": "AWS", "region": "eu-west-2"})
-    start = task["run"].split('eval "$taken"')[0] + 'eval "$taken"\nprintf %s "$PLACER_MODEL"'
-    done = subprocess.run(
-        ["bash", "-c", start],
-        env={"PATH": os.environ["PATH"], **task["envs"], "SKYPILOT_CLUSTER_INFO": told},
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-    )
+    some = replace(one, fallbacks=(hostile,))
+    done = start_of(some, 'printf %s "$PLACER_MODEL"', "eu-west-2", tmp_path)
     assert done.stdout == name
     assert not (tmp_path / "PWN").exists()
 
@@ -150,7 +128,7 @@ def test_the_runtime_reads_the_manifest_of_the_placement_that_was_taken(
 ) -> None:
     """`placer run` checks the manifest, so it must be that of the region."""
     others = tuple(by_runtime(other) for other in ordered.fallbacks)
-    task = task_of(export(replace(by_runtime(ordered), fallbacks=others), "skypilot"))
+    (task,) = tasks_of(replace(by_runtime(ordered), fallbacks=others))
     assert 'placer run "$PLACER_MANIFEST_FILE"' in task["run"]
 
 
@@ -160,8 +138,7 @@ def test_skypilot_loads_the_ordered_resources(ordered: ExportPlan, tmp_path: Pat
     executable = other_python("sky", "PLACER_SKYPILOT_PYTHON")
     write_folder(str(tmp_path / "sky"), export(ordered, "skypilot"))
     path = tmp_path / "sky" / "skypilot.yaml"
-    text = path.read_text(encoding="utf-8").replace('workdir: "."', "workdir: .")
-    path.write_text(text.replace("workdir: .", f"workdir: {tmp_path}"), encoding="utf-8")
+    here(path, tmp_path)
     code = (
         "import json, sys\nfrom sky.utils import dag_utils\n"
         "(task,) = dag_utils.load_dag_from_yaml(sys.argv[1]).tasks\n"

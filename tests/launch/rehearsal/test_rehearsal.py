@@ -29,8 +29,7 @@ from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder
 from placer.launch.rehearsal import rehearsal as module
 from placer.launch.rehearsal.judgement import lines_of, verdict
-from placer.launch.rehearsal.options import RehearsalOptions, check_kill
-from placer.launch.rehearsal.rehearsal import Rehearsal, rehearse
+from placer.launch.rehearsal.rehearsal import Rehearsal, RehearsalOptions, check_kill, rehearse
 from placer.launch.rehearsal.small_plan import small_plan
 from placer.launch.runtime.training.trainer import load_model
 from placer.launch.shaped_network import Shape, ShapedNetwork, open_network

@@ -18,9 +18,8 @@ from shaped_peers import Peers, best
 from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.errors import PlacerError
 from placer.launch.shaped_network import ENVIRONMENT, Shape, open_network
-from placer.launch.shaped_network.queues import MOST_QUEUED_BYTES, Card, Link, Queues
-from placer.launch.shaped_network.router import Outlet
-from placer.launch.shaped_network.shape import shapes_between
+from placer.launch.shaped_network.network import shapes_between
+from placer.launch.shaped_network.router import MOST_QUEUED_BYTES, Card, Link, Outlet, Queues
 
 HERE = ROOT / "tests"
 PAIR = 2.5

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from run_plans import A, B, C, document, plan_of
+from run_plans import A, B, C, changed, document, plan_of
 
 import placer
 from conftest import ROOT
-from placer.documents.manifest import document_digest
-from placer.launch.batch_shares import apportioned
+from placer.launch.mesh import apportioned
 from placer.launch.runtime.run_plan import RunPlan, plan_from
 
 TESTS = str(ROOT / "tests")
@@ -25,34 +24,28 @@ def with_speeds(
     told: dict[str, Any], *speeds: float, shares: dict[str, float] | None = None
 ) -> dict[str, Any]:
     """The manifest with samples/s of one machine of each group, and shares of the data by place."""
-    rest = {key: value for key, value in told.items() if key != "digest"}
     groups = []
-    for group, speed in zip(rest["groups"], speeds, strict=True):
+    for group, speed in zip(told["groups"], speeds, strict=True):
         data = {**group["data"], "place_share": None if shares is None else shares[group["place"]]}
         groups.append({**group, "samples_per_second": speed, "data": data})
-    rest = {**rest, "groups": groups}
-    return {**rest, "digest": document_digest(rest)}
+    return changed(told, groups=groups)
 
 
 @pytest.mark.parametrize(
-    ("strategy", "shares"),
+    ("strategies", "shares"),
     [
-        ("all-reduce", [4, 4, 12, 4]),
-        ("hierarchical-all-reduce", [4, 4, 12, 4]),
-        ("local-sgd", [4, 4, 12, 4]),
-        ("model-averaging", [4, 4, 12, 4]),
-        ("asgd-ga", [4, 4, 12, 4]),
-        ("parameter-server", [6, 6, 6, 6]),
-        ("central", [6, 6, 6, 6]),
-        ("hierarchical", [6, 6, 6, 6]),
+        ("all-reduce hierarchical-all-reduce local-sgd model-averaging asgd-ga", [4, 4, 12, 4]),
+        ("parameter-server central hierarchical", [6, 6, 6, 6]),
     ],
 )
-def test_shares_follow_the_timing_of_the_strategy(strategy: str, shares: list[int]) -> None:
+def test_shares_follow_the_timing_of_the_strategy(strategies: str, shares: list[int]) -> None:
     """24 samples; speeds 10, 10, 30, 10 samples/s, 60 in all: 24 x 10 / 60 = 4 and 24 x 30 / 60 =
     12. With a server or store: 6 each.
     """
-    plan = plan_of(with_speeds(document(strategy, (A, 2), (B, 1), (C, 1)), 10.0, 30.0, 10.0))
-    assert list(plan.shares(24).values()) == shares
+    for strategy in strategies.split():
+        told = document(strategy, (A, 2), (B, 1), (C, 1))
+        plan = plan_of(with_speeds(told, 10.0, 30.0, 10.0))
+        assert list(plan.shares(24).values()) == shares
 
 
 def test_data_that_has_its_place_is_shared_there() -> None:
@@ -61,19 +54,11 @@ def test_data_that_has_its_place_is_shared_there() -> None:
     """
     where = {A: 0.5, B: 0.25, C: 0.25}
     for strategy in ("all-reduce", "central"):
-        plan = plan_of(
-            with_speeds(document(strategy, (A, 2), (B, 1), (C, 1)), 10.0, 30.0, 10.0, shares=where)
-        )
+        told = document(strategy, (A, 2), (B, 1), (C, 1))
+        plan = plan_of(with_speeds(told, 10.0, 30.0, 10.0, shares=where))
         assert plan.shares(24) == {0: 6, 1: 6, 2: 6, 3: 6}
-    two = plan_of(
-        with_speeds(
-            document("all-reduce", (A, 1), (B, 1), (A, 1)),
-            10.0,
-            10.0,
-            20.0,
-            shares={A: 0.75, B: 0.25},
-        )
-    )
+    told = document("all-reduce", (A, 1), (B, 1), (A, 1))
+    two = plan_of(with_speeds(told, 10.0, 10.0, 20.0, shares={A: 0.75, B: 0.25}))
     assert two.shares(24) == {0: 6, 1: 6, 2: 12}  # 18 of A by speeds 10 and 20
 
 

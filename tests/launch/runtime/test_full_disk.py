@@ -19,12 +19,13 @@ from typing import Any
 
 import pytest
 from run_plans import A, B, document, plan_of, saved, settings_of
+from running import alive
 
 from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.cli.output import write_json
 from placer.errors import PlacerError
 from placer.launch.export.folder import write_folder
-from placer.launch.runtime.log.run_log import RunLog, append
+from placer.launch.runtime.run_log import RunLog, append
 from placer.validation.calibration.run_log import read_log
 
 resource: Any = pytest.importorskip("resource")
@@ -167,18 +168,14 @@ def test_a_run_on_a_full_disk_ends_and_goes_on_from_its_last_checkpoint(tmp_path
     assert (kept / "code.export").read_text().strip() == "2"
     assert "cannot write 'disk/launch': No space left on device" in said
     assert "launch" not in (kept / "files").read_text()
+    from forked_ranks import ran as forked
+    from plain_torch import digests
+
     again = ran(kept / "out", told, resume=True)
     start = {record["start"] for record in again if record["kind"] == "ready"}
     assert min(start) >= 5
-    assert digests(again) == digests(ran(tmp_path / "alone", told, checkpoints=""))
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that waits to be collected does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
+    alone = forked(tmp_path / "alone", told, steps=200, checkpoints="")
+    assert digests(again, 2) == digests(alone, 2)
 
 
 def ran(folder: Path, told: dict[str, Any], **other: Any) -> list[dict[str, Any]]:
@@ -188,12 +185,3 @@ def ran(folder: Path, told: dict[str, Any], **other: Any) -> list[dict[str, Any]
     plan = plan_of(told)
     settings = settings_of(folder, plan, steps=200, checkpoint_every=5, **other)
     return run_here(plan, told, settings, folder, lambda record: None)
-
-
-def digests(records: list[dict[str, Any]]) -> set[str]:
-    """Parameters of the workers at the end."""
-    return {
-        record["parameters_sha256"]
-        for record in records
-        if record["kind"] == "end" and record["rank"] < 2
-    }

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from run_plans import A, document, plan_of
 
 from placer.errors import PlacerError
-from placer.launch.runtime.wire.butterfly import Feedback
-from placer.launch.runtime.wire.codec import Codec
+from placer.launch.runtime.codec import Codec
+from placer.launch.runtime.wire import Feedback
 
 torch: Any = pytest.importorskip("torch")
 COARSE = ("int8", "int4", "sparse")

@@ -16,20 +16,18 @@ torch: Any = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("needs gloo", allow_module_level=True)
 from forked_ranks import ran  # noqa: E402
-from run_plans import A, B, C, document, plan_of  # noqa: E402
+from run_plans import A, B, C, changed, document, plan_of  # noqa: E402
 
-from placer.documents.manifest import document_digest, read_manifest  # noqa: E402
+from placer.documents.manifest import read_manifest  # noqa: E402
 from placer.errors import PlacerError  # noqa: E402
-from placer.launch.runtime.training import memory  # noqa: E402
+from placer.launch.runtime.training.context import check_fits  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "tests"))
 
 
 def with_gradients(told: dict[str, Any], gradient_bytes: float) -> dict[str, Any]:
     """The manifest of another model."""
-    rest = {key: value for key, value in told.items() if key != "digest"}
-    rest["model"] = {**rest["model"], "gradient_bytes": gradient_bytes}
-    return {**rest, "digest": document_digest(rest)}
+    return changed(told, model={**told["model"], "gradient_bytes": gradient_bytes})
 
 
 @pytest.mark.parametrize(("strategy", "held"), [("central", 4), ("hierarchical", 3)])
@@ -51,13 +49,13 @@ def test_a_model_that_is_larger_than_the_plans_is_refused_at_the_start() -> None
     did.
     """
     plan = plan_of(document("central", (A, 1), (B, 1)))
-    memory.check_fits(plan, 2, 130_000_000)
+    check_fits(plan, 2, 130_000_000)
     with pytest.raises(
         PlacerError,
         match=r"aggregator out of memory: the function in gcp/a holds 2 gradients of 800 MB .*; it "
         r"has 1 GiB",
     ):
-        memory.check_fits(plan, 2, 200_000_000)
+        check_fits(plan, 2, 200_000_000)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS and /proc")

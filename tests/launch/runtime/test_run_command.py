@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from run_plans import A, B, document, plan_of, saved, settings_of
+from running import alive
 
 from conftest import INTERRUPTIBLE, PROCESS_TIMEOUT_S, ROOT, Run, free_port
 from placer.documents.schemas import schema_text
@@ -32,18 +33,16 @@ torch: Any = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("needs gloo", allow_module_level=True)
 from forked_ranks import ran as forked  # noqa: E402
+from forked_ranks import signalling  # noqa: E402
 from plain_torch import digests  # noqa: E402
 
 TESTS = str(ROOT / "tests")
 PATHS = {"PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}"}
 
 
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that waits to be collected does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
+def lines_of(log: Path) -> list[dict[str, Any]]:
+    """The records of a log."""
+    return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 def test_the_test_manifest_follows_the_schema() -> None:
@@ -78,74 +77,40 @@ def test_a_recommended_plan_runs(run: Run, command: Run, tmp_path: Path) -> None
         "the plan's resnet18 exchanges 23,400,000 bytes, this model 66: seconds do not compare"
         in done.stdout
     )
-    records = [
-        json.loads(line) for line in (tmp_path / "out" / "run.jsonl").read_text().splitlines()
-    ]
+    records = lines_of(tmp_path / "out" / "run.jsonl")
     check = Draft202012Validator(json.loads(schema_text("run")))
     for record in records:
         check.validate(record)
     pairs = [row for row in records[-1]["bytes"] if row["src"] != row["dst"]]
     assert [row["predicted"] for row in pairs] == pytest.approx([99.0, 99.0])
     assert [row["measured"] for row in pairs] == pytest.approx([99.0, 99.0])
-    refused = command(
-        "profile", "runs", str(tmp_path / "out" / "run.jsonl"), "--catalog", "erben-2023"
-    )
+    refused = command("profile", "runs", "out/run.jsonl", "--catalog", "erben-2023", cwd=tmp_path)
     assert refused.returncode == 2
     assert "all workers ran on one machine" in refused.stderr
 
 
-@pytest.mark.parametrize(
-    ("strategy", "words"), [("none", "--gpu T4 --workers 1..1"), ("all-reduce", "")]
-)
-def test_one_worker_and_one_region(command: Run, tmp_path: Path, strategy: str, words: str) -> None:
-    """A machine alone exchanges nothing; two in one region are in 1 region."""
-    if strategy == "none":
-        made = command(
-            "recommend",
-            "--model",
-            "resnet18",
-            "--catalog",
-            "erben-2023",
-            *words.split(),
-            "--manifest",
-            "plan.json",
-            cwd=tmp_path,
-        )
-        assert made.returncode == 0, made.stderr
-        assert json.loads((tmp_path / "plan.json").read_text())["world_size"] == 1
-    else:
-        saved(tmp_path, document("all-reduce", (A, 2)))
+def test_one_worker_in_one_region(command: Run, tmp_path: Path) -> None:
+    """A machine alone exchanges nothing."""
+    words = "--model resnet18 --catalog erben-2023 --gpu T4 --workers 1..1 --manifest plan.json"
+    made = command("recommend", *words.split(), cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert json.loads((tmp_path / "plan.json").read_text())["world_size"] == 1
     more = "--train run_plans:tiny --local --steps 3 --tbs 6 --microbatch 3 -o out"
     done = command("run", "plan.json", *more.split(), cwd=tmp_path, columns=120, **PATHS)
     assert done.returncode == 0, done.stderr
-    said = {
-        "none": "no exchange, 1 worker in 1 region; 2 rounds measured",
-        "all-reduce": "all-reduce, 2 workers in 1 region; 2 rounds measured",
-    }
-    assert said[strategy] in done.stdout
-    assert "->" not in done.stdout or strategy == "all-reduce"
-    assert "Traceback" not in done.stderr
+    assert "no exchange, 1 worker in 1 region; 2 rounds measured" in done.stdout
+    assert "->" not in done.stdout
 
 
 def test_bad_input_is_said_in_one_line(command: Run, tmp_path: Path) -> None:
     """Exit code 2, the thing and what to do; nothing is started."""
     told = document("all-reduce", (A, 2))
+    edited, newer = {**told, "world_size": 3}, {**told, "schema": "placer.manifest/v9"}
+    late = document("model-averaging", (A, 1), (B, 1), overlap=True)
     cases = [
-        (
-            {**told, "world_size": 3},
-            ("--local",),
-            "the digest differs: the manifest was edited by hand",
-        ),
-        (
-            {**told, "schema": "placer.manifest/v9"},
-            ("--local",),
-            "manifest version 9 is newer than this placer",
-        ),
-        (
-            document("model-averaging", (A, 1), (B, 1), overlap=True),
-            ("--local",),
-            "placer run does not do model-averaging beside the next step",
-        ),
+        (edited, ("--local",), "the digest differs: the manifest was edited by hand"),
+        (newer, ("--local",), "manifest version 9 is newer than this placer"),
+        (late, ("--local",), "placer run does not do model-averaging beside the next step"),
         (told, ("--local", "--tbs", "1"), "target batch size 1 is below the 2 workers"),
         (told, (), "no rank is given"),
         (told, ("--rank", "0-2"), "rank '0-2' is not among 0 to 1"),
@@ -153,19 +118,18 @@ def test_bad_input_is_said_in_one_line(command: Run, tmp_path: Path) -> None:
         (told, ("--local", "--timeout", "1e300"), "1e+300 is not in the range"),
     ]
     for document_, words, said in cases:
-        done = command(
-            "run",
-            saved(tmp_path, document_),
-            "--train",
-            "run_plans:tiny",
-            *words,
-            cwd=tmp_path,
-            **PATHS,
-        )
+        asked = ("run", saved(tmp_path, document_), "--train", "run_plans:tiny", *words)
+        done = command(*asked, cwd=tmp_path, **PATHS)
         assert done.returncode == 2, (said, done.stderr)
         assert said in done.stderr
         assert "Traceback" not in done.stderr
     assert not (tmp_path / "tiny-all-reduce-2-run").exists()
+
+
+TAKEN = [
+    "error: another run is writing into 'out'",
+    "  tip: wait until it has ended, or choose another --out",
+]
 
 
 def test_one_run_at_a_time_has_a_folder(command: Run, tmp_path: Path) -> None:
@@ -174,11 +138,7 @@ def test_one_run_at_a_time_has_a_folder(command: Run, tmp_path: Path) -> None:
     path = saved(tmp_path, document("none", (A, 1)))
     with locked_folder(tmp_path / "out"):
         refused = command("run", path, *words, cwd=tmp_path, **PATHS)
-    assert refused.returncode == 2
-    assert refused.stderr.splitlines() == [
-        "error: another run is writing into 'out'",
-        "  tip: wait until it has ended, or choose another --out",
-    ]
+    assert (refused.returncode, refused.stderr.splitlines()) == (2, TAKEN)
     assert not list((tmp_path / "out").iterdir())
 
 
@@ -198,11 +158,7 @@ def test_one_run_at_a_time_has_a_rank(
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         refused = command(*words, cwd=tmp_path, **environment)
         os.close(descriptor)
-        assert refused.returncode == 2
-        assert refused.stderr.splitlines() == [
-            "error: another run is writing into 'out'",
-            "  tip: wait until it has ended, or choose another --out",
-        ]
+        assert (refused.returncode, refused.stderr.splitlines()) == (2, TAKEN)
         assert [entry.name for entry in out.iterdir()] == ["run.jsonl"]
     with (
         locked_folder(out, "run", "--out", shared=True),
@@ -215,15 +171,9 @@ def test_one_run_at_a_time_has_a_rank(
 
 def test_a_wrong_train_function_is_said_once(command: Run, tmp_path: Path) -> None:
     """Both processes fail alike; the user reads it once, without a traceback."""
-    done = command(
-        "run",
-        saved(tmp_path, document("all-reduce", (A, 2))),
-        "--train",
-        "run_plans:stepping",
-        "--local",
-        cwd=tmp_path,
-        **PATHS,
-    )
+    path = saved(tmp_path, document("all-reduce", (A, 2)))
+    words = ("--train", "run_plans:stepping", "--local")
+    done = command("run", path, *words, cwd=tmp_path, **PATHS)
     assert done.returncode == 2
     assert "error: run_plans:stepping returns a step function" in done.stderr
     assert done.stderr.count("error:") == 1
@@ -231,13 +181,11 @@ def test_a_wrong_train_function_is_said_once(command: Run, tmp_path: Path) -> No
 
 
 def test_a_job_that_is_restarted_begins_or_goes_on(command: Run, tmp_path: Path) -> None:
-    """--resume-if-any: the first start begins with step 0, the second goes on before step 2; plain
-    --resume refuses the first. --json prints the last line of the log, with its schema.
+    """--resume-if-any: the first start begins with step 0, the second goes on before step 2, and a
+    run cannot end before that. --json prints the last line of the log, with its schema.
     """
-    path = saved(tmp_path, document("none", (A, 1)))
-    more = ["--train", "run_plans:tiny", "--local", "-o", "out"]
-    refused = command("run", path, *more, "--steps", "2", "--resume", cwd=tmp_path, **PATHS)
-    assert (refused.returncode, "no checkpoint in" in refused.stderr) == (2, True)
+    told = document("none", (A, 1))
+    path, more = saved(tmp_path, told), ["--train", "run_plans:tiny", "--local", "-o", "out"]
     for steps, start in ((2, 0), (3, 2)):
         words = [*more, "--steps", str(steps), "--resume-if-any", "--json"]
         done = command("run", path, *words, cwd=tmp_path, **PATHS)
@@ -246,14 +194,11 @@ def test_a_job_that_is_restarted_begins_or_goes_on(command: Run, tmp_path: Path)
         Draft202012Validator(json.loads(schema_text("run"))).validate(printed)
         with pytest.raises(PlacerError, match=r"give its run\.jsonl"):
             contents(printed)
-        records = [
-            json.loads(line) for line in (tmp_path / "out" / "run.jsonl").read_text().splitlines()
-        ]
+        records = lines_of(tmp_path / "out" / "run.jsonl")
         assert [record["start"] for record in records if record["kind"] == "ready"] == [start]
         assert printed == {"schema": "placer.run/v1", **records[-1]}
-    refused = command("run", path, *more, "--steps", "1", "--resume", cwd=tmp_path, **PATHS)
-    assert refused.returncode == 2
-    assert "begin with one after step 2, the run ends after 1" in refused.stderr
+    with pytest.raises(PlacerError, match="begin with one after step 2, the run ends after 1"):
+        forked(tmp_path / "out", told, steps=1, resume=True)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -261,20 +206,8 @@ def test_a_job_that_is_restarted_begins_or_goes_on(command: Run, tmp_path: Path)
 def test_no_process_outlives_the_launcher(tmp_path: Path, how: signal.Signals) -> None:
     """Killed or interrupted while it runs: all ranks end by themselves."""
     path = saved(tmp_path, document("all-reduce", (A, 1), (B, 1)))
-    words = [
-        sys.executable,
-        "-c",
-        INTERRUPTIBLE,
-        "run",
-        path,
-        "--train",
-        "run_plans:tiny",
-        "--local",
-        "--steps",
-        "1000000",
-        "-o",
-        "out",
-    ]
+    asked = "--train run_plans:tiny --local --steps 1000000 -o out"
+    words = [sys.executable, "-c", INTERRUPTIBLE, "run", path, *asked.split()]
     with (tmp_path / "said").open("w") as said:
         launcher = subprocess.Popen(
             words, cwd=tmp_path, env={**os.environ, **PATHS}, stdout=said, stderr=said
@@ -305,33 +238,19 @@ def test_ranks_from_the_environment(tmp_path: Path) -> None:
     """Two launchers, as on two machines: RANK=0 and --rank 1-2; rank 0 has the whole log, which
     says that they met on one.
     """
-    port = free_port()
     path = saved(tmp_path, document("all-reduce", (A, 1), (B, 2)))
-    words = [
-        sys.executable,
-        "-m",
-        "placer",
-        "run",
-        path,
-        "--train",
-        "run_plans:tiny",
-        "--steps",
-        "6",
-        "--threads",
-        "1",
-    ]
+    asked = "--train run_plans:tiny --steps 6 --threads 1"
+    words = [sys.executable, "-m", "placer", "run", path, *asked.split()]
     where = {
-        **os.environ,
-        **PATHS,
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
+        "MASTER_PORT": str(free_port()),
         "GLOO_SOCKET_IFNAME": "lo",
     }
     started = [
         subprocess.Popen(
             [*words, *more],
             cwd=tmp_path,
-            env={**where, **extra},
+            env={**os.environ, **PATHS, **where, **extra},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -345,9 +264,7 @@ def test_ranks_from_the_environment(tmp_path: Path) -> None:
             process.kill()
             process.wait()
     assert [process.returncode for process in started] == [0, 0], said
-    records = [
-        json.loads(line) for line in (tmp_path / "zero" / "run.jsonl").read_text().splitlines()
-    ]
+    records = lines_of(tmp_path / "zero" / "run.jsonl")
     assert records[0]["links"] == "loopback"  # nobody else reaches 127.0.0.1
     steps = [(record["rank"], record["step"]) for record in records if record["kind"] == "step"]
     assert sorted(steps) == [(rank, step) for rank in range(3) for step in range(6)]
@@ -383,15 +300,8 @@ def test_a_killed_worker_ends_the_run_which_goes_on_from_its_checkpoint(
     tmp_path: Path, rank: int
 ) -> None:
     """One line names rank, place and how it ended; the resumed run ends like an undisturbed one."""
-    told, pids = document("all-reduce", (A, 1), (B, 1)), dict[int, int]()
-    plan = plan_of(told)
-
-    def watch(record: dict[str, Any]) -> None:
-        if record["kind"] == "ready":
-            pids[record["rank"]] = record["pid"]
-        elif record["kind"] == "step" and record["step"] == 25 and rank in pids:
-            os.kill(pids.pop(rank), signal.SIGKILL)
-
+    told = document("all-reduce", (A, 1), (B, 1))
+    plan, watch = plan_of(told), signalling(rank, 25, signal.SIGKILL)
     usual = settings_of(tmp_path, plan, steps=100_000, checkpoint_every=10)
     place = r"gcp/b" if rank else r"gcp/a"
     words = rf"rank {rank} \({place}\) stopped in step \d+: killed by SIGKILL"
@@ -412,15 +322,8 @@ def test_a_killed_worker_ends_the_run_which_goes_on_from_its_checkpoint(
 @pytest.mark.skipif(sys.platform != "linux", reason="stops a process")
 def test_a_silent_worker_is_named_after_the_timeout(tmp_path: Path) -> None:
     """Stopped, not dead: the others give it up, and the run ends."""
-    told, pids = document("all-reduce", (A, 1), (B, 1)), dict[int, int]()
-    plan = plan_of(told)
-
-    def watch(record: dict[str, Any]) -> None:
-        if record["kind"] == "ready":
-            pids[record["rank"]] = record["pid"]
-        elif record["kind"] == "step" and record["step"] == 2 and 1 in pids:
-            os.kill(pids.pop(1), signal.SIGSTOP)
-
+    told = document("all-reduce", (A, 1), (B, 1))
+    plan, watch = plan_of(told), signalling(1, 2, signal.SIGSTOP)
     settings = settings_of(tmp_path, plan, steps=100_000, timeout_s=3.0, checkpoints="")
     with pytest.raises(PlacerError, match=r"rank 1 \(gcp/b\) was lost in step \d+: "):
         run_here(plan, told, settings, tmp_path, watch)

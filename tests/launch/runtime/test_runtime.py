@@ -18,7 +18,7 @@ from plain_torch import TOLERANCE, Alone, Records, digests, ends, synchronous  #
 from run_plans import A, B, C, document, islands, linear, plan_of, settings_of  # noqa: E402
 
 from placer.errors import PlacerError  # noqa: E402
-from placer.launch.runtime.log.comparison import summary  # noqa: E402
+from placer.launch.runtime.run_log import summary  # noqa: E402
 
 torch.set_num_threads(1)
 

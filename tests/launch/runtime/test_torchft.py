@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +11,15 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 pytest.importorskip("torchft")
 from forked_ranks import ran as forked  # noqa: E402
+from forked_ranks import signalling  # noqa: E402
 from plain_torch import TOLERANCE, digests, ends, outer_steps  # noqa: E402
 from run_plans import A, B, C, document, islands, plan_of, settings_of  # noqa: E402
 
 from placer.errors import PlacerError  # noqa: E402
-from placer.launch.runtime.log.comparison import summary  # noqa: E402
 from placer.launch.runtime.processes.run import run_here  # noqa: E402
+from placer.launch.runtime.run_log import summary  # noqa: E402
 from placer.launch.runtime.strategies.replicas import RATES, check_torchft  # noqa: E402
+from placer.problem.exchange import bytes_by_link  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -50,7 +50,7 @@ def check_bytes(
     """Rounds and bytes are those of the plan."""
     plan = plan_of(told)
     exchanged = [r for r in records if r["kind"] == "step" and r["rank"] == 0 and r["sent"]]
-    assert len({r["step"] // plan.steps_per_round for r in exchanged}) == rounds
+    assert len({r["step"] // plan.exchange.local_steps for r in exchanged}) == rounds
     for row in summary(plan, settings_of(folder, plan), records)["bytes"]:
         assert row["measured"] == pytest.approx(row["predicted"], rel=0.02), row
 
@@ -91,28 +91,23 @@ def test_islands_exchange_piece_by_piece(tmp_path: Path) -> None:
     check_bytes(told, tmp_path, records, 2)
 
 
-def killing(rank: int, at_step: int) -> Callable[[dict[str, Any]], None]:
-    """Kill a rank when it has reported a step."""
-    pids: dict[int, int] = {}
-
-    def watch(record: dict[str, Any]) -> None:
-        if record["kind"] == "ready":
-            pids[record["rank"]] = record["pid"]
-        elif record["kind"] == "step" and (record["rank"], record["step"]) == (rank, at_step):
-            os.kill(pids[rank], signal.SIGKILL)
-
-    return watch
-
-
 @pytest.mark.parametrize("strategy", ["local-sgd", "diloco", "streaming-diloco"])
 def test_the_others_go_on_without_a_lost_replica(tmp_path: Path, strategy: str) -> None:
-    """Quorum 2 of 3: rank 2 is killed in the first round, the others end with one model."""
+    """Quorum 2 of 3: rank 2 is killed in the first round, the others end with one model, and send
+    what is priced for two from then on.
+    """
     told = planned(strategy, (A, 1), (B, 1), (C, 1), local_steps=4, quorum=2, grace_s=1.0)
-    records = forked(tmp_path, told, killing(2, 1), steps=12, timeout_s=2.0, checkpoints="")
+    records = forked(
+        tmp_path, told, signalling(2, 1, signal.SIGKILL), steps=12, timeout_s=2.0, checkpoints=""
+    )
     assert {r["rank"] for r in records if r["kind"] == "end"} == {0, 1}
     assert len(digests(records, 2)) == 1
-    last = max(r["step"] for r in records if r["kind"] == "step" and r["rank"] == 0)
-    assert last == 11
+    steps = [r for r in records if r["kind"] == "step" and r["rank"] == 0]
+    assert max(r["step"] for r in steps) == 11
+    two = plan_of(planned(strategy, (A, 1), (B, 1), local_steps=4))
+    priced = bytes_by_link(two.phases(132.0))[A, B]
+    sent = sum(part["bytes"] for r in steps if r["step"] >= 8 for part in r["sent"])
+    assert sent == pytest.approx(priced, rel=0.02)
 
 
 def test_the_launcher_says_who_is_lost_and_goes_on(tmp_path: Path) -> None:
@@ -122,7 +117,7 @@ def test_the_launcher_says_who_is_lost_and_goes_on(tmp_path: Path) -> None:
     told = planned("diloco", (A, 1), (B, 1), (C, 1), local_steps=2, quorum=2, grace_s=1.0)
     plan, records = plan_of(told), list[dict[str, Any]]()
     settings = settings_of(tmp_path, plan, steps=8, timeout_s=5.0, checkpoints="")
-    kill = killing(0, 1)
+    kill = signalling(0, 1, signal.SIGKILL)
 
     def watch(record: dict[str, Any]) -> None:
         records.append(record)

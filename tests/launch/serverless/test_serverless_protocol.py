@@ -18,13 +18,12 @@ import boto3
 import numpy as np
 import pytest
 from moto import mock_aws
-from run_plans import document, plan_of
+from run_plans import completed_again, document, plan_of
 
 from conftest import ROOT
 from placer.cost_model.dollars.components import store_requests
-from placer.documents.manifest import document_digest, read_manifest
-from placer.documents.manifest.versions import completed
-from placer.launch.export.resources.aggregators import HELD
+from placer.documents.manifest import read_manifest
+from placer.launch.export.resources.stacks import HELD
 from placer.launch.serverless import protocol
 from placer.launch.serverless.functions import CloudFunction, functions_of
 from placer.launch.serverless.protocol import (
@@ -48,10 +47,7 @@ def functions(strategy: str, compression: str = "none") -> tuple[CloudFunction, 
     """Two workers in the east, one in the west; the global pair in the east."""
     told = document(strategy, (EAST, 2), (WEST, 1), compression=compression)
     told["aggregator"]["place"] = told["storage"]["place"] = EAST
-    for key in ("digest", "buckets", "rendezvous"):
-        del told[key]
-    whole = completed({**told, "name": RUN})
-    whole["digest"] = document_digest(whole)
+    whole = completed_again({**told, "name": RUN})
     return functions_of(read_manifest(whole, "m.json"), whole)
 
 
@@ -145,7 +141,7 @@ class Cloud:
 def protocol_bytes(vector: Any, compression: str) -> bytes:
     """Encode a vector as a worker does."""
     torch = pytest.importorskip("torch")
-    from placer.launch.runtime.wire.codec import Codec
+    from placer.launch.runtime.codec import Codec
 
     return bytes(Codec(compression).encode(torch.from_numpy(vector)).numpy().tobytes())
 
@@ -153,7 +149,7 @@ def protocol_bytes(vector: Any, compression: str) -> bytes:
 def numbers(body: bytes, compression: str) -> Any:
     """Decode a message as a worker does."""
     torch = pytest.importorskip("torch")
-    from placer.launch.runtime.wire.codec import Codec
+    from placer.launch.runtime.codec import Codec
 
     message = torch.frombuffer(bytearray(body), dtype=torch.uint8)
     return Codec(compression).decode(message).numpy()
@@ -366,19 +362,15 @@ def lambdas(plan: tuple[CloudFunction, ...], address: str) -> Iterator[Counter[s
         thread.join(10)
 
 
-@pytest.mark.parametrize("strategy", ["central", "hierarchical"])
 def test_placer_run_uses_functions_that_are_deployed(
-    strategy: str, endpoint: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    endpoint: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two workers and no process that plays the function: S3 calls it, and both end with one model;
     requests of the workers are a write and a read a step.
     """
-    told = document(strategy, ("aws/us-east-1", 1), ("aws/us-west-2", 1))
+    told = document("hierarchical", ("aws/us-east-1", 1), ("aws/us-west-2", 1))
     told["aggregator"]["place"] = told["storage"]["place"] = "aws/us-east-1"
-    for key in ("digest", "buckets", "rendezvous"):
-        del told[key]
-    whole = completed(told)
-    whole["digest"] = document_digest(whole)
+    whole = completed_again(told)
     (tmp_path / "plan.json").write_text(json.dumps(whole))
     plan = plan_of(whole)
     assert plan.ranks == 2 + len(plan.hubs)
@@ -408,7 +400,7 @@ def test_placer_run_uses_functions_that_are_deployed(
     ends = [record for record in records if record["kind"] == "end"]
     assert len({end["parameters_sha256"] for end in ends}) == 1
     assert sorted(end["rank"] for end in ends) == [0, 1]
-    assert sum(calls.values()) >= 3 * (2 if strategy == "central" else 1 + 1 + 2 + 2)
+    assert sum(calls.values()) >= 3 * (1 + 1 + 2 + 2)
     for record in records:
         if record["kind"] == "step":
             assert {k: record["requests"][k] for k in ("write", "read")} == {"write": 1, "read": 1}

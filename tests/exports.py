@@ -1,0 +1,100 @@
+"""Plans to be exported, what is parsed of their files, and programs that stand in for others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from run_plans import changed
+
+import placer
+from conftest import PROCESS_TIMEOUT_S
+from placer.documents.manifest import read_manifest
+from placer.launch.export import export
+from placer.launch.export.export_plan import ExportPlan
+from placer.records import replace
+
+__all__ = ["changed"]
+
+
+def plan_of(told: dict[str, Any], **words: Any) -> ExportPlan:
+    """The plan of a manifest."""
+    return ExportPlan(manifest=read_manifest(told, "m.json"), text=json.dumps(told), **words)
+
+
+def by_runtime(some: ExportPlan) -> ExportPlan:
+    """The plan, to be run by placer's own runtime."""
+    return replace(some, train="mymodel:workload")
+
+
+@cache
+def plan(
+    exchange: str, workers: str = "2..4", regions: str = "2", local_steps: str | None = None
+) -> ExportPlan:
+    """A small plan in regions of AWS."""
+    words: dict[str, Any] = {"workers": workers, "regions": regions, "local_steps": local_steps}
+    asked = {"catalog": "phalak-2023", "budget": "3/h", "places": "aws/*", **words}
+    return plan_of(placer.recommend("niser", exchange=exchange, **asked).to_manifest())
+
+
+def parsed(some: ExportPlan, target: str) -> list[dict[str, Any]]:
+    """The documents of all YAML files of an export, by name."""
+    files = export(some, target)
+    names = sorted(name for name in files if name.endswith(".yaml"))
+    return [document for name in names for document in yaml.safe_load_all(files[name])]
+
+
+def tasks_of(some: ExportPlan) -> list[dict[str, Any]]:
+    """The tasks of SkyPilot's job group."""
+    return parsed(some, "skypilot")[1:]
+
+
+def jobs_of(some: ExportPlan) -> list[dict[str, Any]]:
+    """The replicated jobs of all JobSets."""
+    return [job for one in parsed(some, "jobset") for job in one["spec"]["replicatedJobs"]]
+
+
+def on_path(folder: Path, **programs: str) -> str:
+    """A PATH that begins with scripts of bash, by their names."""
+    folder.mkdir(exist_ok=True)
+    for name, body in programs.items():
+        path = folder / name.replace("_", "-")
+        path.write_text(f"#!/bin/bash\n{body}\n", encoding="utf-8")
+        path.chmod(0o755)
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+def bash(
+    *words: str, given: Mapping[str, str], cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run bash with some variables and no others."""
+    return done(["bash", *words], given, cwd)
+
+
+def python(executable: str, code: str, *arguments: str, home: Path) -> str:
+    """Output of some code in another Python, with a home of its own."""
+    environment = {**os.environ, "HOME": str(home), "PYTHONPATH": "", "PYTHONUTF8": "1"}
+    ended = done([executable, "-c", code, *arguments], environment, home)
+    assert ended.returncode == 0, ended.stderr[-2000:] + ended.stdout[-2000:]
+    return ended.stdout
+
+
+def done(
+    words: Sequence[str], environment: Mapping[str, str], cwd: Path | None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        words,
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PROCESS_TIMEOUT_S,
+        check=False,
+    )
