@@ -417,16 +417,3 @@ def test_text_that_no_shell_can_hold_is_refused(
         poisoned(
             {**plans["none"], "model": {**plans["none"]["model"], "name": value}}, value, "env"
         )
-
-
-@pytest.mark.parametrize("target", sorted(TARGETS))
-def test_heading_says_what_is_expected(plans: dict[str, dict[str, Any]], target: str) -> None:
-    """Digest, date of the catalog and cost stand in every file but the copy of the manifest."""
-    kinds = {"cloudformation": "hierarchical", "torchtitan": "islands", "megatron": "islands"}
-    document = plans[kinds.get(target, "all-reduce")]
-    train = ENTRIES.get(target, TRAINS[0])
-    for name, body in export(plan_of(document, train=train), target).items():
-        assert document["digest"] in body
-        if name.endswith((".sh", ".yaml", ".md")):
-            assert document["inputs"]["as_of"] in body
-            assert f"{document['expected']['usd_per_hour']['total']:,.4g}" in body

@@ -283,23 +283,6 @@ def test_nobody_waits_for_ever(tmp_path: Path) -> None:
     assert done.stderr == f"rank 0 did not answer at port 29400 of the address in {tmp_path}\n"
 
 
-@pytest.mark.parametrize("target", ["jobset", "trainjob"])
-@pytest.mark.parametrize("train", ["train.py", "mymodel:workload"])
-def test_every_line_of_kubectl_names_its_cluster(target: str, train: str) -> None:
-    """Two clusters: what is made in each is looked at and removed there."""
-    text = export(plan_of(document("all-reduce", (A, 1), (B, 1)), train=train), target)["README.md"]
-    lines = [line for line in text.splitlines() if line.startswith("kubectl")]
-    assert len(lines) >= 8
-    assert all(
-        line.split()[1:3] in (["--context", f"CLUSTER{n}"] for n in (0, 1)) for line in lines
-    )
-    for verb in ("create configmap", "apply -f", f"get {target}", "logs -f", f"delete {target}"):
-        assert {line.split()[2] for line in lines if f" {verb}" in line} == {
-            "CLUSTER0",
-            "CLUSTER1",
-        }
-
-
 def test_env_numbers_the_machine_and_tells_torchrun(tmp_path: Path) -> None:
     """After the file of its group is sourced, machine 1 of the second group is rank 2 of 3, and
     torchrun gets all of it from variables; a wrong number does not end the shell.

@@ -61,14 +61,6 @@ def test_settings_are_those_that_were_priced() -> None:
     assert told["ddp"]["use_distributed_optimizer"] is True
 
 
-def test_a_plan_without_stages_says_so() -> None:
-    """A recipe has stages of its own, which the settings take back."""
-    told = settings(plan((US, 1, 1), inner={"pipeline": 1, "virtual_stages": 1}))["model"]
-    assert told["pipeline_model_parallel_size"] == 1
-    assert told["pipeline_model_parallel_layout"] is None
-    assert told["virtual_pipeline_model_parallel_size"] is None
-
-
 @pytest.mark.parametrize(
     ("asked", "words"),
     [

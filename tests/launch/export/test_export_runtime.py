@@ -286,13 +286,6 @@ def test_one_worker_meets_nobody(tmp_path: Path) -> None:
     assert "127.0.0.1:29400  run manifest.json --train mymodel:workload --rank 0" in said
 
 
-@pytest.mark.parametrize("target", ["torchrun", "skypilot", "jobset", "trainjob", "compose", "env"])
-def test_without_a_function_nothing_changes(target: str) -> None:
-    """A training script of the user's is started as before: no word of the runtime in any file."""
-    files = export(plan(document("all-reduce", (A, 2), (B, 1)), train="train.py"), target)
-    assert not any("placer run" in body or "PLACER_STEPS" in body for body in files.values())
-
-
 def test_the_folder_holds_the_manifest_itself(run: Run, tmp_path: Path) -> None:
     """Byte for byte what --manifest wrote; it validates, and the scripts name its digest."""
     words = (

@@ -10,7 +10,6 @@ from run_plans import islands
 
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.resources.surroundings import SECRETS
 from placer.launch.export.texts.files import assignments
 
 US, EU = "aws/us-east-1", "aws/eu-west-2"
@@ -56,21 +55,6 @@ def test_efa_is_asked_for_where_a_world_has_it(
     assert variables.get("FI_PROVIDER") == ("efa" if devices else None)
 
 
-def test_pods_have_shared_memory_and_secrets_by_reference() -> None:
-    """NCCL and loaders of data need more than the 64 MiB of /dev/shm of a container. Keys come
-    from a Secret that may lack any of them.
-    """
-    pod = pod_of(plan((US, 2, 1)))
-    (container,) = pod["containers"]
-    assert container["volumeMounts"] == [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108
-    assert pod["volumes"] == [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
-    asked = {
-        entry["name"]: entry["valueFrom"] for entry in container["env"] if "value" not in entry
-    }
-    assert set(asked) == set(SECRETS)
-    assert all(source["secretKeyRef"]["optional"] for source in asked.values())
-
-
 def test_spot_machines_come_back_and_find_their_checkpoints() -> None:
     """SkyPilot starts a reclaimed task again, and mounts the bucket of checkpoints and that of the
     data, whose name is given at launch.
@@ -112,20 +96,3 @@ def test_data_is_copied_by_one_command(source: str, target: str, command: str) -
     """To where the plan reads it, before the start; by the cloud's own tool inside a cloud."""
     data = {"store": target, "assumption": None, "copied_from": source}
     assert f"\n{command}\n" in export(plan((US, 2, 1), data=data), "torchrun")["README.md"]
-
-
-def test_several_places_need_a_network_over_them() -> None:
-    """Private addresses end at a region: the start is refused without the interface of an overlay,
-    which SkyPilot's tasks join themselves. NCCL uses it where one world spans the places.
-    """
-    some = plan((US, 1, 1), (EU, 1, 1))
-    text = export(some, "torchrun")["workers-0.sh"]
-    assert 'if [ -z "${GLOO_SOCKET_IFNAME:-}" ]; then echo "GLOO_SOCKET_IFNAME: ' in text
-    assert 'NCCL_SOCKET_IFNAME="${NCCL_SOCKET_IFNAME:-$GLOO_SOCKET_IFNAME}"' in text
-    task = tasks_of(some)[0]
-    assert (task["envs"]["GLOO_SOCKET_IFNAME"], task["secrets"]) == (
-        "tailscale0",
-        {"TS_AUTHKEY": None},
-    )
-    assert "tailscale up" in task["setup"]
-    assert "GLOO_SOCKET_IFNAME" not in export(plan((US, 2, 1)), "torchrun")["workers-0.sh"]
