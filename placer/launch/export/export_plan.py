@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from keyword import iskeyword
 
 from placer.documents.manifest import Manifest
 from placer.errors import PlacerError
+from placer.launch.mesh import Mesh, mesh_of
 
 TRAIN = "train.py"
 IMAGE = "pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime"
@@ -23,7 +25,7 @@ _IMAGE = re.compile(
 """The grammar of references (github.com/distribution/reference), with digests of SHA-256."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class ExportPlan:
     """A manifest to be exported.
 
@@ -46,7 +48,7 @@ class ExportPlan:
         if ":" in self.train and (
             not _FUNCTION.fullmatch(self.train)
             or self.module.endswith(".py")
-            or _has_keyword(self.train)
+            or any(map(iskeyword, re.split("[.:]", self.train)))  # no module is called so
         ):
             raise PlacerError(
                 f"'{self.train}' is not a module:function",
@@ -63,6 +65,11 @@ class ExportPlan:
                 "write it as docker pull does, such as ghcr.io/me/train:1",
             )
 
+    @cached_property
+    def mesh(self) -> Mesh:
+        """Return the worlds that it starts."""
+        return mesh_of(self.manifest)
+
     @property
     def uses_runtime(self) -> bool:
         """Return whether the machines start ``placer run``, not a script of the user's."""
@@ -72,7 +79,3 @@ class ExportPlan:
     def module(self) -> str:
         """Return the module of the function."""
         return self.train.partition(":")[0]
-
-
-def _has_keyword(train: str) -> bool:
-    return any(map(iskeyword, re.split("[.:]", train)))

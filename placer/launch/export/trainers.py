@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from placer.documents.manifest.types import Group, Manifest
+from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.targets.torchrun import group_scripts
@@ -18,7 +18,6 @@ from placer.launch.export.texts.readme import (
     readme,
     start_commands,
 )
-from placer.launch.mesh import mesh_of
 from placer.workload.engines import ENGINES
 from placer.workload.inner_plan import InnerPlan
 
@@ -38,7 +37,7 @@ class Trainer:
 
 def check_trainable(plan: ExportPlan, trainer: Trainer) -> None:
     """Refuse plans of which a trainer would train something else."""
-    manifest, mesh, name = plan.manifest, mesh_of(plan.manifest), trainer.target
+    manifest, mesh, name = plan.manifest, plan.mesh, trainer.target
     if not plan.uses_runtime:
         raise PlacerError(
             f"{name} trains an entry of its registry, not a script",
@@ -59,14 +58,15 @@ def check_trainable(plan: ExportPlan, trainer: Trainer) -> None:
             f"{name} has one device mesh{several}: {mesh.why}",
             "plan with --exchange all-reduce, or use --to torchrun",
         )
-    _check_batch(manifest, trainer)
+    _check_batch(plan, trainer)
 
 
-def _check_batch(manifest: Manifest, trainer: Trainer) -> None:
+def _check_batch(plan: ExportPlan, trainer: Trainer) -> None:
     """Refuse a batch of which a trainer would train another part: all ranks get equally many whole
     micro-batches, and interleaved stages a multiple of their number.
     """
-    worlds, batch = mesh_of(manifest).worlds, manifest.exchange.target_batch_size
+    manifest = plan.manifest
+    worlds, batch = plan.mesh.worlds, manifest.exchange.target_batch_size
     ranks = sum(len(world.samples) for world in worlds)
     plans = [inner_of(group) for group in manifest.groups]
     each = max(inner.microbatch for inner in plans) * ranks

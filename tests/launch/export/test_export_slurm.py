@@ -139,6 +139,7 @@ def test_the_jobs_of_an_array_are_worlds(tmp_path: Path) -> None:
         "SLURM_ARRAY_TASK_ID": "1",
     }
     ended = bash(str(tmp_path / "workers-0.sbatch"), "--epochs", "2", given=given)
+    assert ended.returncode == 0, ended.stderr
     where = "--nproc-per-node=1 --master-addr=n6 --master-port=29402 train.py --epochs 2"
     assert ended.stdout.splitlines() == [
         f"2 1 n1 --nnodes=2 --node-rank=0 {where}",

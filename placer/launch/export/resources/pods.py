@@ -27,7 +27,6 @@ from placer.launch.export.texts.runtime_readme import (
     wish_words,
 )
 from placer.launch.export.texts.start import WISHES, Site, start_lines
-from placer.launch.mesh import mesh_of
 
 NODE = 'PLACER_NODE="${JOB_COMPLETION_INDEX:-0}"'
 SPOT_LABELS = {
@@ -245,7 +244,7 @@ def devices(plan: ExportPlan, group: Group | None) -> dict[str, Any]:
     if group is None or group.on_cpu:
         return {}
     limits = {"nvidia.com/gpu": str(group.offer.gpu_count)}
-    if fabric_of(group, plan.manifest, mesh_of(plan.manifest)) == "efa":
+    if fabric_of(group, plan.manifest, plan.mesh) == "efa":
         limits["vpc.amazonaws.com/efa"] = str(EFA_DEVICES[group.offer.instance_type])
     return {"limits": limits}
 

@@ -14,7 +14,6 @@ from placer.launch.export.texts.environment import group_environment, run_enviro
 from placer.launch.export.texts.files import heading, require, script
 from placer.launch.export.texts.readme import meeting_words, readme, start_commands
 from placer.launch.export.texts.start import ASK_NODE, CHECK_NODE, ONLY_NODE
-from placer.launch.mesh import mesh_of
 from placer.workload.engines import ENGINES
 
 COMPRESSIONS = {
@@ -91,7 +90,7 @@ def files(plan: ExportPlan) -> dict[str, str]:
         raise PlacerError(
             f"hivemind does not do {lack.part}", f"{lack.remedy}, or use --to torchrun"
         )
-    mesh = mesh_of(plan.manifest)
+    mesh = plan.mesh
     lines, alike = heading(plan, "hivemind"), {**run_environment(plan, mesh), **KEYS}
     built = {"bootstrap.sh": script(lines, alike, BOOTSTRAP)}
     for group in plan.manifest.groups:

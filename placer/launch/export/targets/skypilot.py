@@ -34,7 +34,6 @@ from placer.launch.export.texts.runtime_readme import (
     wish_words,
 )
 from placer.launch.export.texts.start import WISHES, Site, start_lines
-from placer.launch.mesh import mesh_of
 from placer.market.sources.prices.skypilot.names import (
     PROVIDERS,
     skypilot_device,
@@ -320,7 +319,7 @@ def _resources(plan: ExportPlan, group: Group) -> dict[str, Any]:
         built["accelerators"] = {
             skypilot_device("gcp", offer.gpu, offer.instance_type): offer.gpu_count
         }
-    if group.provider in BEST_NETWORK and fabric_of(group, plan.manifest, mesh_of(plan.manifest)):
+    if group.provider in BEST_NETWORK and fabric_of(group, plan.manifest, plan.mesh):
         built["network_tier"] = "best"
     spot = {"job_recovery": RECOVERY} if offer.market != "on_demand" else {}
     return {**built, "use_spot": offer.market == "spot", **spot}

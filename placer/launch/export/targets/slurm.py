@@ -26,7 +26,7 @@ from placer.launch.export.texts.start import Site, start_lines
 NODE = "PLACER_NODE=$((${SLURM_ARRAY_TASK_ID:-0} * PLACER_WORLD_STEP + SLURM_NODEID))"
 HEAD = [
     'cd -- "$SLURM_SUBMIT_DIR"',
-    'head="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"',
+    'head="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)"',
     'if [ "${SLURM_ARRAY_TASK_ID:-0}" = 0 ] && [ "$PLACER_RANK_OFFSET" = 0 ]; then',
     '  PLACER_RENDEZVOUS_ADDRESS="$head"',
     "  export PLACER_RENDEZVOUS_ADDRESS",

@@ -9,7 +9,6 @@ from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.texts.environment import architecture_of, job_steps
 from placer.launch.export.trainers import Trainer, check_trainable, inner_of, trainer_files
-from placer.launch.mesh import mesh_of
 from placer.problem.exchange import fragments
 from placer.workload.island.divisions import piece_layers
 
@@ -69,7 +68,7 @@ END = ['  "$@" "activation-checkpoint:$PLACER_CHECKPOINTING"']
 def files(plan: ExportPlan) -> dict[str, str]:
     """Return ``GROUP.sh`` for each group."""
     check_trainable(plan, TRAINER)
-    mesh, inner = mesh_of(plan.manifest), inner_of(plan.manifest.groups[0])
+    mesh, inner = plan.mesh, inner_of(plan.manifest.groups[0])
     stages = inner.pipeline > 1
     for group in plan.manifest.groups:
         _check_divided(plan, group)
@@ -88,7 +87,7 @@ def files(plan: ExportPlan) -> dict[str, str]:
 
 
 def _check_divided(plan: ExportPlan, group: Group) -> None:
-    inner, mesh = inner_of(group), mesh_of(plan.manifest)
+    inner, mesh = inner_of(group), plan.mesh
     if inner.pipeline > 1 and mesh.between:
         raise PlacerError(
             "torchft's exchange takes a model whole, and the plan has stages",
@@ -105,7 +104,7 @@ def _check_divided(plan: ExportPlan, group: Group) -> None:
 
 def _shards(plan: ExportPlan, group: Group) -> dict[str, str]:
     """Return copies and shards as torchtitan counts them: zero-1 of stages is its FSDP."""
-    world = mesh_of(plan.manifest).world_of(group.rank_offset)
+    world = plan.mesh.world_of(group.rank_offset)
     assert world is not None
     copies, shard = world.dp_replicate, world.dp_shard
     if inner_of(group).sharding == "zero-1":
@@ -125,7 +124,7 @@ def _titan(plan: ExportPlan, group: Group) -> dict[str, str]:
         "PLACER_TITAN_DELAY": str(exchange.local_steps // parts - 1 if streams else 0),
     }
     never = inner.sharding in ("zero-1", "zero-2")
-    mesh = mesh_of(plan.manifest)
+    mesh = plan.mesh
     stages = {
         "PLACER_TITAN_SCHEDULE": "1F1B" if inner.virtual_stages == 1 else "Interleaved1F1B",
         "PLACER_TITAN_PARTS": " ".join(_modules(plan, group)) if inner.pipeline > 1 else "",
@@ -157,7 +156,7 @@ def _modules(plan: ExportPlan, group: Group) -> list[str]:
 
 
 def _words(plan: ExportPlan) -> list[str]:
-    several = len(mesh_of(plan.manifest).worlds) > 1
+    several = len(plan.mesh.worlds) > 1
     words = [
         "Needs torchtitan 0.3 on every machine: `pip install torchtitan`"
         + (" and torchft 0.2: `pip install torchft`." if several else "."),

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from msgspec import convert
 
-from placer.documents.manifest.types import Aggregator, Group, Manifest
+from placer.documents.manifest.types import Group, Manifest
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.surroundings import EFA, fabric_of
-from placer.launch.mesh import Mesh, mesh_of
+from placer.launch.mesh import Mesh
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.divisions import piece_layers
@@ -26,42 +26,63 @@ JOIN_S = 60.0
 """The lighthouse's own time for more worlds to join (torchft 0.2)."""
 
 
-def run_environment(plan: ExportPlan, mesh: Mesh) -> dict[str, str]:
-    """Return the variables that are the same on all machines."""
-    manifest, exchange = plan.manifest, plan.manifest.exchange
-    waits = exchange.timeouts
+def _texts(variables: Mapping[str, str | float | None]) -> dict[str, str]:
+    """Write values as texts; what is None is not set."""
     return {
-        "PLACER_RUN": manifest.name,
-        "PLACER_MANIFEST_DIGEST": manifest.digest,
-        "PLACER_MODEL": manifest.model.name,
-        "PLACER_TRAIN": plan.train,
-        "PLACER_WORKERS": str(manifest.workers),
-        "PLACER_WORLDS": str(len(mesh.worlds)),
-        "PLACER_BETWEEN": mesh.between,
-        "PLACER_BACKEND": mesh.backend,
-        "PLACER_SAMPLES": json.dumps([world.samples for world in mesh.worlds]),
-        "PLACER_STRATEGY": exchange.strategy,
-        "PLACER_TARGET_BATCH_SIZE": str(exchange.target_batch_size),
-        "PLACER_MICROBATCH": str(exchange.microbatch),
-        "PLACER_COMPRESSION": exchange.compression,
-        "PLACER_STREAMS": str(exchange.streams),
-        "PLACER_OVERLAP": str(int(exchange.overlap)),
-        "PLACER_LOCAL_STEPS": str(exchange.local_steps),
-        "PLACER_MATCHMAKING_S": f"{waits.matchmaking_s:g}",
-        "PLACER_AVERAGING_TIMEOUT_S": f"{waits.averaging_s:g}",
-        "PLACER_STEP_TIMEOUT_S": f"{waits.step_s:g}",
-        "PLACER_ROUND_TIMEOUT_S": f"{waits.round_s:g}",
-        "PLACER_JOIN_TIMEOUT_S": f"{manifest.rendezvous.join_s:g}",
-        "PLACER_RENDEZVOUS": manifest.rendezvous.method,
-        "PLACER_RENDEZVOUS_PORT": str(manifest.rendezvous.port),
-        **_job(manifest),
-        **_quorum(manifest, mesh),
-        **_aggregator(manifest.aggregator),
-        **_buckets(manifest),
-        "PLACER_MIN_SAMPLES_PER_SECOND": f"{manifest.drift.min_samples_per_second:.6g}",
-        "PLACER_MAX_USD_PER_HOUR": f"{manifest.drift.max_usd_per_hour:.6g}",
-        "PLACER_MAX_ROUND_SECONDS": f"{manifest.drift.max_round_seconds:.6g}",
+        name: f"{value:g}" if isinstance(value, float) else str(value)
+        for name, value in variables.items()
+        if value is not None
     }
+
+
+def run_environment(plan: ExportPlan, mesh: Mesh) -> dict[str, str]:
+    """Return the variables that are the same on all machines; of buckets those of the one where all
+    meet, and where torchft exchanges how many worlds it waits for, and how long for the others.
+    """
+    manifest, exchange, meeting = plan.manifest, plan.manifest.exchange, plan.manifest.rendezvous
+    waits, drift, aggregator = exchange.timeouts, manifest.drift, manifest.aggregator
+    bucket = manifest.buckets[0] if manifest.buckets else None
+    waits_for_worlds = mesh.between == "torchft"
+    grace_s = JOIN_S if exchange.grace_s is None else exchange.grace_s
+    return _texts(
+        {
+            "PLACER_RUN": manifest.name,
+            "PLACER_MANIFEST_DIGEST": manifest.digest,
+            "PLACER_MODEL": manifest.model.name,
+            "PLACER_TRAIN": plan.train,
+            "PLACER_WORKERS": manifest.workers,
+            "PLACER_WORLDS": len(mesh.worlds),
+            "PLACER_BETWEEN": mesh.between,
+            "PLACER_BACKEND": mesh.backend,
+            "PLACER_SAMPLES": json.dumps([world.samples for world in mesh.worlds]),
+            "PLACER_STRATEGY": exchange.strategy,
+            "PLACER_TARGET_BATCH_SIZE": exchange.target_batch_size,
+            "PLACER_MICROBATCH": exchange.microbatch,
+            "PLACER_COMPRESSION": exchange.compression,
+            "PLACER_STREAMS": exchange.streams,
+            "PLACER_OVERLAP": int(exchange.overlap),
+            "PLACER_LOCAL_STEPS": exchange.local_steps,
+            "PLACER_MATCHMAKING_S": waits.matchmaking_s,
+            "PLACER_AVERAGING_TIMEOUT_S": waits.averaging_s,
+            "PLACER_STEP_TIMEOUT_S": waits.step_s,
+            "PLACER_ROUND_TIMEOUT_S": waits.round_s,
+            "PLACER_JOIN_TIMEOUT_S": meeting.join_s,
+            "PLACER_RENDEZVOUS": meeting.method,
+            "PLACER_RENDEZVOUS_PORT": meeting.port,
+            "PLACER_JOB_STEPS": job_steps(manifest),
+            "PLACER_QUORUM": (exchange.quorum or len(mesh.worlds)) if waits_for_worlds else None,
+            "PLACER_GRACE_MS": round(grace_s * 1000) if waits_for_worlds else None,
+            "PLACER_AGGREGATOR": None if aggregator is None else aggregator.kind,
+            "PLACER_AGGREGATOR_PLACE": None if aggregator is None else aggregator.place,
+            "PLACER_STORE": None if bucket is None else bucket.store,
+            "PLACER_BUCKET": None if bucket is None else bucket.name,
+            "PLACER_BUCKET_PLACE": None if bucket is None else bucket.place,
+            "PLACER_POLL_S": None if bucket is None else waits.poll_s,
+            "PLACER_MIN_SAMPLES_PER_SECOND": f"{drift.min_samples_per_second:.6g}",
+            "PLACER_MAX_USD_PER_HOUR": f"{drift.max_usd_per_hour:.6g}",
+            "PLACER_MAX_ROUND_SECONDS": f"{drift.max_round_seconds:.6g}",
+        }
+    )
 
 
 def job_steps(manifest: Manifest) -> int | None:
@@ -76,75 +97,52 @@ def job_steps(manifest: Manifest) -> int | None:
     return int(rounds * exchange.local_steps)
 
 
-def _job(manifest: Manifest) -> dict[str, str]:
-    steps = job_steps(manifest)
-    return {} if steps is None else {"PLACER_JOB_STEPS": str(steps)}
-
-
-def _quorum(manifest: Manifest, mesh: Mesh) -> dict[str, str]:
-    """Return how many worlds torchft waits for, and how long its lighthouse for the others."""
-    if mesh.between != "torchft":
-        return {}
-    exchange = manifest.exchange
-    grace_s = JOIN_S if exchange.grace_s is None else exchange.grace_s
-    return {
-        "PLACER_QUORUM": str(exchange.quorum or len(mesh.worlds)),
-        "PLACER_GRACE_MS": str(round(grace_s * 1000)),
-    }
-
-
-def _aggregator(aggregator: Aggregator | None) -> dict[str, str]:
-    return (
-        {}
-        if aggregator is None
-        else {"PLACER_AGGREGATOR": aggregator.kind, "PLACER_AGGREGATOR_PLACE": aggregator.place}
-    )
-
-
-def _buckets(manifest: Manifest) -> dict[str, str]:
-    """Return the variables of the bucket where all meet; those of regions are of their groups."""
-    if not manifest.buckets:
-        return {}
-    wait = manifest.exchange.timeouts.poll_s
-    bucket = manifest.buckets[0]
-    polling = {} if wait is None else {"PLACER_POLL_S": f"{wait:g}"}
-    return {
-        "PLACER_STORE": bucket.store,
-        "PLACER_BUCKET": bucket.name,
-        "PLACER_BUCKET_PLACE": bucket.place,
-        **polling,
-    }
-
-
 def group_environment(group: Group, manifest: Manifest, mesh: Mesh) -> dict[str, str]:
-    """Return the variables of one group."""
+    """Return the variables of one group: of its machines, of the world of the first, and how many
+    are in each world, as the next ones are in the next world; and the inner plan of islands.
+    """
     buckets = {b.place: b.name for b in manifest.buckets if b.role == "workers"}
-    data = group.data
-    return {
+    data, inner, world = group.data, group.inner or InnerPlan(), mesh.world_of(group.rank_offset)
+    assert world is not None
+    here = next(row for row in world.machines if row.group == group.name)
+    efa = EFA if fabric_of(group, manifest, mesh) == "efa" else {}
+    variables: dict[str, str | float | None] = {
         "PLACER_ROLE": "worker",
         "PLACER_GROUP": group.name,
-        "PLACER_GROUP_SIZE": str(group.machine_count),
-        "PLACER_RANK_OFFSET": str(group.rank_offset),
+        "PLACER_GROUP_SIZE": group.machine_count,
+        "PLACER_RANK_OFFSET": group.rank_offset,
         "PLACER_PLACE": group.place,
         "PLACER_INSTANCE_TYPE": group.offer.instance_type,
         "PLACER_MARKET": group.offer.market,
-        **({"PLACER_REGION_BUCKET": buckets[group.place]} if group.place in buckets else {}),
-        **({} if data.store is None else {"PLACER_DATA_STORE": data.store}),
-        **({} if data.place_share is None else {"PLACER_DATA_SHARE": f"{data.place_share:.9g}"}),
-        **_world(group, mesh),
-        **(EFA if fabric_of(group, manifest, mesh) == "efa" else {}),
-        **({} if not group.is_island else _inner(group)),
-        **(_divided(manifest, group.inner) if group.inner and group.inner.divides_more else {}),
+        "PLACER_REGION_BUCKET": buckets.get(group.place),
+        "PLACER_DATA_STORE": data.store,
+        "PLACER_DATA_SHARE": None if data.place_share is None else f"{data.place_share:.9g}",
+        "PLACER_PROCESSES": here.processes,
+        "PLACER_WORLD_OFFSET": mesh.worlds.index(world),
+        "PLACER_WORLD_FIRST": world.first,
+        "PLACER_WORLD_STEP": here.count,
+        "PLACER_WORLD_MACHINES": world.machine_count,
+        "PLACER_DP_REPLICATE": world.dp_replicate,
+        "PLACER_DP_SHARD": world.dp_shard,
+        "PLACER_TENSOR_PARALLEL": world.tp,
+        **efa,
     }
-
-
-def _divided(manifest: Manifest, inner: InnerPlan) -> dict[str, str]:
-    return {
-        "PLACER_PIPELINE_PARALLEL": str(inner.pipeline),
-        "PLACER_PIECE_LAYERS": " ".join(map(str, piece_layers(architecture_of(manifest), inner))),
-        "PLACER_CONTEXT_PARALLEL": str(inner.context_parallel),
-        "PLACER_EXPERT_PARALLEL": str(inner.expert_parallel),
-    }
+    if group.is_island:
+        variables |= {
+            "PLACER_SHARDING": inner.sharding,
+            "PLACER_CHECKPOINTING": inner.checkpointing,
+            "PLACER_PRECISION": inner.precision,
+            "PLACER_MICROBATCH": None if group.inner is None else inner.microbatch,
+        }
+    if inner.divides_more:
+        layers = piece_layers(architecture_of(manifest), inner)
+        variables |= {
+            "PLACER_PIPELINE_PARALLEL": inner.pipeline,
+            "PLACER_PIECE_LAYERS": " ".join(map(str, layers)),
+            "PLACER_CONTEXT_PARALLEL": inner.context_parallel,
+            "PLACER_EXPERT_PARALLEL": inner.expert_parallel,
+        }
+    return _texts(variables)
 
 
 def architecture_of(manifest: Manifest) -> Architecture:
@@ -158,68 +156,36 @@ def architecture_of(manifest: Manifest) -> Architecture:
     return convert(told, Architecture)
 
 
-def _world(group: Group, mesh: Mesh) -> dict[str, str]:
-    """Return the world of the group's first machine, and how many of its machines are in each: the
-    next ones of the group are in the next world.
-    """
-    world = mesh.world_of(group.rank_offset)
-    assert world is not None
-    inside = next(row for row in world.machines if row.group == group.name)
-    return {
-        "PLACER_PROCESSES": str(inside.processes),
-        "PLACER_WORLD_OFFSET": str(mesh.worlds.index(world)),
-        "PLACER_WORLD_FIRST": str(world.first),
-        "PLACER_WORLD_STEP": str(inside.count),
-        "PLACER_WORLD_MACHINES": str(world.machine_count),
-        "PLACER_DP_REPLICATE": str(world.dp_replicate),
-        "PLACER_DP_SHARD": str(world.dp_shard),
-        "PLACER_TENSOR_PARALLEL": str(world.tp),
-    }
-
-
-def _inner(group: Group) -> dict[str, str]:
-    inner = group.inner or InnerPlan()
-    return {
-        "PLACER_SHARDING": inner.sharding,
-        "PLACER_CHECKPOINTING": inner.checkpointing,
-        "PLACER_PRECISION": inner.precision,
-        **({} if group.inner is None else {"PLACER_MICROBATCH": str(inner.microbatch)}),
-    }
-
-
-def server_environment(manifest: Manifest, mesh: Mesh) -> dict[str, str]:
+def _server_environment(manifest: Manifest, mesh: Mesh) -> dict[str, str]:
     """Return the variables of the parameter server, which has the last rank and joins no world."""
     assert manifest.server is not None
     assert manifest.aggregator is not None
-    return {
-        "PLACER_ROLE": SERVER,
-        "PLACER_GROUP": SERVER,
-        "PLACER_GROUP_SIZE": "1",
-        "PLACER_RANK_OFFSET": str(manifest.world_size),
-        "PLACER_PLACE": manifest.aggregator.place,
-        "PLACER_INSTANCE_TYPE": manifest.server.instance_type,
-        "PLACER_MARKET": manifest.server.market,
-        "PLACER_PROCESSES": "1",
-        "PLACER_WORLD_OFFSET": str(len(mesh.worlds)),
-        "PLACER_WORLD_FIRST": str(manifest.world_size),
-        "PLACER_WORLD_STEP": "1",
-        "PLACER_WORLD_MACHINES": "1",
-    }
+    return _texts(
+        {
+            "PLACER_ROLE": SERVER,
+            "PLACER_GROUP": SERVER,
+            "PLACER_GROUP_SIZE": 1,
+            "PLACER_RANK_OFFSET": manifest.world_size,
+            "PLACER_PLACE": manifest.aggregator.place,
+            "PLACER_INSTANCE_TYPE": manifest.server.instance_type,
+            "PLACER_MARKET": manifest.server.market,
+            "PLACER_PROCESSES": 1,
+            "PLACER_WORLD_OFFSET": len(mesh.worlds),
+            "PLACER_WORLD_FIRST": manifest.world_size,
+            "PLACER_WORLD_STEP": 1,
+            "PLACER_WORLD_MACHINES": 1,
+        }
+    )
 
 
 def machines(plan: ExportPlan, mesh: Mesh | None = None) -> dict[str, dict[str, str]]:
     """Return all variables of each group by its name, and of the server where there is one."""
-    manifest, mesh = plan.manifest, mesh or mesh_of(plan.manifest)
+    manifest, mesh = plan.manifest, mesh or plan.mesh
     alike = run_environment(plan, mesh)
-    built = {
-        group.name: {**alike, **group_environment(group, manifest, mesh)}
-        for group in manifest.groups
-    }
-    return (
-        built
-        if manifest.server is None
-        else {**built, SERVER: {**alike, **server_environment(manifest, mesh)}}
-    )
+    built = {g.name: alike | group_environment(g, manifest, mesh) for g in manifest.groups}
+    if manifest.server is not None:
+        built[SERVER] = alike | _server_environment(manifest, mesh)
+    return built
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -254,17 +220,12 @@ def parts(plan: ExportPlan) -> dict[str, Part]:
     groups = {group.name: group for group in plan.manifest.groups}
     built: dict[str, Part] = {}
     for name, environment in machines(plan).items():
-        group = groups.get(name)
+        part = Part(environment=environment, group=groups.get(name))
         whole = environment["PLACER_WORLD_STEP"] == environment["PLACER_GROUP_SIZE"]
-        if group is None or not group.is_island or whole:
-            built[name] = Part(environment=environment, group=group)
-            continue
-        for number in range(group.count):
-            _check_free(f"{name}-{number}", groups, f"island {number} of group {name}")
-            built[f"{name}-{number}"] = Part(
-                environment={**environment, **_moved(environment, number, group.machines)},
-                group=group,
-            )
+        if part.group is None or not part.group.is_island or whole:
+            built[name] = part
+        else:
+            built |= _divided(name, part, part.group.machines, groups, "island")
     return built
 
 
@@ -289,21 +250,26 @@ def one_by_one(several: dict[str, Part], providers: Collection[str]) -> dict[str
                 f"machines of {part.group.provider} cannot be joined to islands, as {name} needs",
                 "plan with --machines-per-island 1, or use --to torchrun",
             )
-        for number in range(part.machines):
-            _check_free(f"{name}-{number}", several, f"machine {number} of group {name}")
-            built[f"{name}-{number}"] = Part(
-                environment={**part.environment, **_moved(part.environment, number)},
-                group=part.group,
-            )
+        built |= _divided(name, part, 1, several, "machine")
     return built
 
 
-def _check_free(name: str, taken: Collection[str], what: str) -> None:
-    if name in taken:
-        raise PlacerError(f"{what} would be called as group {name}", "give that group another name")
+def _divided(
+    name: str, part: Part, machines: int, taken: Collection[str], what: str
+) -> dict[str, Part]:
+    """Divide a part into parts of so many machines."""
+    built = {}
+    for number in range(part.machines // machines):
+        own = f"{name}-{number}"
+        if own in taken:
+            words = f"{what} {number} of group {name} would be called as group {own}"
+            raise PlacerError(words, "give that group another name")
+        moved = {**part.environment, **_moved(part.environment, number, machines)}
+        built[own] = Part(environment=moved, group=part.group)
+    return built
 
 
-def _moved(environment: dict[str, str], number: int, machines: int = 1) -> dict[str, str]:
+def _moved(environment: dict[str, str], number: int, machines: int) -> dict[str, str]:
     """Return the variables of a part that begins so many machines further in its group."""
     before = number * machines
     moved = {

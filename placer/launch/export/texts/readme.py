@@ -13,7 +13,7 @@ from placer.documents.manifest.types import Manifest
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.surroundings import copy_commands, surrounding_words
 from placer.launch.export.texts.files import comments, heading, shown
-from placer.launch.mesh import Between, World, mesh_of, priced_software
+from placer.launch.mesh import Between, World, priced_software
 
 DATA = [
     "The plan reads its data where it trains. Copy it once, before the start; SOURCE and DATA are "
@@ -53,7 +53,7 @@ def _with_data(plan: ExportPlan, sections: Sequence[Section]) -> list[Section]:
     """Add what machines need to the first section, and the copy of the data before it."""
     manifest = plan.manifest
     (title, sentences, commands), *others = sections
-    words = surrounding_words(manifest, mesh_of(manifest))
+    words = surrounding_words(manifest, plan.mesh)
     copy = copy_commands(manifest)
     moved = [(f"Data from {plain(manifest.data.copied_from or '')}", DATA, copy)] if copy else []
     return [*moved, (title, [*sentences, "", *words], commands), *others]
@@ -150,7 +150,7 @@ def _divided_words(world: World) -> str:
 
 def world_words(plan: ExportPlan) -> list[str]:
     """Say which machines torchrun joins, and who exchanges between such worlds."""
-    mesh = mesh_of(plan.manifest)
+    mesh = plan.mesh
     words = [""]
     if plan.manifest.has_islands:
         words.append(

@@ -15,7 +15,7 @@ from placer.launch.export.resources.stacks import check_aggregators
 from placer.launch.export.resources.surroundings import overlay_lines
 from placer.launch.export.texts.environment import job_steps
 from placer.launch.export.texts.files import require, returning
-from placer.launch.mesh import Mesh, mesh_of
+from placer.launch.mesh import Mesh
 from placer.problem.exchange import traits
 
 STEPS = 20
@@ -225,7 +225,7 @@ def node_lines(plan: ExportPlan, node: str) -> list[str]:
         node,
         *CHECK_NODE,
         *([] if job_steps(plan.manifest) is None else JOB),
-        *overlay_lines(plan.manifest, mesh_of(plan.manifest)),
+        *overlay_lines(plan.manifest, plan.mesh),
     ]
 
 
@@ -233,7 +233,7 @@ def torchrun_lines(plan: ExportPlan, what: Sequence[str]) -> list[str]:
     """Write the lines that start torchrun in the world of this machine; ``what`` puts what it runs
     before the arguments of the script.
     """
-    mesh = mesh_of(plan.manifest)
+    mesh = plan.mesh
     first, *more = ALONE if all_alone(mesh) else JOINED
     if mesh.between != "torchft":
         return [*what, f"exec {first}", *more]
@@ -247,7 +247,7 @@ def all_alone(mesh: Mesh) -> bool:
 
 def world_lines(plan: ExportPlan, site: Site) -> list[str]:
     """Write the lines that number the world of a machine, and find or demand its address."""
-    mesh = mesh_of(plan.manifest)
+    mesh = plan.mesh
     lines = [*run_address_lines(plan, site), *COUNT_WORLD]
     if all_alone(mesh):
         return lines
@@ -280,7 +280,7 @@ def sourced_lines(plan: ExportPlan, node: str) -> list[str]:
     if plan.uses_runtime:
         return returning([*node_lines(plan, node), *run_address_lines(plan, Site())])
     words = {"NPROC_PER_NODE": "$PLACER_PROCESSES"}
-    if all_alone(mesh_of(plan.manifest)):
+    if all_alone(plan.mesh):
         words |= {"STANDALONE": "1"}
     else:
         words |= {
