@@ -11,6 +11,10 @@ from placer.records import Count, Natural, Share, replace
 
 LARGEST = 10**15
 """Figures above are slips of the keyboard."""
+SIZES = (
+    *("layers", "width", "kv_width", "mlp_width", "mlp_matrices", "vocabulary", "parameters"),
+    *("active_parameters", "computed_parameters", "trainable_parameters"),
+)
 LONGEST_SEQUENCE = 2**24
 """More tokens in one sequence are a slip of the keyboard."""
 
@@ -72,18 +76,7 @@ class Architecture(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         """Refuse dimensions that are not positive and counts that contradict each other."""
-        for name in (
-            "layers",
-            "width",
-            "kv_width",
-            "mlp_width",
-            "mlp_matrices",
-            "vocabulary",
-            "parameters",
-            "active_parameters",
-            "computed_parameters",
-            "trainable_parameters",
-        ):
+        for name in SIZES:
             value = getattr(self, name)
             if not 0 < value <= LARGEST:
                 raise PlacerError(
@@ -106,7 +99,7 @@ class Architecture(Struct, frozen=True, kw_only=True, omit_defaults=True):
                 f"{self.layers - self.dense_layers} layers",
                 "correct the file",
             )
-        for name in ("active_parameters", "computed_parameters", "trainable_parameters"):
+        for name in SIZES[-3:]:
             value = getattr(self, name)
             if value > self.parameters:
                 raise PlacerError(

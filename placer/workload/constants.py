@@ -146,22 +146,12 @@ class ServiceConstants(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse negative times and speeds that are not positive."""
-        for name in ("start_s", "round_trips"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise PlacerError(
-                    f"{name} of a service is {getattr(self, name)}", "give a figure of 0 or more"
-                )
-        for name in (
-            "stream_bytes_per_s",
-            "function_bytes_per_s",
-            "sum_bytes_per_s",
-            "server_sum_bytes_per_s",
-        ):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise PlacerError(
-                    f"{name} of a service is {value}", "give bytes per second above 0"
-                )
+        for name in self.__struct_fields__:
+            value, is_speed = getattr(self, name), name.endswith("bytes_per_s")
+            if value is None or ((value > 0 if is_speed else value >= 0) and value < float("inf")):
+                continue
+            hint = "give bytes per second above 0" if is_speed else "give a figure of 0 or more"
+            raise PlacerError(f"{name} of a service is {value}", hint)
 
 
 class Calibration(Struct, frozen=True, kw_only=True, dict=True):

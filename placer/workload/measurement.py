@@ -16,12 +16,22 @@ from placer.records import Amount, Count, Natural, Positive, Share, one_of
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 """Precisions of a training step: plain, TensorFloat-32 products, and autocast to two halves."""
 
+EXAMPLE = "see profiles/roberta-xlm.json"
 LARGEST = 10**18
 """Figures above are slips of the keyboard."""
 LARGEST_RATE = 10**15
 """Samples/s, as for rates: a measurement that is read can become a rate."""
 WORDS = ("gpu", "device", "device_name", "torch", "date", "command", "driver", "failure")
 MAY_BE_EMPTY = ("command", "driver", "failure")
+SHARES = {"confidence", "loading_share"}
+_COUNTS = ("batch_size", "accumulation", "steps", "threads", "failed_batch_size")
+_FIGURES = ("device_memory_bytes", "host_memory_bytes", "fraction_of_peak", "clock_mhz")
+LEAST = {
+    **dict.fromkeys((*_COUNTS, "knee_batch_size", "largest_batch_size"), 1),
+    **dict.fromkeys((*_FIGURES, "memory_clock_mhz", "flops_per_sample"), 0),
+    "loading_seconds_per_sample": 0,
+}
+"""Least figure of each field that has one."""
 
 
 class Seconds(Struct, frozen=True, kw_only=True):
@@ -80,20 +90,7 @@ class Point(Struct, frozen=True, kw_only=True):
                 f"batch size {self.batch_size}: samples/s are {interval}",
                 "0 < low <= samples_per_second <= high",
             )
-        _check_sizes(
-            f"batch size {self.batch_size}", self, ("batch_size", "accumulation", "steps"), least=1
-        )
-        _check_sizes(
-            f"batch size {self.batch_size}",
-            self,
-            ("device_memory_bytes", "host_memory_bytes", "fraction_of_peak"),
-            least=0,
-        )
-        if not 0 <= self.confidence <= 1:
-            raise PlacerError(
-                f"batch size {self.batch_size}: confidence is {self.confidence}",
-                "give a share between 0 and 1",
-            )
+        _check_sizes(f"batch size {self.batch_size}", self)
 
     @property
     def half_width(self) -> float:
@@ -147,35 +144,13 @@ class Measurement(Struct, frozen=True, kw_only=True):
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
         where = f"measurement on {self.gpu}"
-        words = {name: getattr(self, name) or "" for name in WORDS}
-        broken = next(
-            (
-                name
-                for name, text in words.items()
-                if not text.isprintable() or not (text or name in MAY_BE_EMPTY)
-            ),
-            None,
-        )
-        if broken is not None:
-            raise PlacerError(
-                f"measurement: {broken} is {ascii(words[broken])[:60]}", "give printable text"
-            )
-        _check_sizes(
-            where,
-            self,
-            ("threads", "knee_batch_size", "largest_batch_size", "failed_batch_size"),
-            least=1,
-        )
-        _check_sizes(
-            where,
-            self,
-            ("clock_mhz", "memory_clock_mhz", "flops_per_sample", "loading_seconds_per_sample"),
-            least=0,
-        )
-        if not 0 <= (self.loading_share or 0) <= 1:
-            raise PlacerError(
-                f"{where}: loading_share is {self.loading_share}", "give a share between 0 and 1"
-            )
+        for name in WORDS:
+            text = getattr(self, name) or ""
+            if not text.isprintable() or not (text or name in MAY_BE_EMPTY):
+                raise PlacerError(
+                    f"measurement: {name} is {ascii(text)[:60]}", "give printable text"
+                )
+        _check_sizes(where, self)
         if not self.points:
             raise PlacerError(
                 f"measurement on {self.gpu} in {self.precision} has no points", "measure it again"
@@ -196,12 +171,15 @@ class Measurement(Struct, frozen=True, kw_only=True):
         )
 
 
-def _check_sizes(
-    where: str, row: Point | Measurement, names: tuple[str, ...], *, least: int
-) -> None:
+def _check_sizes(where: str, row: Point | Measurement) -> None:
     """Refuse figures that nothing could have measured; None is unknown."""
-    for name in names:
-        value = getattr(row, name)
+    for name in SHARES & set(row.__struct_fields__):
+        if not 0 <= (getattr(row, name) or 0) <= 1:
+            raise PlacerError(
+                f"{where}: {name} is {getattr(row, name)}", "give a share from 0 to 1"
+            )
+    for name, least in LEAST.items():
+        value = getattr(row, name, None)
         if value is not None and not least <= value <= LARGEST:
             raise PlacerError(f"{where}: {name} is {str(value)[:24]}", "measure it again")
 
@@ -222,18 +200,16 @@ def build(kind: type[msgspec.Struct], raw: Any, where: str) -> Any:
     """Convert a JSON object to a record; ``where`` names it in each `PlacerError`."""
     names = {f.name: f.required for f in msgspec.structs.fields(kind)}
     if not isinstance(raw, dict):
-        raise PlacerError(f"{where}: not an object", "see profiles/roberta-xlm.json")
+        raise PlacerError(f"{where}: not an object", EXAMPLE)
     for key in raw:
         if key not in names:
             raise unknown("key", f"{key}' in '{where}", names)
     missing = sorted(name for name, required in names.items() if required and name not in raw)
     if missing:
-        raise PlacerError(f"{where}: '{missing[0]}' is missing", "see profiles/roberta-xlm.json")
+        raise PlacerError(f"{where}: '{missing[0]}' is missing", EXAMPLE)
     try:
         return msgspec.convert(raw, kind)
     except PlacerError as error:
         raise PlacerError(f"{where}: {error.message}", error.hint) from None
     except (msgspec.ValidationError, OverflowError) as error:
-        raise PlacerError(
-            f"{where}: {misfit(error, raw)}", "see profiles/roberta-xlm.json"
-        ) from None
+        raise PlacerError(f"{where}: {misfit(error, raw)}", EXAMPLE) from None

@@ -15,11 +15,15 @@ from placer.market.books.folders import shipped_folder
 from placer.market.catalog import Catalog, Gpu
 from placer.records import Natural, Positive, one_of, replace
 from placer.workload.architecture import Architecture
-from placer.workload.measurement import Measurement, build, check_measurements
+from placer.workload.measurement import EXAMPLE, Measurement, build, check_measurements
 
 SCHEMA = "placer.profile/v1"
 LARGEST = 10**15
 """Sizes above are slips of the keyboard."""
+SIZES = (
+    *("parameters", "gradient_bytes_fp32", "device_memory_bytes", "host_memory_bytes"),
+    *("target_batch_size", "microbatch", "tensors"),
+)
 LONGEST_SAMPLE = 40
 """Characters of what one sample is: it has a line with other words, and a column."""
 SPARSE_CHUNK, SPARSE_KEPT, SPARSE_BITS = 4_096, 64, 14
@@ -150,68 +154,55 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse sizes that are not positive, and samples that cannot be."""
-        for name in (
-            "parameters",
-            "gradient_bytes_fp32",
-            "device_memory_bytes",
-            "host_memory_bytes",
-            "target_batch_size",
-            "microbatch",
-        ):
+        for name in SIZES:
             value = getattr(self, name)
+            if value is None and name == "tensors":
+                continue
             if not 0 < value <= LARGEST:
+                null = ", or null" if name == "tensors" else ""
                 raise PlacerError(
                     f"profile {self.name}: {name} is {str(value)[:24]}",
-                    "give a whole number above 0",
+                    f"give a whole number above 0{null}",
                 )
-        if self.tensors is not None and not 0 < self.tensors <= LARGEST:
-            raise PlacerError(
-                f"profile {self.name}: tensors is {str(self.tensors)[:24]}",
-                "give a whole number above 0, or null",
-            )
-        if not self.name.strip() or any(
-            not c.isprintable() for c in f"{self.name}{self.title}{self.family}"
-        ):
-            raise PlacerError(
-                f"profile {self.name!r}: name, title and family must be printable",
-                "correct the file",
-            )
-        if self.sample is not None:
-            self._check_sample(self.sample)
+        if not self.name.strip() or not f"{self.name}{self.title}{self.family}".isprintable():
+            words = f"profile {self.name!r}: name, title and family must be printable"
+            raise PlacerError(words, "correct the file")
         kinds = [(rate.gpu, rate.gpu_count, rate.framework) for rate in self.rates]
-        if len(set(kinds)) < len(kinds):
-            twice = next(kind for kind in kinds if kinds.count(kind) > 1)
-            raise PlacerError(
-                f"profile {self.name}: two rates for {twice[1]} x {twice[0]} under {twice[2]}",
-                "keep one",
-            )
+        gpu, count, under = next((kind for kind in kinds if kinds.count(kind) > 1), ("", 0, ""))
         measured = [(m.gpu, m.device_name, m.precision) for m in self.measurements]
-        if len(set(measured)) < len(measured):
-            raise PlacerError(
-                f"profile {self.name}: two measurements of one device in one precision", "keep one"
-            )
+        twice = len(set(measured)) < len(measured)
+        sample = self.sample
+        wrong_sample = sample is not None and not (
+            sample.strip() and sample.isprintable() and len(sample) <= LONGEST_SAMPLE
+        )
+        for is_wrong, words, hint in (
+            (
+                wrong_sample,
+                f"sample is {(sample or '')[:24]!r}",
+                f"give at most {LONGEST_SAMPLE} characters, such as '16 tokens'",
+            ),
+            (
+                sample and not self.sample_source,
+                "sample has no sample_source",
+                "say where its size is from",
+            ),
+            (
+                sample and self.architecture is not None,
+                "sample beside an architecture, whose samples are sequences",
+                "leave it out",
+            ),
+            (count, f"two rates for {count} x {gpu} under {under}", "keep one"),
+            (twice, "two measurements of one device in one precision", "keep one"),
+            (
+                not self.rates and self.architecture is None,
+                "has no rates",
+                "measure one device with placer profile, or add a published rate",
+            ),
+        ):
+            if is_wrong:
+                raise PlacerError(f"profile {self.name}: {words}", hint)
         if self.compression not in COMPRESSION_BYTES:
             raise unknown("compression", self.compression, COMPRESSION_BYTES)
-        if not self.rates and self.architecture is None:
-            raise PlacerError(
-                f"profile {self.name} has no rates",
-                "measure one device with placer profile, or add a published rate",
-            )
-
-    def _check_sample(self, sample: str) -> None:
-        """Refuse a sample that cannot be printed, has no source, or contradicts the dimensions."""
-        where = f"profile {self.name}: sample"
-        if not (sample.strip() and sample.isprintable() and len(sample) <= LONGEST_SAMPLE):
-            raise PlacerError(
-                f"{where} is {sample[:24]!r}",
-                f"give at most {LONGEST_SAMPLE} characters, such as '16 tokens'",
-            )
-        if not self.sample_source:
-            raise PlacerError(f"{where} has no sample_source", "say where its size is from")
-        if self.architecture is not None:
-            raise PlacerError(
-                f"{where} beside an architecture, whose samples are sequences", "leave it out"
-            )
 
     @property
     def sample_size(self) -> str | None:
@@ -269,7 +260,16 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
 
     def slowed(self, alone: Rate, framework: str) -> Rate:
         """Return the speed beside an exchange by a framework, from that of the machine alone."""
-        return _slowed(alone, self._efficiency(framework))
+        share = self._efficiency(framework)
+        return replace(
+            alone,
+            framework=framework,
+            value=alone.value * share.value,
+            low=alone.low * share.low,
+            high=alone.high * share.high,
+            basis="assumed" if share.basis == "assumed" else "estimated",
+            source=f"{share.value:g} ({framework}) x {alone.basis} rate: {alone.source}",
+        )
 
     def _efficiency(self, framework: str) -> Efficiency:
         for row in self.efficiency:
@@ -395,7 +395,7 @@ def profile_from_json(data: bytes, where: str) -> ModelProfile:
     for key, kind in kinds:
         rows = raw.get(key, [])
         if not isinstance(rows, list):
-            raise PlacerError(f"{where}: {key} is not a list", "see profiles/roberta-xlm.json")
+            raise PlacerError(f"{where}: {key} is not a list", EXAMPLE)
         for i, row in enumerate(rows):
             build(kind, row, f"{where}: {key}[{i}]")
     check_measurements(raw.get("measurements", []), where)
@@ -422,18 +422,3 @@ def profile_document(profile: ModelProfile, *, measurements: bool = True) -> dic
     if profile.sample is None:
         del built["sample"], built["sample_source"]
     return built
-
-
-def _slowed(alone: Rate, efficiency: Efficiency) -> Rate:
-    return Rate(
-        gpu=alone.gpu,
-        gpu_count=alone.gpu_count,
-        framework=efficiency.framework,
-        value=alone.value * efficiency.value,
-        low=alone.low * efficiency.low,
-        high=alone.high * efficiency.high,
-        basis="assumed" if efficiency.basis == "assumed" else "estimated",
-        source=(
-            f"{efficiency.value:g} ({efficiency.framework}) x {alone.basis} rate: {alone.source}"
-        ),
-    )

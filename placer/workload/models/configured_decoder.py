@@ -211,42 +211,12 @@ def _gpt2(asked: Configuration) -> Decoder:
     )
 
 
-def _neox(asked: Configuration) -> Decoder:
-    width, query, kv, _ = _attention(asked)
-    mlp = asked.whole("intermediate_size", most=MOST_WIDTH)
-    biases = 4 * width if asked.flag("attention_bias", True) else 0
-    return Decoder(
-        layers=asked.whole("num_hidden_layers", most=MOST_LAYERS),
-        width=width,
-        query_width=query,
-        kv_width=kv,
-        mlp_width=mlp,
-        mlp_matrices=2,
-        vocabulary=asked.whole("vocab_size"),
-        tied=asked.flag("tie_word_embeddings", False),
-        layer_rest=2 * 2 * width + biases + mlp + width,
-        rest=2 * width,
-    )
-
-
 def _phi(asked: Configuration) -> Decoder:
     """Read Phi-1 and -2: one LayerNorm a layer, biases everywhere, the output layer included."""
-    width, query, kv, _ = _attention(asked)
-    mlp = asked.whole("intermediate_size", most=MOST_WIDTH)
-    vocabulary = asked.whole("vocab_size")
-    return Decoder(
-        layers=asked.whole("num_hidden_layers", most=MOST_LAYERS),
-        width=width,
-        query_width=query,
-        kv_width=kv,
-        mlp_width=mlp,
-        mlp_matrices=2,
-        vocabulary=vocabulary,
-        tied=asked.flag("tie_word_embeddings", False),
-        layer_rest=2 * width + query + 2 * kv + width + mlp + width,
-        rest=2 * width + vocabulary,
-        head_biases=vocabulary,
-    )
+    read = _rotary(norms=1, norm_width=2, matrices=2, attention_bias=True, mlp_bias=True)
+    plain = read(asked)
+    biases = plain.vocabulary
+    return replace(plain, rest=plain.rest + biases, head_biases=biases)
 
 
 def _mpt(asked: Configuration) -> Decoder:
@@ -273,11 +243,6 @@ def _mpt(asked: Configuration) -> Decoder:
     )
 
 
-def _olmo(asked: Configuration) -> Decoder:
-    """Read OLMo, whose norms have no weights."""
-    return _rotary(norm_width=0)(asked)
-
-
 def _olmo2(asked: Configuration) -> Decoder:
     """Read OLMo 2, which norms all queries and all keys together."""
     plain = _rotary()(asked)
@@ -301,18 +266,19 @@ def _deepseek(asked: Configuration) -> Decoder:
     narrow = asked.whole("kv_lora_rank", default=512, most=MOST_WIDTH)
     attention = width * (narrow + rope) + narrow * (heads * nope + value) + value * width
     rest = 2 * width + narrow
+    queries = 0  # where queries pass through no narrow matrix
     if asked.values.get("q_lora_rank", 1536) is None:
         attention += width * query
     else:
         queries = asked.whole("q_lora_rank", default=1536, most=MOST_WIDTH)
         attention, rest = attention + queries * (width + query), rest + queries
     if asked.flag("attention_bias", False):
-        rest += (
-            narrow + rope + width + (0 if asked.values.get("q_lora_rank", 1) is None else queries)
-        )
+        rest += narrow + rope + width + queries
+    layers = asked.whole("num_hidden_layers", most=MOST_LAYERS)
+    dense = asked.whole("first_k_dense_replace", default=3, least=0, most=MOST_LAYERS)
     each = asked.whole("moe_intermediate_size", default=2048, most=MOST_WIDTH)
     return Decoder(
-        layers=asked.whole("num_hidden_layers", most=MOST_LAYERS),
+        layers=layers,
         width=width,
         query_width=query,
         value_width=value,
@@ -328,10 +294,7 @@ def _deepseek(asked: Configuration) -> Decoder:
         experts_per_token=asked.whole("num_experts_per_tok", default=8, most=MOST_EXPERTS),
         router=1,
         shared_width=each * asked.whole("n_shared_experts", default=1, most=MOST_EXPERTS),
-        dense_layers=min(
-            asked.whole("num_hidden_layers", most=MOST_LAYERS),
-            asked.whole("first_k_dense_replace", default=3, least=0, most=MOST_LAYERS),
-        ),
+        dense_layers=min(layers, dense),
         dense_width=asked.whole("intermediate_size", most=MOST_WIDTH),
     )
 
@@ -407,7 +370,7 @@ READERS: Mapping[str, Callable[[Configuration], Decoder | None]] = {
     "gemma2": _rotary(tied=True, own_heads=True, norms=4),
     "gemma3_text": _rotary(tied=True, own_heads=True, norms=4, head_norms=True),
     "gpt2": _gpt2,
-    "gpt_neox": _neox,
+    "gpt_neox": _rotary(norm_width=2, matrices=2, attention_bias=True, mlp_bias=True),
     "gpt_oss": _gpt_oss,
     "granite": _rotary(),
     "llama": _rotary(),
@@ -416,7 +379,7 @@ READERS: Mapping[str, Callable[[Configuration], Decoder | None]] = {
     "mllama_text_model": _mllama,
     "mixtral": _experts(_rotary(), "intermediate_size"),
     "mpt": _mpt,
-    "olmo": _olmo,
+    "olmo": _rotary(norm_width=0),
     "olmo2": _olmo2,
     "olmoe": _experts(_olmo2, "intermediate_size"),
     "phi": _phi,

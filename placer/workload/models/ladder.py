@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from itertools import pairwise
+from typing import Any
 
 from msgspec import Struct
 
@@ -28,47 +29,35 @@ class Rung(Struct, frozen=True):
     batch_tokens: int
 
 
-def _gpt(layers: int, width: int, batch_tokens: int) -> Rung:
-    decoder = Decoder(
-        layers=layers,
-        width=width,
-        query_width=width,
-        kv_width=width,
-        mlp_width=4 * width,
-        mlp_matrices=2,
-        vocabulary=50_257,
-        tied=True,
-        layer_rest=13 * width,
-        rest=2 * width,
-    )
-    return Rung(decoder, 2048, batch_tokens)
+_GPT: dict[str, Any] = {"mlp_matrices": 2, "vocabulary": 50_257, "tied": True}
+_LLAMA: dict[str, Any] = {"mlp_matrices": 3, "vocabulary": 128_256, "tied": False}
 
 
-def _llama(layers: int, width: int, kv_width: int, mlp_width: int, batch_tokens: int) -> Rung:
+def _rung(layers: int, width: int, kv_width: int, mlp_width: int, batch_tokens: int) -> Rung:
+    """Build a Llama, or a GPT where heads share no keys: with biases, and two vectors a norm."""
+    is_gpt = kv_width == width
     decoder = Decoder(
         layers=layers,
         width=width,
         query_width=width,
         kv_width=kv_width,
         mlp_width=mlp_width,
-        mlp_matrices=3,
-        vocabulary=128_256,
-        tied=False,
-        layer_rest=2 * width,
-        rest=width,
+        layer_rest=(13 if is_gpt else 2) * width,
+        rest=(2 if is_gpt else 1) * width,
+        **(_GPT if is_gpt else _LLAMA),
     )
-    return Rung(decoder, 8192, batch_tokens)
+    return Rung(decoder, 2048 if is_gpt else 8192, batch_tokens)
 
 
 RUNGS = (
-    _gpt(12, 768, 2**19),
-    _gpt(24, 1024, 2**19),
-    _gpt(24, 1536, 2**19),
-    _gpt(24, 2048, 2**20),
-    _gpt(32, 2560, 2**20),
-    _llama(32, 4096, 1024, 14_336, 2**22),
-    _llama(80, 8192, 1024, 28_672, 2**22),
-    _llama(126, 16_384, 1024, 53_248, 2**24),
+    _rung(12, 768, 768, 3072, 2**19),
+    _rung(24, 1024, 1024, 4096, 2**19),
+    _rung(24, 1536, 1536, 6144, 2**19),
+    _rung(24, 2048, 2048, 8192, 2**20),
+    _rung(32, 2560, 2560, 10240, 2**20),
+    _rung(32, 4096, 1024, 14_336, 2**22),
+    _rung(80, 8192, 1024, 28_672, 2**22),
+    _rung(126, 16_384, 1024, 53_248, 2**24),
 )
 """GPT-3 125M to 2.7B (arXiv 2005.14165, table 2.1; without a table of positions) and Llama 3 8B to
 405B (arXiv 2407.21783, table 3), smallest first. Batches are the published ones; 8B and 70B take
