@@ -16,7 +16,7 @@ from types import NoneType
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.profiler.torch_import import load_torch, one_line
+from placer.profiler.torch_import import in_one_line, load_torch, one_line
 from placer.profiler.workload import StepFunction, Workload
 from placer.records import replace
 
@@ -160,22 +160,14 @@ def _names(target: str) -> tuple[str, str]:
 def _called(target: str) -> Any:
     """Call the user's function."""
     module_name, function_name = _names(target)
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        hint = (
-            "run placer in the folder that holds it"
-            if error.name and module_name.startswith(error.name)
-            else "install what it imports"
-        )
-        raise PlacerError(f"cannot import {module_name}: {one_line(error)}", hint) from error
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # also sys.exit
-        raise PlacerError(
-            f"cannot import {module_name}: {type(error).__name__}: {one_line(error)}",
-            "correct the module",
-        ) from error
+    with in_one_line(f"cannot import {module_name}", "correct the module"):
+        try:
+            module = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            is_missing = error.name and module_name.startswith(error.name)
+            here = "run placer in the folder that holds it"
+            hint = here if is_missing else "install what it imports"
+            raise PlacerError(f"cannot import {module_name}: {one_line(error)}", hint) from error
     function = getattr(module, function_name, None)
     if not callable(function):
         defined = sorted(
@@ -184,15 +176,8 @@ def _called(target: str) -> Any:
             if inspect.isfunction(f) and f.__module__ == module.__name__
         )
         raise no_function(module_name, function_name, defined)
-    try:
+    with in_one_line(f"{target} fails", "correct the function, which is called without arguments"):
         return function()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # also sys.exit
-        words = f"{target} fails: {type(error).__name__}: {one_line(error)}"
-        raise PlacerError(
-            words, "correct the function, which is called without arguments"
-        ) from error
 
 
 ANY_NAME = ("profile", "workload", "make", "build", "main", "model", "train")

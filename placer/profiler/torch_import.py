@@ -39,21 +39,32 @@ class OutOfMemory(Exception):  # noqa: N818 - it is no error: it ends the search
 
 
 @contextmanager
-def translate_failures(doing: str) -> Iterator[None]:
-    """Turn what the measured code raises into `OutOfMemory`, or into one line that says what it was
-    doing, such as ``at batch size 8``. Raises `OutOfMemory` if memory ran out. Raises `PlacerError`
-    if the code failed in another way.
+def in_one_line(words: str, hint: str) -> Iterator[None]:
+    """Turn what code of others raises into one `PlacerError`, after some words; sys.exit, too, ends
+    that code and not placer.
     """
     try:
         yield
     except (PlacerError, OutOfMemory, KeyboardInterrupt):
         raise
-    except BaseException as error:  # sys.exit, too, ends the measured code and not placer
-        if is_out_of_memory(error):
+    except BaseException as error:
+        said = f"{type(error).__name__}: {one_line(error)[:200]}"
+        raise PlacerError(f"{words}: {said}", hint) from error
+
+
+@contextmanager
+def translate_failures(doing: str) -> Iterator[None]:
+    """Turn what the measured code raises into `OutOfMemory`, or into one line that says what it was
+    doing, such as ``at batch size 8``.
+    """
+    with in_one_line(f"the measured code fails {doing}", "run one step of it by hand to see where"):
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, PlacerError | KeyboardInterrupt) or not is_out_of_memory(error):
+                raise
             reason = one_line(error) if str(error).strip() else "out of memory"
             raise OutOfMemory(reason) from None  # without its frames, which hold the memory
-        words = f"the measured code fails {doing}: {type(error).__name__}: {one_line(error)}"
-        raise PlacerError(words, "run one step of it by hand to see where") from error
 
 
 def is_out_of_memory(error: BaseException) -> bool:

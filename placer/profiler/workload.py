@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
-from placer.profiler.torch_import import load_torch, one_line
+from placer.profiler.torch_import import in_one_line, load_torch
 from placer.units import counted
 from placer.workload.architecture import Architecture
 
@@ -183,17 +183,9 @@ def _shape_lazy_parameters(workload: Workload) -> None:
     torch = load_torch()
     if not any(torch.nn.parameter.is_lazy(p) for p in workload.module.parameters()):
         return
-    try:
-        with torch.no_grad():
-            workload.loss(workload.module, workload.batch(SAMPLES, torch.device("cpu")))
-    except (PlacerError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # also sys.exit
-        raise PlacerError(
-            f"model '{workload.name}' fails with {SAMPLES} samples on cpu: "
-            f"{type(error).__name__}: {one_line(error)[:200]}",
-            "correct the model, its batches or its loss",
-        ) from error
+    words = f"model '{workload.name}' fails with {SAMPLES} samples on cpu"
+    with in_one_line(words, "correct the model, its batches or its loss"), torch.no_grad():
+        workload.loss(workload.module, workload.batch(SAMPLES, torch.device("cpu")))
 
 
 def twin_on(module: torch.nn.Module, device: torch.device | str) -> torch.nn.Module:

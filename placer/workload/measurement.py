@@ -4,6 +4,7 @@ memory, by batch size.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -196,20 +197,30 @@ def check_measurements(rows: Any, where: str) -> None:
         build(Measurement, row, at)
 
 
-def build(kind: type[msgspec.Struct], raw: Any, where: str) -> Any:
+def build(kind: type[msgspec.Struct], raw: Any, where: str, hint: str = EXAMPLE) -> Any:
     """Convert a JSON object to a record; ``where`` names it in each `PlacerError`."""
-    names = {f.name: f.required for f in msgspec.structs.fields(kind)}
-    if not isinstance(raw, dict):
-        raise PlacerError(f"{where}: not an object", EXAMPLE)
-    for key in raw:
-        if key not in names:
-            raise unknown("key", f"{key}' in '{where}", names)
-    missing = sorted(name for name, required in names.items() if required and name not in raw)
-    if missing:
-        raise PlacerError(f"{where}: '{missing[0]}' is missing", EXAMPLE)
+    fields = msgspec.structs.fields(kind)
+    optional = [field.name for field in fields if not field.required]
+    check_keys(raw, [field.name for field in fields if field.required], where, hint, optional)
     try:
-        return msgspec.convert(raw, kind)
+        return msgspec.convert(msgspec.to_builtins(raw), kind)
     except PlacerError as error:
         raise PlacerError(f"{where}: {error.message}", error.hint) from None
     except (msgspec.ValidationError, OverflowError) as error:
-        raise PlacerError(f"{where}: {misfit(error, raw)}", EXAMPLE) from None
+        raise PlacerError(f"{where}: {misfit(error, raw)}", hint) from None
+
+
+def check_keys(
+    row: Any, required: Iterable[str], where: str, hint: str, optional: Iterable[str] = ()
+) -> None:
+    """Refuse what is no object, and keys that are unknown or missing."""
+    if not isinstance(row, Mapping):
+        raise PlacerError(f"{where}: not an object", hint)
+    required = list(required)
+    for key in row:
+        if key not in (names := [*required, *optional]):
+            error = unknown("key", str(key), names)
+            raise PlacerError(f"{where}: {error.message}", error.hint)
+    missing = sorted(name for name in required if name not in row)
+    if missing:
+        raise PlacerError(f"{where}: '{missing[0]}' is missing", hint)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import bounded
-from placer.files.json_text import misfit, parse_json
+from placer.files.json_text import parse_json
 from placer.market.catalog import Catalog, MeasuredLink
 from placer.market.network.graph import network_of
 from placer.records import Positive, replace
@@ -24,6 +24,7 @@ from placer.workload.constants import (
     calibration_document,
     peer_of,
 )
+from placer.workload.measurement import build, check_keys
 from placer.workload.profile import Efficiency, ModelProfile, Rate
 
 SCHEMA = "placer.calibration/v1"
@@ -204,20 +205,20 @@ def overlay_from(raw: Any, where: str) -> Overlay:
         "server_sum_bytes_per_s": PUBLISHED.services.server_sum_bytes_per_s,
     }
     raw = {**former, **raw} if "kappa" in raw else raw
-    _check_keys(raw, KEYS, where)
+    check_keys(raw, KEYS, where, WRITE_AGAIN)
     try:
         return Overlay(
             calibration=_calibration(raw, where),
             rates=tuple(
-                ModelRate(model=row.pop("model"), rate=_made(Rate, row, at))
+                ModelRate(model=row.pop("model"), rate=_row(Rate, row, at))
                 for row, at in _rows(raw, "rates", Rate, where)
             ),
             efficiencies=tuple(
-                ModelEfficiency(model=row.pop("model"), efficiency=_made(Efficiency, row, at))
+                ModelEfficiency(model=row.pop("model"), efficiency=_row(Efficiency, row, at))
                 for row, at in _rows(raw, "efficiencies", Efficiency, where)
             ),
             links=tuple(
-                _made(LinkSpeed, row, at) for row, at in _rows(raw, "links", LinkSpeed, where, ())
+                _row(LinkSpeed, row, at) for row, at in _rows(raw, "links", LinkSpeed, where, ())
             ),
         )
     except PlacerError as error:
@@ -259,7 +260,7 @@ def _calibration(raw: Mapping[str, Any], where: str) -> Calibration:
         if host not in PUBLISHED.hosts and peer_of(host) is None:
             error = unknown("host class", host, PUBLISHED.hosts)
             raise PlacerError(f"{where}: {error.message}", error.hint)
-    made: Calibration = _made(
+    made: Calibration = build(
         Calibration,
         {
             "name": raw["name"],
@@ -282,20 +283,26 @@ def _calibration(raw: Mapping[str, Any], where: str) -> Calibration:
             "services": {"server_sum_bytes_per_s": raw["server_sum_bytes_per_s"]},
         },
         where,
+        WRITE_AGAIN,
     )
     return made
 
 
 def _host(row: Any, where: str) -> HostConstants:
+    """Build the constants of a host, all of which a file has but those of later versions."""
     if isinstance(row, Mapping):
         row = {"s_per_gb_sent": 0.0, "least_period_s": 0.0, **row}
-    _check_keys(row, HostConstants.__struct_fields__, where)
-    made: HostConstants = _made(HostConstants, dict(row), where)
+    check_keys(row, HostConstants.__struct_fields__, where, WRITE_AGAIN)
+    made: HostConstants = build(HostConstants, row, where, WRITE_AGAIN)
     return made
 
 
+def _row(kind: type[Any], row: dict[str, Any], where: str) -> Any:
+    return build(kind, row, where, WRITE_AGAIN)
+
+
 def _three(row: Any, where: str) -> tuple[Any, ...]:
-    _check_keys(row, ("value", "slow", "fast"), where)
+    check_keys(row, ("value", "slow", "fast"), where, WRITE_AGAIN)
     return row["value"], row["slow"], row["fast"]
 
 
@@ -315,36 +322,10 @@ def _rows(
         raise PlacerError(f"{where}: {key} is not a list", WRITE_AGAIN)
     for i, row in enumerate(raw[key]):
         at = f"{where}: {key}[{i}]"
-        _check_keys(row, [*more, *kind.__struct_fields__], at)
+        check_keys(row, [*more, *kind.__struct_fields__], at, WRITE_AGAIN)
         if more and not isinstance(row["model"], str):
             raise PlacerError(f"{at}: model is not text", WRITE_AGAIN)
         yield dict(row), at
-
-
-def _check_keys(row: Any, names: Iterable[str], where: str) -> None:
-    """Refuse keys that are unknown or missing."""
-    names = list(names)
-    if not isinstance(row, Mapping):
-        raise PlacerError(f"{where}: not an object", WRITE_AGAIN)
-    for key in row:
-        if key not in names:
-            error = unknown("key", str(key), names)
-            raise PlacerError(f"{where}: {error.message}", error.hint)
-    missing = [name for name in names if name not in row]
-    if missing:
-        raise PlacerError(f"{where}: '{missing[0]}' is missing", WRITE_AGAIN)
-
-
-def _made(kind: type[Any], values: dict[str, Any], where: str) -> Any:
-    """Build one object and check the kinds of its values."""
-    import msgspec
-
-    try:
-        return msgspec.convert(msgspec.to_builtins(values), kind)
-    except PlacerError as error:
-        raise PlacerError(f"{where}: {error.message}", error.hint) from None
-    except (msgspec.ValidationError, OverflowError) as error:
-        raise PlacerError(f"{where}: {misfit(error, values)}", WRITE_AGAIN) from None
 
 
 def _rate_key(rate: Rate) -> tuple[str, int, str]:

@@ -5,7 +5,7 @@ dropout, and the casts of autocast.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from placer.errors import PlacerError
 from placer.profiler.estimate.counters import Kept, flop_counter, traffic_counter
 from placer.profiler.estimate.throughput import COUNTED, HALF, Work
-from placer.profiler.torch_import import load_torch
+from placer.profiler.torch_import import in_one_line, load_torch
 from placer.profiler.workload import check_loss, twin_on
 from placer.records import replace
 
@@ -318,18 +318,10 @@ def _recurrent(twin: torch.nn.Module, traffic: Any) -> Iterator[list[int]]:
             handle.remove()
 
 
-@contextmanager
-def said_plainly(workload: Workload) -> Iterator[None]:
+def said_plainly(workload: Workload) -> AbstractContextManager[None]:
     """Turn what a user's code raises on the meta device into one line."""
-    try:
-        yield
-    except (PlacerError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # also sys.exit, which would end placer without a word
-        first = next(iter(str(error).strip().splitlines()), "")
-        reason = ": ".join(filter(None, (type(error).__name__, first)))
-        raise PlacerError(
-            f"{workload.name} cannot be counted on the meta device: {reason[:200]}",
-            "tensors have no values there: a loss that needs them (.item(), shapes by data) can "
-            "only be measured, without --estimate",
-        ) from error
+    return in_one_line(
+        f"{workload.name} cannot be counted on the meta device",
+        "tensors have no values there: a loss that needs them (.item(), shapes by data) can "
+        "only be measured, without --estimate",
+    )

@@ -4,90 +4,71 @@ or written by something else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, ValidationError, convert
 
 from placer.workload.profile import COMPRESSION_BYTES
 
-LARGEST = 1e15
+LARGEST = 10**15
 """No count, byte or second of a log is so large."""
 Record = Mapping[str, Any]
-Check = Callable[[Any], bool]
+Number = Annotated[float, Meta(ge=0, lt=LARGEST)]
+AboveZero = Annotated[float, Meta(gt=0, lt=LARGEST)]
+Whole = Annotated[int, Meta(ge=0, lt=LARGEST)]
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LARGEST
+class _Manifest(Struct):
+    name: str
+    digest: str
 
 
-def _above_zero(value: Any) -> bool:
-    return _number(value) and value > 0
+class _Group(Struct):
+    place: str
+    count: Whole
+    gpu: str
+    gpu_count: Whole
+    market: str
 
 
-def _count(value: Any) -> bool:
-    return isinstance(value, int) and _number(value)
+class _Beside(Struct):
+    exchange_s: Number
+    waited_s: Number
+    flushed_s: Number
 
 
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _one_of(*words: str) -> Check:
-    return lambda value: value in words if isinstance(value, str) else False
-
-
-def _manifest(value: Any) -> bool:
-    return isinstance(value, dict) and _text(value.get("name")) and _text(value.get("digest"))
-
-
-def _groups(value: Any) -> bool:
-    names = {"place": _text, "count": _count, "gpu": _text, "gpu_count": _count, "market": _text}
-    return isinstance(value, list) and all(
-        isinstance(g, dict) and all(ok(g.get(n)) for n, ok in names.items()) for g in value
-    )
-
-
-def _beside(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        _number(value.get(name)) for name in ("exchange_s", "waited_s", "flushed_s")
-    )
-
-
-OPTIONAL: Mapping[str, Mapping[str, Check]] = {
-    "run": {
-        "overlap": lambda value: isinstance(value, bool),
-        "threads": _count,
-        "question": lambda value: value is None or isinstance(value, dict),
-    },
-    "step": {"beside": _beside},
+OPTIONAL: Mapping[str, Mapping[str, Any]] = {
+    "run": {"overlap": bool, "threads": Whole, "question": dict[str, Any] | None},
+    "step": {"beside": _Beside},
 }
 """Keys by kind of record that only some logs have."""
-FIELDS: Mapping[str, Mapping[str, Check]] = {
+FIELDS: Mapping[str, Mapping[str, Any]] = {
     "run": {
-        "manifest": _manifest,
-        "model": _text,
-        "gradient_bytes": _number,
-        "groups": _groups,
-        "strategy": _text,
-        "compression": _one_of(*COMPRESSION_BYTES),
-        "streams": _count,
-        "links": _text,
-        "target_batch_size": _count,
+        "manifest": _Manifest,
+        "model": str,
+        "gradient_bytes": Number,
+        "groups": list[_Group],
+        "strategy": str,
+        "compression": Annotated[str, Meta(pattern=f"^({'|'.join(COMPRESSION_BYTES)})$")],
+        "streams": Whole,
+        "links": str,
+        "target_batch_size": Whole,
     },
-    "ready": {"rank": _count, "elements": _count},
+    "ready": {"rank": Whole, "elements": Whole},
     "step": {
-        "rank": _count,
-        "step": _count,
-        "samples": _number,
-        "step_s": _above_zero,
-        "calculation_s": _number,
+        "rank": Whole,
+        "step": Whole,
+        "samples": Number,
+        "step_s": AboveZero,
+        "calculation_s": Number,
     },
-    "lost": {"rank": _count, "step": _count, "reason": _text},
-    "fault": {"lost": _count, "step": _count, "reason": _text},
-    "notice": {"gone": _count, "message": _text},
-    "back": {"rank": _count, "message": _text},
+    "lost": {"rank": Whole, "step": Whole, "reason": str},
+    "fault": {"lost": Whole, "step": Whole, "reason": str},
+    "notice": {"gone": Whole, "message": str},
+    "back": {"rank": Whole, "message": str},
 }
-"""Keys by kind of record that are read, and what they must be; other kinds and keys are left alone.
-"""
+"""Keys by kind of record that are read, and their types; other kinds and keys are left alone."""
 
 
 def wrong_field(record: Record) -> str | None:
@@ -99,12 +80,14 @@ def wrong_field(record: Record) -> str | None:
     >>> wrong_field({"kind": "notice", "gone": 1})
     'a notice record without message'
     """
-    for name, right in FIELDS.get(record["kind"], {}).items():
+    kind = record["kind"]
+    for name, right in ({**FIELDS.get(kind, {}), **OPTIONAL.get(kind, {})}).items():
         if name not in record:
-            return f"a {record['kind']} record without {name}"
-        if not right(record[name]):
-            return f"{name} of a {record['kind']} record is {str(record[name])[:40]}"
-    for name, right in OPTIONAL.get(record["kind"], {}).items():
-        if name in record and not right(record[name]):
-            return f"{name} of a {record['kind']} record is {str(record[name])[:40]}"
+            if name in FIELDS[kind]:
+                return f"a {kind} record without {name}"
+            continue
+        try:
+            convert(record[name], right)
+        except ValidationError:
+            return f"{name} of a {kind} record is {str(record[name])[:40]}"
     return None
