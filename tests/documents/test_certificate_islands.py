@@ -1,28 +1,22 @@
 """The second implementation and saved files of today's exchanges: islands, NCCL and Gloo."""
 
-import copy
 import importlib
 import json
 import random
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 import pytest
 from jsonschema import validate as follows
+from second_opinions import assert_priced_alike, assert_same_limits, edited
 
 import placer
 from instances import island_problem
 from placements import random_placement
-from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
-from placer.cost_model.reduced_problem import used_problem
-from placer.documents.certificate import device_speeds, figures
-from placer.documents.checker.case import Case
-from placer.documents.checker.dollars import dollars_of
-from placer.documents.checker.limits import broken_limits
+from placer.documents.certificate import device_speeds
 from placer.documents.checker.market import machines_of
-from placer.documents.checker.seconds import round_of
-from placer.documents.result_parts import placement_document
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document, examine_document
 from placer.errors import PlacerError
@@ -45,24 +39,6 @@ PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0, certificate=True)
 SEVERAL = [name for name in STRATEGIES if name != "none"]
 
 
-def case_of(placement: Placement, problem: Problem) -> Case:
-    """Read a placement as it would stand in a file."""
-    document = json.loads(json.dumps(used_problem(problem, placement).to_dict()))
-    given = json.loads(json.dumps(figures(placement, problem), allow_nan=False))
-    multiplier = evaluate(placement, problem).multiplier
-    return Case(document, placement_document(placement, problem), given, multiplier)
-
-
-def assert_alike(placement: Placement, problem: Problem, where: object) -> None:
-    """Seconds and every component of the price are those of the model."""
-    got, case = evaluate(placement, problem), case_of(placement, problem)
-    bill = round_of(case)
-    assert bill.seconds == pytest.approx(got.step.total, rel=1e-9), where
-    for name, usd in dollars_of(case, bill).items():
-        ours = getattr(got.usd, name)
-        assert usd == pytest.approx(ours, rel=1e-9, abs=1e-12 * got.usd.total), (where, name)
-
-
 def island_placements(seed: int, count: int) -> list[tuple[Placement, Problem]]:
     """Draw placements of a market with islands; those of several workers or machines first."""
     problem = island_problem(seed)
@@ -83,7 +59,7 @@ def test_the_second_implementation_prices_islands_alike() -> None:
             streams = random.Random(seed).choice((1, 64))
             placement = replace(drawn, exchange=replace(drawn.exchange, streams=streams))
             asked = replace(problem.requirements, streams=streams)
-            assert_alike(placement, replace(problem, requirements=asked), seed)
+            assert_priced_alike(placement, replace(problem, requirements=asked))
             seen.add(placement.exchange.transport)
             several += placement.machines > placement.workers
     assert seen == {"nccl", "gloo", "hivemind"}
@@ -98,7 +74,7 @@ def test_islands_of_a_site_share_its_line_in_the_second_implementation(default: 
         requirements=Requirements(streams=64),
     )
     words = "onprem/lab=1x2xH100:8:on-demand,aws/us-east-1=1x2xH100:8:spot"
-    assert_alike(place_by_hand(words, problem), problem, words)
+    assert_priced_alike(place_by_hand(words, problem), problem)
 
 
 @pytest.mark.parametrize("transport", ["nccl", "gloo"])
@@ -109,27 +85,14 @@ def test_rings_are_priced_alike_on_all_markets(strategy: str, transport: str) ->
         placement, problem = random_placement(strategy, seed)
         exchange = replace(placement.exchange, transport=transport)
         wish = replace(problem.requirements, transport=transport)
-        assert_alike(
-            replace(placement, exchange=exchange), replace(problem, requirements=wish), seed
-        )
+        asked = replace(problem, requirements=wish)
+        assert_priced_alike(replace(placement, exchange=exchange), asked)
 
 
 def test_the_second_implementation_finds_the_limits_of_islands_broken() -> None:
-    """Machines, quotas, budgets and floors of islands: nothing is broken in one implementation
-    that is not in the other.
-    """
-    seen = {True: 0, False: 0}
-    for seed in range(30):
-        problem = island_problem(seed)
-        for placement in islice(placements(problem), 30):
-            case = case_of(placement, problem)
-            bill = round_of(case)
-            usd = dollars_of(case, bill)
-            speed = case.batch * case.local_steps / bill.seconds / case.multiplier
-            second, first = broken_limits(case, bill, speed, usd), violations(placement, problem)
-            assert bool(second) == bool(first), (seed, placement, second, first)
-            seen[bool(first)] += 1
-    assert min(seen.values()) > 10
+    """Machines, quotas, budgets and floors of islands."""
+    drawn = map(island_problem, range(30))
+    assert_same_limits((p, problem) for problem in drawn for p in islice(placements(problem), 30))
 
 
 OTHER_WISHES: tuple[dict[str, Any], ...] = (
@@ -150,26 +113,20 @@ def test_both_implementations_hold_islands_to_other_wishes() -> None:
 
     That no plan of the other wishes fits an offer at all is not for the second implementation.
     """
-    seen = {True: 0, False: 0}
-    for seed in range(18):
-        problem = island_problem(seed)
-        found = list(islice(placements(problem), 12))
-        wishes = OTHER_WISHES[seed % len(OTHER_WISHES)]
-        changed = replace(problem, requirements=replace(problem.requirements, **wishes))
-        kept = {pool.group(1).offer_kind for pool in changed.pools}
-        for placement in found:
-            first = violations(placement, changed)
-            known = {group.offer_kind for group in placement.groups} <= kept
-            if {v.code for v in first} & {"device-memory", "batch"} or not known:
-                continue
-            case = case_of(placement, changed)
-            bill = round_of(case)
-            usd = dollars_of(case, bill)
-            speed = case.batch * case.local_steps / bill.seconds / case.multiplier
-            second = broken_limits(case, bill, speed, usd)
-            assert bool(second) == bool(first), (seed, placement, second, first)
-            seen[bool(first)] += 1
-    assert min(seen.values()) > 10
+
+    def pairs() -> Iterator[tuple[Placement, Problem]]:
+        for seed in range(18):
+            problem = island_problem(seed)
+            wishes = OTHER_WISHES[seed % len(OTHER_WISHES)]
+            changed = replace(problem, requirements=replace(problem.requirements, **wishes))
+            kept = {pool.group(1).offer_kind for pool in changed.pools}
+            for placement in islice(placements(problem), 12):
+                codes = {broken.code for broken in violations(placement, changed)}
+                known = {group.offer_kind for group in placement.groups} <= kept
+                if known and not codes & {"device-memory", "batch"}:
+                    yield placement, changed
+
+    assert_same_limits(pairs())
 
 
 def test_the_relaxation_has_every_kind_of_worker() -> None:
@@ -206,13 +163,9 @@ def test_results_with_islands_are_valid_with_and_without_a_market() -> None:
 @pytest.fixture(scope="module")
 def answered() -> Result:
     """Llama 3.1 8B on machines of four L4: it fits no single one of them."""
-    words: dict[str, Any] = {
-        "budget": "60/h",
-        "gpu": "L4",
-        "places": "gcp/us-*",
-        "certificate": True,
-    }
-    return placer.recommend("llama-3.1-8b", machines_per_island="2..4", quota=64, **words)
+    words: dict[str, Any] = {"budget": "60/h", "gpu": "L4", "places": "gcp/us-*", "quota": 64}
+    words |= {"machines_per_island": "2..4", "certificate": True}
+    return placer.recommend("llama-3.1-8b", **words)
 
 
 @pytest.fixture(scope="module")
@@ -267,15 +220,7 @@ EDITS: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("name", EDITS)
 def test_an_edit_is_refused(saved: dict[str, Any], name: str) -> None:
     """One figure changed at a time: one line, exit code 2."""
-    path, value = EDITS[name]
-    document = copy.deepcopy(saved)
-    at: Any = document
-    keys: list[Any] = [int(step) if step.isdigit() else step for step in path.split("/")]
-    for key in keys[:-1]:
-        at = at[key]
-    before = at[keys[-1]]
-    at[keys[-1]] = value(before) if callable(value) else value
-    assert at[keys[-1]] != before
+    document = edited(saved, *EDITS[name])
     with pytest.raises(PlacerError) as caught:
         check_document(document, "r.json")
     assert caught.value.exit_code == 2

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
+from second_opinions import edited
 
 from conftest import Run
 from instances import exchange_problem, random_problem, wide_problem
@@ -228,16 +229,7 @@ def test_one_dropped_mode_is_missed(files: Files, strategy: str) -> None:
 
 def at(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
     """Set the value at a path."""
-
-    def edit(document: dict[str, Any]) -> None:
-        *keys, last = [int(key) if key.isdigit() else key for key in path.split("/")]
-        place: Any = document
-        for key in keys:
-            place = place[key]
-        assert place[last] != value
-        place[last] = value
-
-    return edit
+    return lambda document: document.update(edited(document, path, value))
 
 
 def doubled(document: dict[str, Any]) -> None:

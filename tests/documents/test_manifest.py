@@ -10,11 +10,12 @@ from typing import Any
 
 import jsonschema
 import pytest
+from second_opinions import edited, signed
 
 import placer
 from conftest import ROOT, Run
 from placer.cost_model.estimate import estimate
-from placer.documents.manifest import document_digest, read_manifest
+from placer.documents.manifest import read_manifest
 from placer.documents.manifest.question import question_of
 from placer.documents.manifest.rendezvous import bucket_name
 from placer.documents.manifest.versions import STEPS
@@ -35,12 +36,6 @@ def made(exchange: str, **words: Any) -> dict[str, Any]:
 def hierarchical() -> dict[str, Any]:
     """A serverless plan with a store in each region."""
     return made("hierarchical")
-
-
-def signed(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with the digest of what it now says."""
-    rest = {key: value for key, value in document.items() if key != "digest"}
-    return {**rest, "digest": document_digest(rest)}
 
 
 def without_later_keys(document: dict[str, Any]) -> dict[str, Any]:
@@ -95,11 +90,8 @@ def test_a_question_with_figures_that_no_book_has_is_refused(
     document = json.loads(json.dumps(hierarchical))
     rows = document["question"]["catalog"][table]
     rows[next(iter(rows)) if isinstance(rows, dict) else 0][column] = value
-    document["digest"] = document_digest(
-        {key: value for key, value in document.items() if key != "digest"}
-    )
     with pytest.raises(PlacerError, match=re.escape(words)):
-        question_of(read_manifest(document, "plan.json"), "plan.json")
+        question_of(read_manifest(signed(document), "plan.json"), "plan.json")
 
 
 def test_an_early_manifest_has_no_question(hierarchical: dict[str, Any]) -> None:
@@ -184,60 +176,56 @@ def test_edits_are_refused_unless_allowed(hierarchical: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("at", "value", "words"),
     [
-        (("world_size",), 9, "workers in groups, world_size 9"),
-        (("groups", 1, "rank_offset"), 7, "starts at rank 7"),
-        (("groups", 0, "count"), 0, r"groups\[0\].count is 0: expected `int` >= 1"),
-        (("groups", 0, "count"), "two", r"groups\[0\].count is .two.: expected `int`"),
-        (("groups", 1, "name"), "workers-0", "two groups have one name"),
-        (("groups", 0, "name"), "../evil", r"groups\[0\].name is .* matching regex"),
-        (("name",), "a'b", "name is .* matching regex"),
-        (("name",), "ab\n", "name is .* matching regex"),
+        ("world_size", 9, "workers in groups, world_size 9"),
+        ("groups/1/rank_offset", 7, "starts at rank 7"),
+        ("groups/0/count", 0, r"groups\[0\].count is 0: expected `int` >= 1"),
+        ("groups/0/count", "two", r"groups\[0\].count is .two.: expected `int`"),
+        ("groups/1/name", "workers-0", "two groups have one name"),
+        ("groups/0/name", "../evil", r"groups\[0\].name is .* matching regex"),
+        ("name", "a'b", "name is .* matching regex"),
+        ("name", "ab\n", "name is .* matching regex"),
         (
-            ("exchange", "strategy"),
+            "exchange/strategy",
             "centrall",
             "unknown exchange 'centrall' .a similar exchange exists: 'central'",
         ),
-        (("exchange", "strategy"), "all-reduce", "do not fit"),
-        (("exchange", "streams"), 0, "exchange.streams is 0"),
-        (("exchange", "streams"), 10**6, "exchange.streams is 1000000"),
-        (("exchange", "timeouts", "step_s"), 0, "timeouts.step_s is 0"),
-        (("expected", "gap"), float("inf"), "expected.gap is not a finite number"),
-        (("storage",), None, "NoneType|do not fit"),
-        (("groups", 0, "offer", "market"), "free", "invalid enum value 'free'"),
-        (("rendezvous", "machines"), 3, "the rendezvous is for 3 machines"),
-        (("rendezvous", "port"), 0, "rendezvous.port is 0"),
+        ("exchange/strategy", "all-reduce", "do not fit"),
+        ("exchange/streams", 0, "exchange.streams is 0"),
+        ("exchange/streams", 10**6, "exchange.streams is 1000000"),
+        ("exchange/timeouts/step_s", 0, "timeouts.step_s is 0"),
+        ("expected/gap", float("inf"), "expected.gap is not a finite number"),
+        ("storage", None, "NoneType|do not fit"),
+        ("groups/0/offer/market", "free", "invalid enum value 'free'"),
+        ("rendezvous/machines", 3, "the rendezvous is for 3 machines"),
+        ("rendezvous/port", 0, "rendezvous.port is 0"),
         (
-            ("rendezvous", "group"),
+            "rendezvous/group",
             "workers-9",
             "rendezvous is with group workers-9, rank 0 is in group workers-0",
         ),
-        (("rendezvous", "join_s"), 1e300, r"rendezvous.join_s is 1e\+300"),
-        (("rendezvous", "address_variable"), "x; true", "address_variable is .* matching regex"),
-        (("exchange", "timeouts", "poll_s"), -1.0, "timeouts.poll_s is -1"),
-        (("aggregator", "memory_gib"), None, "without its name, memory and longest run"),
-        (("buckets",), [], "no bucket of the exchange"),
-        (("buckets", 0, "place"), "aws/mars", "no bucket of the exchange"),
-        (("buckets", 1, "role"), "exchange", "no bucket of the workers"),
-        (("aggregator", "kind"), "server", "do not fit"),
-        (("model", "gradient_bytes"), 0.0, "model.gradient_bytes is 0"),
-        (("model", "parameters"), -3, "model.parameters is -3"),
-        (("groups", 0, "samples_per_second"), -5.0, r"groups\[0\].samples_per_second is -5"),
-        (("groups", 0, "data", "place_share"), 2.0, r"groups\[0\].data.place_share is 2"),
-        (("model", "name"), "a\0b", "model.name holds a NUL"),
-        (("model", "name"), "\ud800", "model.name holds a NUL or half a character"),
-        (("expected", "step_seconds"), {}, "step_seconds has no total"),
-        (("groups",), [], "groups is ..: expected `array` of length >= 1"),
+        ("rendezvous/join_s", 1e300, r"rendezvous.join_s is 1e\+300"),
+        ("rendezvous/address_variable", "x; true", "address_variable is .* matching regex"),
+        ("exchange/timeouts/poll_s", -1.0, "timeouts.poll_s is -1"),
+        ("aggregator/memory_gib", None, "without its name, memory and longest run"),
+        ("buckets", [], "no bucket of the exchange"),
+        ("buckets/0/place", "aws/mars", "no bucket of the exchange"),
+        ("buckets/1/role", "exchange", "no bucket of the workers"),
+        ("aggregator/kind", "server", "do not fit"),
+        ("model/gradient_bytes", 0.0, "model.gradient_bytes is 0"),
+        ("model/parameters", -3, "model.parameters is -3"),
+        ("groups/0/samples_per_second", -5.0, r"groups\[0\].samples_per_second is -5"),
+        ("groups/0/data/place_share", 2.0, r"groups\[0\].data.place_share is 2"),
+        ("model/name", "a\0b", "model.name holds a NUL"),
+        ("model/name", "\ud800", "model.name holds a NUL or half a character"),
+        ("expected/step_seconds", {}, "step_seconds has no total"),
+        ("groups", [], "groups is ..: expected `array` of length >= 1"),
     ],
 )
 def test_what_does_not_fit_is_named(
-    hierarchical: dict[str, Any], at: tuple[Any, ...], value: Any, words: str
+    hierarchical: dict[str, Any], at: str, value: Any, words: str
 ) -> None:
     """Each in one line, whatever the digest says."""
-    document = copy.deepcopy(hierarchical)
-    part = document
-    for key in at[:-1]:
-        part = part[key]
-    part[at[-1]] = value
+    document = edited(hierarchical, at, value)
     with pytest.raises(PlacerError, match=words) as caught:
         read_manifest(document, "m.json", allow_edits=True)
     assert str(caught.value).count("\n") == 0

@@ -8,11 +8,11 @@ from typing import Any
 
 import jsonschema
 import pytest
-from run_plans import document as plain_workers
-from run_plans import islands
+from run_plans import islands, plain_workers
+from second_opinions import edited, signed
 
 import placer
-from placer.documents.manifest import document_digest, read_manifest
+from placer.documents.manifest import read_manifest
 from placer.documents.manifest.question import question_of
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
@@ -31,12 +31,6 @@ INNER = {
 def planned() -> dict[str, Any]:
     """Two islands of two machines with two GPUs, and one of one machine."""
     return islands("all-reduce", ("aws/a", 2, 2), ("gcp/b", 1, 1), gpu_count=2, inner=INNER)
-
-
-def signed(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with the digest of what it now says."""
-    rest = {key: value for key, value in document.items() if key != "digest"}
-    return {**rest, "digest": document_digest(rest)}
 
 
 def test_a_manifest_of_islands_is_version_2_and_follows_its_schema(planned: dict[str, Any]) -> None:
@@ -71,43 +65,39 @@ def test_version_1_does_not_know_islands() -> None:
 @pytest.mark.parametrize(
     ("at", "value", "words"),
     [
-        (("groups", 0, "machines"), 0, r"groups\[0\].machines is 0: expected"),
+        ("groups/0/machines", 0, r"groups\[0\].machines is 0: expected"),
         (
-            ("groups", 0, "machines"),
+            "groups/0/machines",
             10**9,
             "1000000000: expected `int` <= 4096",
         ),
-        (("groups", 0, "machines"), "two", "machines is .two.: expected `int`"),
-        (("groups", 0, "machines"), 1, "group workers-1 starts at rank 4, but 2 machines stand"),
-        (("groups", 1, "rank_offset"), 2, "starts at rank 2, but 4 machines stand before it"),
-        (("world_size",), 3, "5 machines in groups, world_size 3"),
-        (("rendezvous", "machines"), 3, "the rendezvous is for 3 machines"),
-        (("groups", 0, "region"), "b", "an island is in one zone|are in aws/a and aws/b"),
-        (("groups", 0, "inner", "sharding"), "zero-4", "unknown sharding 'zero-4'"),
-        (("groups", 0, "inner", "checkpointing"), "some", "unknown checkpointing 'some'"),
-        (("groups", 0, "inner", "precision"), "fp4", "unknown precision 'fp4'"),
-        (("groups", 0, "inner", "tensor_parallel"), 3, "tensor parallel degree 3"),
-        (("groups", 0, "inner", "tensor_parallel"), 8, "8 GPUs of group workers-0 share each"),
-        (("groups", 0, "inner", "microbatch"), 0, "inner.microbatch is 0"),
-        (("groups", 0, "inner", "microbatch"), 10**9, "microbatch 1000000000"),
-        (("groups", 0, "inner", "microbatch"), 1.5, "inner.microbatch is 1.5: expected `int`"),
-        (("groups", 0, "inner"), "zero-3", "expected `object | null`, got `str`"),
+        ("groups/0/machines", "two", "machines is .two.: expected `int`"),
+        ("groups/0/machines", 1, "group workers-1 starts at rank 4, but 2 machines stand"),
+        ("groups/1/rank_offset", 2, "starts at rank 2, but 4 machines stand before it"),
+        ("world_size", 3, "5 machines in groups, world_size 3"),
+        ("rendezvous/machines", 3, "the rendezvous is for 3 machines"),
+        ("groups/0/region", "b", "an island is in one zone|are in aws/a and aws/b"),
+        ("groups/0/inner/sharding", "zero-4", "unknown sharding 'zero-4'"),
+        ("groups/0/inner/checkpointing", "some", "unknown checkpointing 'some'"),
+        ("groups/0/inner/precision", "fp4", "unknown precision 'fp4'"),
+        ("groups/0/inner/tensor_parallel", 3, "tensor parallel degree 3"),
+        ("groups/0/inner/tensor_parallel", 8, "8 GPUs of group workers-0 share each"),
+        ("groups/0/inner/microbatch", 0, "inner.microbatch is 0"),
+        ("groups/0/inner/microbatch", 10**9, "microbatch 1000000000"),
+        ("groups/0/inner/microbatch", 1.5, "inner.microbatch is 1.5: expected `int`"),
+        ("groups/0/inner", "zero-3", "expected `object | null`, got `str`"),
         (
-            ("groups", 0, "inner"),
+            "groups/0/inner",
             {"shardings": "none"},
             "inner: .* unknown field `shardings`",
         ),
     ],
 )
 def test_what_does_not_fit_is_named(
-    planned: dict[str, Any], at: tuple[Any, ...], value: Any, words: str
+    planned: dict[str, Any], at: str, value: Any, words: str
 ) -> None:
     """Each in one line, whatever the digest says."""
-    document = copy.deepcopy(planned)
-    part = document
-    for key in at[:-1]:
-        part = part[key]
-    part[at[-1]] = value
+    document = edited(planned, at, value)
     with pytest.raises(PlacerError, match=words) as caught:
         read_manifest(document, "m.json", allow_edits=True)
     assert str(caught.value).count("\n") == 0

@@ -66,14 +66,7 @@ def test_a_job_is_accepted_followed_and_taken_out(client: httpx2.Client) -> None
 
 def test_the_best_so_far_is_told_with_its_gap(client: httpx2.Client) -> None:
     """Better placements as they are found, and soon a bound on the whole question."""
-    hard = {
-        "gpu": ["T4", "A10"],
-        "exchange": "asgd-ga",
-        "local_steps": "1..16",
-        "time_limit": "60s",
-    }
-    question = {**QUESTION, "budget": "20/h", "alternatives": False, **hard}
-    id_ = client.post("/v1/jobs", json={"question": question}).json()["id"]
+    id_ = client.post("/v1/jobs", json=LONG_JOB).json()["id"]
     best: list[dict[str, Any]] = []
     with client.stream("GET", f"/v1/jobs/{id_}/events") as stream:
         for line in stream.iter_lines():
@@ -118,12 +111,8 @@ def test_what_was_accepted_survives_a_kill(tmp_path: Path) -> None:
         long = client.post("/v1/jobs", json=LONG_JOB).json()["id"]
         while client.get(f"/v1/jobs/{long}").json()["state"] != "running":
             time.sleep(0.02)
-        short = [
-            client.post("/v1/jobs", json={"question": {**QUESTION, "budget": f"{n}/h"}}).json()[
-                "id"
-            ]
-            for n in (3, 4, 5)
-        ]
+        bodies = [{"question": {**QUESTION, "budget": f"{n}/h"}} for n in (3, 4, 5)]
+        short = [client.post("/v1/jobs", json=body).json()["id"] for body in bodies]
         first.kill()
     with serving(tmp_path, "--workers", "1") as second, second.client() as client:
         end = time.monotonic() + 60

