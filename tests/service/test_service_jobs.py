@@ -127,21 +127,6 @@ def test_what_was_accepted_survives_a_kill(tmp_path: Path) -> None:
         assert third.end() == 0
 
 
-def lost(folder: Path, accepted: list[tuple[str, bool]]) -> list[dict[str, Any]]:
-    """List the jobs that do not end as they should once the service runs again."""
-    found = []
-    with serving(folder, "--workers", "2") as served, served.client() as client:
-        for id_, right in accepted:
-            job = finished(client, id_)
-            answer = client.get(job["answer"]).status_code
-            ends = ("done", None, 200) if right else ("failed", "/problems/words", 422)
-            given_up = ("interrupted", "/problems/interrupted", 503)
-            problem = job["problem"] and job["problem"]["type"]
-            if (job["state"], problem, answer) not in (ends, given_up):
-                found.append(job)
-    return found
-
-
 def test_a_shutdown_ends_streams_and_keeps_jobs(tmp_path: Path) -> None:
     """Exit code 0 within seconds, though somebody listens to a job that runs."""
     with serving(tmp_path, "--workers", "1", "--grace", "2s") as served, served.client() as client:
