@@ -125,7 +125,6 @@ def figures(placement: Placement, problem: Problem) -> dict[str, Any]:
 
 
 def _speeds(pool: Pool, machines: int, inner: InnerPlan | None) -> dict[str, Any]:
-    """Build the samples/s of a worker, alone and in a group."""
     return {
         "gpu": pool.offer.gpu,
         "gpu_count": pool.offer.gpu_count,

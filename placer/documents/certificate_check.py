@@ -95,7 +95,6 @@ def check_certificate(document: Mapping[str, Any], where: str) -> Checked:
 
 
 def _compared(document: Mapping[str, Any]) -> Compared:
-    """Compare prices, links and dates with the book on this machine, as far as the file has any."""
     question = question_in(document)
     if question is None:
         return Compared(problem=None, uncovered=("prices, links and dates",))
@@ -126,7 +125,6 @@ def _uncovered(document: Mapping[str, Any], whole: Problem | None) -> Iterator[s
 def _faults(
     document: Mapping[str, Any], compared: Compared, whole: Problem | None
 ) -> Iterator[str]:
-    """Yield what is wrong, the most telling first."""
     certificate = document.get("certificate")
     if certificate is not None and "problem" in document:
         yield from _digests(certificate, document)
@@ -143,7 +141,6 @@ def _faults(
 
 
 def _wrong_considered(document: Mapping[str, Any], whole: Problem) -> Iterator[str]:
-    """Price the placements again that were considered beside the answer."""
     asked, bound = objective_of(whole.requirements), document["objective"]["bound"]
     for part in CONSIDERED:
         seen = set()

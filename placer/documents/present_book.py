@@ -208,7 +208,6 @@ def compare_with_book(
 
 
 def _book_of(catalog: Catalog) -> Catalog | None:
-    """Read the book that a document names; None if it is not on this machine."""
     names = tuple(catalog.name.split("+"))
     if any(is_path(name) for name in names):
         return None
@@ -219,7 +218,6 @@ def _book_of(catalog: Catalog) -> Catalog | None:
 
 
 def _uncovered_inputs(saved: Problem) -> Iterator[str]:
-    """Say which inputs beside the book are not those of this machine."""
     if said := changes_said(saved.catalog):
         yield f"that the market is as the what-if {said} says"
     name = saved.profile.name
@@ -235,7 +233,6 @@ def _uncovered_inputs(saved: Problem) -> Iterator[str]:
 
 
 def _differing(saved: Catalog, book: Catalog) -> str:
-    """Count the offers of a document that cost something else in another book."""
     prices = {_key(offer): offer.usd_per_hour for offer in book.offers}
     other = sum(prices.get(_key(offer)) != offer.usd_per_hour for offer in saved.offers)
     return f"{other:,} of the {len(saved.offers):,} offers in the file have another price there"
@@ -279,7 +276,6 @@ def _wrong_rows(
 
 
 def _wrong_tables(catalog: Catalog, book: Catalog, there: str) -> Iterator[str]:
-    """Yield tables of prices, places and devices that differ."""
     for table in TABLES:
         if to_builtins(getattr(catalog, table)) != to_builtins(getattr(book, table)):
             yield f"the {table} in the file are not those of {there}"
@@ -289,7 +285,6 @@ def _wrong_tables(catalog: Catalog, book: Catalog, there: str) -> Iterator[str]:
 
 
 def _wrong_dates(problem: Problem, data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield dates of the book that are written otherwise."""
     for key, value in data_document(problem).items():
         if data.get(key) != value:
             yield f"data.{key} is written as {str(data.get(key))[:40]}; in the book it is {value}"

@@ -123,7 +123,6 @@ def _wrong_bounds(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _wrong_methods(document: Mapping[str, Any]) -> Iterator[str]:
-    """Check whether each mode can have ended as it says."""
     for mode in document["proof"]:
         name, method = _name(mode), mode["method"]
         if (method == "alone") != (name == ALONE) and method != "stopped":
@@ -146,7 +145,6 @@ def _reached(document: Mapping[str, Any]) -> float | None:
 
 
 def _wrong_gap(document: Mapping[str, Any]) -> Iterator[str]:
-    """Check that the gap which was asked for can be that of the proof."""
     if _reached(document) is None or not document["proof"] or batch_range_of(document):
         return
     if not (_shows_gap(document) or any(_rests_on_root(m, document) for m in document["proof"])):
@@ -155,7 +153,6 @@ def _wrong_gap(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _shows_gap(document: Mapping[str, Any]) -> bool:
-    """Tell whether a mode has the bound that the gap leaves."""
     reached = _reached(document)
     bounds = [mode["bound"] for mode in document["proof"] if mode["bound"] is not None]
     return reached is not None and any(_same(bound, reached, STOPPED) for bound in bounds)
@@ -226,16 +223,13 @@ def _refuted(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str
 
 
 def _better(asked: Problem, bound: float | None) -> str:
-    """Look for equal machines in one place that beat a bound; empty if none are found."""
     saved, speeds = asked.to_dict(), device_speeds(asked)
     modes = [mode_factor(strategy, steps, asked) for strategy, steps in required_modes(saved)]
     return witness(saved, machines_of(saved, speeds), modes, bound, store_links(asked))
 
 
 def _questions(whole: Problem) -> Iterator[Problem]:
-    """Yield the questions whose workers have one speed each: of workers with a plan those about
-    some numbers of them, each twice the one before.
-    """
+    """Yield the questions whose workers have one speed each: with a plan 1, 2, 4, ... of them."""
     if whole.island_question is None:
         yield whole
         return
@@ -248,7 +242,6 @@ def _questions(whole: Problem) -> Iterator[Problem]:
 
 
 def _wrong_search(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
-    """Compare the workers that are said to be searched with those of the question."""
     written = (document.get("certificate") or {}).get("searched")
     if written is None or whole is None:
         return
@@ -331,7 +324,6 @@ def _gap_words(gap: float | None) -> str:
 
 
 def _searched_words(searched: Mapping[str, Any]) -> str:
-    """Say which workers with a plan a proof is about."""
     (low, high), islands = searched["workers"], searched["islands"]
     least, most = (f(n for row in islands for n in row["machines"]) for f in (min, max))
     never = f"; never: {searched[OF_LATE]}" if OF_LATE in searched else ""

@@ -159,7 +159,6 @@ def check_result(document: Mapping[str, Any], where: str) -> str:
 def _wrong(
     document: Mapping[str, Any], problem: Problem, placement: Placement, priced: Estimate
 ) -> Iterator[str]:
-    """Yield what a result says otherwise than its problem."""
     yield from wrong_pricing(document, problem, placement, priced)
     for name, value in (
         ("totals", totals_document(priced, problem)),
@@ -218,7 +217,6 @@ def is_request(written: Any, request: Mapping[str, Any]) -> bool:
 
 
 def _wrong_status(document: Mapping[str, Any], priced: Estimate, problem: Problem) -> str:
-    """Say where objective, bound, gap and status contradict each other; empty if nowhere."""
     objective, asked = document["objective"], objective_of(problem.requirements)
     value = asked.value(priced)
     written, bound, gap = objective["value"], objective["bound"], objective["gap"]
@@ -240,12 +238,7 @@ def _wrong_status(document: Mapping[str, Any], priced: Estimate, problem: Proble
 
 
 def _wrong_batch_proof(document: Mapping[str, Any], problem: Problem, placement: Placement) -> str:
-    """Say what is wrong with the proof over a range of batches; empty if nothing is.
-
-    Notes
-    -----
-    The placement is priced at batches all over the range: none may beat the bound.
-    """
+    """Say what is wrong with a proof over a range of batches, none of which may beat the bound."""
     proof, wish = document.get("batch_proof"), problem.requirements
     if proof is None:
         return ""

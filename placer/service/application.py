@@ -201,7 +201,6 @@ def _list_route(name: str) -> HTTPRouteHandler:
 
 
 def _query(name: str, request: Asked) -> dict[str, Any]:
-    """Read the query parameters of a list."""
     words: dict[str, Any] = {}
     for key, values in request.query_params.dict().items():
         if key not in LISTS[name]:
@@ -304,7 +303,6 @@ async def job_events(request: Asked) -> Response[Any]:
 
 
 async def _events(desk: Desk, id_: str) -> AsyncIterator[ServerSentEventMessage]:
-    """Yield how the job stands, what it finds, and its end."""
     async with desk.listening(id_) as heard:
         job, best = await desk.get(id_), desk.best(id_)
         if job is None:
@@ -445,7 +443,6 @@ def _full(request: ASGIConnection[Any, Any, Any, Any], error: FullError) -> Resp
 def _not_understood(
     request: ASGIConnection[Any, Any, Any, Any], error: HTTPException
 ) -> Response[bytes]:
-    """Say what Litestar found wrong, in the words of the service."""
     if error.status_code >= 500:
         return _failed(request, error)
     kind = KIND_OF_STATUS.get(error.status_code, "body")

@@ -133,7 +133,6 @@ def _document(name: str) -> Schema:
 
 
 def _problems(*kinds: str) -> Schema:
-    """List the problems of an address by status."""
     found: Schema = {}
     for kind in (*kinds, "host", "token"):
         status, title = KINDS[kind]

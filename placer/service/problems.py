@@ -114,7 +114,6 @@ def _check_host(connection: Connection, settings: Settings) -> None:
 
 
 def _check_site(connection: Connection) -> None:
-    """Refuse what a page of another site has a browser send."""
     origin = connection.headers.get("origin")
     if origin in (None, ""):
         return

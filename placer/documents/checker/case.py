@@ -139,7 +139,6 @@ class Case:
 
     @property
     def _store_samples_per_s(self) -> float:
-        """Return what the dataset's store gives to all workers together."""
         name, size = self.wish["data_store"], self.profile["bytes_per_sample"]
         gbps = None if name is None else self.object_store(name).get("read_gbps")
         return float("inf") if gbps is None or not size else float(gbps * 1e9 / 8 / size)
@@ -302,9 +301,7 @@ class Case:
         return {place: pace / total for place, pace in self.pace.items()}
 
     def _shares_by_data(self) -> dict[str, float]:
-        """Divide a step so that all places end together; none does less than the data that must
-        stay there: drop those that are full until it fits.
-        """
+        """Divide a step so that all places end together, none with less than data that stays."""
         datasets, pace = self.wish["datasets"], self.pace
         total = sum(d["samples"] for d in datasets)
         stay = {

@@ -92,9 +92,7 @@ def _through_stores(case: Case) -> Iterator[Send]:
 
 
 def _stored(case: Case, place: str, objects: int, polls: int, seconds: float) -> float:
-    """Return S R_st + (2n + l) R_read + (n + 1) R_write + n R_list (eq. 5), and what is read where
-    that is billed.
-    """
+    """Return S R_st + (2n + l) R_read + (n + 1) R_write + n R_list (eq. 5), and billed reads."""
     row, gib = case.object_store(place), case.size / GIB
     space = gib * row["usd_per_gib_month"] * seconds / (MONTH_HOURS * HOUR)
     reads = (2 * objects + polls) * row["usd_per_thousand_reads"]
@@ -142,9 +140,7 @@ def _per_sample(case: Case) -> float:
 
 
 def _copied(case: Case, bytes_per_sample: float) -> float:
-    """Return the USD of each sample for a copy of the data before the run, and for the months that
-    its store keeps it.
-    """
+    """Return the USD of a sample for a copy before the run, and for the months it is kept."""
     wish = case.wish
     if case.copy_from is None:
         return 0.0

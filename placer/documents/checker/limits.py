@@ -56,7 +56,6 @@ def _counts(case: Case) -> Iterator[str]:
 
 
 def _totals(case: Case, samples_per_second: float, usd: Row) -> Iterator[str]:
-    """Check speed and price, and time and money for all samples."""
     wish, each = case.wish, usd["total"] / 3600 / samples_per_second
     startup_s, samples = wish.get("startup_s", 0.0), wish["samples"] or 0
     seconds = samples / samples_per_second + startup_s + wish.get("copy_s", 0.0)
@@ -80,7 +79,6 @@ def _totals(case: Case, samples_per_second: float, usd: Row) -> Iterator[str]:
 
 
 def _copied(case: Case) -> Iterator[str]:
-    """Check how long the data is copied before the run."""
     said, seconds = case.wish.get("copy_s", 0.0), 0.0
     if case.copy_from is not None:
         road = case.roads.get((case.copy_from, case.object_store(case.wish["data_store"])["place"]))
@@ -140,7 +138,6 @@ def not_admitted(offer: Row, basis: str, wish: Row) -> Iterator[str]:
 
 
 def _wishes(case: Case) -> Iterator[str]:
-    """Check how many machines exist, and which must be used."""
     workers = case.placement["workers"]
     for row in workers:
         exist, launch = case.offer(row)["available"], supply_of(case.offer(row), case.problem)
@@ -181,9 +178,7 @@ def supply_of(offer: Row, problem: Row) -> int | None:
 
 
 def _unlike(case: Case) -> Iterator[str]:
-    """Check that workers are alike where the software divides a step equally, unless unlike ones
-    are asked for: in words, by naming machines, or by data with its place.
-    """
+    """Check that workers are alike where software divides a step equally and nobody asks else."""
     wish, rows = case.wish, case.placement["workers"]
     offers = case.problem["catalog"]["offers"]
     own = {(o["gpu"], o["gpu_count"]) for o in offers if o["price_basis"] == "owned"}
@@ -242,9 +237,7 @@ def _counted(row: Row, place: str, gpu: str, market: str, machine: str | None = 
 
 
 def _vcpus(offer: Row) -> float:
-    """Return the whole vCPUs of a machine; those of own machines are assumed, so no quota holds
-    them.
-    """
+    """Return the whole vCPUs of a machine; of own machines, which no quota holds, infinity."""
     stated = offer["price_basis"] != "owned" and 0 < offer["vcpus"] < math.inf
     return math.ceil(offer["vcpus"]) if stated else math.inf
 
@@ -277,7 +270,6 @@ def _exchange(case: Case, bill: Bill) -> Iterator[str]:
 
 
 def _hub(case: Case, bill: Bill) -> Iterator[str]:
-    """Check memory and time of functions, memory of a server."""
     server, counts = case.placement["server"], case.counts
     if server is not None:
         needed = 2 * case.profile["gradient_bytes_fp32"] + case.workers * case.size
@@ -298,7 +290,6 @@ def _hub(case: Case, bill: Bill) -> Iterator[str]:
 
 
 def _data(case: Case) -> Iterator[str]:
-    """Check data that stays where no worker is, and what residency rules keep in."""
     wish, datasets = case.wish, case.wish["datasets"]
     stay = {d["place"] for d in datasets if not d["may_move"]}
     for place in sorted(stay - case.counts.keys()):
@@ -363,7 +354,6 @@ def unread(case: Case) -> Iterator[str]:
 
 
 def _islands(case: Case) -> Iterator[str]:
-    """Check how many machines each worker has, and by which plan they work."""
     wish, ranks = case.wish, 0
     for row in case.placement["workers"]:
         machines, inner = row.get("machines", 1), row.get("inner") or {}

@@ -68,7 +68,6 @@ def reading_of(
 def _kept(
     wish: Mapping[str, Any], gb: float | None, machines: int, bytes_per_sample: float
 ) -> bool:
-    """Tell whether the disks of a worker hold the data."""
     size = wish.get("data_bytes")
     if not size and wish["samples"] and wish["passes"] != 1:
         size = wish["samples"] * bytes_per_sample / max(1.0, wish["passes"])

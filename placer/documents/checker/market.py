@@ -55,9 +55,7 @@ def machines_of(problem: Mapping[str, Any], speeds: Sequence[Mapping[str, Any]])
 
 
 def _is_of(offer: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Tell whether a speed is that of an offer: workers of several machines have one for each
-    network.
-    """
+    """Tell whether a speed is that of an offer; workers with a plan have one for each network."""
     # What nobody wrote down is left out of a book, and stands empty among speeds.
     return all(
         (offer.get(key) or None) == (row[key] or None)
@@ -195,9 +193,7 @@ def _priced_devices(rows: Sequence[tuple[float, Machine]], quota: int, most: int
 
 
 def _best_of_bucket(rows: Sequence[tuple[float, Machine]], quota: int, most: int) -> list[float]:
-    """Return the largest worth of exactly k machines of one quota, for k from 0, by adding machines
-    GPU by GPU.
-    """
+    """Return the largest worth of exactly k machines of one quota, for k from 0, GPU by GPU."""
     best = {(0, 0): 0.0}
     for worth, machine in rows:
         now = dict(best)

@@ -46,9 +46,7 @@ def round_of(case: Case) -> Bill:
 
 
 def _together(case: Case) -> float:
-    """Return the calculation when fast workers do more: B / sum v; where data has its place, its
-    slowest place.
-    """
+    """Return the calculation when fast workers do more: B / sum v; of placed data the slowest."""
     batch = case.batch * case.local_steps
     if not case.wish["datasets"]:
         return batch / sum(case.pace.values())
@@ -75,9 +73,7 @@ def _hosts(case: Case, place: str | None = None) -> set[str]:
 
 
 def _between(case: Case, counts: dict[str, int]) -> float:
-    """Time reduce-scatter and all-gather: the slowest pair of S / N times the factor of its link,
-    or the machine that sends the most.
-    """
+    """Time reduce-scatter and all-gather: the slowest pair, or the machine that sends the most."""
     if len(counts) < 2:
         return 0.0
     total = sum(counts.values())
@@ -99,9 +95,7 @@ def _ring(case: Case) -> Bill:
 
 
 def _joined(case: Case, communication: float) -> float:
-    """Join two times: their sum, the longer one if they overlap, or in between where gradients
-    travel in buckets. The next average among all may have to wait.
-    """
+    """Join two times: their sum, the longer one if they overlap, or in between with buckets."""
     calculation = _together(case)
     if case.workers > 1:
         communication += max(0.0, least_period(_hosts(case), case.problem) - calculation)
@@ -134,7 +128,6 @@ def _handing_out(case: Case) -> float:
 
 
 def _inside(case: Case) -> dict[str, float]:
-    """Time one step of each place, with its own averages."""
     return {
         p: case.batch * case.shares[p] / case.pace[p] + average(case, _hosts(case, p), n)
         for p, n in case.counts.items()
@@ -218,7 +211,6 @@ def last_arrival(jobs: Sequence[tuple[float, float, int]], through: float) -> fl
 def _rates(
     jobs: Sequence[tuple[float, float, int]], under_way: list[int], capacity: float
 ) -> dict[int, float]:
-    """Return the fair rates of the transfers under way."""
     rates: dict[int, float] = {}
     heads = sum(jobs[k][2] for k in under_way)
     for k in sorted(under_way, key=lambda k: -jobs[k][1]):
@@ -241,9 +233,7 @@ def server_sum(gradients: int, size: float, vcpus: float, problem: Mapping[str, 
 
 
 def _object(case: Case, src: str, dst: str, *, by_function: bool) -> float:
-    """Time one object: handshakes (and the first byte, for a worker that connects anew), then bytes
-    over the slower of client and link.
-    """
+    """Time one object: handshakes, then bytes over the slower of client and link."""
     road = case.road(src, dst)
     if by_function:
         return ROUND_TRIPS * road.rtt + case.size / min(FUNCTION_BYTES_PER_S, road.rate(1))

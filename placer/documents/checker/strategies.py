@@ -86,7 +86,6 @@ def required_modes(problem: Mapping[str, Any]) -> set[tuple[str, int]]:
 
 
 def _named(problem: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the strategies that the request names or leaves to choose from."""
     wish = problem["requirements"]
     if wish["exchange"] != "auto":
         return (wish["exchange"],)
@@ -109,7 +108,6 @@ def _able(name: str, problem: Mapping[str, Any]) -> bool:
 
 
 def _local_steps(wish: Mapping[str, Any]) -> set[int]:
-    """Return the ends of the range of local steps and the powers of two between."""
     least, most = wish["min_local_steps"] or 1, wish["max_local_steps"] or MOST_LOCAL_STEPS
     powers = {2**k for k in range(most.bit_length()) if least <= 2**k <= most}
     return {least, most, *powers}
@@ -166,9 +164,7 @@ class Relaxed:
         return self._told((max if self.objective == "throughput" else min)(bounds, default=None))
 
     def _told(self, value: float | None) -> float | None:
-        """Return the samples/s as seconds for all samples, where time is the objective, and the
-        price of a million samples as that of all, where this is.
-        """
+        """Return samples/s, or the price of a million samples, as the objective asks for them."""
         if value is None:
             return None
         if self.wish["objective"] == "time":
@@ -189,9 +185,7 @@ class Relaxed:
         return min(paid, default=None)
 
     def _rounds(self, strategy: str, seconds: float) -> list[tuple[float, float]]:
-        """List the pairs (a, b) of which a round is the longest a x calculation + b; an exchange
-        beside the next step may be hidden whole.
-        """
+        """List the pairs (a, b) of which a round is the longest a x calculation + b."""
         if self.wish["overlap"] or strategy in ALWAYS_OVERLAP:
             return [(1.0, 0.0), (0.0, seconds)]
         return straight_rounds(seconds, window(strategy, self.problem))
@@ -210,9 +204,7 @@ class Relaxed:
         return self.fastest[workers]
 
     def _least_exchange(self, strategy: str, n: int, host: str, hosts: Sequence[str]) -> float:
-        """Return the seconds that an exchange of N workers takes at least, whose slowest hosts are
-        of one class; links are taken as instant.
-        """
+        """Return the least seconds of N workers with slowest hosts of a class; links take none."""
         size, streams = self.size, int(self.wish["streams"])
         summing = size / SUM_BYTES_PER_S
         if strategy in BUTTERFLIES:
@@ -248,9 +240,7 @@ class Relaxed:
         samples: int,
         multiplier: float,
     ) -> float | None:
-        """Return the objective of N machines at best, from their speed V and price C: V <=
-        sum_lambda + lambda C for every lambda.
-        """
+        """Return the best objective of N machines: V <= sum_lambda + lambda C for every lambda."""
         if len(self._sums(within, 0.0)) <= n:
             return None
         lines = [(m, self._sums(within, m)[n]) for m in self.multipliers if m != CHEAPEST]
@@ -278,7 +268,6 @@ class Relaxed:
     def _counted(
         self, speed: float, rounds: Sequence[tuple[float, float]], samples: int, multiplier: float
     ) -> float:
-        """Return the samples/s that count, of V samples/s that calculate."""
         return samples / multiplier / max(a * samples / speed + b for a, b in rounds)
 
     def counted(

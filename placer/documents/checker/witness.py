@@ -141,7 +141,6 @@ def _value(
 def _placement(
     problem: Mapping[str, Any], machine: Machine, count: int, mode: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Build the placement as a result has it."""
     offer, wish, strategy = machine.offer, problem["requirements"], mode["strategy"]
     overlap = strategy in ALWAYS_OVERLAP or (wish["overlap"] and strategy in MAY_OVERLAP)
     keys = ("gpu", "gpu_count", "market", "usd_per_hour")

@@ -154,9 +154,7 @@ def _exchange(placement: Placement, estimate: Estimate, problem: Problem) -> dic
 
 
 def _quorum(placement: Placement, problem: Problem) -> dict[str, Any]:
-    """Return how many workers an exchange waits for, and how long for the others; empty where it
-    waits for all.
-    """
+    """Return how many workers an exchange waits for, and how long for others; empty: for all."""
     wish, workers = problem.requirements, placement.workers
     if wish.quorum is None or (workers == 1 == wish.quorum):
         return {}
@@ -168,9 +166,7 @@ def _quorum(placement: Placement, problem: Problem) -> dict[str, Any]:
 
 
 def _group_forming_s(estimate: Estimate) -> float:
-    """Return half of the calculation between two exchanges, from 5 to 15 s. hivemind waits for it
-    even where the calculation is over before.
-    """
+    """Return half of the calculation between two exchanges: hivemind always waits for it."""
     return min(GROUP_FORMING_S, max(LEAST_GROUP_FORMING_S, round(estimate.step.calculation / 2, 1)))
 
 
@@ -201,7 +197,6 @@ def _storage(
 def _data(
     shares: Iterable[tuple[str, float]], moves: list[Any], problem: Problem
 ) -> dict[str, Any]:
-    """Name the store of the data, or the share of each region and what moves before the run."""
     wish = problem.requirements
     placed = {"shares": dict(shares), "moves": moves} if wish.datasets else {}
     return {

@@ -73,9 +73,7 @@ def read_manifest(document: Any, where: str, *, allow_edits: bool = False) -> Ma
 
 
 def _check_values(value: Any, where: str, at: str = "") -> None:
-    """Refuse what no file, variable or argument can hold: NUL, halves of surrogate pairs, infinite
-    numbers.
-    """
+    """Refuse what no file or argument can hold: NUL, halves of characters, infinite numbers."""
     if isinstance(value, str):
         if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
             raise PlacerError(
@@ -119,9 +117,7 @@ def _faults(manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 
 def _wrong_island(group: Group) -> Iterator[tuple[str, str]]:
-    """Yield why no machine room can hold an island: it is in more than one zone, or its tensor
-    parallel groups do not divide the GPUs of one machine.
-    """
+    """Yield why no machine room can hold an island: its zones, or the GPUs of one machine."""
     own = f"{group.provider}/{group.region}"
     if group.place != own and group.is_island:
         yield (
@@ -138,7 +134,6 @@ def _wrong_island(group: Group) -> Iterator[tuple[str, str]]:
 
 
 def _wrong_quorum(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield a quorum of more workers than there are, or of an exchange that waits for all."""
     exchange = manifest.exchange
     quorum, grace_s = exchange.quorum, exchange.grace_s
     if quorum is None and grace_s is None:
@@ -156,7 +151,6 @@ def _wrong_quorum(manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 
 def _wrong_meeting(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield what of the rendezvous is not that of the exchange."""
     meet, first = manifest.rendezvous, manifest.groups[0].name
     name = manifest.exchange.strategy
     stores = traits(name).transport in STORE_TRANSPORTS
@@ -193,7 +187,6 @@ def _wrong_buckets(manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 
 def _wrong_memory(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield why a function cannot hold the gradients that it sums."""
     function = manifest.aggregator
     if function is None or function.kind != "function":
         return

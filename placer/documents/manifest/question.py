@@ -75,9 +75,7 @@ def exchange_of(manifest: Manifest, server: WorkerGroup | None = None) -> Exchan
 
 
 def _server(manifest: Manifest, problem: Problem) -> WorkerGroup | None:
-    """Rebuild the machine of a parameter server, with the rest of its offer from the question's
-    book.
-    """
+    """Rebuild the machine of a parameter server, with its offer from the question's book."""
     hub = manifest.aggregator
     if hub is None or hub.server is None:
         return None

@@ -58,9 +58,7 @@ def meeting(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _buckets(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List one bucket where the aggregator reads; with regional stores also one in every region
-    with workers.
-    """
+    """List one bucket where the aggregator reads, and with regional stores one in every region."""
     storage = document["storage"]
     own = {"place": storage["place"], "store": storage["store"], "name": storage["bucket"]}
     built = [{"role": "exchange", **own}]

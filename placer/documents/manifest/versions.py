@@ -105,5 +105,4 @@ def completed(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with(part: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """Return the part with a key at its end, if it has none of that name."""
     return {**part, **({} if key in part else {key: value})}

@@ -20,14 +20,11 @@ Figure = Callable[[Mapping[str, Any]], float | None]
 
 
 def _of_estimate(read: Figure) -> Figure:
-    """Read a figure of a result off its estimate; None without a placement."""
     return lambda result: None if result["estimate"] is None else read(result["estimate"])
 
 
 def _of_run(total: str, plan: str, unit: float = 1.0) -> Figure:
-    """Read a figure of the whole run: that of a plan with fallbacks where there is one, which waits
-    and may fail, else of the placement; None without a number of samples.
-    """
+    """Read a figure of the whole run: of a plan with fallbacks, else of the placement."""
 
     def read(result: Mapping[str, Any]) -> float | None:
         sure, totals = result.get("confidence") or {}, result["totals"]
@@ -189,7 +186,6 @@ def _exchange(placement: Mapping[str, Any] | None) -> str | None:
 
 
 def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the kinds of machines of both sides, with how many there are and what they cost."""
     sides = [_groups(document["placement"]) for document in (before, after)]
     rows = []
     for key in dict.fromkeys((*sides[0], *sides[1])):

@@ -95,7 +95,6 @@ def frontier_words(document: Mapping[str, Any], where: str) -> Checked:
 
 
 def _wrong_points(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong about the points and the figures that follow from them."""
     usd_before = speed_before = -1.0
     before: Mapping[str, Any] | None = None
     for number, point in enumerate(document["points"]):
@@ -125,7 +124,6 @@ def _wrong_points(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _gap(point: Mapping[str, Any]) -> float | None:
-    """Return the larger relative distance of a point from its two bounds."""
     most, least = point["most_samples_per_second"], point["least_usd_per_hour"]
     if most is None or least is None:
         return None
@@ -172,7 +170,6 @@ def _knee(points: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 def _wrong_prices(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield points that do not price as they say, by the model or by the second implementation."""
     if "problem" not in document:
         return
     problem = Problem.from_dict(document["problem"])
@@ -196,9 +193,7 @@ def _wrong_prices(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _refuted(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
-    """Yield points whose bounds equal machines in one place beat: faster for the same price, or
-    cheaper at the same speed.
-    """
+    """Yield points whose bounds equal machines in one place beat, by speed or by price."""
     if whole is None or not can_refute(whole):
         return
     saved = whole.to_dict()

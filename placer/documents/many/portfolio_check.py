@@ -133,7 +133,6 @@ def _wrong_value(document: Row, jobs: list[Row]) -> Iterator[str]:
 
 
 def _wrong_bound(document: Row) -> Iterator[str]:
-    """Yield where value, bound, gap and saving of a portfolio contradict each other."""
     objective, one = document["objective"], document["one_by_one"]
     bound, value = objective["bound"], objective["value"]
     sign = -1 if objective["name"] == "throughput" else 1
@@ -151,7 +150,6 @@ def _wrong_bound(document: Row) -> Iterator[str]:
 
 
 def _wrong_slot(jobs: list[Row], shared: Row, slot: int, when: str) -> Iterator[str]:
-    """Yield the limits that jobs which run side by side break."""
     gpus: dict[tuple[str, str, str], int] = {}
     machines: dict[tuple[str, str, str], int] = {}
     for worker in (worker for job in jobs for worker in _machines(job)):
@@ -171,7 +169,6 @@ def _wrong_slot(jobs: list[Row], shared: Row, slot: int, when: str) -> Iterator[
 
 
 def _wrong_quotas(gpus: dict[tuple[str, str, str], int], shared: Row, when: str) -> Iterator[str]:
-    """Yield the quotas that GPUs by place, GPU and market exceed."""
     for bucket, count in gpus.items():
         rows = [row for row in shared["quotas"] if _covers(row, bucket)]
         each = [row["gpus"] for row in rows if row["scope"] == "each"]
@@ -186,7 +183,6 @@ def _wrong_quotas(gpus: dict[tuple[str, str, str], int], shared: Row, when: str)
 
 
 def _blocks(shared: Row, slot: int) -> dict[tuple[str, str, str], int]:
-    """Return how many machines of each offer of blocks there are in a slot."""
     there: dict[tuple[str, str, str], int] = {}
     for block in shared["blocks"]:
         kind = block["place"], block["offer"], block["market"]

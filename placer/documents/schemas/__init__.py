@@ -162,7 +162,6 @@ def schema_document(name: str) -> dict[str, Any]:
 
 
 def _structs(info: Any, seen: dict[int, Any]) -> Iterator[type[Any]]:
-    """List the types of all objects inside a type."""
     if isinstance(info, tuple):
         for part in info:
             yield from _structs(part, seen)

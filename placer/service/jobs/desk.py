@@ -124,7 +124,6 @@ class Desk:
         running.task = asyncio.create_task(self._run(id_, verb, words, running))
 
     async def _run(self, id_: str, verb: str, words: Mapping[str, Any], running: _Running) -> None:
-        """Have the pool answer, and keep what comes of it."""
 
         def begun() -> None:
             self._thread.submit(self._store.begin, id_)

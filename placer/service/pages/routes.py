@@ -79,7 +79,6 @@ def _form(
 
 
 def _asking(typed: Mapping[str, str], wrong: str = "") -> dict[str, Any]:
-    """Return what the fields of a question need."""
     return {
         "fields": fields_of(typed, wrong),
         "verbs": VERBS,
@@ -146,7 +145,6 @@ async def answer(request: Asked) -> Response[bytes]:
 
 
 def _view(document: bytes) -> Any:
-    """Return what a page shows of a document; None of one that has no report."""
     try:
         return contents(json.loads(document))
     except PlacerError:

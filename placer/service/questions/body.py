@@ -146,7 +146,6 @@ def _refuse_files(name: str, value: Any) -> None:
 
 
 def _model(value: Any) -> Any:
-    """Return the name of a model, or a profile document as it came."""
     if isinstance(value, dict):
         if value.get("schema") != PROFILE_SCHEMA:
             raise PlacerError(
@@ -168,7 +167,6 @@ def _model(value: Any) -> Any:
 
 
 def _own(verb: Verb, name: str, value: Any) -> Any:
-    """Check a word of a verb against its schema."""
     if name == "model":
         return _model(value)
     if name == "catalog":

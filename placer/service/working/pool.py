@@ -164,9 +164,7 @@ class Pool:
                 await asyncio.sleep(AFTER_FAILURE_S[min(failures, len(AFTER_FAILURE_S)) - 1])
 
     async def _serve(self, worker: Worker, generation: int) -> None:
-        """Hand questions to a worker until it is worn, ended or replaced; `GoneError` if its
-        process has ended by itself.
-        """
+        """Hand questions to a worker until it is worn, ended or replaced."""
         self.ready += 1
         try:
             while True:
@@ -196,7 +194,6 @@ class Pool:
             ticket.reply.set_result(reply)
 
     async def _next(self, generation: int) -> Ticket | None:
-        """Return the next question; None if the worker is to be replaced first."""
         async with self._changed:
             while True:
                 if generation != self._generation:
@@ -249,7 +246,6 @@ class Pool:
                 task.cancel()
 
     async def _watch_books(self) -> None:
-        """Replace the workers when a book of one's own, or the pin, has changed."""
         seen = await asyncio.to_thread(books_mark)
         while True:
             await asyncio.sleep(LOOK_EVERY_S)

@@ -155,7 +155,6 @@ def _json(document: Any) -> bytes:
 
 
 def _ask(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
-    """Ask a verb: its words are checked, so it takes them as they are."""
     verb = VERBS[question.name]
     words = session.asked(question)
     hears: dict[str, Any] = {}
@@ -249,7 +248,6 @@ def _replan(session: Session, question: Question, tell: Tell, cancel: Cancel) ->
 
 
 def _books_of(plan: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the books of a manifest, as whoever wrote it says."""
     try:
         return tuple(str(plan["question"]["catalog"]["name"]).split("+"))
     except (KeyError, TypeError):
