@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from litestar import Litestar, MediaType, Request, Response, delete, get, post
-from litestar.connection import ASGIConnection
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.response import ServerSentEvent, ServerSentEventMessage
@@ -32,6 +31,7 @@ from placer.service.problems import (
     KIND_OF_STATUS,
     OPEN,
     PROBE,
+    Connection,
     GateError,
     guard,
     problem_of,
@@ -55,7 +55,6 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
 Asked = Request[Any, Any, Any]
-Headers = dict[str, str]
 
 
 def application(settings: Settings) -> Litestar:
@@ -141,7 +140,6 @@ async def body_of(request: Asked) -> Any:
 
 async def answer(request: Asked, question: Question) -> Reply:
     """Have a question answered while its asker waits; one who goes away ends the search."""
-    pool: Pool = request.app.state.pool
     cancelled = asyncio.Event()
 
     async def leave() -> None:
@@ -151,7 +149,8 @@ async def answer(request: Asked, question: Question) -> Reply:
 
     leaving = asyncio.create_task(leave())
     try:
-        return await pool.ask(question, cancelled)
+        reply: Reply = await request.app.state.pool.ask(question, cancelled)
+        return reply
     finally:
         leaving.cancel()
 
@@ -309,7 +308,7 @@ async def _events(desk: Desk, id_: str) -> AsyncIterator[ServerSentEventMessage]
             return
         yield _event("state", {"state": str(job.state)})
         if best is not None:
-            yield _event("better", best.to_dict())
+            yield _event("better", best)
         if heard is None or job.state.finished:
             yield _event("done", {"state": str(job.state)})
             return
@@ -355,7 +354,7 @@ async def job_part(desk: Desk, id_: str, name: str) -> Response[bytes]:
 
 
 def _job_said(desk: Desk, job: Job, status: int = 200) -> Response[bytes]:
-    best, address = desk.best(job.id), f"/v1/jobs/{job.id}"
+    address = f"/v1/jobs/{job.id}"
     document = {
         "schema": "placer.job/v1",
         "id": job.id,
@@ -366,7 +365,7 @@ def _job_said(desk: Desk, job: Job, status: int = 200) -> Response[bytes]:
         "created": job.created,
         "started": job.started,
         "finished": job.finished,
-        "best": None if best is None else best.to_dict(),
+        "best": desk.best(job.id),
         "problem": job.problem,
         **{part: f"{address}/{part}" for part in ("events", "answer", "manifest")},
     }
@@ -401,30 +400,20 @@ async def metrics_text(request: Asked) -> Response[bytes]:
 
 
 ROUTES = (
-    schemas,
-    schema,
-    openapi_document,
-    new_job,
-    job,
-    end_job,
-    job_answer,
-    job_manifest,
-    job_events,
-    healthz,
-    readyz,
-    metrics_text,
+    *(schemas, schema, openapi_document, healthz, readyz, metrics_text),
+    *(new_job, job, end_job, job_answer, job_manifest, job_events),
 )
 
 
 # --- Errors ---
 
 
-def _said_wrong(request: ASGIConnection[Any, Any, Any, Any], error: PlacerError) -> Response[bytes]:
+def _said_wrong(request: Connection, error: PlacerError) -> Response[bytes]:
     field = error.field if isinstance(error, WordError) else ""
     return problem_response(problem_of("words", error.message, error.hint, field))
 
 
-def _kept_out(request: ASGIConnection[Any, Any, Any, Any], error: GateError) -> Response[bytes]:
+def _kept_out(request: Connection, error: GateError) -> Response[bytes]:
     path = str(request.scope["path"])
     if error.kind == "token" and f"/{path.split('/')[1]}" in pages.PATHS:
         return pages.elsewhere("/login")
@@ -432,7 +421,7 @@ def _kept_out(request: ASGIConnection[Any, Any, Any, Any], error: GateError) -> 
     return problem_response(problem_of(error.kind, error.detail, error.hint), headers)
 
 
-def _full(request: ASGIConnection[Any, Any, Any, Any], error: FullError) -> Response[bytes]:
+def _full(request: Connection, error: FullError) -> Response[bytes]:
     seconds = error.retry_after_s
     return problem_response(
         problem_of("full", "too many questions are waiting", f"ask again in {seconds} s"),
@@ -440,9 +429,7 @@ def _full(request: ASGIConnection[Any, Any, Any, Any], error: FullError) -> Resp
     )
 
 
-def _not_understood(
-    request: ASGIConnection[Any, Any, Any, Any], error: HTTPException
-) -> Response[bytes]:
+def _not_understood(request: Connection, error: HTTPException) -> Response[bytes]:
     if error.status_code >= 500:
         return _failed(request, error)
     kind = KIND_OF_STATUS.get(error.status_code, "body")
@@ -453,7 +440,7 @@ def _not_understood(
     )
 
 
-def _failed(request: ASGIConnection[Any, Any, Any, Any], error: Exception) -> Response[bytes]:
+def _failed(request: Connection, error: Exception) -> Response[bytes]:
     """Say that the service failed, and nothing of how: that is for its log."""
     LOG.error("request failed", exc_info=error)
     return problem_response(problem_of("failed", "the service failed", "its reason is in the log"))

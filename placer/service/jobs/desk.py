@@ -31,7 +31,7 @@ class _Running:
     """What is known of an unfinished job beside its row."""
 
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
-    best: Better | None = None
+    best: dict[str, Any] | None = None
     listeners: set[asyncio.Queue[Event]] = field(default_factory=set)
     task: asyncio.Task[None] | None = None
 
@@ -130,8 +130,8 @@ class Desk:
             running.say("state", {"state": str(State.RUNNING)})
 
         def tell(better: Better) -> None:
-            running.best = better
-            running.say("better", better.to_dict())
+            running.best = better.to_dict()
+            running.say("better", running.best)
 
         try:
             question = question_of(check_verb(verb), words, self.settings.job_seconds)
@@ -159,7 +159,7 @@ class Desk:
         """Return the ``document`` or the ``manifest`` of a job; None without."""
         return await self._kept(lambda: self._store.part(id_, name))
 
-    def best(self, id_: str) -> Better | None:
+    def best(self, id_: str) -> dict[str, Any] | None:
         """Return the best so far of an unfinished job."""
         running = self._running.get(id_)
         return None if running is None else running.best

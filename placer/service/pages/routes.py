@@ -127,8 +127,7 @@ async def answer(request: Asked) -> Response[bytes]:
     typed = typed_again(job.verb, job.words)
     shared: dict[str, Any] = {"job": job, "before": before, "question": "/?" + urlencode(typed)}
     if not job.state.finished:
-        best = desk.best(job.id)
-        return page("waiting", **shared, best=None if best is None else best.to_dict())
+        return page("waiting", **shared, best=desk.best(job.id))
     document = await desk.part(job.id, "document")
     manifest = await desk.part(job.id, "manifest")
     view = None if document is None else _view(document)
@@ -239,17 +238,6 @@ def _file(name: str) -> bytes:
     return files("placer.service.pages").joinpath(name).read_bytes()
 
 
-ROUTES = (
-    form,
-    ask,
-    answer,
-    cancel,
-    report,
-    compare,
-    login_form,
-    login,
-    style,
-    script,
-)
+ROUTES = (form, ask, answer, cancel, report, compare, login_form, login, style, script)
 PATHS = frozenset({"/", "/ask", "/answers", "/compare"})
 """First parts of addresses that are for people: without a token they lead to the form for it."""
