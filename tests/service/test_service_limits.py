@@ -238,36 +238,28 @@ def worker_of(pool: Pool) -> int:
     return child.pid
 
 
-def test_a_process_that_does_not_end_is_ended() -> None:
-    """A worker that hangs is killed after its time, its asker is told, and another one answers."""
+def test_a_process_that_hangs_or_dies_is_replaced() -> None:
+    """A worker that hangs is killed after its time, and its asker is told; so is the asker of one
+    that dies, whose question fails. Another worker answers the next question.
+    """
 
-    async def ask() -> tuple[Reply, Reply, int, int]:
+    async def ask() -> list[Reply]:
         async with pooled(grace_s=0.3) as pool:
             first = worker_of(pool)
             os.kill(first, signal.SIGSTOP)  # as a loop that nobody can interrupt
-            hung = await pool.ask(question(seconds=0.3), asyncio.Event())
-            after = await pool.ask(question(), asyncio.Event())
-            return hung, after, first, worker_of(pool)
-
-    hung, after, first, second = asyncio.run(ask())
-    assert (hung.outcome, after.outcome) == (Outcome.STOPPED, Outcome.ANSWERED)
-    assert first != second
-
-
-def test_a_process_that_dies_is_replaced() -> None:
-    """Its question fails, which its asker hears; the next one is answered."""
-
-    async def ask() -> tuple[Reply, Reply]:
-        async with pooled() as pool:
-            pid = worker_of(pool)
-            os.kill(pid, signal.SIGSTOP)
+            replies = [await pool.ask(question(seconds=0.3), asyncio.Event())]
+            replies.append(await pool.ask(question(), asyncio.Event()))
+            second = worker_of(pool)
+            assert second != first
+            os.kill(second, signal.SIGSTOP)
             asked = asyncio.create_task(pool.ask(question(), asyncio.Event()))
             await asyncio.sleep(0.1)
-            os.kill(pid, signal.SIGKILL)
-            return await asked, await pool.ask(question(), asyncio.Event())
+            os.kill(second, signal.SIGKILL)
+            return [*replies, await asked, await pool.ask(question(), asyncio.Event())]
 
-    died, after = asyncio.run(ask())
-    assert (died.outcome, after.outcome) == (Outcome.FAILED, Outcome.ANSWERED)
+    outcomes = [reply.outcome for reply in asyncio.run(ask())]
+    answered = Outcome.ANSWERED
+    assert outcomes == [Outcome.STOPPED, answered, Outcome.FAILED, answered]
 
 
 def test_a_waiting_question_can_be_given_up() -> None:
