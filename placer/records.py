@@ -8,11 +8,14 @@ are dataclasses. Who changes a record need not know which it is.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 RecordType = TypeVar("RecordType")
+Json = Mapping[str, Any]
+"""An object of JSON, as it is read or written."""
 # Kinds of numbers, for fields that are read from files: the bounds stand in the JSON Schema too.
 Amount = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]

@@ -4,7 +4,7 @@ checked with.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from placer.cost_model.convergence import batch_factor, multiplier_of
@@ -20,6 +20,7 @@ from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
 from placer.problem.question import PARTS
 from placer.problem.workers.pool import Pool
+from placer.records import Json
 from placer.version import __version__
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import never_tried
@@ -30,11 +31,7 @@ MULTIPLIERS = 24
 
 
 def certificate_document(
-    saved: Mapping[str, Any],
-    problem: Problem,
-    placement: Placement | None,
-    solver: str,
-    limits: Mapping[str, Any],
+    saved: Json, problem: Problem, placement: Placement | None, solver: str, limits: Json
 ) -> dict[str, Any]:
     """Build the certificate of a result.
 
@@ -81,12 +78,12 @@ def searched_document(problem: Problem) -> dict[str, Any]:
     }
 
 
-def holds_market(certificate: Mapping[str, Any]) -> bool:
+def holds_market(certificate: Json) -> bool:
     """Return whether a saved file has the whole market; old ones say it by their relaxation."""
     return bool(certificate.get("whole", certificate["relaxation"] is not None))
 
 
-def input_digests(problem: Mapping[str, Any]) -> dict[str, str]:
+def input_digests(problem: Json) -> dict[str, str]:
     """Return the SHA-256 of the canonical JSON of each part of a problem document."""
     return {name: document_digest(problem[name]) for name in PARTS}
 
@@ -159,7 +156,7 @@ def _link_document(link: Link) -> dict[str, Any]:
 
 
 def relaxation_document(
-    saved: Mapping[str, Any], problem: Problem, modes: Iterable[tuple[str, int]]
+    saved: Json, problem: Problem, modes: Iterable[tuple[str, int]]
 ) -> dict[str, Any]:
     """Build what the bounds of whole strategies are checked with: speeds by device, multipliers,
     and the bound of each strategy with its local steps.
@@ -178,10 +175,7 @@ def relaxation_document(
 
 
 def relaxed_modes(
-    problem: Mapping[str, Any],
-    speeds: Sequence[Mapping[str, Any]],
-    multipliers: Sequence[float],
-    modes: Sequence[Mapping[str, Any]],
+    problem: Json, speeds: Sequence[Json], multipliers: Sequence[float], modes: Sequence[Json]
 ) -> list[dict[str, Any]]:
     """Bound each mode by weak duality: once to be written, again by ``placer validate``."""
     relaxed = Relaxed(problem, machines_of(problem, speeds), multipliers)

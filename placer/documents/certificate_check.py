@@ -5,11 +5,10 @@ of the bound.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 from operator import getitem
-from typing import Any
 
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
@@ -20,15 +19,10 @@ from placer.documents.checker.limits import broken_limits
 from placer.documents.checker.seconds import round_of
 from placer.documents.present_book import Compared, compare_with_book
 from placer.documents.proof_check import UNCOVERED, proof_words, wrong_proof
-from placer.documents.saved_result import (
-    placement_from,
-    priced_again,
-    question_in,
-    wrong_pricing,
-)
+from placer.documents.saved_result import placement_from, priced_again, question_in, wrong_pricing
 from placer.errors import refuse
 from placer.problem.problem import Problem
-from placer.records import replace
+from placer.records import Json, replace
 from placer.units import format_number, format_plain
 
 SAME = 1e-9
@@ -54,7 +48,7 @@ class Checked:
     trusted: tuple[str, ...]
 
 
-def check_certificate(document: Mapping[str, Any], where: str) -> Checked:
+def check_certificate(document: Json, where: str) -> Checked:
     """Check the certificate of a result document that prices as it says.
 
     Raises
@@ -94,7 +88,7 @@ def check_certificate(document: Mapping[str, Any], where: str) -> Checked:
     return Checked(confirmed=tuple(confirmed), trusted=(*believed, *trusted))
 
 
-def _compared(document: Mapping[str, Any]) -> Compared:
+def _compared(document: Json) -> Compared:
     question = question_in(document)
     if question is None:
         return Compared(problem=None, uncovered=("prices, links and dates",))
@@ -103,12 +97,12 @@ def _compared(document: Mapping[str, Any]) -> Compared:
     return compare_with_book(Problem.from_dict(question), placements, document["data"], whole=whole)
 
 
-def _has_market(document: Mapping[str, Any]) -> bool:
+def _has_market(document: Json) -> bool:
     certificate = document.get("certificate")
     return certificate is not None and "problem" in document and holds_market(certificate)
 
 
-def _uncovered(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
+def _uncovered(document: Json, whole: Problem | None) -> Iterator[str]:
     """Name what the document says and nothing works out again."""
     parts = [part for part in SENTENCES if document.get(part)]
     parts += [name for name in ("price_risk", "confidence") if document.get(name)]
@@ -122,9 +116,7 @@ def _uncovered(document: Mapping[str, Any], whole: Problem | None) -> Iterator[s
     yield f"{UNCOVERED} {', '.join(parts)}"
 
 
-def _faults(
-    document: Mapping[str, Any], compared: Compared, whole: Problem | None
-) -> Iterator[str]:
+def _faults(document: Json, compared: Compared, whole: Problem | None) -> Iterator[str]:
     certificate = document.get("certificate")
     if certificate is not None and "problem" in document:
         yield from _digests(certificate, document)
@@ -140,7 +132,7 @@ def _faults(
         yield from _wrong_considered(document, whole)
 
 
-def _wrong_considered(document: Mapping[str, Any], whole: Problem) -> Iterator[str]:
+def _wrong_considered(document: Json, whole: Problem) -> Iterator[str]:
     asked, bound = objective_of(whole.requirements), document["objective"]["bound"]
     for part in CONSIDERED:
         seen = set()
@@ -163,7 +155,7 @@ def _wrong_considered(document: Mapping[str, Any], whole: Problem) -> Iterator[s
                 yield f"{name} beats the bound {bound:.9g}"
 
 
-def _digests(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
+def _digests(certificate: Json, document: Json) -> Iterator[str]:
     for name, digest in input_digests(document["problem"]).items():
         if certificate["inputs"][name] != digest:
             yield f"the digest of the {name} in the file differs from its certificate"
@@ -172,7 +164,7 @@ def _digests(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> Ite
         yield "the digest of the price book differs from its certificate"
 
 
-def _settings(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
+def _settings(certificate: Json, document: Json) -> Iterator[str]:
     if certificate["solver"] != document["solver"]["name"]:
         yield f"the certificate is of the solver {str(certificate['solver'])[:40]}"
     gap = document["objective"]["gap"]
@@ -185,7 +177,7 @@ def _settings(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> It
         )
 
 
-def wrong_prices(given: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
+def wrong_prices(given: Json, document: Json) -> Iterator[str]:
     """Yield where the second implementation differs from what a document with ``problem``,
     ``placement`` and ``estimate`` says, by `placer.documents.certificate.figures` as given.
     """
@@ -216,7 +208,7 @@ def wrong_prices(given: Mapping[str, Any], document: Mapping[str, Any]) -> Itera
         yield f"the second implementation finds a broken limit: {text}"
 
 
-def _estimated(document: Mapping[str, Any]) -> Iterator[str]:
+def _estimated(document: Json) -> Iterator[str]:
     """Yield figures that nobody measured and the second implementation takes as given."""
     given = document["certificate"]["figures"]
     known = ("measured", "published")

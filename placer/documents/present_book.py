@@ -22,7 +22,7 @@ from placer.market.catalog import Catalog, MeasuredLink, gpu_document, offer_doc
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.words.changes import book_changed_again, changes_said
-from placer.records import replace
+from placer.records import Json, replace
 from placer.workload.constants import PUBLISHED
 from placer.workload.profile import load_profile, profile_document, profile_names
 
@@ -59,7 +59,7 @@ def reopened_problem(
     return with_present_book(Problem.from_dict(question), where, catalog)
 
 
-def reopened_answer(document: Mapping[str, Any], where: str) -> Placement | None:
+def reopened_answer(document: Json, where: str) -> Placement | None:
     """Rebuild the placement of a saved result; None where nothing fitted.
 
     Raises
@@ -74,7 +74,7 @@ def reopened_answer(document: Mapping[str, Any], where: str) -> Placement | None
         raise PlacerError(f"{where}: its placement is not whole ({error!r:.80})", EDITED) from None
 
 
-def whole_problem(document: Mapping[str, Any], where: str) -> Problem:
+def whole_problem(document: Json, where: str) -> Problem:
     """Rebuild the question of a saved result, which has a problem and a certificate, with the
     market that it was solved on.
 
@@ -153,7 +153,7 @@ class Compared:
 
 
 def compare_with_book(
-    saved: Problem, placements: Iterable[Placement], data: Mapping[str, Any], *, whole: bool
+    saved: Problem, placements: Iterable[Placement], data: Json, *, whole: bool
 ) -> Compared:
     """Compare what a document says of prices, places and links with the book of this machine, where
     that has the same digest: one of another day may differ in any row.
@@ -284,7 +284,7 @@ def _wrong_tables(catalog: Catalog, book: Catalog, there: str) -> Iterator[str]:
             yield f"the device {name[:40]} is not that of {there}"
 
 
-def _wrong_dates(problem: Problem, data: Mapping[str, Any]) -> Iterator[str]:
+def _wrong_dates(problem: Problem, data: Json) -> Iterator[str]:
     for key, value in data_document(problem).items():
         if data.get(key) != value:
             yield f"data.{key} is written as {str(data.get(key))[:40]}; in the book it is {value}"

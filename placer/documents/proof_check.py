@@ -23,7 +23,7 @@ from placer.documents.checker.witness import OBJECTIVES, witness
 from placer.documents.saved_result import question_in
 from placer.problem.problem import Problem
 from placer.problem.requirements import Narrowed
-from placer.records import replace
+from placer.records import Json, replace
 from placer.units import format_number
 
 SAME = 1e-9
@@ -47,7 +47,7 @@ UNCOVERED = "not covered by this check:"
 """How a sentence begins about what a document says and nothing here confirms."""
 
 
-def wrong_proof(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
+def wrong_proof(document: Json, whole: Problem | None) -> Iterator[str]:
     """Yield what is wrong about the proof of a result, the most telling first. ``whole`` is its
     question on the whole market, from the file or from the book of this machine; None where neither
     has it.
@@ -64,13 +64,13 @@ def wrong_proof(document: Mapping[str, Any], whole: Problem | None) -> Iterator[
     yield from _refuted(document, whole)
 
 
-def batch_range_of(document: Mapping[str, Any]) -> Any:
+def batch_range_of(document: Json) -> Any:
     """Return the range of batches that the question of a result leaves open; None of one batch."""
     question = question_in(document)
     return None if question is None else question["requirements"].get("batch_range")
 
 
-def _wrong_modes(document: Mapping[str, Any]) -> Iterator[str]:
+def _wrong_modes(document: Json) -> Iterator[str]:
     """Compare the modes of proof and relaxation with those that the request asks for."""
     question, proof = question_in(document), [_key(mode) for mode in document["proof"]]
     proved = document["status"] == "optimal" and document["solver"]["name"] == PROVING
@@ -91,7 +91,7 @@ def _wrong_modes(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"the {name} has {_named(*twice[0])} twice"
 
 
-def _wrong_bounds(document: Mapping[str, Any]) -> Iterator[str]:
+def _wrong_bounds(document: Json) -> Iterator[str]:
     """Check the arithmetic of the bound: value, modes, total, counts."""
     objective, modes = document["objective"], document["proof"]
     if not modes:
@@ -122,7 +122,7 @@ def _wrong_bounds(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"solver.{total} is written as {written}, but the modes have {counted} together"
 
 
-def _wrong_methods(document: Mapping[str, Any]) -> Iterator[str]:
+def _wrong_methods(document: Json) -> Iterator[str]:
     for mode in document["proof"]:
         name, method = _name(mode), mode["method"]
         if (method == "alone") != (name == ALONE) and method != "stopped":
@@ -131,7 +131,7 @@ def _wrong_methods(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} is said to be searched, but has no nodes"
 
 
-def _reached(document: Mapping[str, Any]) -> float | None:
+def _reached(document: Json) -> float | None:
     """Return the bound that a finished search leaves: the value, and the gap that was asked for."""
     objective, certificate = document["objective"], document.get("certificate")
     if certificate is None or objective["value"] is None or document["status"] != "optimal":
@@ -144,7 +144,7 @@ def _reached(document: Mapping[str, Any]) -> float | None:
     return float(objective_named(objective["name"]).ahead(value, slack))
 
 
-def _wrong_gap(document: Mapping[str, Any]) -> Iterator[str]:
+def _wrong_gap(document: Json) -> Iterator[str]:
     if _reached(document) is None or not document["proof"] or batch_range_of(document):
         return
     if not (_shows_gap(document) or any(_rests_on_root(m, document) for m in document["proof"])):
@@ -152,13 +152,13 @@ def _wrong_gap(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"no bound of the proof follows from the gap of {gap:.3g} that was asked for"
 
 
-def _shows_gap(document: Mapping[str, Any]) -> bool:
+def _shows_gap(document: Json) -> bool:
     reached = _reached(document)
     bounds = [mode["bound"] for mode in document["proof"] if mode["bound"] is not None]
     return reached is not None and any(_same(bound, reached, STOPPED) for bound in bounds)
 
 
-def _rests_on_root(mode: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
+def _rests_on_root(mode: Json, document: Json) -> bool:
     """Tell whether a mode has the bound of its relaxation, and that is not behind the value."""
     value, asked = document["objective"]["value"], objective_named(document["objective"]["name"])
     bound, root = mode["bound"], mode["root_bound"]
@@ -171,7 +171,7 @@ def _same(a: float, b: float, relative: float = SAME) -> bool:
     return math.isclose(a, b, rel_tol=relative, abs_tol=1e-12)
 
 
-def _key(mode: Mapping[str, Any]) -> tuple[str, int]:
+def _key(mode: Json) -> tuple[str, int]:
     return mode["strategy"], mode["local_steps"]
 
 
@@ -179,11 +179,11 @@ def _named(strategy: str, steps: int) -> str:
     return ALONE if strategy == "none" else strategy + (f" H={steps}" if steps > 1 else "")
 
 
-def _name(mode: Mapping[str, Any]) -> str:
+def _name(mode: Json) -> str:
     return _named(*_key(mode))
 
 
-def _wrong_relaxation(document: Mapping[str, Any]) -> Iterator[str]:
+def _wrong_relaxation(document: Json) -> Iterator[str]:
     """Work the bounds by weak duality out again, and compare speeds by device with the model's."""
     relaxation = (document.get("certificate") or {}).get("relaxation")
     if relaxation is None:
@@ -209,7 +209,7 @@ def _wrong_relaxation(document: Mapping[str, Any]) -> Iterator[str]:
         yield "the certificate bounds other strategies than the proof"
 
 
-def _refuted(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
+def _refuted(document: Json, whole: Problem | None) -> Iterator[str]:
     """Look for a placement that keeps the limits and beats the bound that is claimed."""
     name, bound = document["objective"]["name"], document["objective"]["bound"]
     nothing = document["status"] == "infeasible" and document["placement"] is None
@@ -241,7 +241,7 @@ def _questions(whole: Problem) -> Iterator[Problem]:
         workers *= 2
 
 
-def _wrong_search(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
+def _wrong_search(document: Json, whole: Problem | None) -> Iterator[str]:
     written = (document.get("certificate") or {}).get("searched")
     if written is None or whole is None:
         return
@@ -258,7 +258,7 @@ def can_refute(whole: Problem | None) -> bool:
     return wish.objective in OBJECTIVES and wish.max_carbon_g_per_hour is None
 
 
-def proof_words(document: Mapping[str, Any], whole: Problem | None) -> tuple[list[str], list[str]]:
+def proof_words(document: Json, whole: Problem | None) -> tuple[list[str], list[str]]:
     """Return what is confirmed of a proof that holds, and what is taken on trust, in sentences."""
     objective, modes, status = document["objective"], document["proof"], document["status"]
     asked, bound = objective_named(objective["name"]), objective["bound"]
@@ -323,7 +323,7 @@ def _gap_words(gap: float | None) -> str:
     return f", {100 * gap:.3g} % from the value" if gap > SAME else ", and the value reaches it"
 
 
-def _searched_words(searched: Mapping[str, Any]) -> str:
+def _searched_words(searched: Json) -> str:
     (low, high), islands = searched["workers"], searched["islands"]
     least, most = (f(n for row in islands for n in row["machines"]) for f in (min, max))
     never = f"; never: {searched[OF_LATE]}" if OF_LATE in searched else ""
@@ -333,7 +333,7 @@ def _searched_words(searched: Mapping[str, Any]) -> str:
     )
 
 
-def _believed(mode: Mapping[str, Any], again: Mapping[str, float | None]) -> str:
+def _believed(mode: Json, again: Mapping[str, float | None]) -> str:
     """Say how a mode is said to have ended, that its bound is not confirmed, and how far weak
     duality comes. Nor is how it ended: a search also closes without a node what its relaxation
     alone leaves open.

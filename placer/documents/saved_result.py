@@ -29,7 +29,7 @@ from placer.market.catalog import OLD_TRANSPORT
 from placer.market.price_interval import first_interval
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
-from placer.records import replace
+from placer.records import Json, replace
 from placer.units import format_plain
 from placer.workload.inner_plan import InnerPlan
 
@@ -44,10 +44,10 @@ SAME = 1e-9
 
 
 def saved_document(
-    document: Mapping[str, Any],
+    document: Json,
     problem: Problem,
     placement: Placement | None,
-    limits: Mapping[str, Any],
+    limits: Json,
     *,
     whole: bool = False,
 ) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def saved_document(
     return {**document, key: saved, "certificate": certificate}
 
 
-def placement_from(document: Mapping[str, Any]) -> Placement:
+def placement_from(document: Json) -> Placement:
     """Rebuild a placement from its part of a result document."""
     aggregator, storage, server = document["aggregator"], document["storage"], document["server"]
     return Placement(
@@ -107,7 +107,7 @@ def placement_from(document: Mapping[str, Any]) -> Placement:
     )
 
 
-def _group_from(row: Mapping[str, Any]) -> WorkerGroup:
+def _group_from(row: Json) -> WorkerGroup:
     fields = ("place", "gpu", "gpu_count", "market", "count")
     return WorkerGroup(
         instance_type=row["offer"],
@@ -118,12 +118,12 @@ def _group_from(row: Mapping[str, Any]) -> WorkerGroup:
     )
 
 
-def question_in(document: Mapping[str, Any]) -> Any:
+def question_in(document: Json) -> Any:
     """Return the question of a result, saved with its market or without; None if it has none."""
     return document.get("problem", document.get("question"))
 
 
-def check_result(document: Mapping[str, Any], where: str) -> str:
+def check_result(document: Json, where: str) -> str:
     """Price the placement of a saved result again, from the file alone; say what it is.
 
     Raises
@@ -157,7 +157,7 @@ def check_result(document: Mapping[str, Any], where: str) -> str:
 
 
 def _wrong(
-    document: Mapping[str, Any], problem: Problem, placement: Placement, priced: Estimate
+    document: Json, problem: Problem, placement: Placement, priced: Estimate
 ) -> Iterator[str]:
     yield from wrong_pricing(document, problem, placement, priced)
     for name, value in (
@@ -172,11 +172,7 @@ def _wrong(
 
 
 def wrong_pricing(
-    row: Mapping[str, Any],
-    problem: Problem,
-    placement: Placement,
-    priced: Estimate,
-    at: str = "",
+    row: Json, problem: Problem, placement: Placement, priced: Estimate, at: str = ""
 ) -> Iterator[str]:
     """Yield where the parts ``placement`` and ``estimate`` of a row differ from its pricing."""
     for name, value in (
@@ -188,7 +184,7 @@ def wrong_pricing(
             yield difference
 
 
-def priced_again(placement: Placement, problem: Problem, written: Mapping[str, Any]) -> Estimate:
+def priced_again(placement: Placement, problem: Problem, written: Json) -> Estimate:
     """Price a placement with the intervals of prices that a written estimate has: those of today,
     or those of files from before prices had classes.
     """
@@ -201,7 +197,7 @@ def priced_again(placement: Placement, problem: Problem, written: Mapping[str, A
     return first if same else priced
 
 
-def is_request(written: Any, request: Mapping[str, Any]) -> bool:
+def is_request(written: Any, request: Json) -> bool:
     """Tell whether a request is that of the problem; keys that came later may be missing, but not
     that of a quota, which means another one where it is missing.
     """
@@ -216,7 +212,7 @@ def is_request(written: Any, request: Mapping[str, Any]) -> bool:
     }
 
 
-def _wrong_status(document: Mapping[str, Any], priced: Estimate, problem: Problem) -> str:
+def _wrong_status(document: Json, priced: Estimate, problem: Problem) -> str:
     objective, asked = document["objective"], objective_of(problem.requirements)
     value = asked.value(priced)
     written, bound, gap = objective["value"], objective["bound"], objective["gap"]
@@ -237,7 +233,7 @@ def _wrong_status(document: Mapping[str, Any], priced: Estimate, problem: Proble
     )
 
 
-def _wrong_batch_proof(document: Mapping[str, Any], problem: Problem, placement: Placement) -> str:
+def _wrong_batch_proof(document: Json, problem: Problem, placement: Placement) -> str:
     """Say what is wrong with a proof over a range of batches, none of which may beat the bound."""
     proof, wish = document.get("batch_proof"), problem.requirements
     if proof is None:

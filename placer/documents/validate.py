@@ -22,11 +22,12 @@ from placer.errors import EDITED, PlacerError, unknown
 from placer.files.json_text import misfit
 from placer.problem.problem import SCHEMA as PROBLEM_SCHEMA
 from placer.problem.problem import Problem
+from placer.records import Json
 from placer.workload.overlay import FAMILY, overlay_from
 from placer.workload.profile import SCHEMA as PROFILE_SCHEMA
 from placer.workload.profile import profile_from_json
 
-CONFIRMS: Mapping[str, Callable[[Mapping[str, Any], str], Checked]] = {
+CONFIRMS: Mapping[str, Callable[[Json, str], Checked]] = {
     RESULT_SCHEMA: check_certificate,
     PARETO_SCHEMA: frontier_words,
     PORTFOLIO_SCHEMA: portfolio_words,
@@ -75,7 +76,7 @@ def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
         ) from None
 
 
-def _check_types(document: Mapping[str, Any], name: str, where: str) -> None:
+def _check_types(document: Json, name: str, where: str) -> None:
     """Refuse a document that lacks a key, or has a value of another kind or out of range."""
     found = document_type(name)
     try:
@@ -84,7 +85,7 @@ def _check_types(document: Mapping[str, Any], name: str, where: str) -> None:
         raise PlacerError(f"{where}: {misfit(error, document)}", EDITED) from None
 
 
-def manifest_of(document: Mapping[str, Any], where: str) -> dict[str, Any]:
+def manifest_of(document: Json, where: str) -> dict[str, Any]:
     """Build the launch manifest of a saved result, after its check.
 
     Raises
@@ -106,23 +107,23 @@ def manifest_of(document: Mapping[str, Any], where: str) -> dict[str, Any]:
     )
 
 
-def _check_manifest(document: Mapping[str, Any], where: str) -> str:
+def _check_manifest(document: Json, where: str) -> str:
     manifest = read_manifest(document, where)
     machines = f" of {manifest.world_size} machines" if manifest.has_islands else ""
     return f"manifest of {manifest.workers} workers{machines} in {len(manifest.groups)} groups"
 
 
-def _check_profile(document: Mapping[str, Any], where: str) -> str:
+def _check_profile(document: Json, where: str) -> str:
     profile = profile_from_json(json.dumps(document).encode(), where)
     return f"profile of {profile.name} with {len(profile.rates)} rates"
 
 
-def _check_problem(document: Mapping[str, Any], where: str) -> str:
+def _check_problem(document: Json, where: str) -> str:
     problem = Problem.from_dict(document)
     return f"problem: {problem.profile.name} on {len(problem.pools)} admitted offers"
 
 
-def _check_calibration(document: Mapping[str, Any], where: str) -> str:
+def _check_calibration(document: Json, where: str) -> str:
     overlay = overlay_from(document, where)
     return (
         f"calibration {overlay.calibration.name}: {len(overlay.rates)} speeds, "
@@ -130,7 +131,7 @@ def _check_calibration(document: Mapping[str, Any], where: str) -> str:
     )
 
 
-CHECKS: Mapping[str, Callable[[Mapping[str, Any], str], str]] = {
+CHECKS: Mapping[str, Callable[[Json, str], str]] = {
     RESULT_SCHEMA: check_result,
     MANIFEST_FAMILY: _check_manifest,
     PROFILE_SCHEMA: _check_profile,

@@ -199,10 +199,7 @@ def _get(path: str, summary: str, ok: Schema, *problems: str) -> Schema:
 OPEN = ("/healthz", "/readyz")
 """Addresses that need no token."""
 _JOB = {"$ref": f"{PARTS}job"}
-_SCHEMA = {
-    "description": "The schema.",
-    "content": {"application/schema+json": {"schema": ANY}},
-}
+_SCHEMA = {"description": "The schema.", "content": {"application/schema+json": {"schema": ANY}}}
 _EVENTS = {"description": "Events.", "content": {"text/event-stream": {"schema": {}}}}
 _COUNTERS = {"description": "Counters.", "content": {"text/plain": {"schema": TEXT}}}
 _PLAN = {"$ref": f"{PARTS}manifest"}

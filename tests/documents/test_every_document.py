@@ -54,10 +54,7 @@ PRINTED = {
         f"report --diff {SAVED}/nothing.json {SAVED}/result.json",
     ],
     "simulation": [f"estimate --simulate {words}" for words in (f"{XLM} --workers {T4}", ISLANDS)],
-    "explanation": [
-        f"explain {SAVED}/result.json --why-not T4",
-        f"explain {XLM} --budget 0.05/h",
-    ],
+    "explanation": [f"explain {SAVED}/result.json --why-not T4", f"explain {XLM} --budget 0.05/h"],
     "pareto": [f"pareto {XLM} --gpu T4,A10 --points 4"],
     "robust": [f"robust {XLM} --gpu T4 --workers 4 --market spot"],
     "sweep": [
@@ -100,10 +97,7 @@ PRINTED = {
     "import-blocks": [
         "capacity import aws-blocks --from blocks.json --machine p5.48xlarge --machines 4"
     ],
-    "validation": [
-        f"validate {SAVED}/manifest.json",
-        f"validate {SAVED}/certificate.json",
-    ],
+    "validation": [f"validate {SAVED}/manifest.json", f"validate {SAVED}/certificate.json"],
     "doctor": ["config check"],
     "error": ["recommend", "recommend --model roberta-xml", f"validate {ROOT}/pyproject.toml"],
 }

@@ -215,8 +215,7 @@ def drop_modes(document: dict[str, Any], names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "strategy",
-    ["none", "all-reduce", "hierarchical-all-reduce", "central", "hierarchical"],
+    "strategy", ["none", "all-reduce", "hierarchical-all-reduce", "central", "hierarchical"]
 )
 def test_one_dropped_mode_is_missed(files: Files, strategy: str) -> None:
     """Whichever it is, also one that was far behind; and so is one in the relaxation alone."""
@@ -279,11 +278,7 @@ TAMPERS: dict[str, tuple[Callable[[dict[str, Any]], None], str, str]] = {
     "book": (at("data/catalog", "another"), "data.catalog is written as another", ""),
     "no certificate": (lambda d: d.pop("certificate"), "certificate that belongs to it", ""),
     "no proof": (at("proof", []), "the proof says nothing of", ""),
-    "nor certificate": (
-        unproved,
-        "",
-        "that the answer is optimal",
-    ),
+    "nor certificate": (unproved, "", "that the answer is optimal"),
     "factor": (other_factor, "samples_to_target of", ""),
     "unknown method": (at("proof/1/method", "guess"), "invalid enum value 'guess'", ""),
     "alone": (at("proof/1/method", "alone"), "is said to end by 'alone'", ""),

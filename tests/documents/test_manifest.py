@@ -360,11 +360,7 @@ def test_version_1_does_not_know_islands() -> None:
     ("at", "value", "words"),
     [
         ("groups/0/machines", 0, r"groups\[0\].machines is 0: expected"),
-        (
-            "groups/0/machines",
-            10**9,
-            "1000000000: expected `int` <= 4096",
-        ),
+        ("groups/0/machines", 10**9, "1000000000: expected `int` <= 4096"),
         ("groups/0/machines", "two", "machines is .two.: expected `int`"),
         ("groups/0/machines", 1, "group workers-1 starts at rank 4, but 2 machines stand"),
         ("groups/1/rank_offset", 2, "starts at rank 2, but 4 machines stand before it"),
@@ -380,11 +376,7 @@ def test_version_1_does_not_know_islands() -> None:
         ("groups/0/inner/microbatch", 10**9, "microbatch 1000000000"),
         ("groups/0/inner/microbatch", 1.5, "inner.microbatch is 1.5: expected `int`"),
         ("groups/0/inner", "zero-3", "expected `object | null`, got `str`"),
-        (
-            "groups/0/inner",
-            {"shardings": "none"},
-            "inner: .* unknown field `shardings`",
-        ),
+        ("groups/0/inner", {"shardings": "none"}, "inner: .* unknown field `shardings`"),
     ],
 )
 def test_what_does_not_fit_islands_is_named(

@@ -130,11 +130,7 @@ def test_a_plan_is_replanned_with_the_log_of_its_run(run: Run) -> None:
     gain.
     """
     done = run(
-        "whatif",
-        str(FILES / "manifest.json"),
-        "--observed",
-        str(FILES / "run.jsonl"),
-        "--json",
+        "whatif", str(FILES / "manifest.json"), "--observed", str(FILES / "run.jsonl"), "--json"
     )
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)

@@ -99,10 +99,7 @@ def test_a_portfolio_holds_and_names_what_nobody_checks(run: Run, tmp_path: Path
         (lambda d: d["one_by_one"].update(saving=0.5), "saved is 0"),
         (lambda d: d["jobs"][0].update(model="niser"), "the model of job"),
         (lambda d: d["jobs"][0].update(slots="one"), r'jobs\[0\].slots is "one"'),
-        (
-            lambda d: d["jobs"][0]["result"]["certificate"].update(book="0" * 16),
-            "book|digest",
-        ),
+        (lambda d: d["jobs"][0]["result"]["certificate"].update(book="0" * 16), "book|digest"),
     )
     for edit, message in edits:
         forged = copy.deepcopy(document)

@@ -4,8 +4,9 @@ beside the calculation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+
+from placer.records import Json
 
 GB = 10**9
 TENSORS = 300
@@ -23,7 +24,7 @@ round trip of the longest line to a site within a continent.
 """
 
 
-def transport_of(problem: Mapping[str, Any]) -> str:
+def transport_of(problem: Json) -> str:
     """Return the software that averages: the one asked for, else the book's; old files have
     neither.
     """
@@ -31,7 +32,7 @@ def transport_of(problem: Mapping[str, Any]) -> str:
     return str(problem["requirements"].get("transport") or rows.get("transport", "hivemind"))
 
 
-def class_of(offer: Mapping[str, Any], machines: int, problem: Mapping[str, Any]) -> str:
+def class_of(offer: Json, machines: int, problem: Json) -> str:
     """Name the class of averaging time of a worker of some machines."""
     device, transport = problem["catalog"]["gpus"][offer["gpu"]], transport_of(problem)
     if transport == "hivemind":
@@ -40,7 +41,7 @@ def class_of(offer: Mapping[str, Any], machines: int, problem: Mapping[str, Any]
     return f"{software} {machines * (offer.get('network_gbps') or UNPROMISED_GBPS):.10g} Gb/s"
 
 
-def class_seconds(name: str, size: float, workers: int, problem: Mapping[str, Any]) -> float:
+def class_seconds(name: str, size: float, workers: int, problem: Json) -> float:
     """Return the seconds of one class: l0 + l1 S + l2 N + l3 T + l4 2 (N - 1) / N S of fitted
     hosts, times their spread, or a ring over a network.
     """
@@ -66,7 +67,7 @@ def class_seconds(name: str, size: float, workers: int, problem: Mapping[str, An
     )
 
 
-def link_factor(problem: Mapping[str, Any], src: str, dst: str, rtt_s: float, peers: int) -> float:
+def link_factor(problem: Json, src: str, dst: str, rtt_s: float, peers: int) -> float:
     """Return the multiple of bytes over bandwidth between two places; old files know one for all
     software and sites.
 
@@ -86,13 +87,13 @@ def link_factor(problem: Mapping[str, Any], src: str, dst: str, rtt_s: float, pe
     return float(fitted["kappa"][0] * own * (2 * peers - 2) ** power)
 
 
-def least_period(hosts: Iterable[str], problem: Mapping[str, Any]) -> float:
+def least_period(hosts: Iterable[str], problem: Json) -> float:
     """Return the seconds from one average among all to the next at least, by the slowest class."""
     fitted = problem["calibration"]["hosts"]
     return max((fitted[h].get("least_period_s", 0.0) for h in hosts if h in fitted), default=0.0)
 
 
-def window(strategy: str, problem: Mapping[str, Any]) -> float:
+def window(strategy: str, problem: Json) -> float:
     """Return the share of the calculation beside which gradients travel in buckets: PyTorch's, of 4
     or 2 bytes over one stream.
     """

@@ -4,14 +4,13 @@ in the file, and the data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from placer.documents.checker.averages import class_of, transport_of
 from placer.documents.checker.loading import LOADER_STREAMS, UNKNOWN, Reading, reading_of
-from placer.records import replace
+from placer.records import Json, replace
 
 BYTES_PER_ELEMENT = {"none": 4, "fp16": 2, "int8": 1, "int4": 0.5, "sparse": 0.02734375}
 """Of 4,096 values, sparse sends 64 as 12 bits of place and 2 of value."""
@@ -61,11 +60,7 @@ class Case:
     """
 
     def __init__(
-        self,
-        problem: Mapping[str, Any],
-        placement: Mapping[str, Any],
-        figures: Mapping[str, Any],
-        samples_to_target: float,
+        self, problem: Json, placement: Json, figures: Json, samples_to_target: float
     ) -> None:
         self.problem, self.placement, self.multiplier = problem, placement, samples_to_target
         self.profile, self.wish = problem["profile"], problem["requirements"]
@@ -143,7 +138,7 @@ class Case:
         gbps = None if name is None else self.object_store(name).get("read_gbps")
         return float("inf") if gbps is None or not size else float(gbps * 1e9 / 8 / size)
 
-    def _site_group(self, row: Mapping[str, Any]) -> SiteGroup:
+    def _site_group(self, row: Json) -> SiteGroup:
         speed = self.speeds[kind_of(row)]["alone" if self.strategy == "none" else "in_group"]
         offer, machines = self.offer(row), row.get("machines", 1)
         host = class_of(offer, machines, self.problem)
@@ -166,7 +161,7 @@ class Case:
         source = self.wish.get("data_source")
         return None if source in (None, "none") else str(self.object_store(source)["place"])
 
-    def reading(self, row: Mapping[str, Any]) -> Reading | None:
+    def reading(self, row: Json) -> Reading | None:
         """Return how a worker of a group reads its samples; None where the data is with the
         workers, or over a link that the file does not name.
         """
@@ -239,10 +234,10 @@ class Case:
         line = self.roads[place, place].one
         return line if place.startswith(SITES) else self.lanes.get(place, 1) * line
 
-    def offer(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    def offer(self, row: Json) -> Json:
         """Find the row of the book for a group."""
         wanted = kind_of(row)[:5]
-        offer: Mapping[str, Any] = next(o for o in self.book["offers"] if offer_kind(o) == wanted)
+        offer: Json = next(o for o in self.book["offers"] if offer_kind(o) == wanted)
         return offer
 
     def usd_per_byte(self, src: str, dst: str, *, zonal: bool) -> float:
@@ -267,20 +262,20 @@ class Case:
         raise KeyError(f"egress price from {src} to {dst}")
 
     @cached_property
-    def _egress(self) -> dict[tuple[str, str, str], list[Mapping[str, Any]]]:
-        rows: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    def _egress(self) -> dict[tuple[str, str, str], list[Json]]:
+        rows: dict[tuple[str, str, str], list[Json]] = {}
         for row in self.book["egress"]:
             rows.setdefault((row["provider"], row["src"], row["dst"]), []).append(row)
         return rows
 
-    def function(self, place: str) -> Mapping[str, Any]:
+    def function(self, place: str) -> Json:
         """Find the cloud function of a place: the one asked for, else the first."""
         rows = [f for f in self.book["functions"] if f"{f['provider']}/{f['region']}" == place]
         named = [f for f in rows if f["function"] == self.wish["function"]]
-        found: Mapping[str, Any] = (named or rows)[0]
+        found: Json = (named or rows)[0]
         return found
 
-    def object_store(self, name: str) -> Mapping[str, Any]:
+    def object_store(self, name: str) -> Json:
         """Find an object store by place or name."""
         for row in self.book["stores"]:
             place = f"{row['provider']}/{row['region']}"
@@ -346,14 +341,14 @@ class Case:
                 yield src, dst, samples, size * price
 
 
-def kind_of(row: Mapping[str, Any]) -> tuple[str, str, str, int, str, int, str]:
+def kind_of(row: Json) -> tuple[str, str, str, int, str, int, str]:
     """Return what tells the groups of a document apart: offer, machines of a worker, their plan."""
     inner = ",".join(f"{key}={value}" for key, value in sorted((row.get("inner") or {}).items()))
     offer = row["place"], row["offer"], row["gpu"], row["gpu_count"], row["market"]
     return *offer, row.get("machines", 1), inner
 
 
-def offer_kind(offer: Mapping[str, Any]) -> tuple[str, str, str, int, str]:
+def offer_kind(offer: Json) -> tuple[str, str, str, int, str]:
     """Return the same of a row of the book."""
     return (
         f"{offer['provider']}/{offer['region']}",

@@ -4,9 +4,9 @@ from local disks that hold it in later ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from placer.records import Json
 
 LOADER_STREAMS = 16
 """Streams side by side in which one machine reads samples."""
@@ -40,7 +40,7 @@ UNKNOWN = Reading(float("inf"), float("inf"), 1.0)
 """Of data that is with the workers, or that comes over a link that a file does not name."""
 
 
-def passes_of(wish: Mapping[str, Any], bytes_per_sample: float) -> float:
+def passes_of(wish: Json, bytes_per_sample: float) -> float:
     """Return how often the run reads the data: as asked, else by its samples and the size."""
     if wish["passes"] != 1:
         return max(1.0, float(wish["passes"]))
@@ -50,11 +50,7 @@ def passes_of(wish: Mapping[str, Any], bytes_per_sample: float) -> float:
 
 
 def reading_of(
-    wish: Mapping[str, Any],
-    offer: Mapping[str, Any],
-    machines: int,
-    bytes_per_sample: float,
-    bytes_per_s: float,
+    wish: Json, offer: Json, machines: int, bytes_per_sample: float, bytes_per_s: float
 ) -> Reading:
     """Return how a worker of some machines reads, of which one reads so much from the store."""
     passes, gb = passes_of(wish, bytes_per_sample), offer.get("local_disk_gb")
@@ -65,9 +61,7 @@ def reading_of(
     return Reading(store, machines * disk / bytes_per_sample, 1 / passes)
 
 
-def _kept(
-    wish: Mapping[str, Any], gb: float | None, machines: int, bytes_per_sample: float
-) -> bool:
+def _kept(wish: Json, gb: float | None, machines: int, bytes_per_sample: float) -> bool:
     size = wish.get("data_bytes")
     if not size and wish["samples"] and wish["passes"] != 1:
         size = wish["samples"] * bytes_per_sample / max(1.0, wish["passes"])

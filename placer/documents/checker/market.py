@@ -5,14 +5,14 @@ plain Python.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import accumulate, pairwise
-from typing import Any
 
 from placer.documents.checker.averages import class_of
 from placer.documents.checker.limits import fits, not_admitted, quota_of, supply_of
+from placer.records import Json
 
 MOST_COUNTED = 16
 """Quota up to which every mix of machine sizes is counted."""
@@ -34,15 +34,15 @@ class Machine:
     host: str
     bucket: tuple[str, ...]
     quota: int | None
-    offer: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    speeds: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    offer: Json = field(default_factory=dict, repr=False, compare=False)
+    speeds: Json = field(default_factory=dict, repr=False, compare=False)
 
 
-def machines_of(problem: Mapping[str, Any], speeds: Sequence[Mapping[str, Any]]) -> list[Machine]:
+def machines_of(problem: Json, speeds: Sequence[Json]) -> list[Machine]:
     """List the offers of a whole ``placer.problem/v1`` document that its wishes admit, as
     `broken_limits` reads them, with the samples/s of their device, alone and in a group.
     """
-    known: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    known: dict[tuple[str, int], list[Json]] = {}
     for row in speeds:
         known.setdefault((row["gpu"], row["gpu_count"]), []).append(row)
     return [
@@ -54,7 +54,7 @@ def machines_of(problem: Mapping[str, Any], speeds: Sequence[Mapping[str, Any]])
     ]
 
 
-def _is_of(offer: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+def _is_of(offer: Json, row: Json) -> bool:
     """Tell whether a speed is that of an offer; workers with a plan have one for each network."""
     # What nobody wrote down is left out of a book, and stands empty among speeds.
     return all(
@@ -64,9 +64,7 @@ def _is_of(offer: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     )
 
 
-def _machine(
-    offer: Mapping[str, Any], speed: Mapping[str, Any], problem: Mapping[str, Any]
-) -> list[Machine]:
+def _machine(offer: Json, speed: Json, problem: Json) -> list[Machine]:
     """Return an offer as one kind of worker; empty if quota or number allow none."""
     wish, machines = problem["requirements"], int(speed.get("machines", 1))
     place = f"{offer['provider']}/{offer['region']}"
@@ -99,9 +97,7 @@ def _machine(
     ]
 
 
-def _admitted(
-    offer: Mapping[str, Any], speed: Mapping[str, Any], problem: Mapping[str, Any]
-) -> bool:
+def _admitted(offer: Json, speed: Json, problem: Json) -> bool:
     wish, place = problem["requirements"], f"{offer['provider']}/{offer['region']}"
     if any(not_admitted(offer, speed["basis"], wish)):
         return False
@@ -115,7 +111,7 @@ def _admitted(
     return place in _own_places(problem["catalog"]) or any(not p.startswith("*") for p in named)
 
 
-def _own_places(book: Mapping[str, Any]) -> list[str]:
+def _own_places(book: Json) -> list[str]:
     """List the sites of machines that were put into the book: ``own=NAME=2xT4@Berlin``."""
     words = [str(word).split("=") for word in book.get("changes", ())]
     return [f"onprem/{word[1].strip()}" for word in words if word[0] == "own" and word[1:]]

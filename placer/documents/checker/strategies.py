@@ -4,16 +4,10 @@ ones: weak duality over the market, and the least that an exchange of N workers 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
-from placer.documents.checker.averages import (
-    class_seconds,
-    straight_rounds,
-    transport_of,
-    window,
-)
+from placer.documents.checker.averages import class_seconds, straight_rounds, transport_of, window
 from placer.documents.checker.case import ALWAYS_OVERLAP, BUTTERFLIES, BYTES_PER_ELEMENT
 from placer.documents.checker.limits import LOCAL
 from placer.documents.checker.market import CHEAPEST, Machine, largest_sums, undominated
@@ -25,6 +19,7 @@ from placer.documents.checker.seconds import (
     SUMMING_VCPUS,
     server_sum,
 )
+from placer.records import Json
 
 SLACK = 1e-9
 LEAST_WORK_S = 1e-6
@@ -57,7 +52,7 @@ MOST_PUBLISHED = 512
 """Beyond these local steps only strategies whose samples to target the user gives are tried."""
 
 
-def required_modes(problem: Mapping[str, Any]) -> set[tuple[str, int]]:
+def required_modes(problem: Json) -> set[tuple[str, int]]:
     """Return the strategies with local steps that a proof about a request must bound.
 
     Notes
@@ -85,7 +80,7 @@ def required_modes(problem: Mapping[str, Any]) -> set[tuple[str, int]]:
     return modes
 
 
-def _named(problem: Mapping[str, Any]) -> tuple[str, ...]:
+def _named(problem: Json) -> tuple[str, ...]:
     wish = problem["requirements"]
     if wish["exchange"] != "auto":
         return (wish["exchange"],)
@@ -96,7 +91,7 @@ def _named(problem: Mapping[str, Any]) -> tuple[str, ...]:
     return (*SYNCHRONOUS, *(name for name in LOCAL if name not in left_out))
 
 
-def _able(name: str, problem: Mapping[str, Any]) -> bool:
+def _able(name: str, problem: Json) -> bool:
     wish = problem["requirements"]
     coarse = (wish["compression"] or problem["profile"]["compression"]) in COARSE
     if wish.get("quorum") is not None and name not in QUORUM[bool(wish["overlap"])]:
@@ -107,7 +102,7 @@ def _able(name: str, problem: Mapping[str, Any]) -> bool:
     return (name in MAY_OVERLAP or not wish["overlap"]) and (name in OUTER or not coarse)
 
 
-def _local_steps(wish: Mapping[str, Any]) -> set[int]:
+def _local_steps(wish: Json) -> set[int]:
     least, most = wish["min_local_steps"] or 1, wish["max_local_steps"] or MOST_LOCAL_STEPS
     powers = {2**k for k in range(most.bit_length()) if least <= 2**k <= most}
     return {least, most, *powers}
@@ -120,7 +115,7 @@ class Relaxed:
     """
 
     def __init__(
-        self, problem: Mapping[str, Any], machines: Sequence[Machine], multipliers: Sequence[float]
+        self, problem: Json, machines: Sequence[Machine], multipliers: Sequence[float]
     ) -> None:
         wish, self.profile, self.problem = problem["requirements"], problem["profile"], problem
         self.wish, self.machines = wish, machines

@@ -7,7 +7,7 @@ one placement that keeps every limit and beats it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from placer.documents.checker.averages import transport_of
@@ -17,6 +17,7 @@ from placer.documents.checker.limits import broken_limits
 from placer.documents.checker.market import Machine
 from placer.documents.checker.seconds import round_of
 from placer.documents.checker.strategies import MAY_OVERLAP, Relaxed
+from placer.records import Json
 
 PRICED = 40
 """Placements that are priced in full at most, the most promising first."""
@@ -27,11 +28,11 @@ OBJECTIVES = ("throughput", "time", "cost", "cost-per-sample", "total")
 
 
 def witness(
-    problem: Mapping[str, Any],
+    problem: Json,
     machines: Sequence[Machine],
-    modes: Sequence[Mapping[str, Any]],
+    modes: Sequence[Json],
     bound: float | None,
-    links: Sequence[Mapping[str, Any]] = (),
+    links: Sequence[Json] = (),
 ) -> str:
     """Look for equal machines in one place that keep every limit and beat a bound; say which, empty
     if none was found.
@@ -66,8 +67,8 @@ def witness(
 
 
 def _quick(
-    problem: Mapping[str, Any], machines: Sequence[Machine], modes: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[float, Machine, int, Mapping[str, Any]]]:
+    problem: Json, machines: Sequence[Machine], modes: Sequence[Json]
+) -> Iterator[tuple[float, Machine, int, Json]]:
     """Yield the objective of equal machines before egress and data, with what they are."""
     relaxed, wish = Relaxed(problem, (), ()), problem["requirements"]
     cheapest: dict[tuple[Any, ...], Machine] = {}
@@ -93,9 +94,7 @@ def _quick(
                     yield (_objective(problem, counted, usd, usd), machine, n, mode)
 
 
-def _objective(
-    problem: Mapping[str, Any], samples_per_second: float, usd: float, compute: float
-) -> float:
+def _objective(problem: Json, samples_per_second: float, usd: float, compute: float) -> float:
     """Return the objective of samples/s that count and USD/h, with those of machines."""
     wish = problem["requirements"]
     startup_s, samples = float(wish.get("startup_s", 0.0)), float(wish["samples"] or 0)
@@ -109,11 +108,7 @@ def _objective(
 
 
 def _value(
-    problem: Mapping[str, Any],
-    machine: Machine,
-    count: int,
-    mode: Mapping[str, Any],
-    links: Sequence[Mapping[str, Any]],
+    problem: Json, machine: Machine, count: int, mode: Json, links: Sequence[Json]
 ) -> float | None:
     """Price equal machines in full; None if they break a limit, or the book lacks a price."""
     offer, speeds = machine.offer, machine.speeds
@@ -138,9 +133,7 @@ def _value(
     return None if broken else _objective(problem, counted, usd, paid["compute"])
 
 
-def _placement(
-    problem: Mapping[str, Any], machine: Machine, count: int, mode: Mapping[str, Any]
-) -> dict[str, Any]:
+def _placement(problem: Json, machine: Machine, count: int, mode: Json) -> dict[str, Any]:
     offer, wish, strategy = machine.offer, problem["requirements"], mode["strategy"]
     overlap = strategy in ALWAYS_OVERLAP or (wish["overlap"] and strategy in MAY_OVERLAP)
     keys = ("gpu", "gpu_count", "market", "usd_per_hour")

@@ -15,20 +15,21 @@ from placer.documents.manifest.versions import migrated, version_of
 from placer.errors import PlacerError
 from placer.files.json_text import misfit
 from placer.problem.exchange import goes_on_without, gradients_held, strategy, traits
+from placer.records import Json
 from placer.units import GIB, format_bytes
 from placer.workload.island.hardware import DOMAIN_MACHINES
 
 AGAIN = "write it again with placer recommend --manifest FILE"
 
 
-def document_digest(document: Mapping[str, Any]) -> str:
+def document_digest(document: Json) -> str:
     """Return the SHA-256 of a document: keys sorted, no spaces."""
     return hashlib.sha256(
         json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
     ).hexdigest()
 
 
-def edited(document: Mapping[str, Any]) -> bool:
+def edited(document: Json) -> bool:
     """Return whether a manifest was changed by hand: its digest is not that of the rest."""
     return document.get("digest") != document_digest(
         {key: value for key, value in document.items() if key != "digest"}

@@ -7,10 +7,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from placer.problem.exchange import traits
+from placer.records import Json
 
 PORT = 29400
 """torchrun's default port of its rendezvous."""
@@ -33,7 +33,7 @@ DIGEST_DIGITS = 10
 """40 bits: of a million plans, two have one digest with a chance of 0.4."""
 
 
-def meeting(document: Mapping[str, Any]) -> dict[str, Any]:
+def meeting(document: Json) -> dict[str, Any]:
     """Build ``rendezvous`` and ``buckets`` from groups, exchange, aggregator and storage.
     ``machines`` counts a parameter server of its own, ``world_size`` does not. Workers of a
     serverless exchange never talk to each other: they meet in buckets, whose names are known
@@ -57,7 +57,7 @@ def meeting(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _buckets(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _buckets(document: Json) -> list[dict[str, Any]]:
     """List one bucket where the aggregator reads, and with regional stores one in every region."""
     storage = document["storage"]
     own = {"place": storage["place"], "store": storage["store"], "name": storage["bucket"]}
@@ -71,7 +71,7 @@ def _buckets(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     return built
 
 
-def bucket_name(document: Mapping[str, Any], *words: str) -> str:
+def bucket_name(document: Json, *words: str) -> str:
     """Return the name of a bucket of this run.
 
     Notes
@@ -93,7 +93,7 @@ def bucket_name(document: Mapping[str, Any], *words: str) -> str:
     return plain_name(f"{head}-{tail}")
 
 
-def run_digest(document: Mapping[str, Any]) -> str:
+def run_digest(document: Json) -> str:
     """Return the start of the SHA-256 of what is run and what it was worked out from."""
     run = {key: document.get(key) for key in RUN_KEYS}
     run["groups"] = [

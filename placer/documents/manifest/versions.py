@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from placer.cost_model.timing.services import POLL_SECONDS
 from placer.documents.manifest.rendezvous import meeting
 from placer.documents.manifest.types import ISLANDS_SCHEMA
 from placer.errors import PlacerError
+from placer.records import Json
 
 FAMILY = "placer.manifest/v"
 VERSION = 2
@@ -35,7 +36,7 @@ STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _with_islands
 """What raises a manifest of one version to the next; version 1 is the first."""
 
 
-def version_of(document: Mapping[str, Any], where: str) -> int:
+def version_of(document: Json, where: str) -> int:
     """Return the version of a manifest.
 
     Raises
@@ -66,7 +67,7 @@ def version_of(document: Mapping[str, Any], where: str) -> int:
     return version
 
 
-def migrated(document: Mapping[str, Any], where: str) -> dict[str, Any]:
+def migrated(document: Json, where: str) -> dict[str, Any]:
     """Raise a manifest to the present version, and add what early files of that version lack.
 
     Raises
@@ -80,7 +81,7 @@ def migrated(document: Mapping[str, Any], where: str) -> dict[str, Any]:
     return completed(raised)
 
 
-def completed(document: Mapping[str, Any]) -> dict[str, Any]:
+def completed(document: Json) -> dict[str, Any]:
     """Add what early files of this version lack.
 
     Notes
@@ -104,5 +105,5 @@ def completed(document: Mapping[str, Any]) -> dict[str, Any]:
     return _with(made, "question", None)
 
 
-def _with(part: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+def _with(part: Json, key: str, value: Any) -> dict[str, Any]:
     return {**part, **({} if key in part else {key: value})}

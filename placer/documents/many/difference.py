@@ -10,13 +10,14 @@ from typing import Any
 
 from placer.documents.schemas import RESULT_SCHEMA
 from placer.errors import EDITED, PlacerError
+from placer.records import Json
 from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 DIFF_SCHEMA = "placer.diff/v1"
 """What ``placer report --diff`` writes."""
 SAME = 1e-9
 """Relative difference up to which a figure counts as the same."""
-Figure = Callable[[Mapping[str, Any]], float | None]
+Figure = Callable[[Json], float | None]
 
 
 def _of_estimate(read: Figure) -> Figure:
@@ -26,7 +27,7 @@ def _of_estimate(read: Figure) -> Figure:
 def _of_run(total: str, plan: str, unit: float = 1.0) -> Figure:
     """Read a figure of the whole run: of a plan with fallbacks, else of the placement."""
 
-    def read(result: Mapping[str, Any]) -> float | None:
+    def read(result: Json) -> float | None:
         sure, totals = result.get("confidence") or {}, result["totals"]
         if sure.get("deadline_hours") is not None:
             return sure.get(plan)
@@ -65,7 +66,7 @@ class Condition:
     bound: float
     relative: bool
 
-    def holds(self, document: Mapping[str, Any]) -> bool:
+    def holds(self, document: Json) -> bool:
         """Tell whether a difference is of this kind; where a figure is missing on one side alone,
         it is.
 
@@ -144,9 +145,7 @@ def difference_document(
     return built
 
 
-def _compared(
-    before: Mapping[str, Any], after: Mapping[str, Any], names: tuple[str, str]
-) -> dict[str, Any]:
+def _compared(before: Json, after: Json, names: tuple[str, str]) -> dict[str, Any]:
     figures = _figures(before, after)
     wishes = [
         {"wish": key, "before": before["request"].get(key), "after": after["request"].get(key)}
@@ -172,20 +171,20 @@ def _compared(
     }
 
 
-def _side(document: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _side(document: Json, name: str) -> dict[str, Any]:
     book = {key: document["data"][key] for key in ("catalog", "digest", "as_of")}
     model, status = document["request"]["model"], document["status"]
     return {"name": name, "model": model, "status": status, **book}
 
 
-def _exchange(placement: Mapping[str, Any] | None) -> str | None:
+def _exchange(placement: Json | None) -> str | None:
     if placement is None:
         return None
     steps = placement["local_steps"]
     return f"{placement['exchange']}{'' if steps == 1 else f' every {steps} steps'}"
 
 
-def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _machines(before: Json, after: Json) -> list[dict[str, Any]]:
     sides = [_groups(document["placement"]) for document in (before, after)]
     rows = []
     for key in dict.fromkeys((*sides[0], *sides[1])):
@@ -206,7 +205,7 @@ def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[
     return rows
 
 
-def _groups(placement: Mapping[str, Any] | None) -> dict[tuple[Any, ...], tuple[int, float]]:
+def _groups(placement: Json | None) -> dict[tuple[Any, ...], tuple[int, float]]:
     """Add up machines and USD/h of each kind; a server is a machine as well."""
     groups: dict[tuple[Any, ...], tuple[int, float]] = {}
     rows = [] if placement is None else [*placement["workers"], placement.get("server")]
@@ -218,7 +217,7 @@ def _groups(placement: Mapping[str, Any] | None) -> dict[tuple[Any, ...], tuple[
     return groups
 
 
-def _figures(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _figures(before: Json, after: Json) -> list[dict[str, Any]]:
     rows = []
     for name, (unit, read) in FIGURES.items():
         one, other = read(before), read(after)

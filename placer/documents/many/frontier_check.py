@@ -5,8 +5,7 @@ again, and none is ruled out by another placement.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.limits import violations
@@ -27,6 +26,7 @@ from placer.documents.saved_result import (
 )
 from placer.errors import refuse
 from placer.problem.problem import Problem
+from placer.records import Json
 
 SAME = 1e-9
 """Relative difference up to which a figure counts as the same."""
@@ -49,7 +49,7 @@ NEVER_COVERED = (
 """What a frontier says and nothing works out again."""
 
 
-def check_frontier(document: Mapping[str, Any], where: str) -> str:
+def check_frontier(document: Json, where: str) -> str:
     """Check the figures of a frontier against each other, and price every point again where the
     document has its problem.
 
@@ -63,7 +63,7 @@ def check_frontier(document: Mapping[str, Any], where: str) -> str:
     return f"frontier of {len(document['points'])} points, none beats another"
 
 
-def frontier_words(document: Mapping[str, Any], where: str) -> Checked:
+def frontier_words(document: Json, where: str) -> Checked:
     """Compare a frontier that prices as it says with the book on this machine; say what is
     confirmed and what is taken on trust.
 
@@ -94,9 +94,9 @@ def frontier_words(document: Mapping[str, Any], where: str) -> Checked:
     )
 
 
-def _wrong_points(document: Mapping[str, Any]) -> Iterator[str]:
+def _wrong_points(document: Json) -> Iterator[str]:
     usd_before = speed_before = -1.0
-    before: Mapping[str, Any] | None = None
+    before: Json | None = None
     for number, point in enumerate(document["points"]):
         usd, speed = point["usd_per_hour"], point["samples_per_second"]
         most, least = point["most_samples_per_second"], point["least_usd_per_hour"]
@@ -123,7 +123,7 @@ def _wrong_points(document: Mapping[str, Any]) -> Iterator[str]:
         usd_before, speed_before, before = usd, speed, point
 
 
-def _gap(point: Mapping[str, Any]) -> float | None:
+def _gap(point: Json) -> float | None:
     most, least = point["most_samples_per_second"], point["least_usd_per_hour"]
     if most is None or least is None:
         return None
@@ -132,14 +132,14 @@ def _gap(point: Mapping[str, Any]) -> float | None:
     return max(0.0, float(most / point["samples_per_second"] - 1), saved)
 
 
-def _status(point: Mapping[str, Any], asked_gap: float) -> str:
+def _status(point: Json, asked_gap: float) -> str:
     gap = _gap(point)
     if gap is None:
         return "feasible"
     return "optimal" if gap <= asked_gap + PROVED else "time_limit"
 
 
-def _wrong_summary(document: Mapping[str, Any]) -> Iterator[str]:
+def _wrong_summary(document: Json) -> Iterator[str]:
     """Yield what the document says of all points together and that does not follow from them."""
     points, known = document["points"], (ENDINGS if document["points"] else (*ENDINGS, *FAILED))
     if document["status"] not in known:
@@ -154,7 +154,7 @@ def _wrong_summary(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key} is written as {str(document[key])[:40]}, but comes to {value}"
 
 
-def _knee(points: Sequence[Mapping[str, Any]]) -> int | None:
+def _knee(points: Sequence[Json]) -> int | None:
     """Find the point that lies furthest above the chord of the ends, both axes logarithmic."""
     if len(points) < 3:
         return None
@@ -169,7 +169,7 @@ def _knee(points: Sequence[Mapping[str, Any]]) -> int | None:
     return best if above[best] > SAME else None
 
 
-def _wrong_prices(document: Mapping[str, Any]) -> Iterator[str]:
+def _wrong_prices(document: Json) -> Iterator[str]:
     if "problem" not in document:
         return
     problem = Problem.from_dict(document["problem"])
@@ -192,7 +192,7 @@ def _wrong_prices(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"point {number}: {text}"
 
 
-def _refuted(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
+def _refuted(document: Json, whole: Problem | None) -> Iterator[str]:
     """Yield points whose bounds equal machines in one place beat, by speed or by price."""
     if whole is None or not can_refute(whole):
         return

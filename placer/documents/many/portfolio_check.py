@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from math import fsum
-from typing import Any
 
 from placer.cost_model.objective import gap_between
 from placer.documents.certificate_check import Checked, check_certificate
 from placer.documents.proof_check import UNCOVERED
 from placer.documents.saved_result import check_result, first_difference
 from placer.errors import refuse
+from placer.records import Json
 from placer.units import counted
 
 PORTFOLIO_SCHEMA = "placer.portfolio/v1"
 """What ``placer portfolio`` writes."""
 SAME = 1e-6
 """Relative slack of a sum against its limit."""
-Row = Mapping[str, Any]
 NEVER_COVERED = (
     "objective.bound",
     "per_dollar",
@@ -35,7 +34,7 @@ NEVER_COVERED = (
 """What a portfolio says and nothing works out again."""
 
 
-def check_portfolio(document: Mapping[str, Any], where: str) -> str:
+def check_portfolio(document: Json, where: str) -> str:
     """Price every job of a saved portfolio again and sum what they share.
 
     Raises
@@ -57,7 +56,7 @@ def check_portfolio(document: Mapping[str, Any], where: str) -> str:
     return f"portfolio: {len(running)} of {counted(len(document['jobs']), 'job')} run"
 
 
-def portfolio_words(document: Mapping[str, Any], where: str) -> Checked:
+def portfolio_words(document: Json, where: str) -> Checked:
     """Price every job of a portfolio that adds up by the second implementation too; say what is
     confirmed and what is taken on trust.
 
@@ -76,14 +75,14 @@ def portfolio_words(document: Mapping[str, Any], where: str) -> Checked:
     return Checked(confirmed=confirmed, trusted=(f"{UNCOVERED} {', '.join(NEVER_COVERED)}",))
 
 
-def wrong_sums(document: Mapping[str, Any]) -> str:
+def wrong_sums(document: Json) -> str:
     """Say which shared limit is broken, or which figure does not follow, by sums of its own from
     the document alone; empty if all hold.
     """
     return next(_wrong(document), "")
 
 
-def _wrong(document: Mapping[str, Any]) -> Iterator[str]:
+def _wrong(document: Json) -> Iterator[str]:
     shared, jobs = document["shared"], [job for job in document["jobs"] if job["runs"]]
     slots = shared["slots"]
     for slot in range(1 if slots is None else slots["count"]):
@@ -114,7 +113,7 @@ def _wrong(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"all jobs cost {usd:g}, not {document['usd']:g}"
 
 
-def _wrong_value(document: Row, jobs: list[Row]) -> Iterator[str]:
+def _wrong_value(document: Json, jobs: list[Json]) -> Iterator[str]:
     """Yield what of an objective in speed does not follow from the jobs."""
     objective = document["objective"]
     if objective["name"] == "throughput":
@@ -132,7 +131,7 @@ def _wrong_value(document: Row, jobs: list[Row]) -> Iterator[str]:
         yield f"the least share is {min(shares):g}, not {fair['least_share']:g}"
 
 
-def _wrong_bound(document: Row) -> Iterator[str]:
+def _wrong_bound(document: Json) -> Iterator[str]:
     objective, one = document["objective"], document["one_by_one"]
     bound, value = objective["bound"], objective["value"]
     sign = -1 if objective["name"] == "throughput" else 1
@@ -149,7 +148,7 @@ def _wrong_bound(document: Row) -> Iterator[str]:
             yield f"saved is {saving:.3g}, not {one['saving']:.3g}"
 
 
-def _wrong_slot(jobs: list[Row], shared: Row, slot: int, when: str) -> Iterator[str]:
+def _wrong_slot(jobs: list[Json], shared: Json, slot: int, when: str) -> Iterator[str]:
     gpus: dict[tuple[str, str, str], int] = {}
     machines: dict[tuple[str, str, str], int] = {}
     for worker in (worker for job in jobs for worker in _machines(job)):
@@ -168,7 +167,7 @@ def _wrong_slot(jobs: list[Row], shared: Row, slot: int, when: str) -> Iterator[
             yield f"{machines[kind]} {kind[1]} in {kind[0]}{when} exceed the {most} that exist"
 
 
-def _wrong_quotas(gpus: dict[tuple[str, str, str], int], shared: Row, when: str) -> Iterator[str]:
+def _wrong_quotas(gpus: dict[tuple[str, str, str], int], shared: Json, when: str) -> Iterator[str]:
     for bucket, count in gpus.items():
         rows = [row for row in shared["quotas"] if _covers(row, bucket)]
         each = [row["gpus"] for row in rows if row["scope"] == "each"]
@@ -182,7 +181,7 @@ def _wrong_quotas(gpus: dict[tuple[str, str, str], int], shared: Row, when: str)
                 yield f"{total} {row['gpu']} in {row['place']}{when} exceed {row['gpus']} together"
 
 
-def _blocks(shared: Row, slot: int) -> dict[tuple[str, str, str], int]:
+def _blocks(shared: Json, slot: int) -> dict[tuple[str, str, str], int]:
     there: dict[tuple[str, str, str], int] = {}
     for block in shared["blocks"]:
         kind = block["place"], block["offer"], block["market"]
@@ -191,7 +190,7 @@ def _blocks(shared: Row, slot: int) -> dict[tuple[str, str, str], int]:
     return there
 
 
-def _machines(job: Row) -> Iterator[Row]:
+def _machines(job: Json) -> Iterator[Json]:
     """Yield the groups of machines of a job, its server among them."""
     yield from job["placement"]["workers"]
     server = job["placement"]["server"]
@@ -199,7 +198,7 @@ def _machines(job: Row) -> Iterator[Row]:
         yield {**server, "count": 1, "server": True}
 
 
-def _covers(row: Row, bucket: tuple[str, str, str]) -> bool:
+def _covers(row: Json, bucket: tuple[str, str, str]) -> bool:
     pairs = zip(bucket, (row["place"], row["gpu"], row["market"]), strict=True)
     return all(
         any(fnmatchcase(value, one) for one in patterns.split("|")) for value, patterns in pairs

@@ -82,12 +82,7 @@ SCHEMAS: Mapping[str, Schema] = {
 
 
 def _filter(description: str, example: str) -> Schema:
-    return {
-        "type": "string",
-        "maxLength": 500,
-        "description": description,
-        "examples": [example],
-    }
+    return {"type": "string", "maxLength": 500, "description": description, "examples": [example]}
 
 
 LISTS: Mapping[str, Mapping[str, Schema]] = MappingProxyType(
