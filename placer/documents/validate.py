@@ -13,8 +13,13 @@ from placer.documents.certificate_check import Checked, check_certificate
 from placer.documents.manifest.manifest_document import build_manifest
 from placer.documents.manifest.manifest_reader import read_manifest
 from placer.documents.manifest.versions import FAMILY as MANIFEST_FAMILY
-from placer.documents.many.frontier_check import check_frontier, frontier_words
-from placer.documents.many.portfolio_check import PORTFOLIO_SCHEMA, check_portfolio, portfolio_words
+from placer.documents.many_check import (
+    PORTFOLIO_SCHEMA,
+    check_frontier,
+    check_portfolio,
+    frontier_words,
+    portfolio_words,
+)
 from placer.documents.proof_check import UNCOVERED
 from placer.documents.saved_result import check_result, placement_from
 from placer.documents.schemas import KINDS, PARETO_SCHEMA, RESULT_SCHEMA, document_type, schema_name

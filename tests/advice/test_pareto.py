@@ -17,7 +17,7 @@ from placer.advice.frontier.points import Ending, Frontier, knee_of
 from placer.advice.frontier.search import frontier
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import violations
-from placer.documents.many.frontier_check import check_frontier
+from placer.documents.many_check import check_frontier
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog

@@ -11,7 +11,7 @@ import pytest
 from drawn import drawn
 
 import placer
-from placer.documents.many.portfolio_check import wrong_sums
+from placer.documents.many_check import wrong_sums
 from placer.errors import PlacerError
 
 JOB: dict[str, Any] = {

@@ -23,7 +23,7 @@ from placer.advice.portfolio.jobs import Job, Portfolio
 from placer.advice.portfolio.ledger import worth
 from placer.advice.portfolio.search import elsewhere
 from placer.cost_model.limits import violations
-from placer.documents.many.portfolio_check import wrong_sums
+from placer.documents.many_check import wrong_sums
 from placer.documents.schemas import schema_text
 from placer.interface.advisor import Advisor
 from placer.records import replace

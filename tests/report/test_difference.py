@@ -12,7 +12,7 @@ import pytest
 
 import placer
 from conftest import Run
-from placer.documents.many.difference import difference_document, parse_condition
+from placer.documents.difference import difference_document, parse_condition
 from placer.errors import PlacerError
 from placer.report.contents import contents
 from report_documents import saved

@@ -14,7 +14,7 @@ from placer.advice.portfolio.jobs import Job, Portfolio
 from placer.advice.portfolio.ledger import Displacement, Ledger, Worth, displacements, worths
 from placer.cost_model.estimate import estimate
 from placer.cost_model.objective import gap_between
-from placer.documents.many.portfolio_check import PORTFOLIO_SCHEMA, wrong_sums
+from placer.documents.many_check import PORTFOLIO_SCHEMA, wrong_sums
 from placer.records import replace
 from placer.report.shown import Shown
 from placer.solving.answer import Status

@@ -132,7 +132,7 @@ def diff_command(
         Figures: cost, machines, egress (USD/h); total (USD), hours of the whole run; speed
         (samples/s), price (USD per million samples), step (s), carbon (g/h).
     """
-    from placer.documents.many.difference import difference_document, parse_condition
+    from placer.documents.difference import difference_document, parse_condition
 
     conditions = [parse_condition(text) for text in fail_on]
     names = (Path(before).name, Path(after).name)

@@ -1,1 +1,0 @@
-"""Documents with many placements: frontiers and portfolios."""
