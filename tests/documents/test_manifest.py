@@ -10,7 +10,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from run_plans import islands, plain_workers
+from run_plans import document as plain_workers
+from run_plans import islands
 from second_opinions import edited, signed
 
 import placer
@@ -18,8 +19,7 @@ from conftest import ROOT, Run
 from placer.cost_model.estimate import estimate
 from placer.documents.manifest import read_manifest
 from placer.documents.manifest.question import question_of
-from placer.documents.manifest.rendezvous import bucket_name
-from placer.documents.manifest.versions import STEPS
+from placer.documents.manifest.versions import STEPS, bucket_name
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError

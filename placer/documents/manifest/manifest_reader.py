@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from placer.documents.manifest.rendezvous import STORE_TRANSPORTS
 from placer.documents.manifest.types import Group, Manifest
-from placer.documents.manifest.versions import migrated, version_of
+from placer.documents.manifest.versions import STORE_TRANSPORTS, migrated, version_of
 from placer.errors import PlacerError
 from placer.files.json_text import misfit
 from placer.problem.exchange import goes_on_without, gradients_held, strategy, traits

@@ -1,5 +1,6 @@
-"""The question and the placement behind a manifest, so that its plan can be priced and timed again
-from the file alone.
+"""What a manifest is good for: its plan can be priced and timed again from the file alone, by its
+question and its placement; and what placer's runtime cannot do with it, said before anything is
+started or rented.
 """
 
 from __future__ import annotations
@@ -7,9 +8,13 @@ from __future__ import annotations
 from placer.documents.manifest.types import Group, Manifest
 from placer.errors import PlacerError
 from placer.market.checks.agreement import check_figures
+from placer.problem.exchange import traits
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
+from placer.problem.requirements import OUTER
 from placer.records import replace
+from placer.workload.engines import ENGINES
+from placer.workload.profile import FEEDBACK_COMPRESSIONS
 
 
 def question_of(manifest: Manifest, where: str) -> tuple[Problem, Placement]:
@@ -85,3 +90,34 @@ def _server(manifest: Manifest, problem: Problem) -> WorkerGroup | None:
     raise PlacerError(
         f"the question has no {hub.server.instance_type} in {hub.place}", "write the manifest again"
     )
+
+
+def check_executable(manifest: Manifest, where: str) -> None:
+    """Refuse plans that ``placer run`` does not run.
+
+    Raises
+    ------
+    PlacerError
+        If the runtime lacks a part of it, or exchange, compression, overlap and local steps do not
+        go together.
+    """
+    exchange, can = manifest.exchange, traits(manifest.exchange.strategy)
+    lack = ENGINES["placer"].lack(exchange, manifest.groups)
+    if lack is not None:
+        raise PlacerError(f"{where}: placer run does not do {lack.part}", lack.remedy)
+    if exchange.compression in FEEDBACK_COMPRESSIONS and not (can.outer or can.transport == "none"):
+        raise PlacerError(
+            f"{where}: {exchange.compression} is too coarse for the exchange {exchange.strategy}",
+            f"plan it with {' or '.join(OUTER)}, or with int8",
+        )
+    if can.always_overlaps and not exchange.overlap:
+        raise PlacerError(
+            f"{where}: the exchange {exchange.strategy} always overlaps the calculation",
+            "plan it again",
+        )
+    if exchange.local_steps > 1 and not can.local_steps:
+        raise PlacerError(
+            f"{where}: the exchange {exchange.strategy} comes after each step, not after "
+            f"{exchange.local_steps}",
+            "plan it again",
+        )

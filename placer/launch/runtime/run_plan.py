@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from placer.documents.manifest import read_manifest
-from placer.documents.manifest.question import exchange_of
-from placer.documents.manifest.runtime_support import check_executable
+from placer.documents.manifest.question import check_executable, exchange_of
 from placer.documents.manifest.types import Bucket, Group, Manifest, groups_by_worker
 from placer.errors import PlacerError
 from placer.files.bounded_file import bounded

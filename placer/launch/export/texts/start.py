@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from placer.documents.manifest.runtime_support import check_executable
+from placer.documents.manifest.question import check_executable
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.stacks import check_aggregators
