@@ -66,23 +66,20 @@ class Case:
         self.profile, self.wish = problem["profile"], problem["requirements"]
         self.book = problem["catalog"]
         self.strategy: str = placement["exchange"]
+        # Places of the function, server or hub, and of the object store of an exchange.
+        self.hub, self.store = (
+            str((placement[part] or {}).get("place")) for part in ("aggregator", "storage")
+        )
+        # Bytes of one gradient on the wire, and samples of a step over all workers.
+        packed = BYTES_PER_ELEMENT[placement["compression"]] / BYTES_PER_ELEMENT["none"]
+        self.size = float(self.profile["gradient_bytes_fp32"] * packed)
+        self.batch = int(self.wish["target_batch_size"] or self.profile["target_batch_size"])
         self.streams, self.local_steps = int(placement["streams"]), int(placement["local_steps"])
         self.roads = {
             (r["from"], r["to"]): Road(r["bytes_per_second"], r["cap"], r["rtt_s"])
             for r in figures["links"]
         }
         self.speeds = {kind_of(m): m for m in figures["machines"]}
-
-    @cached_property
-    def size(self) -> float:
-        """Return the bytes of one gradient on the wire."""
-        packed = BYTES_PER_ELEMENT[self.placement["compression"]]
-        return float(self.profile["gradient_bytes_fp32"] * packed / BYTES_PER_ELEMENT["none"])
-
-    @property
-    def batch(self) -> int:
-        """Return the samples of one optimizer step over all workers."""
-        return int(self.wish["target_batch_size"] or self.profile["target_batch_size"])
 
     @cached_property
     def site_groups(self) -> list[SiteGroup]:
@@ -196,16 +193,6 @@ class Case:
         return {
             p: sum(c.count * c.speed for c in self.site_groups if c.place == p) for p in self.counts
         }
-
-    @property
-    def hub(self) -> str:
-        """Return the place of the function, server or hub."""
-        return str(self.placement["aggregator"]["place"])
-
-    @property
-    def store(self) -> str:
-        """Return the place of the object store."""
-        return str(self.placement["storage"]["place"])
 
     @cached_property
     def lanes(self) -> dict[str, int]:
