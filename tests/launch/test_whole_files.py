@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
-import resource
 import shutil
-import signal
 import stat
 import subprocess
 import sys
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from running import files_of_at_most
 
 from placer.cli.output import write_text
 from placer.errors import PlacerError
@@ -73,11 +72,8 @@ def test_new_files_follow_the_umask_and_old_ones_keep_their_mode(
     assert (mode(new), mode(old)) == (0o600, 0o640)
     write_folder(str(tmp_path / "launch"), {MANIFEST: "{}", "start.sh": "#"})
     launch = tmp_path / "launch"
-    assert [mode(p) for p in (launch, launch / MANIFEST, launch / "start.sh")] == [
-        0o700,
-        0o600,
-        0o700,
-    ]
+    modes = [mode(path) for path in (launch, launch / MANIFEST, launch / "start.sh")]
+    assert modes == [0o700, 0o600, 0o700]
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root")
@@ -121,15 +117,8 @@ def test_a_full_disk_leaves_the_old_file_alone(
         monkeypatch.delattr(os, "O_TMPFILE", raising=False)
     file = tmp_path / "plan.json"
     write_text(str(file), "old")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-    try:
-        with pytest.raises(PlacerError, match=r"plan\.json") as caught:
-            write_text(str(file), "new" * 1000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, ignored)
+    with files_of_at_most(100), pytest.raises(PlacerError, match=r"plan\.json") as caught:
+        write_text(str(file), "new" * 1000)
     assert "free some space" in caught.value.hint
     assert file.read_text(encoding="utf-8") == "old"
     assert names(tmp_path) == ["plan.json"]
@@ -269,15 +258,8 @@ def test_of_several_files_none_is_replaced_if_one_cannot_be_written(tmp_path: Pa
     """The second does not fit (RLIMIT_FSIZE): the first, which did, stays as it was as well."""
     first, second = tmp_path / "first.csv", tmp_path / "second.csv"
     first.write_bytes(b"old")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-    try:
-        with pytest.raises(OSError, match="too large"):
-            _write_both(first, second)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, ignored)
+    with files_of_at_most(100), pytest.raises(OSError, match="too large"):
+        _write_both(first, second)
     assert (names(tmp_path), first.read_bytes()) == (["first.csv"], b"old")
 
 

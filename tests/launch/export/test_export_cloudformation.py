@@ -79,20 +79,14 @@ def test_roles_may_do_the_least(hierarchical: ExportPlan) -> None:
     """No wildcard action, no resource but this run's objects and the function's log."""
     run = hierarchical.manifest.name
     for _, template in stacks(hierarchical).values():
-        role = template["Resources"]["Role"]["Properties"]["Policies"][0]["PolicyDocument"][
-            "Statement"
-        ]
-        policy = template["Resources"].get(
-            "WorkerPolicy", {"Properties": {"PolicyDocument": {"Statement": []}}}
-        )
-        for statement in [*role, *policy["Properties"]["PolicyDocument"]["Statement"]]:
+        resources = template["Resources"]
+        documents = [resources["Role"]["Properties"]["Policies"][0]["PolicyDocument"]]
+        if "WorkerPolicy" in resources:
+            documents.append(resources["WorkerPolicy"]["Properties"]["PolicyDocument"])
+        for statement in (one for document in documents for one in document["Statement"]):
             assert not any("*" in action for action in statement["Action"])
-            named = (
-                statement["Resource"]
-                if isinstance(statement["Resource"], list)
-                else [statement["Resource"]]
-            )
-            for resource in named:
+            named = statement["Resource"]
+            for resource in named if isinstance(named, list) else [named]:
                 text = resource.get("Fn::Sub", "")
                 assert (
                     resource.get("Fn::GetAtt") == ["Log", "Arn"]
@@ -108,17 +102,11 @@ def test_the_function_gets_what_it_needs(central: ExportPlan) -> None:
     """
     assert memory_gib(central) == 1.0
     properties = stacks(central)["exchange"][1]["Resources"]["Function"]["Properties"]
-    assert (properties["MemorySize"], properties["Timeout"], properties["Architectures"]) == (
-        1024,
-        900,
-        ["x86_64"],
-    )
+    found = [properties[name] for name in ("MemorySize", "Timeout", "Architectures")]
+    assert found == [1024, 900, ["x86_64"]]
     roomy = {**json.loads(central.text)["aggregator"], "memory_gib": 30.0}
-    large = plan(
-        "central",
-        model={"name": "big", "parameters": 4 * 10**9, "gradient_bytes": 8e9},
-        aggregator=roomy,
-    )
+    model = {"name": "big", "parameters": 4 * 10**9, "gradient_bytes": 8e9}
+    large = plan("central", model=model, aggregator=roomy)
     with pytest.raises(PlacerError, match=r"the aggregator needs 30(\.0)? GiB, AWS Lambda has 10"):
         export(large, "cloudformation")
 
@@ -128,15 +116,13 @@ def test_what_is_not_on_aws_is_refused(central: ExportPlan) -> None:
     line each.
     """
     document = json.loads(central.text)
+    there = {"place": "gcp/us-west1", "store": "gcs"}
+    buckets, storage = document["buckets"], document["storage"]
+    elsewhere = {"buckets": [{**buckets[0], **there}], "storage": {**storage, **there}}
+    coarse = {"exchange": {**document["exchange"], "compression": "int4"}}
     for parts, words in (
-        (
-            {
-                "buckets": [{**document["buckets"][0], "place": "gcp/us-west1", "store": "gcs"}],
-                "storage": {**document["storage"], "place": "gcp/us-west1", "store": "gcs"},
-            },
-            "gcp/us-west1 is not a region of AWS",
-        ),
-        ({"exchange": {**document["exchange"], "compression": "int4"}}, "cannot sum int4"),
+        (elsewhere, "gcp/us-west1 is not a region of AWS"),
+        (coarse, "cannot sum int4"),
     ):
         with pytest.raises(PlacerError, match=words):
             export(plan("central", **parts), "cloudformation")

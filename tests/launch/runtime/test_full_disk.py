@@ -12,14 +12,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from run_plans import A, B, document, plan_of, saved, settings_of
-from running import alive
+from running import alive, files_of_at_most
 
 from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.cli.output import write_json
@@ -28,21 +26,7 @@ from placer.launch.export.folder import write_folder
 from placer.launch.runtime.run_log import RunLog, append
 from placer.validation.calibration.run_log import read_log
 
-resource: Any = pytest.importorskip("resource")
 TESTS = str(ROOT / "tests")
-
-
-@contextmanager
-def files_of_at_most(count: int) -> Iterator[None]:
-    """No file of this process may grow beyond some bytes; Python ignores the signal, so writes
-    fail.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (count, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def _fill(log: RunLog) -> None:

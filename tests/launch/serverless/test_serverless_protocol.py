@@ -126,6 +126,12 @@ class Cloud:
             key, body if gradient is None else gradient, samples=SAMPLES[rank]
         )
 
+    def filled(self) -> Cloud:
+        """Put the gradients of all workers."""
+        for rank in range(3):
+            self.upload(rank)
+        return self
+
     def of(self, rank: int) -> CloudFunction:
         """Return the function that gathers from a worker."""
         return self.plan[0] if len(self.plan) == 1 or rank < 2 else self.plan[1]
@@ -184,9 +190,7 @@ def test_the_mean_is_that_of_one_process(strategy: str, compression: str) -> Non
     """Three workers with 9, 8 and 8 samples; requests are those that the cost model prices, and a
     round leaves its mean alone.
     """
-    cloud = Cloud(functions(strategy, compression))
-    for rank in range(3):
-        cloud.upload(rank)
+    cloud = Cloud(functions(strategy, compression)).filled()
     cloud.serve()
     for rank in range(3):
         mean, _ = cloud.mean(rank)
@@ -205,9 +209,7 @@ def test_the_mean_is_that_of_one_process(strategy: str, compression: str) -> Non
 @pytest.mark.parametrize("strategy", ["central", "hierarchical"])
 def test_doubled_and_late_calls_change_nothing(strategy: str) -> None:
     """Every call comes twice, and the first ones again when all is over."""
-    cloud = Cloud(functions(strategy))
-    for rank in range(3):
-        cloud.upload(rank)
+    cloud = Cloud(functions(strategy)).filled()
     again = list(cloud.events)
     cloud.events = [event for event in again for _ in range(2)]
     cloud.serve()
@@ -222,9 +224,7 @@ def test_doubled_and_late_calls_change_nothing(strategy: str) -> None:
 @pytest.mark.parametrize("strategy", ["central", "hierarchical"])
 def test_lost_calls_are_made_good_by_the_next_upload(strategy: str) -> None:
     """No call comes; when no mean has come in time, the workers put their gradients again."""
-    cloud = Cloud(functions(strategy))
-    for rank in range(3):
-        cloud.upload(rank)
+    cloud = Cloud(functions(strategy)).filled()
     cloud.events.clear()
     cloud.upload(0)
     if strategy == "hierarchical":
@@ -240,9 +240,7 @@ def test_a_function_that_times_out_is_called_again(strategy: str, ends_at: str) 
     """Its first two calls end before a request of that kind: nothing is lost, nothing is averaged
     twice, and the parts go.
     """
-    cloud = Cloud(functions(strategy), (ends_at, ends_at))
-    for rank in range(3):
-        cloud.upload(rank)
+    cloud = Cloud(functions(strategy), (ends_at, ends_at)).filled()
     cloud.serve()
     assert cloud.ends_at == []
     assert np.abs(cloud.mean(2)[0] - weighted()).max() < 1e-6 * np.abs(GRADIENTS).max()
@@ -255,9 +253,7 @@ def test_a_round_has_one_mean() -> None:
     """A second call that averages what another worker has put anew does not replace what workers
     may have read.
     """
-    cloud = Cloud(functions("central"))
-    for rank in range(3):
-        cloud.upload(rank)
+    cloud = Cloud(functions("central")).filled()
     cloud.serve()
     first, _ = cloud.mean(0)
     for rank in range(3):
