@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +17,6 @@ from typing import BinaryIO
 
 MARK = ".placer-"
 """In the names of temporary files and folders."""
-ATTEMPTS = 100
-"""Times that a folder is made again which another process removes."""
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
@@ -30,27 +27,15 @@ def write_whole(target: Path, contents: bytes) -> None:
 
 
 @contextmanager
-def whole_file(target: Path, *, made_in: Path | None = None) -> Iterator[BinaryIO]:
+def whole_file(target: Path) -> Iterator[BinaryIO]:
     """Open a file that takes the place of the target at the end of a ``with`` block, or never.
 
-    Parameters
-    ----------
-    target
-        Not a link. A file that exists keeps its owner and mode; a new one follows the umask.
-    made_in
-        A folder above that of the target, where the file lies until the end. The folders between
-        are made then, and again if another process removes them. None: the folder of the target,
-        which must exist.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written, or could not keep its owner; what was there stays.
+    The target is no link. One that exists keeps its owner and mode; a new one follows the umask.
+    `OSError` if it cannot be written, or could not keep its owner; what was there stays.
     """
-    beside = (made_in or target.parent) / target.name
-    remove_left_over(beside.parent, beside.name)
-    descriptor, name = _open_temporary(beside)
-    spare = name or _temporary_name(beside)
+    remove_left_over(target.parent, target.name)
+    descriptor, name = _open_temporary(target)
+    spare = name or _temporary_name(target)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             yield stream
@@ -60,40 +45,10 @@ def whole_file(target: Path, *, made_in: Path | None = None) -> Iterator[BinaryI
                 _keep_owner(descriptor, present)
                 os.fchmod(descriptor, present.st_mode & 0o777)
             os.fsync(descriptor)
-            for left in reversed(range(1 if made_in is None else ATTEMPTS)):
-                try:
-                    if made_in is not None:
-                        target.parent.mkdir(parents=True, exist_ok=True)
-                    return _put_in_place(descriptor, spare, target, unnamed=name is None)
-                except FileNotFoundError:
-                    if not left:
-                        raise
+            _put_in_place(descriptor, spare, target, unnamed=name is None)
     except BaseException:
         spare.unlink(missing_ok=True)
         raise
-
-
-@contextmanager
-def temporary_folder(name: str) -> Iterator[Path]:
-    """Make a folder of this user alone in the system's temporary one, as `folder_beside` does: the
-    next process that makes one of this name removes what a killed one left.
-    """
-    with folder_beside(Path(temporary_parent(), f"placer-{name}")) as made:
-        made.chmod(0o700)
-        yield made
-
-
-def temporary_parent() -> str:
-    """Return the system's temporary folder as `tempfile.gettempdir` does, but without the file that
-    this writes there to try it out, which a kill would leave.
-    """
-    if tempfile.tempdir is None:
-        given = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
-        for folder in (*given, "/tmp"):  # noqa: S108 - what lies there gets a random name
-            if folder and Path(folder).is_dir() and os.access(folder, os.W_OK | os.X_OK):
-                tempfile.tempdir = str(Path(folder).absolute())
-                break
-    return tempfile.gettempdir()
 
 
 def remove_left_over(folder: Path, name: str) -> None:

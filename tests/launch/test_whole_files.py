@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 from running import files_of_at_most
@@ -25,7 +24,6 @@ from placer.files import whole_files
 from placer.files.whole_files import (
     exchange_names,
     folder_beside,
-    temporary_folder,
     whole_file,
     write_whole,
 )
@@ -232,28 +230,6 @@ def test_a_target_that_is_made_meanwhile_is_replaced(
     assert (names(tmp_path), file.read_bytes()) == (["plan.json"], b"last")
 
 
-def test_a_folder_that_is_removed_meanwhile_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A rank that is steps ahead removes the folder of a step as soon as it is empty, here just
-    before the checkpoint gets its name there: nothing lies elsewhere afterwards.
-    """
-    file, put = tmp_path / "step-1" / "rank-0.pt", whole_files._put_in_place
-    removed: list[Path] = []
-
-    def late(*words: Any, unnamed: bool) -> None:
-        if not removed:
-            removed.append(file.parent)
-            file.parent.rmdir()
-        put(*words, unnamed=unnamed)
-
-    monkeypatch.setattr(whole_files, "_put_in_place", late)
-    with whole_file(file, made_in=tmp_path) as stream:
-        stream.write(b"state")
-    assert removed
-    assert [names(tmp_path), names(file.parent)] == [["step-1"], ["rank-0.pt"]]
-
-
 def test_of_several_files_none_is_replaced_if_one_cannot_be_written(tmp_path: Path) -> None:
     """The second does not fit (RLIMIT_FSIZE): the first, which did, stays as it was as well."""
     first, second = tmp_path / "first.csv", tmp_path / "second.csv"
@@ -269,38 +245,6 @@ def _write_both(first: Path, second: Path) -> None:
             stream = stack.enter_context(whole_file(file))
             stream.write(b"x" * size)
             stream.flush()
-
-
-FOLDER = """
-import time
-from placer.files.whole_files import temporary_folder
-with temporary_folder("run") as folder:
-    (folder / "run.log").write_text("step 1")
-    print("runs", flush=True)
-    time.sleep(60)
-"""
-
-
-def test_a_temporary_folder_of_a_killed_process_is_removed_by_the_next(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A run's files lie in one that nobody else may read; that of the living one stays."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with subprocess.Popen(
-        [sys.executable, "-c", FOLDER],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.PIPE,
-    ) as killed:
-        assert killed.stdout is not None
-        killed.stdout.readline()
-        with temporary_folder("run") as made:
-            assert (len(names(tmp_path)), mode(made)) == (2, 0o700)
-        assert len(names(tmp_path)) == 1
-        killed.kill()
-    assert len(names(tmp_path)) == 1
-    with temporary_folder("run") as made:
-        assert names(tmp_path) == [made.name]
-    assert names(tmp_path) == []
 
 
 def test_a_forked_child_does_not_remove_the_folder_of_its_parent(tmp_path: Path) -> None:
