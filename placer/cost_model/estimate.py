@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import fsum
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -172,78 +172,118 @@ class Estimate(Struct, frozen=True, kw_only=True):
         return self.step.calculation / self.step.communication if self.step.communication else None
 
 
+class _Setting(NamedTuple):
+    """A placement with its workers and the transfers of one exchange."""
+
+    machines: Sequence[tuple[Pool, int]]
+    placement: Placement
+    phases: tuple[Phase, ...]
+    problem: Problem
+
+    @property
+    def sent(self) -> tuple[Phase, ...]:
+        """All that is sent from one exchange to the next."""
+        return (*self.phases, *activations(self.placement, self.problem))
+
+    @property
+    def offers(self) -> list[tuple[VmOffer, int]]:
+        """Machines that are paid by the hour."""
+        return offers_of(self.machines, self.placement, self.problem)
+
+    @property
+    def carbon(self) -> Interval | None:
+        """Emissions in g CO2e per hour, where they are known."""
+        return carbon_of(self.offers, self.problem.catalog)
+
+    def shares(self) -> dict[str, float]:
+        """Share of the samples by place."""
+        if self.placement.workers == 1:
+            return {self.machines[0][0].offer.place: 1.0}
+        return site_group_of(*self, EXPECTED).shares()
+
+    def outcome(self, case: int = EXPECTED) -> Outcome:
+        """Return what the placement does and costs."""
+        problem, exchange = self.problem, self.placement.exchange
+        step, same_zone = step_seconds(*self, case), problem.requirements.same_zone
+        rounds, samples = SECONDS_PER_HOUR / step.total, samples_per_round(exchange, problem)
+        way = data_usd_per_sample(self.machines, self.placement, problem)
+        carbon = self.carbon if problem.requirements.counts_carbon else None
+        return Outcome(
+            step=step,
+            usd=cost.UsdPerHour(
+                compute=cost.compute_usd_per_hour(self.offers),
+                egress=cost.egress_usd(self.sent, problem.network, same_zone=same_zone) * rounds,
+                storage=_storage_usd(step, problem) * rounds,
+                functions=_functions_usd(exchange, step, problem) * rounds,
+                data=way * samples * rounds,
+            ),
+            samples=samples,
+            multiplier=multiplier_of(exchange, problem).value,
+            carbon_g_per_hour=None if carbon is None else carbon.value,
+        )
+
+
+def _setting(placement: Placement, problem: Problem) -> _Setting:
+    machines, phases = workers_of(placement, problem), exchange_phases(placement, problem)
+    return _Setting(machines, placement, phases, problem)
+
+
 def estimate(
     placement: Placement,
     problem: Problem,
     interval: Callable[[VmOffer], PriceInterval] = price_interval,
 ) -> Estimate:
-    """Time and price a placement. ``interval``: how far the price of an offer may be off; documents
-    of older versions have another rule. `PlacerError` if an offer, rate, link, price, function or
-    store is not known.
+    """Time and price a placement; documents of older versions have another rule of how far the
+    price of an offer may be off. `PlacerError` if an offer, rate, link, price, function or store is
+    not known.
     """
-    machines = workers_of(placement, problem)
-    phases = exchange_phases(placement, problem)
-    sent = (*phases, *activations(placement, problem))
-    outcome = _outcome(machines, placement, phases, problem, EXPECTED)
-    slow, fast = (_outcome(machines, placement, phases, problem, case) for case in (SLOW, FAST))
-    multiplier = multiplier_of(placement.exchange, problem)
-    architecture = problem.profile.architecture
-    part = _shares(machines, placement, phases, problem)
+    asked, exchange = _setting(placement, problem), placement.exchange
+    outcome, slow, fast = (asked.outcome(case) for case in (EXPECTED, SLOW, FAST))
+    multiplier, architecture = multiplier_of(exchange, problem), problem.profile.architecture
+    processed = Interval(
+        value=outcome.processed_per_second,
+        low=slow.processed_per_second,
+        high=fast.processed_per_second,
+    )
+    part, prices = asked.shares(), [(interval(offer), n) for offer, n in asked.offers]
     return Estimate(
-        samples_per_second=Interval(
-            value=outcome.processed_per_second,
-            low=slow.processed_per_second,
-            high=fast.processed_per_second,
-        ),
+        samples_per_second=processed,
         effective_samples_per_second=Interval(
             value=outcome.samples_per_second,
-            low=slow.processed_per_second / multiplier.high,
-            high=fast.processed_per_second / multiplier.low,
+            low=processed.low / multiplier.high,
+            high=processed.high / multiplier.low,
         ),
         samples_to_target=multiplier,
-        local_steps=placement.exchange.local_steps,
+        local_steps=exchange.local_steps,
         step=outcome.step,
         slow_step=slow.step,
         usd_per_hour=outcome.usd,
-        usd_per_hour_interval=_usd_interval(
-            [(interval(o), n) for o, n in offers_of(machines, placement, problem)],
-            outcome.usd,
-            slow.usd,
-            fast.usd,
-        ),
+        usd_per_hour_interval=_usd_interval(prices, [case.usd for case in (outcome, slow, fast)]),
         usd_per_million_samples=outcome.usd_per_million_samples,
-        carbon_g_per_hour=carbon_of(offers_of(machines, placement, problem), problem.catalog),
-        links=_links(sent, SECONDS_PER_HOUR / outcome.step.total, placement.exchange, problem),
+        carbon_g_per_hour=asked.carbon,
+        links=_links(asked.sent, SECONDS_PER_HOUR / outcome.step.total, exchange, problem),
         shares=tuple(part.items()),
         moves=moves_of(part, problem),
-        provenance=_provenance(machines, placement, sent, multiplier, problem),
+        provenance=_provenance(asked, multiplier),
         tokens_per_sample=None if architecture is None else architecture.sequence_length,
-        data_passes=_data_passes(machines, placement, phases, problem),
+        data_passes=_data_passes(asked),
     )
 
 
-def _data_passes(
-    machines: Sequence[tuple[Pool, int]],
-    placement: Placement,
-    phases: tuple[Phase, ...],
-    problem: Problem,
-) -> DataPasses | None:
+def _data_passes(asked: _Setting) -> DataPasses | None:
     """Return both speeds where some worker keeps the data, else None."""
-    kept = {f"{pool.name} in {pool.place}" for pool, _ in machines if pool.keeps_data}
-    if problem.data_reads is None or not kept:
+    kept = {f"{pool.name} in {pool.place}" for pool, _ in asked.machines if pool.keeps_data}
+    reads = asked.problem.data_reads
+    if reads is None or not kept:
         return None
     first, later = (
-        _outcome(
-            [(pool.in_pass(number), n) for pool, n in machines],
-            placement,
-            phases,
-            problem,
-            EXPECTED,
-        ).processed_per_second
+        asked._replace(machines=[(pool.in_pass(number), n) for pool, n in asked.machines])
+        .outcome()
+        .processed_per_second
         for number in (1, 2)
     )
     return DataPasses(
-        passes=problem.data_reads[1],
+        passes=reads[1],
         kept_by=tuple(sorted(kept)),
         first_samples_per_second=first,
         later_samples_per_second=later,
@@ -252,68 +292,12 @@ def _data_passes(
 
 def evaluate(placement: Placement, problem: Problem) -> Outcome:
     """Return the expected round and price of a placement, for solvers; see `estimate`."""
-    machines = workers_of(placement, problem)
-    return _outcome(machines, placement, exchange_phases(placement, problem), problem, EXPECTED)
+    return _setting(placement, problem).outcome()
 
 
 def moves_before(placement: Placement, problem: Problem) -> tuple[Move, ...]:
     """Return the data that has to move before the run, as in `estimate` but without the rest."""
-    machines = workers_of(placement, problem)
-    phases = exchange_phases(placement, problem)
-    return moves_of(_shares(machines, placement, phases, problem), problem)
-
-
-def _shares(
-    machines: Sequence[tuple[Pool, int]],
-    placement: Placement,
-    phases: tuple[Phase, ...],
-    problem: Problem,
-) -> dict[str, float]:
-    if placement.workers == 1:
-        return {machines[0][0].offer.place: 1.0}
-    return site_group_of(machines, placement, phases, problem, EXPECTED).shares()
-
-
-def _outcome(
-    machines: Sequence[tuple[Pool, int]],
-    placement: Placement,
-    phases: tuple[Phase, ...],
-    problem: Problem,
-    case: int,
-) -> Outcome:
-    step = step_seconds(machines, placement, phases, problem, case)
-    rounds_per_hour = SECONDS_PER_HOUR / step.total
-    exchange, samples = placement.exchange, samples_per_round(placement.exchange, problem)
-    usd = cost.UsdPerHour(
-        compute=cost.compute_usd_per_hour(offers_of(machines, placement, problem)),
-        egress=cost.egress_usd(
-            (*phases, *activations(placement, problem)),
-            problem.network,
-            same_zone=problem.requirements.same_zone,
-        )
-        * rounds_per_hour,
-        storage=_storage_usd(step, problem) * rounds_per_hour,
-        functions=_functions_usd(exchange, step, problem) * rounds_per_hour,
-        data=data_usd_per_sample(machines, placement, problem) * samples * rounds_per_hour,
-    )
-    return Outcome(
-        step=step,
-        usd=usd,
-        samples=samples,
-        multiplier=multiplier_of(exchange, problem).value,
-        carbon_g_per_hour=_carbon(machines, placement, problem),
-    )
-
-
-def _carbon(
-    machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem
-) -> float | None:
-    carbon = (
-        carbon_of(offers_of(machines, placement, problem), problem.catalog)
-        if problem.requirements.counts_carbon
-        else None
-    )
-    return None if carbon is None else carbon.value
+    return moves_of(_setting(placement, problem).shares(), problem)
 
 
 def offers_of(
@@ -328,18 +312,15 @@ def offers_of(
 
 
 def _usd_interval(
-    prices: Sequence[tuple[PriceInterval, int]],
-    usd: cost.UsdPerHour,
-    slow: cost.UsdPerHour,
-    fast: cost.UsdPerHour,
+    prices: Sequence[tuple[PriceInterval, int]], cases: Sequence[cost.UsdPerHour]
 ) -> Interval:
     """Return the USD/h of the cheapest and dearest case: of prices, and of use by speed."""
     low = high = 0.0
     for price, n in prices:
         low += n * (price.low - price.value)
         high += n * (price.high - price.value)
-    totals = (usd.total, slow.total, fast.total)
-    return Interval(value=usd.total, low=min(totals) + low, high=max(totals) + high)
+    totals = [usd.total for usd in cases]
+    return Interval(value=totals[0], low=min(totals) + low, high=max(totals) + high)
 
 
 def workers_of(placement: Placement, problem: Problem) -> list[tuple[Pool, int]]:
@@ -517,25 +498,20 @@ def _disk_basis(pool: Pool) -> list[str]:
     ]
 
 
-def _provenance(
-    machines: Sequence[tuple[Pool, int]],
-    placement: Placement,
-    phases: tuple[Phase, ...],
-    multiplier: Multiplier,
-    problem: Problem,
-) -> tuple[str, ...]:
+def _provenance(asked: _Setting, multiplier: Multiplier) -> tuple[str, ...]:
+    machines, placement, _, problem = asked
     chosen = traits(placement.exchange.strategy)
     sentences = []
     for pool, _ in machines:
         rate = worker_rate(pool, chosen.framework)
         sentences.append(f"speed on {pool.offer.device}: {rate.basis}: {rate.source}")
         sentences += _disk_basis(pool)
-    for offer, _ in offers_of(machines, placement, problem):
+    for offer, _ in asked.offers:
         sentences.append(
             f"price of {offer.device} {offer.market} in {offer.place}: {offer.price_basis}, "
             f"{offer.as_of}: {offer.source}"
         )
-    between = {(t.src, t.dst) for phase in phases for t in phase.transfers if t.src != t.dst}
+    between = {(t.src, t.dst) for phase in asked.sent for t in phase.transfers if t.src != t.dst}
     for src, dst in sorted(between):
         link = problem.network.link(src, dst)
         sentences.append(f"link {src} to {dst}: {link.basis}: {link.source}")

@@ -121,21 +121,19 @@ def _known_or_searched(
 
 def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) -> Result:
     """Ask a solver, as often as a range of batches or shares of speed need it."""
+
+    def ask(asked: Problem, own: SolveOptions) -> Result:
+        return solve(asked, solver, own)
+
     _say_begun(options)
     if problem.requirements.open_batches:
         from placer.solving.batches.search import best_batch  # few questions need it
 
-        return best_batch(problem, lambda asked, own: solve(asked, solver, own), options)
+        return best_batch(problem, ask, options)
     if problem.requirements.has_shares:
         from placer.solving.shares import best_within_shares  # few questions need it
 
-        return best_within_shares(
-            problem,
-            lambda asked, own: solve(asked, solver, own),
-            options,
-            solver,
-            proves=getattr(load_solver(solver), "PROVES", True),
-        )
+        return best_within_shares(problem, ask, options, solver, proves=_proves(solver))
     if problem.island_question is None or problem.requirements.narrowed is not None:
         return _divided(problem, solver, options, run)
     from placer.solving.parts.engines import best_executed  # models without a plan do not
@@ -145,49 +143,40 @@ def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) ->
     )
 
 
+def _proves(solver: str) -> bool:
+    return bool(getattr(load_solver(solver), "PROVES", True))
+
+
 def _divided(problem: Problem, solver: str, options: SolveOptions, run: Run) -> Result:
-    proves = getattr(load_solver(solver), "PROVES", True)
+    def ask(asked: Problem, own: SolveOptions) -> Result:
+        return _checked(asked, solver, own, run)
+
     if _asks_by_kind(problem, solver):
-        from placer.solving.parts.machine_kinds import best_of_kinds  # hivemind does not
-
-        return _verified(
-            best_of_kinds(
-                problem,
-                lambda asked, own: _checked(asked, solver, own, run),
-                options,
-                solver,
-                proves=proves,
-            )
-        )
-    if _counts_workers(problem, solver):
-        from placer.solving.parts.worker_counts import best_worker_count
-
-        result = best_worker_count(
-            problem,
-            lambda asked, own: _checked(asked, solver, own, run),
-            options,
-            solver,
-            proves=proves,
-        )
-        return _verified(result)
-    return _checked(problem, solver, options, run)
+        from placer.solving.parts.machine_kinds import best_of_kinds as best  # hivemind does not
+    elif _counts_workers(problem, solver):
+        from placer.solving.parts.worker_counts import best_worker_count as best
+    else:
+        return ask(problem, options)
+    return _verified(best(problem, ask, options, solver, proves=_proves(solver)))
 
 
 def _asks_by_kind(problem: Problem, solver: str) -> bool:
-    """Tell whether a question is asked for each kind of machine: of workers with a plan the search
-    over their numbers does it, and a solver that prices every placement by itself.
+    """Tell whether a question is asked for each kind of machine, which of workers with a plan the
+    search over their numbers does.
     """
-    whole = getattr(load_solver(solver), "PRICES_ALL", False)
-    return problem.uniform and problem.island_question is None and not whole
+    return problem.uniform and problem.island_question is None and not _prices_all(solver)
 
 
 def _counts_workers(problem: Problem, solver: str) -> bool:
     """Tell whether a question is asked for each number of workers: theirs is open or their speeds
-    do not add up, and the solver does not price every placement by itself.
+    do not add up.
     """
-    planned = problem.island_question is not None
-    whole = getattr(load_solver(solver), "PRICES_ALL", False)
-    return planned and problem.requirements.narrowed is None and not whole
+    open_ = problem.island_question is not None and problem.requirements.narrowed is None
+    return open_ and not _prices_all(solver)
+
+
+def _prices_all(solver: str) -> bool:
+    return bool(getattr(load_solver(solver), "PRICES_ALL", False))
 
 
 def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, SolveOptions], Result]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from placer.market.catalog import Gpu, VmOffer
 from placer.problem.placement import LARGEST_ISLAND
@@ -82,24 +83,15 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
 
     def plan_wishes(self, inner: InnerPlan | None = None) -> PlanWishes:
         """Return the parts of the plan that are fixed: all of a known one, else those asked for."""
-        each = COMPRESSION_BYTES[self.compression]
+        each, wish = COMPRESSION_BYTES[self.compression], self.wish
         if inner is not None:
+            plan = {**asdict(inner), "software": inner.software or None}
             return PlanWishes(
-                sharding=inner.sharding,
-                tensor_parallel=inner.tensor_parallel,
-                checkpointing=inner.checkpointing,
-                microbatch=inner.microbatch,
-                precision=inner.precision,
-                software=inner.software or None,
-                pipeline=inner.pipeline,
-                virtual_stages=inner.virtual_stages,
-                expert_parallel=inner.expert_parallel,
-                context_parallel=inner.context_parallel,
+                **{name: plan[name] for name in PlanWishes.__struct_fields__ if name in plan},
                 loss=software(inner.software).loss,
                 gradient_bytes_per_parameter=each,
                 headroom=0.0,
             )
-        wish = self.wish
         degrees = ENGINES[wish.engine].undivided if wish.engine else {}
         if wish.tensor_parallel is not None:
             degrees = {**degrees, "tensor_parallel": wish.tensor_parallel}
