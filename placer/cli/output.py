@@ -1,63 +1,71 @@
-"""Consoles, JSON and files: written beside and renamed, so that nothing is half written."""
+"""What commands print and write: lines on a terminal or in a pipe without a library that would take
+longer to load than to print with, JSON, and files that are written whole or not at all.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import re
+import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any
 
 import click
 
 from placer.cli.screen.formats import FORMATS, STDOUT, Collected
-from placer.cli.screen.labelled_lines import PIPED_WIDTH
 from placer.errors import PlacerError, writing_hint
 from placer.files.bounded_file import read_file
 from placer.files.json_text import parse_json
 from placer.files.whole_files import write_whole
+from placer.report.draw.wrapping import NARROWEST, labelled, wrapped
 
-if TYPE_CHECKING:
-    from rich.console import Console
+PIPED_WIDTH = 120
+"""Columns when the output is no terminal and COLUMNS does not say."""
+COLOURS = ("green", "cyan", "yellow", "red")
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Return the console that follows NO_COLOR, TERM and the width of the terminal."""
-    from rich.console import Console
+def screen_width(stream: IO[Any]) -> int:
+    """Return the columns of a stream: of COLUMNS, of the terminal, or 120 of a pipe."""
+    if not stream.isatty() and "COLUMNS" not in os.environ:
+        return PIPED_WIDTH
+    return max(NARROWEST, shutil.get_terminal_size((80, 24)).columns)
 
+
+def styled(text: str, style: str, stream: IO[Any]) -> str:
+    """Return text in a style, such as ``bold green``, where the stream is a terminal that shows
+    it.
+    """
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", "unknown")
+    if not style or plain or not stream.isatty():
+        return text
+    words = style.split()
+    colour = next((word for word in words if word in COLOURS), None)
+    return click.style(text, fg=colour, **{word: True for word in words if word != colour})
+
+
+def say(text: str = "", style: str = "", *, whole: bool = False, err: bool = False) -> None:
+    """Print text on stdout in lines of its width; ``whole``: in one line, so that it can be
+    pasted.
+    """
+    stream = sys.stderr if err else sys.stdout
+    for line in [text] if whole else wrapped(text, screen_width(stream)):
+        click.echo(styled(line, style, stream), err=err)
+
+
+def tell(text: str = "", style: str = "", *, whole: bool = False) -> None:
+    """Print text on stderr as `say` does."""
+    say(text, style, whole=whole, err=True)
+
+
+def print_labelled(
+    pairs: Iterable[tuple[str, str]], *, stderr: bool = False, style: str = "cyan", column: int = 0
+) -> None:
+    """Print labelled lines, the labels in a colour, the texts from a column on."""
     stream = sys.stderr if stderr else sys.stdout
-    terminal = stream.isatty()
-    width = None if terminal or "COLUMNS" in os.environ else PIPED_WIDTH
-    made = Console(
-        file=stream if terminal else cast("IO[str]", _WithoutTrailingBlanks(stream)),
-        highlight=False,
-        emoji=False,
-        markup=False,
-        soft_wrap=False,
-        width=width,
-    )
-    made.on_broken_pipe = _broken_pipe  # type: ignore[method-assign]
-    return made
-
-
-class _WithoutTrailingBlanks:
-    """A stream that leaves out the blanks with which tables fill their lines."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        """Write whole lines."""
-        return self._stream.write(re.sub("[ ]+$", "", text, flags=re.MULTILINE))
-
-    def __getattr__(self, name: str) -> Any:
-        """Pass on whatever else is asked of the stream."""
-        return getattr(self._stream, name)
-
-
-def _broken_pipe() -> None:
-    raise BrokenPipeError
+    for label, text in labelled(list(pairs), screen_width(stream), column):
+        click.echo((styled(label, style, stream) + text).rstrip(), err=stderr)
 
 
 def print_json(document: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from placer.cli.output import console, read_json
+from placer.cli.output import read_json, tell
 from placer.errors import PlacerError
 from placer.problem.words.wishes import CHANGES, WISHES
 
@@ -38,7 +38,7 @@ class Question(NamedTuple):
     def tell(self) -> None:
         """Say on stderr how the question differs from the one that was saved."""
         for sentence in self.notes:
-            console(stderr=True).print(f"warning: {sentence}", style="yellow")
+            tell(f"warning: {sentence}", style="yellow")
 
 
 def read_question(

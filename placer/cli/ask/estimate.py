@@ -12,8 +12,7 @@ from placer.advice.recommendation.notes import warnings_of
 from placer.cli.command import Plot, Table, as_command
 from placer.cli.output import check_targets, write_json
 from placer.cli.saved_question import read_question
-from placer.cli.screen.plot import check_plot, write_plot
-from placer.cli.screen.show import show
+from placer.cli.screen.show import check_plot, show, write_plot
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor, estimate, simulate
 from placer.records import replace

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.cli.command import Json, Saved, as_command
-from placer.cli.output import check_targets, console, exit_code, write_json
+from placer.cli.output import check_targets, exit_code, tell, write_json
 from placer.cli.saved_question import read_question
 from placer.cli.screen.progress import progress
 from placer.cli.screen.show import show
@@ -57,7 +57,7 @@ def command(
         show({**document, "saved": _saved_words(explanation, question.answer)})
     question.tell()
     if output:
-        console(stderr=True).print(f"wrote explanation to {output}")
+        tell(f"wrote explanation to {output}")
     ctx.exit(exit_code(explanation.result))
 
 

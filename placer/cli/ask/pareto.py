@@ -9,11 +9,10 @@ from typing import Any
 import click
 
 from placer.cli.command import Json, Plot, Saved, as_command
-from placer.cli.output import check_targets, console, exit_code, write_bytes, write_json
+from placer.cli.output import check_targets, exit_code, tell, write_bytes, write_json
 from placer.cli.saved_question import read_question
-from placer.cli.screen.plot import check_plot, write_plot
 from placer.cli.screen.progress import progress
-from placer.cli.screen.show import show
+from placer.cli.screen.show import check_plot, show, write_plot
 from placer.interface.advisor import pareto
 
 EXAMPLE = """\b
@@ -88,12 +87,11 @@ def _write(frontier: Any, output: str | None, table: str | None) -> list[str]:
 
 def _say_more(frontier: Any, written: list[str]) -> None:
     """Say on stderr which files there are, and the next command."""
-    err = console(stderr=True)
     for path in written:
-        err.print(f"wrote {path}")
+        tell(f"wrote {path}")
     at = frontier.knee if frontier.knee is not None else frontier.best_value
     usd = frontier.points[at].usd_per_hour * 1.0005 + 0.005
-    err.print(
+    tell(
         f"next: 'placer recommend' with --budget {usd:.2f}/h explains one point; --json is for "
         f"programs",
         style="dim",

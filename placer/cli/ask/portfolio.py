@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from placer.cli.command import Json, Saved, as_command
-from placer.cli.output import check_targets, console, write_json
+from placer.cli.output import check_targets, tell, write_json
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.progress import progress
 from placer.cli.screen.show import show
@@ -87,11 +87,10 @@ def command(
     written = _write_manifests(answer, manifests) if manifests else 0
     show(answer.to_dict(), as_json=as_json)
     if not as_json:
-        err = console(stderr=True)
         if output:
-            err.print(f"wrote portfolio to {output}")
+            tell(f"wrote portfolio to {output}")
         if manifests:
-            err.print(f"wrote {written} manifests to {manifests}")
+            tell(f"wrote {written} manifests to {manifests}")
     ctx.exit(_code(answer))
 
 

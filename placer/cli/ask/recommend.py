@@ -9,9 +9,17 @@ import click
 
 from placer.cli.command import Json, Saved, as_command
 from placer.cli.options import VERBOSE
-from placer.cli.output import check_targets, console, exit_code, print_json, write_json
+from placer.cli.output import (
+    check_targets,
+    exit_code,
+    print_json,
+    print_labelled,
+    screen_width,
+    styled,
+    tell,
+    write_json,
+)
 from placer.cli.screen.formats import STDOUT, whole_tables
-from placer.cli.screen.labelled_lines import print_labelled, screen_width, styled
 from placer.cli.screen.progress import progress
 from placer.cli.screen.show import show
 from placer.errors import PlacerError
@@ -98,7 +106,7 @@ def command(
             whole=whole,
         )
         for path in fallbacks:
-            console(stderr=True).print(f"wrote the manifest of a fallback to {path}")
+            tell(f"wrote the manifest of a fallback to {path}")
     ctx.exit(exit_code(result))
 
 
@@ -145,9 +153,9 @@ def _print_default(result: Any) -> None:
     where, figures = answer.title(result, width)
     *lines, last = wrapped(where, width)
     for line in lines:
-        click.echo(styled(line, out, fg="green", bold=True))
+        click.echo(styled(line, "bold green", out))
     beside = len(last) + len(figures) + 3 <= width
-    click.echo(styled(last, out, fg="green", bold=True) + f"   {figures}" * beside)
+    click.echo(styled(last, "bold green", out) + f"   {figures}" * beside)
     if not beside:
         click.echo(figures)
     rows = [*choice_lines(result, width - LABELS)]

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.cli.command import Json, Plot, Table, as_command
-from placer.cli.output import check_targets, console, exit_code, print_json, write_json, write_text
+from placer.cli.output import check_targets, exit_code, print_json, tell, write_json, write_text
 from placer.cli.saved_question import read_question
-from placer.cli.screen.plot import check_plot, write_plot
 from placer.cli.screen.progress import nothing_kept, progress, telling
-from placer.cli.screen.show import show
+from placer.cli.screen.show import check_plot, show, write_plot
 from placer.errors import PlacerError
 from placer.interface.worlds import replan, robust, sweep, whatif
 from placer.problem.words.wishes import CHANGES
@@ -131,16 +130,15 @@ def sweep_command(
     swept = _merged(files, output) if merge else _run(ctx, files, model, over, words)
     write_plot(plot, swept.to_dict())
     show(swept.to_dict(), as_json=as_json)
-    err = console(stderr=True)
     if swept.interrupted:
         kept = (
             f"{output} has what is done; the same command goes on from there"
             if output
             else "without -o FILE nothing is kept"
         )
-        err.print(f"stopped: {kept}")
+        tell(f"stopped: {kept}")
     elif output:
-        err.print(f"wrote {len(swept.rows):,} of {swept.points:,} points to {output}")
+        tell(f"wrote {len(swept.rows):,} of {swept.points:,} points to {output}")
     ctx.exit(130 if swept.interrupted else 0)
 
 
@@ -271,9 +269,8 @@ def robust_command(
             "there is nothing to test",
             "run 'placer recommend' with the same options to see what would fit",
         )
-        err = console(stderr=True)
-        err.print(f"error: {error.message}")
-        err.print(f"  tip: {error.hint}")
+        tell(f"error: {error.message}")
+        tell(f"  tip: {error.hint}")
     else:
         show(robustness.to_dict())
     question.tell()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.cli.command import Json, Saved, Table, as_command
-from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.output import check_targets, print_json, say, write_json
 from placer.cli.screen.show import show
 from placer.interface.replay import forecast_capacity, replay
 from placer.interface.watch import watch
@@ -116,19 +116,18 @@ def check_command(ctx: click.Context, names: tuple[str, ...] = (), *, as_json: T
         }
         print_json({**document, "findings": msgspec.to_builtins(found)})
         ctx.exit(2 if errors else 0)
-    out = console()
     for finding in found[:SHOWN]:
         style = "red" if finding.level == "error" else "yellow"
-        out.print(f"{finding.level}: {finding.where}: {finding.message}", style=style)
+        say(f"{finding.level}: {finding.where}: {finding.message}", style=style)
     if len(found) > SHOWN:
-        out.print(f"{SHOWN} of {len(found):,} doubts; --json has all", style="dim")
+        say(f"{SHOWN} of {len(found):,} doubts; --json has all", style="dim")
     verdict = f"{errors} errors" if errors else "valid"
-    out.print(
+    say(
         f"{verdict}: catalog {book.name}: {len(book.capacity):,} rows of capacity, "
         f"{len(rows):,} of its own and {len(book.capacity) - len(rows):,} that come with placer"
     )
     counts = ", ".join(f"{count:,} {words}" for words, count in known.items())
-    out.print(f"spot machines by place and device: {counts or 'none'}")
+    say(f"spot machines by place and device: {counts or 'none'}")
     ctx.exit(2 if errors else 0)
 
 

@@ -217,7 +217,7 @@ def _quotas(kind: str, book: Catalog, options: Options) -> None:
     import msgspec
 
     from placer.cli.book.harvest import say_rest
-    from placer.cli.output import console, print_json
+    from placer.cli.output import print_json, say
     from placer.market.sources.capacity.quotas import QuotaRow
 
     rows, left_out = _stated(kind, book, options)
@@ -231,12 +231,11 @@ def _quotas(kind: str, book: Catalog, options: Options) -> None:
         document = {"schema": "placer.import-quotas/v1", "file": path, "rows": named}
         print_json({**document, "left_out": dict(left_out)})
         return
-    out = console()
     for row in rows:
-        out.print(row.words, soft_wrap=True)
+        say(row.words, whole=True)
     say_rest(left_out, ())
     if path is not None:
-        out.print(f"next: placer recommend --model roberta-xlm --quota {path}", soft_wrap=True)
+        say(f"next: placer recommend --model roberta-xlm --quota {path}", whole=True)
 
 
 def _stated(kind: str, book: Catalog, options: Options) -> Found:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.cli.command import Catalog, Json, Table, as_command
-from placer.cli.output import console, print_json, write_json
+from placer.cli.output import print_json, say, write_json
 from placer.cli.screen.show import show
 from placer.errors import PlacerError
 from placer.units import counted
@@ -151,27 +151,24 @@ def validate_command(
         }
         print_json({**document, "findings": msgspec.to_builtins(findings)})
     else:
-        out = console()
         for finding in findings[:limit]:
-            out.print(
+            say(
                 f"{finding.level}: {finding.where}: {finding.message}",
                 style="red" if finding.level == "error" else "yellow",
             )
         if len(findings) > limit:
-            out.print(
-                f"{limit} of {len(findings):,} doubts; --limit or --json shows more", style="dim"
-            )
+            say(f"{limit} of {len(findings):,} doubts; --limit or --json shows more", style="dim")
         counts = (
             f"{len(book.offers):,} offers, {len(book.regions)} regions, {len(book.egress):,} "
             f"egress prices, {len(book.links):,} links"
         )
         if own:
-            out.print(
+            say(
                 f"note: {own:,} {'row names' if own == 1 else 'rows name'} a source of the user's "
                 f"own"
             )
         verdict = f"{errors} errors" if errors else "valid"
-        out.print(f"{verdict}: catalog {book.name}: {counts}; {len(findings) - errors} warnings")
+        say(f"{verdict}: catalog {book.name}: {counts}; {len(findings) - errors} warnings")
     ctx.exit(2 if errors else 0)
 
 
@@ -276,10 +273,10 @@ def skypilot_command(folder: str, *, catalog: Catalog, force: bool = False, as_j
         )
         return
     for path, rows in zip(paths, lines.values(), strict=True):
-        console().print(f"wrote     {path}: {counted(len(rows), 'row')}")
-    console().print(
+        say(f"wrote     {path}: {counted(len(rows), 'row')}")
+    say(
         f"beside    {SOURCES}: date, basis and source of each price, for 'placer catalog "
         f"import skypilot'"
     )
     for reason, count in tally.reasons().items():
-        console().print(f"left out  {count:,} x {reason}")
+        say(f"left out  {count:,} x {reason}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from placer.cli.book import harvest as harvests
 from placer.cli.book.harvest import past_date, say_next, say_rest
 from placer.cli.command import Json, as_command
-from placer.cli.output import console, print_json
+from placer.cli.output import print_json, say
 from placer.cli.screen.progress import telling
 from placer.errors import PlacerError, unknown
 from placer.units import counted, format_bytes, format_plain
@@ -279,15 +279,14 @@ def _document(done: Refreshed) -> dict[str, Any]:
 
 
 def _print_refreshed(done: Refreshed) -> None:
-    out = console()
     regions = {row["region"] for row in done.rows}
     spot = sum(row["market"] == "spot" for row in done.rows)
     verb = "would have" if done.folder is None else "has"
-    out.print(
+    say(
         f"{done.name} {verb} {len(done.rows):,} offers in {len(regions)} regions: "
         f"{len(done.rows) - spot:,} on-demand, {spot:,} spot"
     )
-    out.print(_changes(done.changes, done.name), soft_wrap=True)
+    say(_changes(done.changes, done.name), whole=True)
     say_rest(done.left_out, done.notes)
     say_next(done.name, dry_run=done.folder is None)
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from placer.cli.options import layer_options
-from placer.cli.output import console, print_json
+from placer.cli.output import print_json, say
 from placer.errors import PlacerError
 from placer.units import parse_date
 
@@ -63,28 +63,26 @@ def finish(
             }
         )
         return
-    out = console()
     for line in words:
-        out.print(line, soft_wrap=True)
+        say(line, whole=True)
     say_rest(harvest.left_out, harvest.notes)
     if folder is not None:
-        out.print(f"saved as '{name}' in {folder}", soft_wrap=True)
+        say(f"saved as '{name}' in {folder}", whole=True)
     say_next(name, catalog, commands, dry_run=dry_run)
 
 
 def say_rest(left_out: Mapping[str, int], notes: Sequence[str]) -> None:
     """Say what was left out, most frequent reasons first, and the notes of a source."""
-    out = console()
     ranked = sorted(left_out.items(), key=lambda item: (-item[1], item[0]))
     for reason, count in ranked[:MOST_REASONS]:
-        out.print(f"left out: {count:,} x {reason}", soft_wrap=True)
+        say(f"left out: {count:,} x {reason}", whole=True)
     if rest := ranked[MOST_REASONS:]:
-        out.print(
+        say(
             f"left out: {sum(count for _, count in rest):,} x {len(rest)} other reasons (--json "
             f"lists them)"
         )
     for note in notes:
-        out.print(f"note: {note}", soft_wrap=True)
+        say(f"note: {note}", whole=True)
 
 
 def say_next(
@@ -95,14 +93,13 @@ def say_next(
     """
     from placer.market.books.pin import DEFAULT_CATALOG, pinned
 
-    out = console()
     if dry_run:
-        out.print("nothing was written (--dry-run)")
+        say("nothing was written (--dry-run)")
         return
     under = catalog or [word for word, _ in pinned()] or [DEFAULT_CATALOG]
     layers = layer_options(dict.fromkeys((*under, name)))
     for command in (*commands, "placer recommend --model roberta-xlm --budget 5/h"):
-        out.print(f"next: {command} {layers}", soft_wrap=True)
+        say(f"next: {command} {layers}", whole=True)
 
 
 def past_date(text: str, option: str) -> date:

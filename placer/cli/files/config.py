@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from placer.cli.command import Json, Table, as_command
-from placer.cli.output import console, print_json
+from placer.cli.output import print_json, tell
 from placer.cli.screen.show import show_blocks
 from placer.documents.schemas import CONFIG_SCHEMA
 from placer.errors import PlacerError, writing_hint
@@ -46,7 +46,7 @@ def init_command(*, user: bool = False, force: bool = False) -> None:
         raise PlacerError(
             words, writing_hint(error, "choose another folder"), exit_code=1
         ) from None
-    console(stderr=True).print(f"wrote {path}; placer config show --origin lists what holds")
+    tell(f"wrote {path}; placer config show --origin lists what holds")
 
 
 @as_command("show", "Example: placer config show --origin")
@@ -78,7 +78,7 @@ def show_command(*, origin: bool = False, as_json: Json) -> None:
         print_json({"schema": CONFIG_SCHEMA, "files": files, "settings": rows})
         return
     if not found:
-        console(stderr=True).print(
+        tell(
             f"no defaults: neither {PREFIX}... in the environment, nor a placer.toml from here "
             f"upward, nor {user_file()}; placer config init writes one"
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict, Unpack
 import click
 
 from placer.cli.command import Json, as_command
-from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.output import check_targets, print_json, say, write_json
 from placer.cli.screen.show import show_blocks
 from placer.errors import PlacerError
 from placer.units import format_plain
@@ -139,20 +139,18 @@ def _scale(words: str | None) -> float | None:
 
 def _print(rehearsal: Rehearsal, lines: list[Line], folder: Path, workers: int) -> None:
     """Print the predicted figures beside the measured ones."""
-    from rich.markup import escape
-
     from placer.launch.rehearsal.judgement import verdict
     from placer.launch.runtime.run_log import requests_text
     from placer.report.blocks import figure, table
     from placer.units import counted, format_bytes, format_number
 
-    out, small, plan = console(), rehearsal.small, rehearsal.plan
+    small, plan = rehearsal.small, rehearsal.plan
     regions, late = (
         counted(len(plan.regions), "region"),
         " overlapping the next step" if plan.exchange.overlap else "",
     )
-    out.print(
-        f"{escape(plan.name)}: {plan.exchange.strategy}{late}, "
+    say(
+        f"{plan.name}: {plan.exchange.strategy}{late}, "
         f"{counted(plan.workers, 'worker')} in {regions}, bytes x {format_number(small.scale)} "
         f"({format_bytes(small.problem.gradient_bytes)} a gradient); all figures are those of one "
         "round"
@@ -171,21 +169,21 @@ def _print(rehearsal: Rehearsal, lines: list[Line], folder: Path, workers: int) 
     show_blocks(table("One round", ("figure", *figures, "within"), rows, numbers=figures))
     if small.slower:
         links = ", ".join(f"{src} -> {dst}" for src, dst in small.slower)
-        out.print(
+        say(
             f"note  faster in the plan than this machine carries, so cut, also in the prediction: "
-            f"{escape(links)}"
+            f"{links}"
         )
     for words in rehearsal.deaths:
-        out.print(escape(words))
+        say(words)
     if plan.workers < workers:
-        out.print(
+        say(
             f"note  {plan.workers} of the plan's {workers} workers were rehearsed: all figures are "
             f"those of {plan.workers}"
         )
     if rehearsal.went_on:
-        out.print("note  the predictions are those of all workers: nothing is judged")
+        say("note  the predictions are those of all workers: nothing is judged")
     else:
-        out.print(escape(verdict(lines)))
+        say(verdict(lines))
     click.echo(f"wrote the logs of the machines to {folder / 'run'}", err=True)
 
 

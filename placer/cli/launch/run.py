@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 import click
 
 from placer.cli.command import Json, as_command
-from placer.cli.output import console, print_json
+from placer.cli.output import print_json, say
 from placer.cli.screen.option_groups import LargeCommand
 from placer.cost_model.timing.services import POLL_SECONDS
 from placer.errors import PlacerError
@@ -256,7 +256,6 @@ def _print(plan: RunPlan, comparison: dict[str, Any], folder: Path) -> None:
     from placer.launch.runtime.run_log import requests_text
     from placer.report.blocks import table
 
-    out = console()
     rounds = counted(comparison["rounds"], "round") + (
         "" if plan.exchange.local_steps == 1 else f" of {plan.exchange.local_steps} steps"
     )
@@ -267,7 +266,7 @@ def _print(plan: RunPlan, comparison: dict[str, Any], folder: Path) -> None:
         else plan.exchange.strategy
         + (" overlapping the next step" if plan.exchange.overlap else "")
     )
-    out.print(f"{plan.name}: {exchange}, {site_group}; {rounds} measured")
+    say(f"{plan.name}: {exchange}, {site_group}; {rounds} measured")
     compare = comparison["seconds_compare"]
     rows = [_cells(row["what"], row, f" {row['unit']}", compare) for row in comparison["seconds"]]
     rows += [_cells(f"{row['src']} -> {row['dst']}", row, " B") for row in comparison["bytes"]]
@@ -276,12 +275,12 @@ def _print(plan: RunPlan, comparison: dict[str, Any], folder: Path) -> None:
     show_blocks(table("One round", ("figure", *figures), rows, numbers=figures))
     losses = comparison["losses"]
     if losses:
-        out.print(
+        say(
             f"loss {format_plain(losses[0]['loss'], 4)} in step {losses[0]['step'] + 1}, "
             f"{format_plain(losses[-1]['loss'], 4)} in step {losses[-1]['step'] + 1}"
         )
     for remark in comparison["remarks"]:
-        out.print(f"note  {remark}")
+        say(f"note  {remark}")
     click.echo(f"wrote {folder / 'run.jsonl'}", err=True)
     sys.stderr.flush()
 

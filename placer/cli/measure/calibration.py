@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from placer.cli.command import Catalog, Json, as_command
-from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.output import check_targets, print_json, tell, write_json
+from placer.cli.screen.progress import bar
 from placer.cli.screen.show import show, show_report
 from placer.errors import PlacerError
 from placer.records import replace
 from placer.units import format_plain
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from placer.profiler.host.overlay import HostReport
     from placer.report.blocks import Report, Table
 
@@ -77,10 +74,10 @@ def exchange_command(
     load_profile(model)
     check_targets(output)
     length = "quick" if quick else "thorough" if thorough else "usual"
-    with _bar("averaging on one core") as progress:
+    with bar("averaging on one core") as progress:
         measured = measure_host(SIZES[length], seconds=SECONDS[length], progress=progress)
     if not measured.partial:
-        with _bar("sums of a parameter server") as progress:
+        with bar("sums of a parameter server") as progress:
             try:
                 measured = replace(measured, sums=measure_sums(progress=progress))
             except KeyboardInterrupt:
@@ -92,34 +89,7 @@ def exchange_command(
         print_json(report.to_dict())
         return
     show_report(_report(report, model))
-    _after(console(stderr=True), report, output)
-
-
-@contextmanager
-def _bar(words: str) -> Iterator[Callable[[float], None]]:
-    """Show a transient bar with the time that is left, on a terminal only."""
-    import sys
-
-    if not sys.stderr.isatty():
-        yield lambda share: None
-        return
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task(words, total=1.0)
-        yield lambda share: bar.update(task, completed=share)
+    _after(report, output)
 
 
 def _report(report: HostReport, model: str) -> Report:
@@ -256,16 +226,16 @@ def _steps(report: HostReport, model: str) -> Table | None:
     return table("Steps", ("constants", *figures, "interval"), rows, numbers=figures)
 
 
-def _after(err: Console, report: HostReport, output: str | None) -> None:
+def _after(report: HostReport, output: str | None) -> None:
     from placer.profiler.host.overlay import warnings_of
 
-    err.print()
+    tell()
     for warning in warnings_of(report):
-        err.print(f"warning: {warning}", style="yellow")
+        tell(f"warning: {warning}", style="yellow")
     if output:
-        err.print(f"wrote calibration to {output}")
+        tell(f"wrote calibration to {output}")
     else:
-        err.print(
+        tell(
             "next: --host NAME -o here.json keeps it for --calibration of recommend, estimate and "
             "compare",
             style="dim",
@@ -317,11 +287,10 @@ def runs_command(
     show(report.to_dict(), as_json=as_json)
     if as_json:
         return
-    err = console(stderr=True)
     if output:
-        err.print(f"wrote calibration to {output}")
+        tell(f"wrote calibration to {output}")
     else:
-        err.print(
+        tell(
             "next: -o calibration.json keeps it for --calibration of recommend, estimate and "
             "compare",
             style="dim",

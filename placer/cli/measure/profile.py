@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
+import time
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
 from placer.cli.command import Catalog, Json, as_command
 from placer.cli.measure.profile_file import OutFile, model_word
-from placer.cli.output import console, print_json, write_json
+from placer.cli.output import print_json, tell, write_json
+from placer.cli.screen.progress import bar
 from placer.errors import PlacerError, unknown
 from placer.records import replace
 
@@ -174,13 +176,12 @@ def _effort(words: Options) -> Any:
 
 def _run(work: Profiling, path: str, *, as_json: bool) -> int:
     """Measure, and write what was measured whatever ended it; return the exit code."""
-    from placer.cli.measure.profile_file import bar
-
     failure: PlacerError | None = None
     interrupted = False
     try:
-        with contextlib.redirect_stdout(sys.stderr), bar(work.plan.effort.seconds) as progress:
-            work.progress = progress
+        with contextlib.redirect_stdout(sys.stderr), bar("starting") as shown:
+            begun, most_s = time.perf_counter(), work.plan.effort.seconds
+            work.progress = lambda words: shown((time.perf_counter() - begun) / most_s, words)
             work.run()
     except KeyboardInterrupt:
         interrupted = True
@@ -194,7 +195,7 @@ def _run(work: Profiling, path: str, *, as_json: bool) -> int:
         raise failure
     if interrupted:
         words = "" if profile is not None else ": no step was timed, nothing was written"
-        console(stderr=True).print(f"interrupted{words}")
+        tell(f"interrupted{words}")
     return 130 if interrupted else 0
 
 
@@ -212,15 +213,14 @@ def _say(work: Profiling, profile: ModelProfile, *, as_json: bool) -> None:
     if as_json:
         print_json({"schema": SCHEMA, **profile_document(profile)})
     else:
-        profile_table.print_measurements(console(), profile, work.measurements)
-        profile_table.print_efficiency(console(), work.efficiency)
-    err = console(stderr=True)
+        profile_table.print_measurements(profile, work.measurements)
+        profile_table.print_efficiency(work.efficiency)
     for note in work.notes:
-        err.print(f"note: {note}", style="yellow", soft_wrap=True)
+        tell(f"note: {note}", style="yellow", whole=True)
     partial = ", marked partial" if any(m.partial for m in work.measurements) else ""
-    err.print(f"{'added to' if work.old else 'wrote'} {work.path}{partial}", soft_wrap=True)
-    err.print(
+    tell(f"{'added to' if work.old else 'wrote'} {work.path}{partial}", whole=True)
+    tell(
         f"next: placer recommend --model {shlex.quote(model_word(work.path))} --budget 5/h",
         style="dim",
-        soft_wrap=True,
+        whole=True,
     )

@@ -9,7 +9,7 @@ from contextlib import nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from placer.cli.measure.profile_file import OutFile, model_word
-from placer.cli.output import console, print_json, write_json
+from placer.cli.output import print_json, tell, write_json
 from placer.cli.screen.show import show_report
 from placer.errors import PlacerError
 from placer.profiler.estimate.throughput import constants_document
@@ -92,12 +92,11 @@ def estimate(target: str | None, words: Mapping[str, Any]) -> None:
         print_json(estimated.to_dict())
     else:
         show_report(estimate_report(estimated))
-    err = console(stderr=True)
-    err.print(f"{'added to' if old else 'wrote'} {place.typed}", soft_wrap=True)
-    err.print(
+    tell(f"{'added to' if old else 'wrote'} {place.typed}", whole=True)
+    tell(
         f"next: placer recommend --model {shlex.quote(model_word(place.typed))} --budget 5/h",
         style="dim",
-        soft_wrap=True,
+        whole=True,
     )
 
 

@@ -1,17 +1,13 @@
-"""The profile that `placer profile` writes or adds to, and the bar while it measures."""
+"""The profile that `placer profile` writes or adds to."""
 
 from __future__ import annotations
 
 import re
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placer.cli.output import check_targets, console
+from placer.cli.output import check_targets
 from placer.records import replace
 
 if TYPE_CHECKING:
@@ -61,29 +57,3 @@ class OutFile:
 def model_word(path: str) -> str:
     """Write a file as --model takes it: with a folder or .json, else it would be a name."""
     return path if "/" in path or path.endswith(".json") else f"./{path}"
-
-
-@contextmanager
-def bar(seconds: float) -> Iterator[Callable[[str], None]]:
-    """Show a bar on a terminal, elsewhere nothing.
-
-    ``seconds``: time that is given to the whole; it may end before. Yield a function to
-    call with what is being measured.
-    """
-    if not sys.stderr.isatty():
-        yield lambda words: None
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("at most"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console(stderr=True), transient=True) as shown:
-        task = shown.add_task("starting", total=seconds)
-        start = time.perf_counter()
-        yield lambda words: shown.update(
-            task, description=words, completed=min(seconds, time.perf_counter() - start)
-        )

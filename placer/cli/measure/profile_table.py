@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from placer.cli.output import say
 from placer.cli.screen.show import show_blocks
 from placer.report.blocks import Cell, figure, table, with_columns
 from placer.units import counted, format_bytes, format_number, format_seconds
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from placer.workload.measurement import Measurement, Point
     from placer.workload.profile import Efficiency, ModelProfile
 
@@ -31,35 +30,31 @@ HEADERS = (
 )
 
 
-def print_measurements(
-    out: Console, profile: ModelProfile, measurements: Sequence[Measurement]
-) -> None:
+def print_measurements(profile: ModelProfile, measurements: Sequence[Measurement]) -> None:
     """Print sizes, then a table for each measurement."""
     tensors = f"{counted(profile.tensors, 'tensor')}, " if profile.tensors else ""
     gradients = f"gradients {tensors}{format_bytes(profile.gradient_bytes_fp32)} in FP32"
     sizes = f"{profile.parameters:,} parameters, {gradients}, {profile.sample_words}"
-    out.print(f"{profile.name}: {sizes}", soft_wrap=True)
-    out.print(f"gradients {profile.gradient_source}", style="dim", soft_wrap=True)
+    say(f"{profile.name}: {sizes}", whole=True)
+    say(f"gradients {profile.gradient_source}", style="dim", whole=True)
     for m in measurements:
-        out.print()
-        _print(out, m)
+        say()
+        _print(m)
 
 
-def print_efficiency(out: Console, rows: Sequence[Efficiency]) -> None:
+def print_efficiency(rows: Sequence[Efficiency]) -> None:
     """Print what accumulation under a framework leaves of the speed."""
     for row in rows:
         words = (
             f"under {row.framework} {row.value:.0%} of that speed is left ({row.low:.0%} to "
             f"{row.high:.0%}, {row.basis})"
         )
-        out.print(f"{words}: {row.source}", soft_wrap=True)
+        say(f"{words}: {row.source}", whole=True)
 
 
-def _print(out: Console, m: Measurement) -> None:
+def _print(m: Measurement) -> None:
     threads = f", {counted(m.threads, 'thread')}" if m.device == "cpu" else ""
-    out.print(
-        f"{m.device_name}{threads}, {m.precision}, torch {m.torch}", style="bold", soft_wrap=True
-    )
+    say(f"{m.device_name}{threads}, {m.precision}, torch {m.torch}", style="bold", whole=True)
     listed = table(
         "Batches",
         HEADERS,
@@ -77,20 +72,20 @@ def _print(out: Console, m: Measurement) -> None:
         )
     )
     if m.failed_batch_size is not None:
-        out.print(
+        say(
             f"{m.largest_batch_size:,} fit, {m.failed_batch_size:,} do not: {m.failure}",
-            soft_wrap=True,
+            whole=True,
         )
     if m.flops_per_sample:
         unit, scale = next(((u, s) for u, s in FLOPS if m.flops_per_sample >= s), FLOPS[-1])
-        out.print(
+        say(
             f"{m.flops_per_sample / scale:,.4g} {unit} a sample, forward and backward",
-            soft_wrap=True,
+            whole=True,
         )
     if m.loading_share is not None:
-        out.print(
+        say(
             f"loading takes {m.loading_share:.0%} of a step that waits for its samples",
-            soft_wrap=True,
+            whole=True,
         )
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from placer.cli.command import Plot, Table, as_command
-from placer.cli.screen.plot import check_plot, write_plot
 from placer.cli.screen.progress import nothing_kept, progress
-from placer.cli.screen.show import show
+from placer.cli.screen.show import check_plot, show, write_plot
 
 
 @as_command("reproduce", "Example: placer reproduce erben")

@@ -119,7 +119,7 @@ def progress(
     if not sys.stderr.isatty():
         yield Listener()
         return
-    from placer.cli.output import console
+    from rich.console import Console
 
     words = asked or {}
     search = SearchProgress(
@@ -130,7 +130,7 @@ def progress(
         keeps=keeps,
     )
 
-    with console(stderr=True).status(search, spinner="line"):
+    with Console(stderr=True).status(search, spinner="line"):
         yield Listener(better=search.heard, bound=search.proved)
 
 
@@ -140,10 +140,36 @@ def telling(first: str) -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda words: None
         return
-    from placer.cli.output import console
+    from rich.console import Console
 
-    with console(stderr=True).status(first, spinner="line") as status:
+    with Console(stderr=True).status(first, spinner="line") as status:
         yield status.update
+
+
+@contextmanager
+def bar(first: str) -> Iterator[Callable[..., None]]:
+    """Show a bar on a terminal, elsewhere nothing. Yield a function to call with the share that is
+    done, and perhaps with what is being done.
+    """
+    if not sys.stderr.isatty():
+        yield lambda share, words="": None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    described = TextColumn("{task.description}")
+    with Progress(described, *columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(first, total=1.0)
+        yield lambda share, words=first: shown.update(
+            task, completed=min(share, 1.0), description=words
+        )
 
 
 def _objective(words: Mapping[str, Any]) -> str:

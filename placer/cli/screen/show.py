@@ -1,10 +1,15 @@
-"""What commands call with their answer: it is drawn in the format that was asked for."""
+"""What commands call with their answer: it is drawn in the format that was asked for, and its chart
+as the file of ``--plot``.
+"""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from placer.cli.output import check_targets, print_json, screen_width, styled, tell, write_bytes
 from placer.cli.screen.formats import keep_answer
 
 if TYPE_CHECKING:
@@ -17,8 +22,6 @@ def show(document: Any, *, as_json: bool = False, whole: bool = False) -> None:
     ``document``: the JSON document of the answer. ``as_json``: print it as it is. ``whole``: also
     what is left to pages otherwise.
     """
-    from placer.cli.output import print_json
-
     if as_json:
         print_json(document)
         return
@@ -44,27 +47,20 @@ def show_blocks(*blocks: Block | None) -> None:
 
 
 def _print(report: Report) -> None:
-    from rich.text import Text
-
-    from placer.cli.output import console
     from placer.report.draw.terminal import report_lines
 
-    out = console()
-    for line in report_lines(report, out.width):
-        out.print(Text.assemble(*line), no_wrap=True, overflow="ignore", crop=False)
+    out = sys.stdout
+    for line in report_lines(report, screen_width(out)):
+        click.echo("".join(styled(text, style, out) for text, style in line).rstrip())
 
 
 def _print_asides(rows: list[tuple[str, str]]) -> None:
-    from placer.cli.output import console
-
-    if not rows:
-        return
     sys.stdout.flush()
-    err = console(stderr=True)
     for tone, words in rows:
-        warning = tone == "warning"
-        style = "yellow" if warning else "dim"
-        err.print(f"warning: {_uncapped(words)}" if warning else words, style=style)
+        if tone == "warning":
+            tell(f"warning: {_uncapped(words)}", "yellow")
+        else:
+            tell(words, "dim")
 
 
 def _uncapped(sentence: str) -> str:
@@ -72,3 +68,30 @@ def _uncapped(sentence: str) -> str:
     words = sentence.removesuffix(".")
     small = words[1:2].islower() or words[1:2] == " "
     return words[:1].lower() + words[1:] if small else words
+
+
+def check_plot(path: str | None) -> None:
+    """Refuse a drawing that could not be made or written, before anything is computed; None is
+    fine.
+    """
+    if path is not None:
+        from placer.report.charts.drawing import check_drawing
+
+        check_targets(path)
+        check_drawing(path)
+
+
+def write_plot(path: str | None, document: Any) -> bool:
+    """Draw a document to a file and say so on stderr; tell whether there was anything to draw."""
+    if path is None:
+        return False
+    from placer.report.charts.drawing import check_drawing
+    from placer.report.plot import plotted
+
+    drawing = plotted(document, check_drawing(path))
+    if drawing is None:
+        click.echo(f"nothing to draw: {path} was not written", err=True)
+        return False
+    write_bytes(path, drawing)
+    click.echo(f"wrote {path}", err=True)
+    return True
