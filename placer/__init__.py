@@ -8,40 +8,55 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from placer.advice.explanation.explain import Explanation
-    from placer.advice.frontier.points import Frontier, FrontierPoint
-    from placer.advice.portfolio.answer import PortfolioAnswer
-    from placer.advice.robustness.regret import Robustness
-    from placer.advice.sweep.run import Sweep
-    from placer.advice.worlds.whatif import WhatIf
-    from placer.cost_model.estimate import Estimate
-    from placer.errors import (
-        BadInputError,
-        DataError,
-        FailureError,
-        InfeasibleError,
-        LimitError,
-        PlacerError,
-        SourceError,
-    )
-    from placer.interface.advisor import Advisor, estimate, explain, pareto, recommend, simulate
-    from placer.interface.portfolio import portfolio
-    from placer.interface.replay import forecast_capacity, replay
-    from placer.interface.worlds import replan, robust, sweep, whatif
-    from placer.market.books.book_reader import load_catalog
-    from placer.market.books.layers import catalog_names
-    from placer.market.catalog import Catalog
-    from placer.problem.placement import Exchange, Placement, WorkerGroup
-    from placer.problem.problem import Problem
-    from placer.problem.requirements import Quota, Requirements
-    from placer.solving.answer import SolveOptions, Status
-    from placer.solving.result import Option, Result
-    from placer.units import Interval
-    from placer.validation.calibration.calibrate import calibrate
-    from placer.validation.simulation.replay import Simulation
-    from placer.workload.constants import Calibration
-    from placer.workload.profile import ModelProfile, load_profile, profile_names
+if TYPE_CHECKING:  # each as itself, so that type checkers know that it is public
+    from placer.advice.explanation.explain import Explanation as Explanation
+    from placer.advice.frontier.points import Frontier as Frontier
+    from placer.advice.frontier.points import FrontierPoint as FrontierPoint
+    from placer.advice.portfolio.answer import PortfolioAnswer as PortfolioAnswer
+    from placer.advice.robustness.regret import Robustness as Robustness
+    from placer.advice.sweep.run import Sweep as Sweep
+    from placer.advice.worlds.whatif import WhatIf as WhatIf
+    from placer.cost_model.estimate import Estimate as Estimate
+    from placer.errors import BadInputError as BadInputError
+    from placer.errors import DataError as DataError
+    from placer.errors import FailureError as FailureError
+    from placer.errors import InfeasibleError as InfeasibleError
+    from placer.errors import LimitError as LimitError
+    from placer.errors import PlacerError as PlacerError
+    from placer.errors import SourceError as SourceError
+    from placer.interface.advisor import Advisor as Advisor
+    from placer.interface.advisor import estimate as estimate
+    from placer.interface.advisor import explain as explain
+    from placer.interface.advisor import pareto as pareto
+    from placer.interface.advisor import recommend as recommend
+    from placer.interface.advisor import simulate as simulate
+    from placer.interface.portfolio import portfolio as portfolio
+    from placer.interface.replay import forecast_capacity as forecast_capacity
+    from placer.interface.replay import replay as replay
+    from placer.interface.worlds import replan as replan
+    from placer.interface.worlds import robust as robust
+    from placer.interface.worlds import sweep as sweep
+    from placer.interface.worlds import whatif as whatif
+    from placer.market.books.book_reader import load_catalog as load_catalog
+    from placer.market.books.layers import catalog_names as catalog_names
+    from placer.market.catalog import Catalog as Catalog
+    from placer.problem.placement import Exchange as Exchange
+    from placer.problem.placement import Placement as Placement
+    from placer.problem.placement import WorkerGroup as WorkerGroup
+    from placer.problem.problem import Problem as Problem
+    from placer.problem.requirements import Quota as Quota
+    from placer.problem.requirements import Requirements as Requirements
+    from placer.solving.answer import SolveOptions as SolveOptions
+    from placer.solving.answer import Status as Status
+    from placer.solving.result import Option as Option
+    from placer.solving.result import Result as Result
+    from placer.units import Interval as Interval
+    from placer.validation.calibration.calibrate import calibrate as calibrate
+    from placer.validation.simulation.replay import Simulation as Simulation
+    from placer.workload.constants import Calibration as Calibration
+    from placer.workload.profile import ModelProfile as ModelProfile
+    from placer.workload.profile import load_profile as load_profile
+    from placer.workload.profile import profile_names as profile_names
 
 from placer.version import __version__
 
@@ -52,108 +67,38 @@ if not os.path.isdir(os.path.join(__path__[0], "solvers")) and os.path.isdir(_SO
     # In a bare checkout solvers/, catalogs/ and profiles/ lie beside placer/.
     __path__.append(_CHECKOUT)
 
-_HOMES = {
-    "Advisor": "placer.interface.advisor",
-    "BadInputError": "placer.errors",
-    "Calibration": "placer.workload.constants",
-    "Catalog": "placer.market.catalog",
-    "DataError": "placer.errors",
-    "Estimate": "placer.cost_model.estimate",
-    "Exchange": "placer.problem.placement",
-    "Explanation": "placer.advice.explanation.explain",
-    "FailureError": "placer.errors",
-    "Frontier": "placer.advice.frontier.points",
-    "FrontierPoint": "placer.advice.frontier.points",
-    "InfeasibleError": "placer.errors",
-    "Interval": "placer.units",
-    "LimitError": "placer.errors",
-    "ModelProfile": "placer.workload.profile",
-    "Option": "placer.solving.result",
-    "Placement": "placer.problem.placement",
-    "PlacerError": "placer.errors",
-    "PortfolioAnswer": "placer.advice.portfolio.answer",
-    "Problem": "placer.problem.problem",
-    "Quota": "placer.problem.requirements",
-    "Requirements": "placer.problem.requirements",
-    "Result": "placer.solving.result",
-    "Robustness": "placer.advice.robustness.regret",
-    "Simulation": "placer.validation.simulation.replay",
-    "SolveOptions": "placer.solving.answer",
-    "SourceError": "placer.errors",
-    "Status": "placer.solving.answer",
-    "Sweep": "placer.advice.sweep.run",
-    "WhatIf": "placer.advice.worlds.whatif",
-    "WorkerGroup": "placer.problem.placement",
-    "calibrate": "placer.validation.calibration.calibrate",
-    "catalog_names": "placer.market.books.layers",
-    "estimate": "placer.interface.advisor",
-    "explain": "placer.interface.advisor",
-    "forecast_capacity": "placer.interface.replay",
-    "load_catalog": "placer.market.books.book_reader",
-    "load_profile": "placer.workload.profile",
-    "pareto": "placer.interface.advisor",
-    "portfolio": "placer.interface.portfolio",
-    "profile_names": "placer.workload.profile",
-    "recommend": "placer.interface.advisor",
-    "replan": "placer.interface.worlds",
-    "replay": "placer.interface.replay",
-    "robust": "placer.interface.worlds",
-    "simulate": "placer.interface.advisor",
-    "sweep": "placer.interface.worlds",
-    "whatif": "placer.interface.worlds",
+_NAMES = {
+    "placer.advice.explanation.explain": "Explanation",
+    "placer.advice.frontier.points": "Frontier FrontierPoint",
+    "placer.advice.portfolio.answer": "PortfolioAnswer",
+    "placer.advice.robustness.regret": "Robustness",
+    "placer.advice.sweep.run": "Sweep",
+    "placer.advice.worlds.whatif": "WhatIf",
+    "placer.cost_model.estimate": "Estimate",
+    "placer.errors": "BadInputError DataError FailureError "
+    "InfeasibleError LimitError PlacerError SourceError",
+    "placer.interface.advisor": "Advisor estimate explain pareto recommend simulate",
+    "placer.interface.portfolio": "portfolio",
+    "placer.interface.replay": "forecast_capacity replay",
+    "placer.interface.worlds": "replan robust sweep whatif",
+    "placer.market.books.book_reader": "load_catalog",
+    "placer.market.books.layers": "catalog_names",
+    "placer.market.catalog": "Catalog",
+    "placer.problem.placement": "Exchange Placement WorkerGroup",
+    "placer.problem.problem": "Problem",
+    "placer.problem.requirements": "Quota Requirements",
+    "placer.solving.answer": "SolveOptions Status",
+    "placer.solving.result": "Option Result",
+    "placer.units": "Interval",
+    "placer.validation.calibration.calibrate": "calibrate",
+    "placer.validation.simulation.replay": "Simulation",
+    "placer.workload.constants": "Calibration",
+    "placer.workload.profile": "ModelProfile load_profile profile_names",
 }
-
-__all__ = [
-    "Advisor",
-    "BadInputError",
-    "Calibration",
-    "Catalog",
-    "DataError",
-    "Estimate",
-    "Exchange",
-    "Explanation",
-    "FailureError",
-    "Frontier",
-    "FrontierPoint",
-    "InfeasibleError",
-    "Interval",
-    "LimitError",
-    "ModelProfile",
-    "Option",
-    "Placement",
-    "PlacerError",
-    "PortfolioAnswer",
-    "Problem",
-    "Quota",
-    "Requirements",
-    "Result",
-    "Robustness",
-    "Simulation",
-    "SolveOptions",
-    "SourceError",
-    "Status",
-    "Sweep",
-    "WhatIf",
-    "WorkerGroup",
-    "__version__",
-    "calibrate",
-    "catalog_names",
-    "estimate",
-    "explain",
-    "forecast_capacity",
-    "load_catalog",
-    "load_profile",
-    "pareto",
-    "portfolio",
-    "profile_names",
-    "recommend",
-    "replan",
-    "replay",
-    "robust",
-    "simulate",
-    "sweep",
-    "whatif",
-]
+"""Public names by the modules that hold them."""
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+__all__ = list(_HOMES)
+__all__ += ["__version__"]
 
 
 def __getattr__(name: str) -> Any:

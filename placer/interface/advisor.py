@@ -504,7 +504,7 @@ class Advisor:
         return self._proofs if known else None
 
     def _profile(self, model: str | ModelProfile) -> ModelProfile:
-        from placer.interface.models import model_of
+        from placer.interface.options import model_of
         from placer.workload.profile import ModelProfile
 
         if isinstance(model, ModelProfile):

@@ -1,4 +1,4 @@
-"""What the Python functions take beside the wishes: how to solve, names of books, counts."""
+"""What the Python functions take beside the wishes: how to solve, names of models and books."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from placer.units import parse_bytes, parse_fraction, parse_seconds
 if TYPE_CHECKING:
     from placer.solving.allowance import Cancel
     from placer.solving.answer import SolveOptions
+    from placer.workload.profile import ModelProfile
 
 MEMORY_HINT = "write it as 500MB, 2GB or 1GiB"
 
@@ -97,3 +98,17 @@ def text_of(what: str, value: object) -> str:
     if not isinstance(value, str):
         raise PlacerError(f"{what} {value!r} is not a name", "give text")
     return value
+
+
+def model_of(words: str) -> ModelProfile:
+    """Read what ``--model`` names, or raise a `PlacerError`. PyTorch is needed only for
+    configurations of models that are no standard decoder, which have to be counted.
+    """
+    from placer.workload.models.model_words import read_model
+
+    def counted(asked: Any) -> ModelProfile:
+        from placer.profiler.huggingface.counted import counted_profile
+
+        return counted_profile(asked)
+
+    return read_model(words, counted)

@@ -50,6 +50,20 @@ MOST_SLOTS = 400
 """More slots than that are too many to search."""
 Where = Callable[[int, str | None], str]
 """Says where a job stands, or one of its words."""
+QUOTA_WORDS = {"place", "gpu", "market", "gpus", "scope"}
+
+
+class Shared(msgspec.Struct, frozen=True, kw_only=True):
+    """What jobs share while they are read; ``needed`` is what each must say that runs side by side
+    with others: a ``floor``, an ``amount`` or nothing.
+    """
+
+    advisor: Advisor
+    book: Catalog
+    quotas: tuple[Quota, ...]
+    quota_gpus: int | None
+    slots: Slots | None
+    needed: str
 
 
 @verb("portfolio", gap="1%", time_limit="60s")
@@ -148,25 +162,31 @@ def portfolio(
     at = where or (lambda number, word: f"job '{_name(jobs[number], number)}'")
     if not jobs:
         raise PlacerError("a portfolio without a job", "give at least one job")
-    if blocks and slots is None:
-        raise PlacerError("blocks without slots", "say how long a slot is: slot and horizon")
+    for what in filter(None, ("blocks" if blocks else None, blocks_file)):
+        if slots is None:
+            raise PlacerError(f"{what} without slots", "say how long a slot is: slot and horizon")
     advisor = Advisor(catalog)
     book = advisor.book()
     book = with_offers(book, (*book.offers, *(_reserved(row, book) for row in reservations)))
-    made = [_block(row, book, slots) for row in blocks if slots is not None]
-    if blocks_file is not None:
-        if slots is None:
-            raise PlacerError(
-                f"{blocks_file} without slots", "say how long a slot is: slot and horizon"
-            )
-        made += _offered(blocks_file, book, slots, begins)
+    made: list[tuple[VmOffer, Block]] = []
+    if slots is not None:
+        made += [_block(row, book, slots) for row in blocks]
+        made += [] if blocks_file is None else _offered(blocks_file, book, slots, begins)
     book = with_offers(book, (*book.offers, *(offer for offer, _ in made)))
     quotas, quota_gpus = _quotas(quota, book)
-    asked = tuple(
-        _job(advisor, book, row, number, at, quotas, quota_gpus, slots, _needed(objective, fair))
-        for number, row in enumerate(jobs)
+    needed = "floor" if objective == "cost" and not fair else ""
+    shared = Shared(
+        advisor=advisor,
+        book=book,
+        quotas=quotas,
+        quota_gpus=quota_gpus,
+        slots=slots,
+        needed="amount" if objective == "time" else needed,
     )
-    _check_names(asked, at)
+    asked = tuple(_job(shared, row, number, at) for number, row in enumerate(jobs))
+    for number, job in enumerate(asked):
+        if job.name in {other.name for other in asked[:number]}:
+            raise PlacerError(f"{at(number, 'name')} appears twice", "give each job its own name")
     question = Portfolio(
         jobs=asked,
         quotas=quotas,
@@ -195,43 +215,13 @@ def _check_objective(objective: str, fair: bool, budget: str | None, slots: Slot
         raise PlacerError(f"{what} without a budget", "say what all jobs may cost: budget 60/h")
 
 
-def _needed(objective: str, fair: bool) -> str:
-    """Return what a job must say that runs side by side with others: a ``floor``, an ``amount`` or
-    nothing.
-    """
-    if objective == "time":
-        return "amount"
-    return "floor" if objective == "cost" and not fair else ""
-
-
 def _name(row: Mapping[str, Any], number: int) -> str:
     name = row.get("name") if isinstance(row, Mapping) else None
     return name if isinstance(name, str) and name else f"job-{number + 1}"
 
 
-def _check_names(jobs: Sequence[Job], at: Where) -> None:
-    seen: set[str] = set()
-    for number, job in enumerate(jobs):
-        if job.name in seen:
-            raise PlacerError(f"{at(number, 'name')} appears twice", "give each job its own name")
-        seen.add(job.name)
-
-
-def _job(
-    advisor: Advisor,
-    book: Catalog,
-    row: Mapping[str, Any],
-    number: int,
-    at: Where,
-    quotas: tuple[Quota, ...],
-    quota_gpus: int | None,
-    slots: Slots | None,
-    needed: str,
-) -> Job:
-    """Read one job.
-
-    Raise a `PlacerError` that says where the word stands that is wrong.
-    """
+def _job(shared: Shared, row: Mapping[str, Any], number: int, at: Where) -> Job:
+    """Read one job; a `PlacerError` says where the word stands that is wrong."""
     if not isinstance(row, Mapping):
         raise PlacerError(f"job {number + 1} is {row!r}", "give a mapping of its words")
     row = {COMMAND_WORDS.get(word, word): value for word, value in row.items()}
@@ -245,22 +235,13 @@ def _job(
     if "model" not in row:
         raise PlacerError(f"{at(number, None)} has no model", "name one of 'placer models'")
     try:
-        return _read(advisor, book, row, number, quotas, quota_gpus, slots, needed)
+        return _read(shared, row, number)
     except PlacerError as error:
         message = f"{at(number, None)}: {error.message}"
         raise PlacerError(message, error.hint, error.exit_code) from None
 
 
-def _read(
-    advisor: Advisor,
-    book: Catalog,
-    row: Mapping[str, Any],
-    number: int,
-    quotas: tuple[Quota, ...],
-    quota_gpus: int | None,
-    slots: Slots | None,
-    needed: str,
-) -> Job:
+def _read(shared: Shared, row: Mapping[str, Any], number: int) -> Job:
     words = {word: value for word, value in row.items() if word not in OWN_WORDS}
     weight = _number(row.get("weight", 1.0), "weight")
     if weight <= 0:
@@ -269,16 +250,16 @@ def _read(
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise PlacerError(f"priority {priority!r} is not a whole number", "give 0, 1, 2, ...")
     share = parse_fraction(str(row.get("max_share", "1")), "max_share", 1.0)
-    problem = advisor.problem(row["model"], book, objective="cost", **words)
+    problem = shared.advisor.problem(row["model"], shared.book, objective="cost", **words)
     wish = replace(
         problem.requirements,
         objective="cost",  # a slot is paid by the hour, from its first minute
         startup_s=0.0,
-        quotas=tuple(replace(quota, gpus=math.floor(share * quota.most)) for quota in quotas),
-        quota_gpus=None if quota_gpus is None else math.floor(share * quota_gpus),
+        quotas=tuple(replace(each, gpus=math.floor(share * each.most)) for each in shared.quotas),
+        quota_gpus=None if shared.quota_gpus is None else math.floor(share * shared.quota_gpus),
     )
     duration = _seconds(row.get("duration"), "duration")
-    _check_amount(wish, duration, slots, needed)
+    _check_amount(wish, duration, shared)
     return Job(
         name=_name(row, number),
         problem=replace(problem, requirements=wish),
@@ -286,23 +267,21 @@ def _read(
         weight=weight,
         max_share=share,
         earliest_s=_seconds(row.get("earliest"), "earliest") or 0.0,
-        deadline_s=wish.deadline_s if slots is not None else None,
+        deadline_s=wish.deadline_s if shared.slots is not None else None,
         duration_s=duration,
     )
 
 
-def _check_amount(
-    wish: Requirements, duration: float | None, slots: Slots | None, needed: str
-) -> None:
+def _check_amount(wish: Requirements, duration: float | None, shared: Shared) -> None:
     """Refuse a job that does not say how much it has to do."""
-    if slots is None:
+    if shared.slots is None:
         if duration is not None:
             raise PlacerError("duration without slots", "say how long a slot is: slot and horizon")
-        if needed == "amount" and wish.samples is None:
+        if shared.needed == "amount" and wish.samples is None:
             raise PlacerError(
                 "nothing says how much it has to do", "give tokens or samples: hours count"
             )
-        if needed == "floor" and not wish.floor_samples_per_second:
+        if shared.needed == "floor" and not wish.floor_samples_per_second:
             raise PlacerError(
                 "nothing says how fast it must be",
                 "give min_throughput, or tokens or samples with a deadline",
@@ -323,13 +302,7 @@ def _quotas(
     if isinstance(quota, list | tuple):
         rows: list[Quota] = []
         for number, row in enumerate(quota, 1):
-            if not isinstance(row, Mapping) or set(row) - {
-                "place",
-                "gpu",
-                "market",
-                "gpus",
-                "scope",
-            }:
+            if not isinstance(row, Mapping) or set(row) - QUOTA_WORDS:
                 raise PlacerError(
                     f"quota {number}: {row!r}", "give place, gpu, market, gpus and perhaps scope"
                 )

@@ -23,8 +23,8 @@ from conftest import Run
 from placer.documents.schemas import schema_document
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor, compare
+from placer.interface.replay import watch
 from placer.interface.verb import described, verb_of
-from placer.interface.watch import watch
 from placer.problem.words.wishes import WISHES
 from placer.service.questions.words import VERBS, words_of
 

@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch")
 
 from conftest import ROOT  # noqa: E402
 from placer.errors import PlacerError  # noqa: E402
-from placer.interface.models import model_of  # noqa: E402
+from placer.interface.options import model_of  # noqa: E402
 from placer.market.books.book_reader import load_catalog  # noqa: E402
 from placer.profiler.estimate.counting import count  # noqa: E402
 from placer.profiler.huggingface import counted  # noqa: E402
@@ -502,7 +502,7 @@ def test_a_count_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 PROFILED = """
 import sys
-from placer.interface.models import model_of
+from placer.interface.options import model_of
 sys.modules["torch"] = None
 print(model_of("hf:" + sys.argv[1]).parameters)
 """

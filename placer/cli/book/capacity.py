@@ -11,8 +11,7 @@ import click
 from placer.cli.command import Json, Saved, Table, as_command
 from placer.cli.output import check_targets, print_json, say, write_json
 from placer.cli.screen.show import show
-from placer.interface.replay import forecast_capacity, replay
-from placer.interface.watch import watch
+from placer.interface.replay import forecast_capacity, replay, watch
 from placer.units import SECONDS_PER_HOUR, counted, format_duration, format_usd
 
 if TYPE_CHECKING:

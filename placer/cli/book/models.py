@@ -25,7 +25,7 @@ def command(name: str | None = None, *, public: bool = False, as_json: Table) ->
     public
         List public models instead, by their names on Hugging Face: their dimensions are known.
     """
-    from placer.interface.models import model_of
+    from placer.interface.options import model_of
     from placer.workload.models.model_words import public_model_names
     from placer.workload.profile import SCHEMA, profile_document, profile_names
 
