@@ -14,8 +14,6 @@ from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.interface.listings import catalogs_document, models_document, offers_document, offers_of
 from placer.market.catalog import Catalog
-from placer.problem.words.readers import read_wish
-from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES
 from placer.records import replace
 from placer.service.questions.body import WordError, check_books
@@ -111,23 +109,10 @@ class Session:
             raise WordError("memory_limit", error) from None
         return {"time_limit": question.seconds, "memory_limit": min(asked, self.memory_bytes)}
 
-    def _field(self, error: PlacerError, question: Question) -> str:
-        """Return the word that is to blame; of several, the one that is refused alone too."""
+    @staticmethod
+    def _field(error: PlacerError, question: Question) -> str:
         if error.field in question.words or isinstance(error, WordError):
             return error.field
-        given = {name: value for name, value in question.words.items() if name in WISHES}
-        try:
-            book = self.advisor.book(question.words.get("catalog"))
-        except PlacerError:
-            return "catalog"
-        for name in given:
-            try:
-                words = check_words(given)
-                if WISHES[name].fields:
-                    read_wish(WISHES[name], words[name], book, words)
-            except PlacerError as again:
-                if again.message == error.message:
-                    return name
         return next((name for name in question.words if name in error.message), "")
 
 
