@@ -181,9 +181,13 @@ class SetForecast:
 class CapacityForecast(
     Struct, frozen=True, kw_only=True, tag_field="schema", tag="placer.capacity-forecast/v1"
 ):
-    """Chances that zones launch enough spot machines some hours after the end of a log. Each zone
-    was ``asked`` for so many. ``zones`` are sorted, the most likely first; ``sets`` are the best of
-    one zone, of two and so on.
+    """Chances that zones launch enough spot machines some hours after the end of a log.
+
+    machines: Machines that are wanted.
+    asked: Machines that each zone was asked for.
+    first, last: Ends of the log, ISO in UTC.
+    zones: The most likely first.
+    sets: The best set of one zone, of two and so on.
     """
 
     machines: Natural
