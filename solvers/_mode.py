@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from placer.cost_model.convergence import multiplier_of
-from placer.cost_model.timing.step import (
+from placer.cost_model.timing.site_groups import (
     hidden_seconds,
     most_calculation_seconds,
     overlap_window,

@@ -10,21 +10,21 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
+from placer.cost_model import dollars as cost
 from placer.cost_model.convergence import Multiplier, multiplier_of
 from placer.cost_model.diloco_losses import REPLICAS, times_samples_of
-from placer.cost_model.dollars import components as cost
-from placer.cost_model.dollars.components import data_usd_per_sample, moves_of
+from placer.cost_model.dollars import data_usd_per_sample, moves_of
 from placer.cost_model.exchange_bases import exchange_bases
 from placer.cost_model.timing.round_seconds import step_seconds
 from placer.cost_model.timing.site_groups import (
     EXPECTED,
     FAST,
     SLOW,
+    StepSeconds,
     samples_per_round,
     site_group_of,
     worker_rate,
 )
-from placer.cost_model.timing.step import StepSeconds
 from placer.errors import PlacerError
 from placer.market.carbon import carbon_of
 from placer.market.catalog import VmOffer
@@ -182,12 +182,10 @@ class _Setting(NamedTuple):
 
     @property
     def sent(self) -> tuple[Phase, ...]:
-        """All that is sent from one exchange to the next."""
         return (*self.phases, *activations(self.placement, self.problem))
 
     @property
     def offers(self) -> list[tuple[VmOffer, int]]:
-        """Machines that are paid by the hour."""
         return offers_of(self.machines, self.placement, self.problem)
 
     @property
@@ -196,13 +194,11 @@ class _Setting(NamedTuple):
         return carbon_of(self.offers, self.problem.catalog)
 
     def shares(self) -> dict[str, float]:
-        """Share of the samples by place."""
         if self.placement.workers == 1:
             return {self.machines[0][0].offer.place: 1.0}
         return site_group_of(*self, EXPECTED).shares()
 
     def outcome(self, case: int = EXPECTED) -> Outcome:
-        """Return what the placement does and costs."""
         problem, exchange = self.problem, self.placement.exchange
         step, same_zone = step_seconds(*self, case), problem.requirements.same_zone
         rounds, samples = SECONDS_PER_HOUR / step.total, samples_per_round(exchange, problem)

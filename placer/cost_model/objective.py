@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from placer.cost_model.dollars.components import usd_per_million_samples
+from placer.cost_model.dollars import usd_per_million_samples
 from placer.cost_model.estimate import Estimate, Outcome
 from placer.problem.requirements import Requirements
 from placer.records import replace

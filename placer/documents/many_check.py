@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from math import fsum
 
-from placer.cost_model.dollars.components import usd_per_million_samples
+from placer.cost_model.dollars import usd_per_million_samples
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import gap_between
 from placer.documents.certificate import device_speeds, figures, mode_factor, store_links

@@ -15,7 +15,7 @@ from placer.problem.question import MOST_KNOWN_LOCAL_STEPS
 from placer.problem.requirements import LOCAL, OUTER, Quota, Used, uses
 from placer.problem.words.wishes import INSIDE
 from placer.problem.workers.pool import Pool
-from placer.problem.workers.quotas import NO_QUOTA_GPUS
+from placer.problem.workers.resources import NO_QUOTA_GPUS
 from placer.units import format_bytes
 from placer.workload.profile import FEEDBACK_COMPRESSIONS
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from placer.cost_model.estimate import Estimate, estimate
-from placer.cost_model.timing.step import gain_bound
+from placer.cost_model.timing.site_groups import gain_bound
 from placer.cost_model.timing.transfers import GB
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from placer.cost_model.dollars.components import usd_per_million_samples
+from placer.cost_model.dollars import usd_per_million_samples
 from placer.reproduction.comparison import Finding, PublishedClaim, Verdict, told, within
 from placer.reproduction.erben_placements import (
     ASR,

@@ -102,7 +102,6 @@ class _ShareSearch(PartSearch):
         return self.last is not None and super().spent
 
     def begin(self) -> None:
-        """Open the range of all speeds."""
         self._open(1, self._highest, -math.inf)
 
     def _open(self, low: int, high: int, rank: float) -> None:
@@ -110,7 +109,6 @@ class _ShareSearch(PartSearch):
             self.push(_Range(rank=rank, number=low, high=high))
 
     def close(self, rank: float) -> None:
-        """Keep the bound of a range that holds nothing better."""
         self.closed.append(-self.objective.sign * rank)
 
     @cached_property
@@ -195,7 +193,6 @@ class _ShareSearch(PartSearch):
             yield from ((limit, area) for area, count in kinds.items() if count > 1)
 
     def _relaxed(self, low: int, high: int) -> Requirements:
-        """Return the question about a range of speeds: caps in place of shares."""
         wish, caps = self.wish, list(self.wish.speed_caps)
         if high < self._highest:
             caps.append(SpeedCap(place="*", most=high, scope="together"))

@@ -7,7 +7,7 @@ from math import inf
 
 from msgspec import Struct
 
-from placer.cost_model.dollars.components import usd_per_million_samples
+from placer.cost_model.dollars import usd_per_million_samples
 from placer.cost_model.estimate import evaluate, exchange_phases
 from placer.cost_model.limits import TOLERANCE, leaks
 from placer.market.catalog import VmOffer

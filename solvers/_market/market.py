@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from placer.cost_model.convergence import batch_factor
-from placer.cost_model.dollars.components import worker_sample_usd
+from placer.cost_model.dollars import worker_sample_usd
 from placer.market.carbon import offer_carbon
 from placer.market.words.own_places import SITES
 from placer.problem.datasets import needs_place

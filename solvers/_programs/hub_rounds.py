@@ -9,7 +9,7 @@ from functools import partial
 from math import inf
 from operator import truediv
 
-from placer.cost_model.dollars import components as cost
+from placer.cost_model import dollars as cost
 from placer.cost_model.timing import services as stores
 from placer.cost_model.timing.services import server_sum_seconds, summing_vcpus
 from placer.cost_model.timing.transfers import share_seconds, transfer_seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placer.cost_model.dollars import components as cost
+from placer.cost_model import dollars as cost
 from placer.cost_model.timing.transfers import averaging_seconds
 from placer.problem.datasets import needs_place
 from placer.problem.exchange import Phase

@@ -1,7 +1,7 @@
 """Rounds in linear form: for each transport the seconds of its parts, as largest items, and the
 dollars of one exchange.
 
-Every coefficient is asked of `placer.cost_model.timing`, `placer.cost_model.dollars.components` and
+Every coefficient is asked of `placer.cost_model.timing`, `placer.cost_model.dollars` and
 the exchange modules for one place, pair or count.
 """
 
@@ -12,7 +12,7 @@ from functools import partial
 from math import inf
 
 from placer.cost_model.limits import TOLERANCE
-from placer.cost_model.timing.step import overlap_window
+from placer.cost_model.timing.site_groups import overlap_window
 from placer.cost_model.timing.transfers import (
     direct_phase_seconds,
     direct_seconds,

@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from itertools import pairwise
 from math import inf
 
-from placer.cost_model.dollars.components import worker_sample_usd
+from placer.cost_model.dollars import worker_sample_usd
 from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.timing.site_groups import worker_rate
 from placer.cost_model.timing.transfers import Links, lanes
@@ -25,7 +25,7 @@ from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.requirements import uses
 from placer.problem.workers.pool import Pool
-from placer.problem.workers.quotas import NO_QUOTA_GPUS
+from placer.problem.workers.resources import NO_QUOTA_GPUS
 
 from .frame import Part
 from .linear import CONSTANT, Model, Terms, plus, times

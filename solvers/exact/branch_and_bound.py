@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from placer.cost_model.dollars.components import usd_per_million_samples
+from placer.cost_model.dollars import usd_per_million_samples
 from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.objective import Objective, objective_named
 from placer.problem.admitted_exchanges import exchange_for

@@ -31,7 +31,7 @@ from scipy.optimize import least_squares
 
 from placer.cost_model.estimate import exchange_phases, pool_of
 from placer.cost_model.timing.round_seconds import step_seconds
-from placer.cost_model.timing.step import StepSeconds
+from placer.cost_model.timing.site_groups import StepSeconds
 from placer.market.books.book_reader import load_catalog
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem

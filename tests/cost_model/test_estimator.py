@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import placer
-from placer.cost_model.dollars.components import function_usd, storage_usd
+from placer.cost_model.dollars import function_usd, storage_usd
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import Violation, violations
 from placer.cost_model.timing.services import (

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placer.advice.recommendation.notes import notes_of
-from placer.cost_model.dollars.components import egress_usd
-from placer.cost_model.dollars.month import (
+from placer.cost_model.dollars import (
     Schedule,
+    egress_usd,
     monthly_egress_usd,
     tiered_usd,
     without_allowance,

@@ -12,7 +12,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from instances import exchange_problem
-from placer.cost_model.dollars.components import egress_usd
+from placer.cost_model.dollars import egress_usd
 from placer.cost_model.estimate import Outcome, evaluate, exchange_phases
 from placer.cost_model.limits import violations
 from placer.market.catalog import Catalog, MeasuredLink

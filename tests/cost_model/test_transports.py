@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from instances import island_problem, language_model
 from placer.cost_model.estimate import estimate, evaluate, exchange_phases, pool_of
-from placer.cost_model.timing.site_groups import site_group_of
-from placer.cost_model.timing.step import (
+from placer.cost_model.timing.site_groups import (
     StepSeconds,
     bucketed,
     hidden_seconds,
     most_calculation_seconds,
     overlap_window,
+    site_group_of,
 )
 from placer.cost_model.timing.transfers import Lanes, lanes
 from placer.market.books.book_reader import load_catalog

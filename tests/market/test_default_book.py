@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from placer.cost_model.dollars.components import function_usd
+from placer.cost_model.dollars import function_usd
 from placer.cost_model.estimate import estimate
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor

@@ -29,7 +29,7 @@ from placer.problem.words.readers import read_deadline
 from placer.problem.words.request import build_problem
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES
-from placer.problem.workers.quotas import NO_QUOTA_GPUS
+from placer.problem.workers.resources import NO_QUOTA_GPUS
 from placer.units import parse_budget, parse_count
 from placer.workload.profile import load_profile
 

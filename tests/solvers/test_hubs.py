@@ -20,7 +20,7 @@ from instances import (
     used_problem,
     wide_problem,
 )
-from placer.cost_model.dollars.components import egress_usd
+from placer.cost_model.dollars import egress_usd
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_named

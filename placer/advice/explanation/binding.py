@@ -15,7 +15,7 @@ from placer.problem.admitted_exchanges import exchanges
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota
-from placer.problem.workers.quotas import NO_QUOTA_GPUS
+from placer.problem.workers.resources import NO_QUOTA_GPUS
 from placer.records import replace
 from placer.solving.result import Option, Result
 

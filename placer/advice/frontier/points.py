@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from placer.cost_model.dollars.components import usd_per_million_samples
+from placer.cost_model.dollars import usd_per_million_samples
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.reduced_problem import used_by_all
 from placer.documents.result_parts import (

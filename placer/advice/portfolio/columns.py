@@ -15,7 +15,7 @@ from placer.market.scaled_market import with_offers
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota
-from placer.problem.workers.quotas import NO_QUOTA_GPUS
+from placer.problem.workers.resources import NO_QUOTA_GPUS
 from placer.records import replace
 
 OfferKind = tuple[str, str, str, int, str]

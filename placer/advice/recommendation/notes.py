@@ -27,15 +27,14 @@ from placer.cost_model.estimate import (
 from placer.cost_model.estimate import pool_of as find_pool
 from placer.cost_model.limits import quota_use, violations
 from placer.cost_model.outlook.totals import speed_between
-from placer.cost_model.timing.site_groups import samples_per_round, worker_rate
-from placer.cost_model.timing.step import gain_bound
+from placer.cost_model.timing.site_groups import gain_bound, samples_per_round, worker_rate
 from placer.market.carbon import NO_GRID
 from placer.market.catalog import FREE, OLD_TRANSPORT, Catalog, VmOffer
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS
-from placer.problem.workers.quotas import NO_QUOTA_GPUS
+from placer.problem.workers.resources import NO_QUOTA_GPUS
 from placer.records import replace
 from placer.solving.answer import Warn
 from placer.solving.result import Option, Result

@@ -7,8 +7,14 @@ from itertools import combinations
 from typing import Any
 
 from placer.cost_model.estimate import Estimate, evaluate, offer_of, pool_of, replanned
-from placer.cost_model.timing.site_groups import samples_per_round, worker_rate
-from placer.cost_model.timing.step import StepSeconds, bucketed, overlap_window, overlapped
+from placer.cost_model.timing.site_groups import (
+    StepSeconds,
+    bucketed,
+    overlap_window,
+    overlapped,
+    samples_per_round,
+    worker_rate,
+)
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem

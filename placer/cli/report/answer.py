@@ -16,7 +16,7 @@ from placer.cli.report.placements import (
 )
 from placer.cli.report.proof import confidence_lines, price_words, proof_words, standing_words
 from placer.cli.report.request import asked_words
-from placer.cost_model.dollars.components import UsdPerHour
+from placer.cost_model.dollars import UsdPerHour
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.limits import joint_use
 from placer.cost_model.outlook.outlook import SpotOutlook, spot_outlook

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from placer.cost_model.capacity.supply import MOST_ZONES, chance_of
-from placer.cost_model.dollars.components import egress_usd_by_link
-from placer.cost_model.dollars.month import monthly_egress_usd
+from placer.cost_model.dollars import egress_usd_by_link, monthly_egress_usd
 from placer.cost_model.estimate import Estimate, activations, evaluate, exchange_phases
 from placer.cost_model.outlook.losses import (
     ASSUMED_INTERRUPTION,

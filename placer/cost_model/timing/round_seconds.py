@@ -7,14 +7,16 @@ from math import fsum
 
 from placer.cost_model.timing import services as stores
 from placer.cost_model.timing.services import server_sum_seconds, sum_spread, summing_vcpus
-from placer.cost_model.timing.site_groups import Round, samples_per_round, site_group_of
-from placer.cost_model.timing.step import (
+from placer.cost_model.timing.site_groups import (
     FunctionRun,
+    Round,
     StepSeconds,
     StoreUse,
     bucketed,
     overlap_window,
     overlapped,
+    samples_per_round,
+    site_group_of,
 )
 from placer.cost_model.timing.transfers import (
     arrival_seconds,

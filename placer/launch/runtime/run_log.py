@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import structs
 
-from placer.cost_model.dollars.components import store_requests
+from placer.cost_model.dollars import store_requests
 from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.folder_lock import lock_log

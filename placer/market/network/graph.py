@@ -235,7 +235,7 @@ class Network:
         -----
         A monthly free allowance and the cheaper tiers of large volumes are left out, so that
         dollars per hour stay linear in bytes and, with prices that fall with volume, never too low.
-        `placer.cost_model.dollars.month` prices a whole month with all tiers.
+        `placer.cost_model.dollars` prices a whole month with all tiers.
         """
         key = (src, dst, same_zone)
         price = self._egress.get(key)

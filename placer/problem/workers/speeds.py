@@ -13,7 +13,7 @@ from placer.problem.kept_answers import Recent
 from placer.problem.question import KEPT_POOLS
 from placer.problem.workers.islands import IslandQuestion, StepPart
 from placer.problem.workers.pool import ChainPart, Pool
-from placer.problem.workers.reading import WithReading
+from placer.problem.workers.resources import WithReading
 from placer.records import replace
 from placer.workload.constants import ASSUMED_GBPS, Peer
 from placer.workload.data_loading import LOADER_STREAMS

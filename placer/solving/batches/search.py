@@ -111,7 +111,6 @@ class _Search:
 
     @property
     def objective(self) -> Objective:
-        """Return the objective of the question."""
         return objective_of(self.problem.requirements)
 
     @property
@@ -142,7 +141,6 @@ class _Search:
         return self.best.placement if self.best is not None and known else self.options.start
 
     def try_each(self, batches: tuple[int, ...]) -> None:
-        """Solve for some batches one by one, each but the first for what beats the best so far."""
         left = list(batches)
         while left:
             batch = self._next(left)
@@ -353,7 +351,6 @@ class _Search:
             self._keep(found)
 
     def result(self) -> Result:
-        """Return the best answer with what was proved of all batches."""
         assert self.last is not None
         seconds = time.monotonic() - self.started
         if self.best is None:
@@ -405,7 +402,6 @@ class _Search:
         return Status.UNKNOWN
 
     def _status(self) -> Status:
-        """Return how the whole ended: as its least sure part."""
         statuses = {row.status for row in self.rows.values()}
         if self.covered and not self.left:
             return Status.OPTIMAL

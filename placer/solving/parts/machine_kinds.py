@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from placer.cost_model.dollars.components import usd_per_million_samples
+from placer.cost_model.dollars import usd_per_million_samples
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
@@ -94,7 +94,6 @@ class _KindSearch(PartSearch):
         return self.run()
 
     def begin(self) -> None:
-        """Open each kind with a bound by price and speed alone."""
         kinds: dict[str, list[Pool]] = {}
         for pool in self.problem.pools:
             kinds.setdefault(_device(pool.offer), []).append(pool)
@@ -108,7 +107,6 @@ class _KindSearch(PartSearch):
                 self.push(part)
 
     def _alike(self, placement: Placement) -> Iterator[Placement]:
-        """Yield the workers of each kind of a placement alone."""
         for device in sorted(self.first):
             alone = replace(
                 placement, groups=tuple(g for g in placement.groups if _device(g) == device)

@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 
-from placer.cost_model.dollars.components import usd_per_million_samples
+from placer.cost_model.dollars import usd_per_million_samples
 from placer.cost_model.estimate import by_each_plan, estimate
 from placer.cost_model.limits import evaluated
 from placer.market.scaled_market import with_scaled_use
@@ -79,7 +79,6 @@ class _CountSearch(PartSearch):
         return self.options.node_limit is not None
 
     def begin(self) -> None:
-        """Offer drafts, and open number after number of workers."""
         quick = self.options.beat is None and not self.options.first
         for draft in self._drafts() if quick else ():
             if self.spent:
@@ -98,12 +97,10 @@ class _CountSearch(PartSearch):
         return range(fewest, most + 1)
 
     def end(self) -> None:
-        """Leave out machines that buy nothing."""
         while self._drop_one():
             pass
 
     def _drafts(self) -> Iterator[Placement]:
-        """Yield quickly made placements of sizes that may be better than the best so far."""
         # Workers of several regions have many drafts, and are here only compared with.
         few = self.skips and self.problem.requirements.min_regions > 1
         for workers in self._among if few else numbers(self.problem):
@@ -134,7 +131,6 @@ class _CountSearch(PartSearch):
         return True
 
     def go_on(self, part: Part) -> None:
-        """Bound, divide or ask an open question, whichever comes next."""
         assert isinstance(part, _Count)
         known = part.part_s is not None or part.goal == self.goal
         if part.asked is None or not known:  # something better was found since

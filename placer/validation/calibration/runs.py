@@ -12,8 +12,7 @@ from typing import Any
 
 from placer.cost_model.estimate import exchange_phases, pool_of, workers_of
 from placer.cost_model.timing.round_seconds import step_seconds
-from placer.cost_model.timing.site_groups import EXPECTED
-from placer.cost_model.timing.step import StepSeconds
+from placer.cost_model.timing.site_groups import EXPECTED, StepSeconds
 from placer.errors import PlacerError
 from placer.market.books.csv_rows import file_columns, read_numbered_rows
 from placer.market.catalog import Catalog

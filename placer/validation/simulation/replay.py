@@ -9,7 +9,7 @@ from math import fsum, inf
 from typing import Any
 
 from placer.cost_model.estimate import evaluate
-from placer.cost_model.timing.step import hidden_seconds, overlap_window
+from placer.cost_model.timing.site_groups import hidden_seconds, overlap_window
 from placer.errors import PlacerError
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement

@@ -19,7 +19,7 @@ ANYWHERE = "*"
 
 
 class ManyPlaces:
-    """A network as `placer.cost_model.dollars.components` sees it, whose place `ANYWHERE` is
+    """A network as `placer.cost_model.dollars` sees it, whose place `ANYWHERE` is
     several places side by side.
 
     Parameters

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from placer.cost_model.dollars import components as cost
+from placer.cost_model import dollars as cost
 from placer.cost_model.timing import services as stores
 from placer.cost_model.timing.services import server_sum_seconds, summing_vcpus
 from placer.cost_model.timing.transfers import direct_seconds, share_seconds

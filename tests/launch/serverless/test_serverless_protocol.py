@@ -21,7 +21,7 @@ from moto import mock_aws
 from run_plans import completed_again, document, plan_of
 
 from conftest import ROOT
-from placer.cost_model.dollars.components import store_requests
+from placer.cost_model.dollars import store_requests
 from placer.documents.manifest import read_manifest
 from placer.launch.export.resources.stacks import HELD
 from placer.launch.serverless import protocol

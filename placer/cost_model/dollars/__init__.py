@@ -1,1 +1,0 @@
-"""Dollars per hour, by component."""
