@@ -8,28 +8,28 @@ from datetime import date
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.report.blocks import Report
+from placer.report.blocks import Chart, Report
 
 KINDS = {
     "placer.result/v1": "result",
     "placer.pareto/v1": "pareto",
-    "placer.estimate/v1": "estimate",
+    "placer.estimate/v1": "by_hand:estimate",
     "placer.replan/v1": "trials.replan",
-    "placer.run/v1": "trials.run",
+    "placer.run/v1": "trials.run:run",
     "placer.explanation/v1": "explanation",
-    "placer.comparison/v1": "comparison",
+    "placer.comparison/v1": "by_hand:comparison",
     "placer.sweep/v1": "sweep",
     "placer.robust/v1": "robust",
     "placer.whatif/v1": "whatif",
     "placer.diff/v1": "difference",
     "placer.portfolio/v1": "portfolio",
-    "placer.rehearsal/v1": "trials.rehearsal",
+    "placer.rehearsal/v1": "trials.run:rehearsal",
     "placer.replay/v1": "trials.replay",
     "placer.reproduction/v1": "trials.reproduction",
-    "placer.simulation/v1": "trials.simulation",
-    "placer.calibration/v1": "trials.calibration",
-    "placer.offers/v1": "listed.offers:offers",
-    "placer.offer-groups/v1": "listed.offers:offer_groups",
+    "placer.simulation/v1": "trials.validation:simulation",
+    "placer.calibration/v1": "trials.validation:calibration",
+    "placer.offers/v1": "listed.book:offers",
+    "placer.offer-groups/v1": "listed.book:offer_groups",
     "placer.catalogs/v1": "listed.book:catalogs",
     "placer.coverage/v1": "listed.book:coverage",
     "placer.catalog-diff/v1": "listed.book:differences",
@@ -73,3 +73,14 @@ def contents(document: Any, name: str = "the document", today: date | None = Non
             "the file was edited, or made by another version",
         ) from error
     return made
+
+
+def plotted(document: Any, ending: str) -> bytes | None:
+    """Draw the first chart of a document's report as the contents of a file, ``svg``, ``png`` or
+    ``pdf``; None where the document has nothing to draw, such as a frontier without points.
+    """
+    from placer.report.charts.drawing import drawn
+
+    blocks = (block for part in contents(document).sections for block in part.blocks)
+    chart = next((block for block in blocks if isinstance(block, Chart)), None)
+    return None if chart is None else drawn(chart.draw(), ending)

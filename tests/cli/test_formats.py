@@ -13,8 +13,7 @@ import pytest
 from conftest import Run
 from placer.cli.screen.formats import FORMATS
 from placer.report.blocks import Report, Table, section, table
-from placer.report.draw.markup import as_html, as_markdown
-from placer.report.draw.rows import as_csv, as_jsonl
+from placer.report.draw.formats import as_csv, as_html, as_jsonl, as_markdown
 from placer.report.draw.terminal import table_lines
 from placer.report.draw.wrapping import fold
 

@@ -23,7 +23,7 @@ from placer.cli.screen.option_groups import COMMON
 from placer.launch.export import TARGETS
 from placer.report.blocks import in_text
 from placer.report.contents import KINDS, contents
-from placer.report.draw.markup import as_markdown
+from placer.report.draw.formats import as_markdown
 from placer.solving.answer import SolveOptions
 
 ASKED = Path(__file__).parent / "asked"

@@ -36,6 +36,8 @@ class Collected(io.StringIO):
 
     def write(self, text: str) -> int:
         """Keep text, together with what was written just before it."""
+        if not isinstance(text, str):  # click tries whether a stream takes bytes
+            raise TypeError("text is kept, not bytes")
         if self.items and isinstance(self.items[-1], str):
             self.items[-1] += text
         else:
@@ -57,7 +59,7 @@ class Collected(io.StringIO):
             raise PlacerError(
                 f"there is no table to print as {self.name}", "use --format table or json"
             )
-        return WRITERS[self.name](self.items)
+        return _written(WRITERS[self.name], self.items)
 
 
 def collect(name: str, path: str | None = None) -> None:
@@ -99,36 +101,16 @@ def _tables(items: Sequence[Item]) -> list[Table]:
     return [block for part in parts for block in part.blocks if isinstance(block, Table)]
 
 
-def _rows(name: str) -> Callable[[Sequence[Item]], str]:
-    """Return the writer of a format that has tables alone."""
+def _written(name: str, items: Sequence[Item]) -> str:
+    """Write what was kept: the tables alone in a format of rows."""
+    from placer.report.draw import formats
 
-    def write(items: Sequence[Item]) -> str:
-        from placer.report.draw import rows
-
-        writer: Callable[..., str] = getattr(rows, f"as_{name}")
-        return writer(_tables(items))
-
-    return write
+    writer: Callable[..., str] = getattr(formats, f"as_{name}")
+    return writer(_tables(items) if name in ROWS else items)
 
 
-def _markup(name: str) -> Callable[[Sequence[Item]], str]:
-    """Return the writer of a format that has text as well."""
-
-    def write(items: Sequence[Item]) -> str:
-        from placer.report.draw import markup
-
-        writer: Callable[..., str] = getattr(markup, f"as_{name}")
-        return writer(items)
-
-    return write
-
-
-WRITERS: dict[str, Callable[[Sequence[Item]], str]] = {
-    "csv": _rows("csv"),
-    "jsonl": _rows("jsonl"),
-    "md": _markup("markdown"),
-    "html": _markup("html"),
-}
+WRITERS = {"csv": "csv", "jsonl": "jsonl", "md": "markdown", "html": "html"}
+"""Formats of answers by name, and how `placer.report.draw.formats` calls them."""
 ROWS = ("csv", "jsonl")
 """Formats of rows, numbers in full."""
 FORMATS = ("table", "json", *WRITERS)

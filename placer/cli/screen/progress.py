@@ -88,7 +88,7 @@ class SearchProgress(Struct, kw_only=True, dict=True):
     def _value(self, value: float) -> str:
         from placer.units import format_duration, format_number, format_usd
 
-        write = {
+        write: dict[str, Callable[[float], str]] = {
             "": format_number,
             "throughput": lambda value: f"{format_number(value)} samples/s",
             "cost": lambda value: f"{format_usd(value)}/h",

@@ -86,7 +86,7 @@ def write_plot(path: str | None, document: Any) -> bool:
     if path is None:
         return False
     from placer.report.charts.drawing import check_drawing
-    from placer.report.plot import plotted
+    from placer.report.contents import plotted
 
     drawing = plotted(document, check_drawing(path))
     if drawing is None:

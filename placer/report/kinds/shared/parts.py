@@ -172,6 +172,34 @@ def considered(
     return section(title, chart)
 
 
+def against(
+    name: str,
+    title: str,
+    rows: Sequence[tuple[str, float | None, bool]],
+    axis: str,
+    listed: Table | None,
+    note: str = "",
+) -> Chart | Table | None:
+    """Show by which share figures are off, as dots beside their table; without any the table alone.
+    The last entry of a row is whether it stands out.
+    """
+    dots = [
+        Dot(name=row, value=100 * off, text=percent(off, signed=True), stands_out=stands_out)
+        for row, off, stands_out in rows
+        if off is not None
+    ]
+    if listed is None or not dots:
+        return listed
+    return Chart(
+        name=name,
+        title=title,
+        draw=lambda: interval_chart(dots, axis, line=0.0, zero=False),
+        table=listed,
+        note=note,
+        table_open=True,
+    )
+
+
 def option_table(
     caption: str,
     options: Sequence[tuple[str | None, Document]],

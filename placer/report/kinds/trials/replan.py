@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Literal
 
-from placer.report.blocks import Block, Chart, Facts, Report, Section, Text, section, table, text
-from placer.report.charts.intervals import Dot, interval_chart
+from placer.report.blocks import Block, Facts, Report, Section, Text, section, table, text
 from placer.report.figures import (
     Document,
     percent,
@@ -159,7 +158,7 @@ def _observed(document: Document) -> tuple[Section, ...]:
     )
 
 
-def _speeds(speeds: list[Document], unit: str, factor: float) -> Chart | None:
+def _speeds(speeds: list[Document], unit: str, factor: float) -> Block | None:
     """Show how fast each kind of machine is, against the plan, in ``factor`` units a sample."""
     listed = table(
         "Speed of one machine",
@@ -176,24 +175,9 @@ def _speeds(speeds: list[Document], unit: str, factor: float) -> Chart | None:
         ],
         numbers=("workers", f"planned {unit}", f"measured {unit}", "difference"),
     )
-    if listed is None:
-        return None
-    dots = [
-        Dot(
-            name=one["device"],
-            value=100 * (one["factor"] - 1),
-            text=percent(one["factor"] - 1, signed=True),
-            stands_out=True,
-        )
-        for one in speeds
-    ]
-    return Chart(
-        name="speeds",
-        title="Measured speed of a machine against the plan",
-        draw=lambda: interval_chart(dots, "% over the plan", line=0.0, zero=False),
-        table=listed,
-        table_open=True,
-    )
+    off = [(one["device"], one["factor"] - 1, True) for one in speeds]
+    title = "Measured speed of a machine against the plan"
+    return parts.against("speeds", title, off, "% over the plan", listed)
 
 
 def _move(document: Document) -> Iterator[tuple[str, str, str]]:

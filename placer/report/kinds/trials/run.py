@@ -1,18 +1,29 @@
-"""A run: its rounds, its losses, and what was predicted of it."""
+"""A run and a rehearsal: what was predicted and what was measured."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from math import isfinite
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.report.blocks import Block, Chart, Facts, Report, Section, Text, section, table
+from placer.report.blocks import (
+    Block,
+    Cell,
+    Chart,
+    Facts,
+    Report,
+    Section,
+    figure,
+    section,
+    table,
+    text,
+)
 from placer.report.charts.curve import Point, curve_chart
-from placer.report.charts.intervals import Dot, interval_chart
 from placer.report.figures import Document, percent, placement_words
+from placer.report.kinds.shared.parts import against
 from placer.units import counted, format_bytes, format_number, format_seconds
 
 LINKS = {
@@ -25,9 +36,10 @@ MOST_STEPS = 400
 MOST_ROWS = 24
 """Steps in the table below a curve: what fits on a printed page beside it."""
 COLUMNS = ("what", "predicted", "measured", "difference")
+TITLE, AXIS = "Measured against predicted", "% over the prediction"
 
 
-def report(document: Document, today: date) -> Report:
+def run(document: Document, today: date) -> Report:
     """Build the report of a ``placer.run/v1`` log: its header, whose ``records`` are the others.
 
     Raise `PlacerError` if it is the last line of a log alone, as ``placer run --json`` prints it.
@@ -112,56 +124,33 @@ def _compared(summary: Document | None) -> tuple[Section, ...]:
     """Show the seconds of a round beside those of the plan."""
     if summary is None:
         return ()
-    compares = summary["seconds_compare"]
     rows = [
         _cells(row["what"], row, lambda value, unit=row["unit"]: _figure(value, unit))
         for row in summary["seconds"]
     ]
-    if not compares:
+    if not summary["seconds_compare"]:
         rows = [[*row[:3], ("", None)] for row in rows]
-    listed = table(
-        f"One round, of {counted(summary['rounds'], 'round')} that count",
-        COLUMNS,
-        rows,
-        numbers=COLUMNS[1:],
-    )
-    if listed is None:
-        return ()
-    dots = [
-        Dot(name=row["what"], value=100 * off, text=percent(off, signed=True), stands_out=True)
-        for row in summary["seconds"]
-        for off in (_difference(row),)
-        if off is not None
-    ]
-    if not dots or not compares:
-        return section("Predicted and measured", listed)
-    return section(
-        "Predicted and measured",
-        Chart(
-            name="run",
-            title="Measured against predicted",
-            draw=lambda: interval_chart(dots, "% over the prediction", line=0.0, zero=False),
-            table=listed,
-            table_open=True,
-        ),
-    )
+    caption = f"One round, of {counted(summary['rounds'], 'round')} that count"
+    listed = table(caption, COLUMNS, rows, numbers=COLUMNS[1:])
+    off = [(row["what"], _difference(row), True) for row in summary["seconds"]]
+    shown = off if summary["seconds_compare"] else []
+    return section("Predicted and measured", against("run", TITLE, shown, AXIS, listed))
 
 
 def _figure(value: float, unit: str) -> str:
     return format_seconds(value) if unit == "s" else f"{format_number(value)} {unit}"
 
 
-def _cells(name: str, row: Document, write: Any) -> list[Any]:
-    predicted, measured, off = row["predicted"], row["measured"], _difference(row)
-    return [
-        name,
-        ("", None) if predicted is None else (write(predicted), predicted),
-        ("", None) if measured is None else (write(measured), measured),
-        ("", None) if off is None else (percent(off, signed=True), off),
-    ]
+def _cells(name: str, row: Document, write: Any) -> list[Cell]:
+    known = (row["predicted"], row["measured"])
+    return [name, *(figure(value, write) for value in known), _off(_difference(row))]
 
 
-def _steps(records: Sequence[Document]) -> list[Block]:
+def _off(share: float | None) -> Cell:
+    return figure(share, lambda share: percent(share, signed=True))
+
+
+def _steps(records: Sequence[Document]) -> list[Chart | None]:
     """Draw the loss and the seconds of each step: the sum and the slowest of all workers."""
     losses: defaultdict[int, float] = defaultdict(float)
     seconds: defaultdict[int, float] = defaultdict(float)
@@ -172,25 +161,15 @@ def _steps(records: Sequence[Document]) -> list[Block]:
         # A loss that is no number any more stands in the log as NaN, which no axis has.
         if loss is not None and isfinite(loss):
             losses[at] += loss
-    blocks: list[Block] = []
-    for name, title, values, unit, write in (
-        ("losses", "Loss of each step", losses, "loss", format_number),
-        (
-            "seconds",
-            "Seconds of each step, of the slowest worker",
-            seconds,
-            "seconds",
-            format_seconds,
-        ),
-    ):
-        chart = _curve(name, title, dict(sorted(values.items())), unit, write)
-        if chart is not None:
-            blocks.append(chart)
-    return blocks
+    slowest = "Seconds of each step, of the slowest worker"
+    return [
+        _curve("losses", "Loss of each step", losses, "loss", format_number),
+        _curve("seconds", slowest, seconds, "seconds", format_seconds),
+    ]
 
 
 def _curve(name: str, title: str, values: dict[int, float], unit: str, write: Any) -> Chart | None:
-    pairs = list(values.items())
+    pairs = sorted(values.items())
     rows, every = _spaced(pairs, MOST_ROWS)
     caption = title if every == 1 else f"{title}; every {every} steps"
     listed = table(
@@ -230,7 +209,7 @@ def _traffic(summary: Document | None) -> tuple[Section, ...]:
     )
 
 
-def _faults(records: Sequence[Document], summary: Document | None) -> list[Block]:
+def _faults(records: Sequence[Document], summary: Document | None) -> list[Block | None]:
     """List who was lost, who came back, and what must be known to read the figures."""
     lines = [
         f"Rank {one['rank']} ({one['place']}) stopped in step {one['step']}: {one['reason']}"
@@ -242,10 +221,57 @@ def _faults(records: Sequence[Document], summary: Document | None) -> list[Block
     ]
     lines += [f"Rank {one['rank']}: {one['message']}" for one in _of(records, "error")]
     lines += [str(one["message"]) for one in (*_of(records, "notice"), *_of(records, "back"))]
-    remarks = () if summary is None else tuple(str(words) for words in summary["remarks"])
-    blocks: list[Block] = []
-    if lines:
-        blocks.append(Text(lines=tuple(dict.fromkeys(lines)), tone="warning"))
-    if remarks:
-        blocks.append(Text(lines=remarks))
-    return blocks
+    remarks = () if summary is None else summary["remarks"]
+    return [text(*dict.fromkeys(lines), tone="warning"), text(*map(str, remarks))]
+
+
+def rehearsal(document: Document, today: date) -> Report:
+    """Build the report of a ``placer.rehearsal/v1`` document."""
+    lines = document["lines"]
+    judged = [line for line in lines if line["within"] is not None]
+    right = sum(1 for line in judged if line["within"])
+    busy = (document.get("machine") or {}).get("busy")
+    return Report(
+        title=f"Rehearsal of {document['plan']}",
+        subtitle=f"placer run --rehearse, scale {document['scale']:g}, "
+        f"{counted(document['workers'], 'worker')}, {document['strategy']}",
+        verdict=f"{right} of {counted(len(judged), 'figure')} lie within their tolerance: the plan "
+        f"is {'confirmed' if document['confirmed'] else 'not confirmed'}.",
+        tone="good" if document["confirmed"] else "bad",
+        sections=(
+            *section("Predicted and measured", _lines(lines)),
+            *section("What may go wrong", text(*_doubts(document, bool(busy)), tone="warning")),
+        ),
+    )
+
+
+def _doubts(document: Document, busy: bool) -> Iterator[str]:
+    network = document["network"]
+    yield f"Links are shaped by {network['method']}. {network['why_not']}".strip()
+    yield from (f"Slower here than in the plan: {' to '.join(pair)}." for pair in network["slower"])
+    if busy:
+        yield "The machine was busy: a slow round says nothing about the plan."
+
+
+def _lines(lines: list[Document]) -> Block | None:
+    columns = ("what", "unit", *COLUMNS[1:], "within")
+    cells = [_line_cells(line) for line in lines]
+    listed = table("Lines of the rehearsal", columns, cells, numbers=COLUMNS[1:])
+    off = [
+        (f"{one['kind']}: {one['what']}", one["difference"], one["within"] is not None)
+        for one in lines
+    ]
+    note = "Blue: judged against a tolerance."
+    return against("rehearsal", TITLE, off, AXIS, listed, note)
+
+
+def _line_cells(line: Document) -> list[Cell]:
+    in_bytes = line["kind"] == "bytes"
+    write = format_bytes if in_bytes else format_number
+    return [
+        line["what"],
+        line["unit"].removeprefix("B ") if in_bytes else line["unit"],
+        *(figure(line[key], write) for key in ("predicted", "measured")),
+        _off(line["difference"]),
+        {True: "yes", False: "no", None: "not judged"}[line["within"]],
+    ]

@@ -1,13 +1,50 @@
-"""Answers as Markdown, and as HTML without charts: what they say is never markup."""
+"""Tables as rows of data, and answers as Markdown and as HTML: what they say is never markup."""
 
 from __future__ import annotations
 
+import csv
 import html
+import io
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from placer.report.blocks import Block, Facts, Report, Table, Text
+from placer.report.blocks import Block, Facts, Key, Report, Table, Text
 from placer.report.draw.terminal import two_columns
+
+
+def as_csv(tables: Sequence[Table]) -> str:
+    """Write tables as CSV, a blank line between two of them."""
+    parts = []
+    for table in tables:
+        out = io.StringIO()
+        rows = csv.writer(out, lineterminator="\n")
+        rows.writerow(table.names)
+        rows.writerows(values(table))
+        parts.append(out.getvalue())
+    return "\n".join(parts)
+
+
+def as_jsonl(tables: Sequence[Table]) -> str:
+    """Write each row as a JSON object by column; of several tables with the number of its table."""
+    lines = []
+    for number, table in enumerate(tables, start=1):
+        head: dict[str, Any] = {"table": number} if len(tables) > 1 else {}
+        lines += [
+            json.dumps({**head, **dict(zip(table.names, row, strict=True))})
+            for row in values(table)
+        ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def values(table: Table) -> Iterator[list[Key]]:
+    """Yield the rows of a table as values: numbers in full, texts on one line, None where nothing
+    is known.
+    """
+    for row in table.keys:
+        yield ["; ".join(key.split("\n")) if isinstance(key, str) else key for key in row]
+
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>placer</title></head>

@@ -1,23 +1,75 @@
-"""Placements given by hand, side by side."""
+"""Placements given by hand: one with the limits that it breaks, or several side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
 
-from placer.report.blocks import Pair, Report, Section, facts, section
-from placer.report.figures import Document, percent, speed_of
+from placer.report.blocks import Facts, Pair, Report, Section, Text, facts, section
+from placer.report.figures import (
+    Document,
+    exchange_words,
+    format_speed_of,
+    percent,
+    placement_words,
+    spec,
+    speed_of,
+)
 from placer.report.kinds.shared import parts
-from placer.report.kinds.shared.placement import risk_words
+from placer.report.kinds.shared.placement import facts_of, figures_of, risk_words, spot_facts
 from placer.report.kinds.shared.provenance import sources
 from placer.report.places import map_blocks
-from placer.units import counted, format_seconds
+from placer.units import counted, format_seconds, format_usd
+
+
+def estimate(document: Document, today: date) -> Report:
+    """Build the report of a ``placer.estimate/v1`` document."""
+    placement, estimate = document["placement"], document["estimate"]
+    broken = tuple(f"{row['message']}." for row in document["violations"])
+    limits = Text(lines=broken, tone="warning") if broken else None
+    workers = ",".join(spec(group) for group in placement["workers"])
+    return Report(
+        title=f"{document['request']['model']} on {placement_words(placement)}",
+        subtitle=parts.subtitle(document, "estimate"),
+        verdict=_estimate_verdict(document, len(broken)),
+        tone="bad" if broken else "good",
+        figures=tuple(figures_of(estimate)),
+        sections=(
+            *section("Limits that it breaks", limits),
+            *section(
+                "The placement",
+                Facts(rows=tuple(facts_of(placement, estimate, document.get("outlook")))),
+            ),
+            *section("Where", *map_blocks(document, placement, estimate), detail=True),
+            *parts.dollars(estimate, document["request"].get("budget_usd_per_hour")),
+            *parts.step(placement, estimate),
+            *parts.warnings_of(document, spot_facts(document)),
+            *parts.wishes(document),
+            *sources(document, [estimate], today),
+            *parts.reproduce(document, "estimate", f" --workers '{workers}'"),
+        ),
+    )
+
+
+def _estimate_verdict(document: Document, broken: int) -> str:
+    placement, estimate = document["placement"], document["estimate"]
+    usd = format_usd(estimate["usd_per_hour"]["total"])
+    limits = (
+        f"It breaks {counted(broken, 'limit')}."
+        if broken
+        else "It breaks no limit; nothing was searched."
+    )
+    return (
+        f"{placement_words(placement)}, {exchange_words(placement)}: "
+        f"{format_speed_of(estimate)} for {usd}/h. {limits}"
+    )
+
 
 LEAST = 0.01
 """Share of a step from which a part of it that differs is named."""
 
 
-def report(document: Document, today: date) -> Report:
+def comparison(document: Document, today: date) -> Report:
     """Build the report of a ``placer.comparison/v1`` document."""
     rows: list[Document] = [
         {**row, "note": "; ".join(_words(one) for one in row["violations"])}
