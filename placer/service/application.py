@@ -41,7 +41,7 @@ from placer.service.questions.body import WordError, check_books, question_of
 from placer.service.questions.words import LISTS, VERBS
 from placer.service.settings import Settings
 from placer.service.working.messages import Outcome, Question, Reply
-from placer.service.working.pool import FullError, Pool
+from placer.service.working.pool import Pool
 
 LOG = logging.getLogger("placer.service")
 JSON = MediaType.JSON
@@ -91,7 +91,6 @@ def application(settings: Settings) -> Litestar:
         exception_handlers={
             PlacerError: _said_wrong,
             GateError: _kept_out,
-            FullError: _full,
             HTTPException: _not_understood,
             Exception: _failed,
         },
@@ -417,16 +416,7 @@ def _kept_out(request: Connection, error: GateError) -> Response[bytes]:
     path = str(request.scope["path"])
     if error.kind == "token" and f"/{path.split('/')[1]}" in pages.PATHS:
         return pages.elsewhere("/login")
-    headers = {"WWW-Authenticate": "Bearer"} if error.kind == "token" else None
-    return problem_response(problem_of(error.kind, error.detail, error.hint), headers)
-
-
-def _full(request: Connection, error: FullError) -> Response[bytes]:
-    seconds = error.retry_after_s
-    return problem_response(
-        problem_of("full", "too many questions are waiting", f"ask again in {seconds} s"),
-        {"Retry-After": str(seconds)},
-    )
+    return problem_response(problem_of(error.kind, error.detail, error.hint), error.headers)
 
 
 def _not_understood(request: Connection, error: HTTPException) -> Response[bytes]:

@@ -81,11 +81,18 @@ def one_line(text: str, most: int = 400) -> str:
 class GateError(Exception):
     """A request that does not come in, with the kind of its problem."""
 
-    def __init__(self, kind: str, detail: str, hint: str = "") -> None:
+    def __init__(self, kind: str, detail: str, hint: str = "", **headers: str) -> None:
         super().__init__(detail)
-        self.kind = kind
-        self.detail = detail
-        self.hint = hint
+        self.kind, self.detail, self.hint = kind, detail, hint
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+class FullError(GateError):
+    """No more questions may wait now."""
+
+    def __init__(self, seconds: int) -> None:
+        hint = f"ask again in {seconds} s"
+        super().__init__("full", "too many questions are waiting", hint, Retry_After=str(seconds))
 
 
 def guard(connection: Connection, handler: BaseRouteHandler) -> None:
@@ -129,8 +136,6 @@ def _check_token(connection: Connection, settings: Settings) -> None:
     cookie = connection.cookies.get(COOKIE, "")
     if cookie and hmac.compare_digest(cookie.encode(), settings.cookie.encode()):
         return
-    raise GateError(
-        "token",
-        "the token is wrong" if given or cookie else "no token",
-        "send it as 'Authorization: Bearer TOKEN'",
-    )
+    detail = "the token is wrong" if given or cookie else "no token"
+    hint = "send it as 'Authorization: Bearer TOKEN'"
+    raise GateError("token", detail, hint, WWW_Authenticate="Bearer")

@@ -19,9 +19,10 @@ from served import BOOK, LONG, QUESTION, Served, serving
 
 from conftest import Run
 from placer.service.metrics import Metrics
+from placer.service.problems import FullError
 from placer.service.settings import Settings
 from placer.service.working.messages import Outcome, Question, Reply
-from placer.service.working.pool import FullError, Pool
+from placer.service.working.pool import Pool
 
 TOKEN = "0123456789abcdef" * 2
 

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 from placer.errors import PlacerError
 from placer.service.jobs.store import Job, State, Store
-from placer.service.problems import problem_of, refused
+from placer.service.problems import FullError, problem_of, refused
 from placer.service.questions.body import check_verb, question_of
 from placer.service.settings import Settings
 from placer.service.working.messages import Better, Outcome, Reply
-from placer.service.working.pool import FullError, Pool
+from placer.service.working.pool import Pool
 
 MOST_ATTEMPTS = 2
 """A job that was running when the service ended is tried so often: it may be what ended it."""

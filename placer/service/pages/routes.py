@@ -19,9 +19,9 @@ from placer.service.jobs.desk import Desk
 from placer.service.jobs.store import Job, State
 from placer.service.pages.form import MORE, VERBS, fields_of, typed_again, words_of
 from placer.service.pages.report import Reports, policy_of
-from placer.service.problems import COOKIE, OPEN, one_line
+from placer.service.problems import COOKIE, OPEN, FullError, one_line
 from placer.service.settings import Settings
-from placer.service.working.pool import FullError, Pool
+from placer.service.working.pool import Pool
 from placer.version import __version__, install_line
 
 POLICY = (
@@ -105,9 +105,8 @@ async def ask(request: Asked) -> Response[bytes]:
         verb, words = words_of(typed)
         job = await desk.submit(verb, words)
     except FullError as full:
-        busy = PlacerError("too many questions are waiting", f"ask again in {full.retry_after_s} s")
-        response = _form(request, typed, busy, 429)
-        response.headers["Retry-After"] = str(full.retry_after_s)
+        response = _form(request, typed, PlacerError(full.detail, full.hint), 429)
+        response.headers.update(full.headers)
         return response
     except PlacerError as error:
         return _form(request, typed, error, 422)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from placer.market.books.folders import own_books
 from placer.market.books.pin import pin_file
 from placer.service.metrics import Metrics
+from placer.service.problems import FullError
 from placer.service.settings import Settings
 from placer.service.working.messages import Better, Book, Outcome, Question, Reply
 from placer.service.working.worker import GoneError, Worker
@@ -23,14 +24,6 @@ LOOK_EVERY_S = 10.0
 MOST_RETRY_S = 60
 TURN = 4
 """Of so many free workers one goes to a waiting job, where questions wait too."""
-
-
-class FullError(Exception):
-    """No more questions may wait now."""
-
-    def __init__(self, retry_after_s: int) -> None:
-        super().__init__(f"the queue is full for about {retry_after_s} s")
-        self.retry_after_s = retry_after_s
 
 
 @dataclass(eq=False, kw_only=True)
