@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import Any
 
 from placer.documents.checker.averages import transport_of
 from placer.documents.checker.case import GIB, Case, kind_of
 from placer.documents.checker.dollars import sends
 from placer.documents.checker.loading import LOADER_STREAMS
 from placer.documents.checker.seconds import Bill
+from placer.records import Json
 
 SLACK = 1e-9
 FORMER_QUOTA_GPUS = 8
@@ -28,10 +28,9 @@ and of software that keeps less. Moments of 8 bits have 2, of any software.
 """
 DIVIDED = {"none": 0, "zero-1": 1, "zero-2": 2, "zero-3": 3, "hybrid": 3}
 """How many of them, in that order, the ranks divide among each other."""
-Row = Mapping[str, Any]
 
 
-def broken_limits(case: Case, bill: Bill, samples_per_second: float, usd: Row) -> list[str]:
+def broken_limits(case: Case, bill: Bill, samples_per_second: float, usd: Json) -> list[str]:
     """Name every limit that the placement breaks, by the samples/s that count towards the target
     and USD/h by component of the second implementation.
     """
@@ -55,7 +54,7 @@ def _counts(case: Case) -> Iterator[str]:
         yield f"{machines} machines, not at most {most}"
 
 
-def _totals(case: Case, samples_per_second: float, usd: Row) -> Iterator[str]:
+def _totals(case: Case, samples_per_second: float, usd: Json) -> Iterator[str]:
     wish, each = case.wish, usd["total"] / 3600 / samples_per_second
     startup_s, samples = wish.get("startup_s", 0.0), wish["samples"] or 0
     seconds = samples / samples_per_second + startup_s + wish.get("copy_s", 0.0)
@@ -103,7 +102,7 @@ def _machines(case: Case) -> Iterator[str]:
         yield from not_admitted(offer, case.speeds[kind_of(row)]["basis"], case.wish)
 
 
-def _unfit(offer: Row, profile: Row, name: str = "") -> Iterator[str]:
+def _unfit(offer: Json, profile: Json, name: str = "") -> Iterator[str]:
     if profile["host_memory_bytes"] > offer["memory_gib"] * GIB:
         yield f"the model does not fit the host memory of {name}"
     if any(
@@ -113,14 +112,14 @@ def _unfit(offer: Row, profile: Row, name: str = "") -> Iterator[str]:
         yield f"the model is known to run out of memory on {name}"
 
 
-def fits(offer: Row, problem: Row) -> bool:
+def fits(offer: Json, problem: Json) -> bool:
     """Tell whether a model without an architecture fits devices and host of a machine."""
     profile, device = problem["profile"], problem["catalog"]["gpus"][offer["gpu"]]
     within = profile["device_memory_bytes"] <= device["memory_gib"] * GIB
     return within and not any(_unfit(offer, profile))
 
 
-def not_admitted(offer: Row, basis: str, wish: Row) -> Iterator[str]:
+def not_admitted(offer: Json, basis: str, wish: Json) -> Iterator[str]:
     """Say which wishes about machines and places an offer with a basis of its speed breaks."""
     place, device = f"{offer['provider']}/{offer['region']}", f"{offer['gpu']}:{offer['gpu_count']}"
     name = f"{offer['instance_type']} in {place}"
@@ -150,13 +149,13 @@ def _wishes(case: Case) -> Iterator[str]:
             yield f"fewer than {rule['count']} x {rule['device']} in {rule['place']}"
 
 
-def _uses(rule: Row, row: Row) -> bool:
+def _uses(rule: Json, row: Json) -> bool:
     device = row["gpu"] if row["gpu_count"] == 1 else f"{row['gpu']}:{row['gpu_count']}"
     named = {**row, "device": device}
     return all(fnmatchcase(named[key], rule[key]) for key in ("place", "device", "market"))
 
 
-def supply_of(offer: Row, problem: Row) -> int | None:
+def supply_of(offer: Json, problem: Json) -> int | None:
     """Return how many machines of an offer launch together at most: by what zones of its region
     refused, else by the wish for spot machines that no quota counts; None: any number.
     """
@@ -188,7 +187,7 @@ def _unlike(case: Case) -> Iterator[str]:
         yield f"{len(kinds)} kinds of workers, which are to be alike"
 
 
-def quota_of(place: str, gpu: str, market: str, wish: Row) -> int | None:
+def quota_of(place: str, gpu: str, market: str, wish: Json) -> int | None:
     """Return the GPUs of a place, type and market by its last row of quotas, else by the wish for
     all others; None: no limit.
     """
@@ -196,7 +195,7 @@ def quota_of(place: str, gpu: str, market: str, wish: Row) -> int | None:
     return int(rows[-1]["gpus"]) if rows else _other_quota(wish)
 
 
-def _other_quota(wish: Row) -> int | None:
+def _other_quota(wish: Json) -> int | None:
     gpus: int | None = wish.get("quota_gpus", FORMER_QUOTA_GPUS)
     return gpus
 
@@ -228,7 +227,7 @@ def _quotas(case: Case) -> Iterator[str]:
             yield f"{together:g} {unit}, where the joint quota of {' '.join(names)} is {most}"
 
 
-def _counted(row: Row, place: str, gpu: str, market: str, machine: str | None = None) -> bool:
+def _counted(row: Json, place: str, gpu: str, market: str, machine: str | None = None) -> bool:
     """Tell whether a row of quotas counts a place, type, market and, where given, machine type."""
     pairs = [(place, row["place"]), (gpu, row["gpu"]), (market, row["market"])]
     if machine is not None:
@@ -236,7 +235,7 @@ def _counted(row: Row, place: str, gpu: str, market: str, machine: str | None = 
     return all(any(fnmatchcase(name, p) for p in words.split("|")) for name, words in pairs)
 
 
-def _vcpus(offer: Row) -> float:
+def _vcpus(offer: Json) -> float:
     """Return the whole vCPUs of a machine; of own machines, which no quota holds, infinity."""
     stated = offer["price_basis"] != "owned" and 0 < offer["vcpus"] < math.inf
     return math.ceil(offer["vcpus"]) if stated else math.inf
@@ -314,12 +313,12 @@ def _data(case: Case) -> Iterator[str]:
 # --- Workers of several machines, and plans inside them ---
 
 
-def machine_count(row: Row) -> int:
+def machine_count(row: Json) -> int:
     """Return the machines of a group of workers."""
     return int(row["count"] * row.get("machines", 1))
 
 
-def least_device_bytes(row: Row, profile: Row) -> float:
+def least_device_bytes(row: Json, profile: Json) -> float:
     """Return the bytes that each device of a group holds at least: the states of its plan, without
     activations; of workers without a plan what the profile says.
     """

@@ -20,7 +20,6 @@ from placer.market.sources.harvest import BookOrigin, Origin
 from placer.records import Count
 
 LeftOut = Annotated[dict[str, Count], Meta(description="Left out, by reason.")]
-Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 
 
 class Offer(VmOffer, frozen=True, kw_only=True):
