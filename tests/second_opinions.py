@@ -13,12 +13,14 @@ from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.cost_model.reduced_problem import used_problem
 from placer.documents.certificate import figures
+from placer.documents.certificate_check import Checked
 from placer.documents.checker.case import Case
 from placer.documents.checker.dollars import dollars_of
 from placer.documents.checker.limits import broken_limits, unread
 from placer.documents.checker.seconds import round_of
 from placer.documents.manifest import document_digest
 from placer.documents.result_parts import placement_document
+from placer.documents.validate import examine_document
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 
@@ -58,6 +60,13 @@ def assert_same_limits(pairs: Iterable[tuple[Placement, Problem]]) -> None:
         assert bool(second) == bool(first), (placement, second, first)
         seen[bool(first)] += 1
     assert min(seen.values()) > 10
+
+
+def examined(document: Any) -> tuple[str, Checked]:
+    """What the check of a file says that it is, and what of it is confirmed and taken on trust."""
+    said, checked = examine_document(json.loads(json.dumps(document)), "file.json")
+    assert checked is not None
+    return said, checked
 
 
 def edited(document: Any, path: str, value: Any) -> Any:

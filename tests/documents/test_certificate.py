@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from jsonschema import validate as follows
-from second_opinions import assert_priced_alike, assert_same_limits, edited
+from second_opinions import assert_priced_alike, assert_same_limits, edited, examined
 
 import placer
 from conftest import Run
@@ -289,13 +289,11 @@ def test_unproved_answers_have_no_proof_and_old_files_are_read(saved: dict[str, 
         "roberta-xlm", catalog="erben-2023", budget="5/h", solver="greedy", certificate=True
     )
     assert tried.proof == ()
-    _, checked = examine_document(tried.to_saved(), "r.json")
-    assert checked is not None
+    _, checked = examined(tried.to_saved())
     assert "nothing is proved" in checked.trusted[0]
     old = {key: value for key, value in saved.items() if key not in ("proof", "certificate")}
     old["solver"] = {key: value for key, value in saved["solver"].items() if key != "nodes"}
-    _, checked = examine_document(old, "r.json")
-    assert checked is not None
+    _, checked = examined(old)
     assert checked.trusted[0].startswith(
         "no certificate in this file: it was written by an older version, or the certificate was "
         "removed; not covered by this check: the bound"

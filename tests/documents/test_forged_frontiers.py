@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from second_opinions import examined
 
 from conftest import ROOT, Run
 from placer.advice.frontier.points import Ending, Frontier, FrontierPoint
@@ -165,8 +166,7 @@ def test_without_its_problem_a_frontier_says_that_it_is_not_priced(
 ) -> None:
     """As files of older versions are: figures are compared with each other alone."""
     document = {key: value for key, value in frontier.items() if key != "problem"}
-    _, checked = examine_document(document, "f.json")
-    assert checked is not None
+    _, checked = examined(document)
     assert "placements, estimates and prices of the points" in checked.trusted[0]
     document = edited(document, ("points", 1, "usd_per_million_samples"))
     with pytest.raises(PlacerError, match=r"points\[1\]\.usd_per_million_samples is written as"):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from second_opinions import examined
 
 import placer
 from conftest import ROOT, Run
@@ -69,8 +70,7 @@ def test_a_true_result_is_valid(name: str) -> None:
     assert (result.placement is None) == (name == "nothing yet")
     for whole in (False, True):
         document = json.loads(json.dumps(result.to_saved(whole=whole)))
-        _, checked = examine_document(document, "r.json")
-        assert checked is not None
+        _, checked = examined(document)
         if "range" in name:
             assert "no batch from 16,384 to 32,768 is better" in " ".join(checked.trusted)
 
@@ -88,8 +88,7 @@ def test_a_portfolio_holds_and_names_what_nobody_checks(run: Run, tmp_path: Path
     path = tmp_path / "jobs.json"
     assert run("portfolio", str(ROOT / "examples" / "jobs.toml"), "-o", str(path)).returncode == 0
     document = json.loads(path.read_text(encoding="utf-8"))
-    _, checked = examine_document(document, "jobs.json")
-    assert checked is not None
+    _, checked = examined(document)
     for words in ("objective.bound", "worth", "that what is shared was asked so"):
         assert words in checked.trusted[0]
     edits: tuple[tuple[Edit, str], ...] = (
@@ -144,8 +143,7 @@ def signed(document: dict[str, Any]) -> dict[str, Any]:
 def test_an_honest_one_holds_and_names_its_changes(name: str, whole: bool) -> None:
     """It was refused: its rows differ from the book whose digest it had."""
     document = saved(name, whole=whole)
-    _, checked = examine_document(document, "w.json")
-    assert checked is not None
+    _, checked = examined(document)
     words = ", ".join(document["data"]["changes"])
     assert (
         f"the book 'erben-2023' ({BOOK}) are those on this machine, after the what-if {words}"
@@ -191,8 +189,7 @@ def test_changes_that_do_not_make_the_digest_are_not_believed(words: list[str], 
     """Then the market of the file is another book's: not covered, as with any other one."""
     document = saved("price")
     document["problem"]["catalog"]["changes"] = document["data"]["changes"] = words
-    _, checked = examine_document(signed(document), "w.json")
-    assert checked is not None
+    _, checked = examined(signed(document))
     assert any("prices, links and dates" in line and said in line for line in checked.trusted)
     assert not any("are those on this machine" in line for line in checked.confirmed)
 
