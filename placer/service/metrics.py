@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, time
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from placer.service.working.messages import Book, Reply
 
@@ -35,6 +33,11 @@ class Metrics:
         self._waiting = Gauge("placer_waiting", said, ["queue"], registry=own)
         said = "Workers that ended by themselves."
         self._lost = Counter("placer_lost_workers", said, registry=own)
+        said = "Workers that have read their books."
+        self._ready = Gauge("placer_ready_workers", said, registry=own)
+        said = "Age of the newest price of a book."
+        self._age = Gauge("placer_book_age_seconds", said, ["book"], registry=own)
+        self._books: Callable[[], Iterable[Book]] = tuple
         self.waiting(0, 0)
 
     def answered(self, question: str, reply: Reply) -> None:
@@ -59,10 +62,16 @@ class Metrics:
 
     def watch(self, workers: Callable[[], int], books: Callable[[], Iterable[Book]]) -> None:
         """Say at each reading how many workers are ready, and how old their books are."""
-        self.registry.register(_Present(workers, books))
+        self._ready.set_function(workers)
+        self._books = books
 
     def text(self) -> bytes:
         """Return everything in the text format of Prometheus."""
+        self._age.clear()
+        for book in self._books():
+            seconds = age_s(book.as_of)
+            if seconds is not None:
+                self._age.labels(book.name).set(seconds)
         return generate_latest(self.registry)
 
 
@@ -80,24 +89,3 @@ def age_s(as_of: str, now: datetime | None = None) -> float | None:
         return None
     midnight = datetime.combine(day, time(), tzinfo=UTC)
     return max(0.0, ((now or datetime.now(UTC)) - midnight).total_seconds())
-
-
-class _Present(Collector):
-    """Figures that are read when they are asked for."""
-
-    def __init__(self, workers: Callable[[], int], books: Callable[[], Iterable[Book]]) -> None:
-        self._workers = workers
-        self._books = books
-
-    def collect(self) -> Iterable[Metric]:
-        """Yield the workers that are ready, and the age of each book."""
-        ready = GaugeMetricFamily("placer_ready_workers", "Workers that have read their books.")
-        ready.add_metric([], self._workers())
-        yield ready
-        said = "Age of the newest price of a book."
-        age = GaugeMetricFamily("placer_book_age_seconds", said, labels=["book"])
-        for book in self._books():
-            seconds = age_s(book.as_of)
-            if seconds is not None:
-                age.add_metric([book.name], seconds)
-        yield age
