@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import placer
+from placer.report.blocks import Chart, Report, Table
 
 SMALL: dict[str, Any] = {"catalog": "erben-2023", "gpu": ["T4", "A10"]}
 """A book of a few regions, whose answers take some milliseconds."""
@@ -27,3 +28,10 @@ def saved(kind: str) -> dict[str, Any]:
 
 FOUR = ("one", "several", "islands", "nothing")
 """One region, several regions, a frontier of islands, no answer."""
+
+
+def tables(report: Report) -> dict[str, Table]:
+    """Tables of a report by their caption, those of charts among them."""
+    blocks = [block for part in report.sections for block in part.blocks]
+    found = [block.table if isinstance(block, Chart) else block for block in blocks]
+    return {table.caption: table for table in found if isinstance(table, Table)}

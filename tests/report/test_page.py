@@ -16,13 +16,13 @@ import pytest
 import placer
 from conftest import ROOT, Run
 from placer.errors import PlacerError
-from placer.report.blocks import Chart, Report, Table
+from placer.report.blocks import Chart
 from placer.report.charts.drawing import drawn, fixed_colours
 from placer.report.contents import contents
 from placer.report.kinds.shared.parts import PARTS_OF_PRICE
 from placer.report.page import page
 from placer.report.question import command_of
-from report_documents import SMALL, saved
+from report_documents import SMALL, saved, tables
 
 TODAY = date(2026, 11, 23)
 OLD = ROOT / "tests" / "fixtures" / "saved-2026-11"
@@ -42,13 +42,6 @@ class Parsed(HTMLParser):
         self.tags.append(tag)
         loading = ("src", "href", "xlink:href", "srcset", "data", "action", "poster")
         self.addresses += [value or "" for name, value in attrs if name in loading]
-
-
-def tables(report: Report) -> dict[str, Table]:
-    """Tables of a report by their caption, those of charts among them."""
-    blocks = [block for part in report.sections for block in part.blocks]
-    found = [block.table if isinstance(block, Chart) else block for block in blocks]
-    return {table.caption: table for table in found if isinstance(table, Table)}
 
 
 def test_dollars_add_up_to_the_price_of_the_document() -> None:

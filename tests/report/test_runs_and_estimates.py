@@ -13,21 +13,13 @@ from goldens.__main__ import FROZEN
 
 import placer
 from conftest import Run
-from placer.report.blocks import Chart, Report, Table
 from placer.report.contents import contents
 from placer.report.page import page
-from report_documents import saved
+from report_documents import saved, tables
 from run_logs import logged, planned
 
 TODAY = date(2026, 11, 23)
 TWO = "gcp/us-central1=2xT4:spot,gcp/europe-west1=2xT4:spot"
-
-
-def tables(report: Report) -> dict[str, Table]:
-    """Tables of a report by their caption, those of charts among them."""
-    blocks = [block for part in report.sections for block in part.blocks]
-    found = [block.table if isinstance(block, Chart) else block for block in blocks]
-    return {table.caption: table for table in found if isinstance(table, Table)}
 
 
 def estimated(**words: Any) -> Any:

@@ -1,0 +1,233 @@
+"""``placer capacity``: show, check, forecast and replay on the terminal, as JSON and in files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import ROOT
+from placer.cli import run
+
+TRACE = str(ROOT / "examples" / "capacity-trace.csv")
+LOG = str(ROOT / "examples" / "launches.csv")
+JOB = ("--machines", "8", "--work", "12h", "--slack", "50%", "--every", "1d")
+HEAD = "utc,gcp/us-central1-a,gcp/us-east4-a"
+HEADER = (
+    "provider,region,zone,device,market,machines_asked,machines,share,share_low,share_high,"
+    "basis,source,as_of\n"
+)
+
+
+def ran(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Exit code, output and errors of the command."""
+    with pytest.raises(SystemExit) as ended:
+        run(["capacity", *words])
+    printed = capsys.readouterr()
+    return int(ended.value.code or 0), printed.out, printed.err
+
+
+def layer(folder: Path, row: str) -> str:
+    """Write a capacity.csv with one row; returns its path."""
+    path = folder / "capacity.csv"
+    path.write_text(HEADER + row + "\n", encoding="utf-8")
+    return str(path)
+
+
+def test_a_place_has_its_own_rows_and_those_of_its_classes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A row of us-west1-a is shown for us-west1 and not for us-central1."""
+    path = layer(
+        tmp_path, "gcp,us-west1,us-west1-a,H100,spot,8,8,0.9,0.8,0.95,measured,own,2026-11-20"
+    )
+    assert "us-west1-a" in ran(capsys, "show", "--catalog", path, "--in", "gcp/us-west1")[1]
+    assert "us-west1-a" not in ran(capsys, "show", "--catalog", path, "--in", "gcp/us-central1")[1]
+
+
+def test_a_check_counts_what_is_known_of_a_book(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """One kind of spot machine is measured in its zone; the row is old by now."""
+    path = layer(
+        tmp_path, "gcp,us-west1,us-west1-a,H100,spot,8,8,0.9,0.8,0.95,measured,own,2026-01-20"
+    )
+    code, out, _ = ran(capsys, "check", path)
+    assert code == 0
+    assert "over 30 days" in out
+    document = json.loads(ran(capsys, "check", path, "--json")[1])
+    assert document["own_rows"] == 1
+    assert document["spot_machines"]["zone measured"] == 1
+    assert document["spot_machines"]["class assumed"] > 100
+    assert [finding["level"] for finding in document["findings"]] == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("gcp,us-west1,,H100,spot,8,8,0.9,0.8,0.95,measured,own,2999-01-20", "is in the future"),
+        ("gcp,us-west1,,H100,spot,8,8,0.9,0.8,1.95,measured,own,2026-01-20", "capacity.csv:2"),
+        ("gcp,us-moon1,,H100,spot,8,8,0.9,0.8,0.95,measured,own,2026-01-20", "us-moon1"),
+    ],
+)
+def test_a_wrong_row_fails_the_check(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, row: str, message: str
+) -> None:
+    """Exit code 2, and what is wrong."""
+    code, out, err = ran(capsys, "check", layer(tmp_path, row))
+    assert (code, message in out.replace("\n", "") + err) == (2, True)
+
+
+def test_more_machines_than_one_zone_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """20 of 16: no zone has them alone, two together may; no column promises what was not seen."""
+    code, out, _ = ran(capsys, "forecast", LOG, "--machines", "20")
+    assert code == 0
+    assert "all 20" not in out
+    assert "20 in all" in out
+    document = json.loads(ran(capsys, "forecast", LOG, "--machines", "20", "--json")[1])
+    assert {row["chance"] for row in document["zones"]} == {None}
+    assert {row["one_zone"] for row in document["sets"]} == {0.0}
+    assert ran(capsys, "forecast", "nowhere.csv", "--machines", "4")[0] == 2
+
+
+def written(tmp_path: Path, name: str, *lines: str) -> str:
+    """A file with some lines."""
+    path = tmp_path / name
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def short_trace(tmp_path: Path) -> str:
+    """Four machines in the first zone for six hours, then in the second one."""
+    counts = ["4,0"] * 6 + ["0,4"] * 7
+    rows = [f"2026-11-01T{hour:02d}:00Z,{count}" for hour, count in enumerate(counts)]
+    return written(tmp_path, "trace.csv", HEAD, *rows)
+
+
+def test_prices_of_a_table_and_egress(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The first zone for 6 h at 1 USD, 0.2 h of them a start: 24 USD. Then the second one at 2 USD:
+    a start and 2.2 h of work, 19.2 USD, and a checkpoint of 10 GiB at 0.05 USD. From the one start
+    that the trace has room for.
+    """
+    prices = written(
+        tmp_path, "prices.csv", "zone,usd_per_hour,on_demand_usd_per_hour",
+        "gcp/us-central1,1,10", "gcp/us-east4-a,2,",
+    )  # fmt: skip
+    document = replayed(
+        capsys, short_trace(tmp_path), "--prices", prices, "--egress", "0.05", "--checkpoint",
+        "10GiB", "--machines", "4", "--work", "8h", "--deadline", "12h", "--policy", "migrate",
+        "--every", "12h",
+    )  # fmt: skip
+    (row,) = document["policies"]
+    assert row["usd"] == pytest.approx(24 + 19.2 + 0.5)
+    assert row["checkpoint_usd"] == pytest.approx(0.5)
+    assert (row["moves"], row["machines_lost"]) == (1, 4)
+    assert document["sensitivity"] == []
+
+
+def test_missing_cells_are_carried_forward(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """An hour without a line and a cell without a count, of five hours and two zones: the share of
+    cells that nobody filled is 3 of 10.
+    """
+    rows = [f"2026-11-01T0{hour}:00Z,4,{'' if hour == 1 else 2}" for hour in (0, 1, 2, 4)]
+    trace = written(tmp_path, "trace.csv", HEAD, *rows)
+    document = replayed(
+        capsys, trace, "--gpu", "H100", "--machines", "4", "--work", "2h", "--deadline", "4h"
+    )
+    assert document["trace"]["ticks"] == 5
+    assert document["trace"]["carried"] == pytest.approx(0.3)
+
+
+def replayed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    """The document of a replay that works."""
+    code, out, err = ran(capsys, "replay", *words, "--json")
+    assert code == 0, err
+    document: dict[str, Any] = json.loads(out)
+    return document
+
+
+@pytest.mark.parametrize(
+    ("verb", "words", "message"),
+    [
+        ("replay", ("--machines", "8", "--work", "12h"), "neither of deadline and slack"),
+        (
+            "replay",
+            (*JOB, "--deadline", "20h", "--gpu", "H100"),
+            "both of deadline and slack",
+        ),
+        ("replay", JOB, "no prices"),
+        ("replay", (*JOB, "--gpu", "H1"), "no spot H1"),
+        ("replay", (*JOB, "--gpu", "H100", "--policy", "spam"), "unknown policy 'spam'"),
+        (
+            "replay",
+            (*JOB, "--gpu", "H100", "--asked", "3"),
+            "where 3 are said to have been asked for",
+        ),
+        ("replay", (*JOB, "--gpu", "H100", "--tick", "5s"), "ticks of 5 s"),
+        ("replay", (*JOB, "--gpu", "H100", "--efficiency", "0"), "efficiency 0"),
+        ("replay", (*JOB, "--prices", "nowhere.csv"), "nowhere.csv"),
+        (
+            "replay",
+            ("--machines", "8", "--work", "12h", "--slack", "1%", "--gpu", "H100"),
+            "do not fit",
+        ),
+        (
+            "replay",
+            ("--machines", "8", "--work", "9d", "--slack", "9%", "--gpu", "H100"),
+            "a trace of 120 h",
+        ),
+        ("replay", ("--machines", "0", "--work", "9d", "--slack", "9%"), "0"),
+        (
+            "forecast",
+            ("--machines", "49"),
+            "49 machines, where 3 zones were asked for 16 each",
+        ),
+        ("forecast", ("--machines", "4", "--ahead", "0h"), "0h"),
+        ("forecast", ("--machines", "4", "--ahead", "soon"), "soon"),
+        ("forecast", ("--machines", "4", "--asked", "3"), "16 machines were launched where 3"),
+        ("forecast", ("--machines", "0"), "0"),
+    ],
+)
+def test_wrong_words_are_named(
+    capsys: pytest.CaptureFixture[str], verb: str, words: tuple[str, ...], message: str
+) -> None:
+    """One line, a tip, and exit code 2, or 5 where the catalog lacks a price."""
+    code, out, err = ran(capsys, verb, {"replay": TRACE, "forecast": LOG}[verb], *words)
+    assert code == (5 if "no spot" in message else 2)
+    assert message in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (("zone,usd_per_hour", "gcp/us-central1-a,1"), "no price for zone 'gcp/us-east4-a'"),
+        (("zone,usd_per_hour", "gcp/us-central1-a,-1"), "prices.csv:2:usd_per_hour: '-1'"),
+        (("zone,usd_per_hour", "a,1", "a,2"), "prices.csv:3: 'a' appears twice"),
+        (("zone,usd_per_hour", "gcp/us-central1,1,2"), "prices.csv:2: 3 columns"),
+        (("zone,usd_per_hour", "gcp/us-central1,1", "gcp/us-east4,1"), "no price of on-demand"),
+        (("where,usd", "a,1"), "no file of prices"),
+        ((HEAD, "2026-11-02T00:00Z,1,1"), "has no price of 2026-11-01T00:00Z"),
+        ((HEAD, "soon,1,1"), "prices.csv:2:utc: 'soon' is not a time"),
+        ((HEAD, "2026-11-01T00:00Z,1,x"), "prices.csv:2:gcp/us-east4-a: 'x'"),
+        (("utc,gcp/us-central1-a", "2026-11-01T00:00Z,1"), "no column for zone 'gcp/us-east4-a'"),
+        (
+            (HEAD, "2026-11-01T00:00Z,1,1", "2026-10-31T00:00Z,1,1"),
+            "prices.csv:3: not later than the line before",
+        ),
+    ],
+)
+def test_wrong_prices_are_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, lines: tuple[str, ...], message: str
+) -> None:
+    """The file, its line and its column."""
+    prices = written(tmp_path, "prices.csv", *lines)
+    words = ("--machines", "4", "--work", "4h", "--deadline", "8h", "--prices", prices)
+    code, _, err = ran(capsys, "replay", short_trace(tmp_path), *words)
+    assert code == 2
+    assert message in err
