@@ -10,7 +10,7 @@ from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import IMAGE, ExportPlan
 from placer.launch.export.resources.surroundings import EFA_DEVICES, SECRETS, fabric_of
-from placer.launch.export.texts.environment import holder, parts
+from placer.launch.export.texts.environment import Part, holder, parts
 from placer.launch.export.texts.files import heading, script, shown
 from placer.launch.export.texts.readme import (
     KINDS,
@@ -124,23 +124,17 @@ def addresses(plan: ExportPlan, name: str, host: Callable[[str, int], str]) -> d
 
 def variables(plan: ExportPlan, known: dict[str, str]) -> list[dict[str, Any]]:
     """List the variables of a container: its `addresses`, and options that may be changed."""
-    wishes = (
-        [{"name": name, "value": value} for name, value in WISHES.items()]
-        if plan.uses_runtime
-        else []
+    wishes = WISHES if plan.uses_runtime else {}
+    told, asked = (
+        [{"name": name, "value": value} for name, value in some.items()] for some in (known, wishes)
     )
-    told = [{"name": name, "value": value} for name, value in known.items()]
     meets = _meeting_variables(plan) if several_clusters_meet(plan) else []
-    return [*told, *meets, *wishes, *_secrets(plan)]
-
-
-def _secrets(plan: ExportPlan) -> list[dict[str, Any]]:
-    """List the variables that come from a Secret; one that it does not hold is not set."""
     name = name_beside(plan, "secrets")
-    return [
+    secrets = [  # what the Secret does not hold is not set
         {"name": key, "valueFrom": {"secretKeyRef": {"name": name, "key": key, "optional": True}}}
         for key in SECRETS
     ]
+    return [*told, *meets, *asked, *secrets]
 
 
 def _meeting_variables(plan: ExportPlan) -> list[dict[str, Any]]:
@@ -249,26 +243,26 @@ def devices(plan: ExportPlan, group: Group | None) -> dict[str, Any]:
     return {"limits": limits}
 
 
-def node_labels(provider: str, region: str, instance_type: str, market: str) -> dict[str, str]:
-    """Return the labels of the nodes that the plan means; what no label can hold is refused."""
-    host = instance_type.split("+", 1)[0] if provider == "gcp" else instance_type
-    spot = SPOT_LABELS.get(provider, {}) if market == "spot" else {}
+def nodes(part: Part) -> dict[str, Any]:
+    """Return what brings the pods of a part to the nodes that the plan means; what no label can
+    hold is refused. Azure keeps pods off its spot nodes, unless they tolerate it.
+    """
+    group, machine = part.group, part.environment["PLACER_INSTANCE_TYPE"]
+    provider, _, region = part.environment["PLACER_PLACE"].partition("/")
+    if group is not None:
+        provider, region = group.provider, group.region
+    on_spot = part.environment["PLACER_MARKET"] == "spot"
+    host = machine.split("+", 1)[0] if provider == "gcp" else machine
     for value in (host, region):
         if not value or not LABEL.fullmatch(value):
             raise PlacerError(
                 f"no node of Kubernetes can have the label '{shown(value)}'",
                 "rename the machine or region in the price book, or use --to torchrun",
             )
-    return {
-        "node.kubernetes.io/instance-type": host,
-        "topology.kubernetes.io/region": region,
-        **spot,
-    }
-
-
-def tolerations(provider: str, market: str) -> list[dict[str, str]]:
-    """List the taints that pods must tolerate: Azure keeps pods off its spot nodes."""
-    return [AZURE_SPOT_TAINT] if provider == "azure" and market == "spot" else []
+    labels = {"node.kubernetes.io/instance-type": host, "topology.kubernetes.io/region": region}
+    spot = SPOT_LABELS.get(provider, {}) if on_spot else {}
+    tolerated = [AZURE_SPOT_TAINT] if provider == "azure" and on_spot else []
+    return {"nodeSelector": {**labels, **spot}, "tolerations": tolerated}
 
 
 def _runtime_sections(plan: ExportPlan) -> list[Section]:

@@ -15,10 +15,9 @@ from placer.launch.export.resources.pods import (
     group_script,
     kubectl,
     mounts,
-    node_labels,
+    nodes,
     object_name,
     places,
-    tolerations,
     variables,
     volumes,
 )
@@ -76,16 +75,11 @@ def job_set(plan: ExportPlan, place: str) -> dict[str, Any]:
 
 
 def _job(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
-    set_, group, environment = set_name(plan), part.group, part.environment
+    set_ = set_name(plan)
     known = addresses(plan, name, lambda other, number: f"{set_}-{other}-0-{number}.{set_}")
-    provider, _, region = environment["PLACER_PLACE"].partition("/")
-    if group is not None:
-        provider, region = group.provider, group.region
-    market = environment["PLACER_MARKET"]
     pod = {
         "restartPolicy": "Never",
-        "nodeSelector": node_labels(provider, region, environment["PLACER_INSTANCE_TYPE"], market),
-        "tolerations": tolerations(provider, market),
+        **nodes(part),
         "containers": [
             {
                 "name": "node",
@@ -93,7 +87,7 @@ def _job(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
                 "command": ["bash", "-c", group_script(plan, name, "jobset")],
                 "env": variables(plan, known),
                 "volumeMounts": mounts(plan),
-                "resources": devices(plan, group),
+                "resources": devices(plan, part.group),
             }
         ],
         "volumes": volumes(plan),

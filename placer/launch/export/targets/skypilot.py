@@ -153,16 +153,15 @@ def _region_of(plan: ExportPlan) -> str:
 
 def _alike(plan: ExportPlan, other: ExportPlan) -> bool:
     """Tell whether two plans are one task each that differ in variables and resources alone."""
-    if not _one_task(other):
-        return False
-    (one,), (two,) = tasks(plan).values(), tasks(other).values()
-    assert one.group is not None
-    assert two.group is not None
-    return (
-        one.machines == two.machines
-        and one.group.is_island == two.group.is_island
-        and start_lines(plan, NODE, SITE) == start_lines(other, NODE, SITE)
-    )
+    starts = [
+        (
+            [task.machines for task in tasks(one).values()],
+            one.manifest.has_islands,
+            start_lines(one, NODE, SITE),
+        )
+        for one in (plan, other)
+    ]
+    return starts[0] == starts[1]
 
 
 def documents(plan: ExportPlan) -> list[dict[str, Any]]:
@@ -184,25 +183,17 @@ def documents(plan: ExportPlan) -> list[dict[str, Any]]:
 
 
 def _task(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
-    group = part.group
-    variable = plan.manifest.rendezvous.address_variable
-    wishes = WISHES if plan.uses_runtime else {}
-    enter = [ENVIRONMENT] if plan.uses_runtime else []
-    own = (
-        [HEAD_NODE, f"export {variable}"]
-        if plan.manifest.rendezvous.method == "address" and name == next(iter(tasks(plan)))
-        else []
-    )
-    if part.meets_at == part.rank != 0:
-        own += [HEAD_OF_WORLD, "export PLACER_WORLD_ADDRESS"]
-    together = [plan.fallbacks[number - 1] for number in tried_together(plan)]
-    resources = _server_resources(plan) if group is None else _resources(plan, group)
-    if together:
+    meeting, resources, site = plan.manifest.rendezvous, _resources(plan, part.group), SITE
+    own = [ENVIRONMENT] if plan.uses_runtime else []
+    if together := [plan.fallbacks[number - 1] for number in tried_together(plan)]:
         others = [_resources(other, other.manifest.groups[0]) for other in together]
         resources, site = {"ordered": [resources, *others]}, SITE_OF_SEVERAL
-    else:
-        site = SITE
-    own = [*([CHOOSE.rstrip()] if together else []), *own]
+        own.append(CHOOSE.rstrip())
+    if meeting.method == "address" and name == next(iter(tasks(plan))):
+        own += [HEAD_NODE, f"export {meeting.address_variable}"]
+    if part.meets_at == part.rank != 0:
+        own += [HEAD_OF_WORLD, "export PLACER_WORLD_ADDRESS"]
+    variables, mounts = _buckets(plan, part)
     return {
         "name": name,
         "num_nodes": part.machines,
@@ -212,13 +203,13 @@ def _task(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
             **part.environment,
             **_meeting_variables(plan),
             **_alternatives(plan, part),
-            **wishes,
-            **_bucket_variables(plan, part),
+            **(WISHES if plan.uses_runtime else {}),
+            **variables,
         },
         **({"secrets": {"TS_AUTHKEY": None}} if spans_places(plan.manifest) else {}),
-        **_mounts(plan, part),
+        **({"file_mounts": mounts} if mounts else {}),
         "setup": _setup(plan),
-        "run": "\n".join([*enter, *own, *start_lines(plan, NODE, site)]) + "\n",
+        "run": "\n".join([*own, *start_lines(plan, NODE, site)]) + "\n",
     }
 
 
@@ -275,87 +266,68 @@ def _mounts_buckets(part: Part) -> bool:
     return part.group is not None and provider not in ONE_NODE
 
 
-def _bucket_variables(plan: ExportPlan, part: Part) -> dict[str, str | None]:
-    """Return where checkpoints and data are; the bucket with the data is given at launch."""
-    built: dict[str, str | None] = {}
-    if spans_places(plan.manifest):
-        built["GLOO_SOCKET_IFNAME"] = OVERLAY
-    if not _mounts_buckets(part):
-        return built
-    run = f"{CHECKPOINTS}/{plan.manifest.name}"
-    built |= {"PLACER_CHECKPOINT_BUCKET": checkpoint_bucket(plan), "PLACER_CHECKPOINTS": run}
-    if plan.uses_runtime:
-        built["PLACER_OUT"] = run
-    if plan.manifest.data.store is not None:
-        built |= {"PLACER_DATA_BUCKET": None, "PLACER_DATA": DATA}
-    return built
-
-
-def _mounts(plan: ExportPlan, part: Part) -> dict[str, Any]:
-    """Mount buckets of this plan, which SkyPilot makes if need be, and the one with the data."""
+def _buckets(plan: ExportPlan, part: Part) -> tuple[dict[str, str | None], dict[str, Any]]:
+    """Return the variables of what is around a task, and the buckets that it mounts: SkyPilot makes
+    those of this plan if need be, and the one with the data is given at launch.
+    """
     store = STORES.get(plan.manifest.groups[0].provider)
     of_store = {"store": store} if store else {}
-    built: dict[str, Any] = {}
+    told: dict[str, str | None] = {}
+    mounts: dict[str, Any] = {}
+    if spans_places(plan.manifest):
+        told["GLOO_SOCKET_IFNAME"] = OVERLAY
     if _meets(plan) and not _asks(plan):
-        built[MEETING] = {"name": "${PLACER_MEETING_BUCKET}", "mode": "MOUNT", **of_store}
-    if _mounts_buckets(part):
-        built[CHECKPOINTS] = {
-            "name": "${PLACER_CHECKPOINT_BUCKET}",
-            "mode": "MOUNT_CACHED",
-            **of_store,
-        }
-        if plan.manifest.data.store is not None:
-            built[DATA] = {"source": "${PLACER_DATA_BUCKET}", "mode": "MOUNT"}
-    return {"file_mounts": built} if built else {}
+        mounts[MEETING] = {"name": "${PLACER_MEETING_BUCKET}", "mode": "MOUNT", **of_store}
+    if not _mounts_buckets(part):
+        return told, mounts
+    run, named = f"{CHECKPOINTS}/{plan.manifest.name}", "${PLACER_CHECKPOINT_BUCKET}"
+    told |= {"PLACER_CHECKPOINT_BUCKET": checkpoint_bucket(plan), "PLACER_CHECKPOINTS": run}
+    mounts[CHECKPOINTS] = {"name": named, "mode": "MOUNT_CACHED", **of_store}
+    if plan.uses_runtime:
+        told["PLACER_OUT"] = run
+    if plan.manifest.data.store is not None:
+        told |= {"PLACER_DATA_BUCKET": None, "PLACER_DATA": DATA}
+        mounts[DATA] = {"source": "${PLACER_DATA_BUCKET}", "mode": "MOUNT"}
+    return told, mounts
 
 
-def _resources(plan: ExportPlan, group: Group) -> dict[str, Any]:
-    """Pin place and machine; on Google Cloud devices are asked for beside their host."""
-    offer = group.offer
-    built: dict[str, Any] = {
-        **_place_and_machine(group.provider, group.region, offer.instance_type, offer.market),
-    }
-    if group.provider == "gcp" and not group.on_cpu:
-        built["accelerators"] = {
-            skypilot_device("gcp", offer.gpu, offer.instance_type): offer.gpu_count
-        }
-    if group.provider in BEST_NETWORK and fabric_of(group, plan.manifest, plan.mesh):
-        built["network_tier"] = "best"
-    spot = {"job_recovery": RECOVERY} if offer.market != "on_demand" else {}
-    return {**built, "use_spot": offer.market == "spot", **spot}
-
-
-def _place_and_machine(
-    provider: str, region: str, instance_type: str, market: str
-) -> dict[str, str]:
-    """Pin a place and a machine by SkyPilot's names; `PlacerError` if it has none."""
+def _resources(plan: ExportPlan, group: Group | None) -> dict[str, Any]:
+    """Pin place and machine by SkyPilot's names; on Google Cloud devices are asked for beside their
+    host. None: the parameter server.
+    """
+    if group is None:
+        aggregator = plan.manifest.aggregator
+        assert aggregator is not None
+        assert aggregator.server is not None
+        provider, _, region = aggregator.place.partition("/")
+        machine, market = aggregator.server.instance_type, aggregator.server.market
+    else:
+        provider, region = group.provider, group.region
+        machine, market = group.offer.instance_type, group.offer.market
     if provider not in PROVIDERS or not _REGION.fullmatch(region):
         raise PlacerError(
             f"placer writes no SkyPilot tasks for {shown(f'{provider}/{region}')}",
             f"plan in places of {', '.join(PROVIDERS)}, or use --to torchrun",
         )
-    if not _MACHINE.fullmatch(instance_type):
+    if not _MACHINE.fullmatch(machine):
         raise PlacerError(
-            f"'{shown(instance_type)}' is not a machine type of {provider}",
+            f"'{shown(machine)}' is not a machine type of {provider}",
             "plan without it, or use --to torchrun",
         )
-    return {
+    built: dict[str, Any] = {
         "infra": skypilot_place(provider, region),
-        "instance_type": skypilot_machine(provider, instance_type, market),
+        "instance_type": skypilot_machine(provider, machine, market),
     }
-
-
-def _server_resources(plan: ExportPlan) -> dict[str, Any]:
-    aggregator = plan.manifest.aggregator
-    assert aggregator is not None
-    assert aggregator.server is not None
-    provider, _, region = aggregator.place.partition("/")
-    return {
-        **_place_and_machine(
-            provider, region, aggregator.server.instance_type, aggregator.server.market
-        ),
-        "use_spot": aggregator.server.market == "spot",
-    }
+    if group is not None and provider == "gcp" and not group.on_cpu:
+        device = skypilot_device("gcp", group.offer.gpu, machine)
+        built["accelerators"] = {device: group.offer.gpu_count}
+    fast = group is not None and fabric_of(group, plan.manifest, plan.mesh)
+    if fast and provider in BEST_NETWORK:
+        built["network_tier"] = "best"
+    built["use_spot"] = market == "spot"
+    if group is not None and market != "on_demand":
+        built["job_recovery"] = RECOVERY
+    return built
 
 
 def _readme(plan: ExportPlan) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.pods import (
@@ -17,9 +16,8 @@ from placer.launch.export.resources.pods import (
     group_script,
     kubectl,
     mounts,
-    node_labels,
+    nodes,
     object_name,
-    tolerations,
     variables,
     volumes,
 )
@@ -91,19 +89,15 @@ def train_job(plan: ExportPlan, part_name: str, part: Part) -> dict[str, Any]:
                 "numProcPerNode": processes_of(group),
                 "resourcesPerNode": devices(plan, group),
             },
-            "runtimePatches": [_pods(plan, group)],
+            "runtimePatches": [_pods(plan, part)],
         },
     }
 
 
-def _pods(plan: ExportPlan, group: Group) -> dict[str, Any]:
+def _pods(plan: ExportPlan, part: Part) -> dict[str, Any]:
     """Patch the pods of Kubeflow's runtime: their nodes, and where they read the manifest."""
-    labels = node_labels(
-        group.provider, group.region, group.offer.instance_type, group.offer.market
-    )
     pod: dict[str, Any] = {
-        "nodeSelector": labels,
-        "tolerations": tolerations(group.provider, group.offer.market),
+        **nodes(part),
         "volumes": volumes(plan),
         "containers": [{"name": "node", "volumeMounts": mounts(plan)}],
     }
