@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from placer.documents.manifest.question import check_executable
 from placer.errors import PlacerError
@@ -29,22 +28,16 @@ LOG_MARK = "placer-log "
 """Begins each line of a run log that a machine prints before it goes."""
 HERE = 'cd -- "$(dirname -- "${BASH_SOURCE[0]}")"'
 """Manifest and module lie beside the script, wherever it is started from."""
-NEEDS = [
+LOOPBACK = 'PLACER_RENDEZVOUS_ADDRESS="${PLACER_RENDEZVOUS_ADDRESS:-127.0.0.1}"'
+RUNTIME = [
     "if ! command -v placer > /dev/null; then",
     '  echo "placer is not installed on this machine: README.md of the export says how" >&2',
     "  exit 2",
     "fi",
-]
-MEET = [
-    "unset WORLD_SIZE",
+    "unset WORLD_SIZE",  # a cluster may have counted the world for one group alone
     'MASTER_ADDR="$PLACER_RENDEZVOUS_ADDRESS"',
     'MASTER_PORT="${PLACER_PORT:-$PLACER_RENDEZVOUS_PORT}"',
     "export MASTER_ADDR MASTER_PORT",
-]
-"""A cluster may have counted the world for one group alone; the manifest knows how many there are.
-"""
-LOOPBACK = 'PLACER_RENDEZVOUS_ADDRESS="${PLACER_RENDEZVOUS_ADDRESS:-127.0.0.1}"'
-OPTIONS = [
     'case "${PLACER_RESUME:-0}" in',
     '  1) set -- --resume "$@" ;;',
     '  auto) set -- --resume-if-any "$@" ;;',
@@ -52,10 +45,6 @@ OPTIONS = [
     '  *) echo "PLACER_RESUME is $PLACER_RESUME: give 0, 1 or auto" >&2; exit 2 ;;',
     "esac",
     'PLACER_OUT="${PLACER_OUT:-$PLACER_RUN-run}"',
-]
-COMMAND = [
-    'placer run {manifest} --train "$PLACER_TRAIN" --rank {rank}{options} \\',
-    f'  --steps "${{PLACER_STEPS:-{STEPS}}}" --out "$PLACER_OUT" "$@"',
 ]
 PRINT_LOG = [
     'if [ "$PLACER_RANK" = 0 ]; then log=run.jsonl; else log="run-rank-$PLACER_RANK.jsonl"; fi',
@@ -92,20 +81,15 @@ def runtime_lines(plan: ExportPlan, site: Site, ask_address: Sequence[str]) -> l
     those that refuse to go on without the address of rank 0.
     """
     alone = plan.manifest.rendezvous.method == "none"
-    words = " ".join(["", site.options]).rstrip()
-    parts = (("{manifest}", site.manifest), ("{rank}", site.rank), ("{options}", words))
-    command = [reduce(lambda text, part: text.replace(*part), parts, line) for line in COMMAND]
-    stays, goes = (
-        [f"exec {command[0]}", command[1]],
-        ["code=0", command[0], f"{command[1]} || code=$?", *PRINT_LOG],
-    )
-    enter = [site.enter] if site.enter else []
+    words = f"--rank {site.rank} {site.options}".rstrip()
+    first = f'placer run {site.manifest} --train "$PLACER_TRAIN" {words} \\'
+    last = f'  --steps "${{PLACER_STEPS:-{STEPS}}}" --out "$PLACER_OUT" "$@"'
+    stays = [f"exec {first}", last]
+    goes = ["code=0", first, f"{last} || code=$?", *PRINT_LOG]
     return [
         *([LOOPBACK] if alone else ask_address),
-        *enter,
-        *NEEDS,
-        *MEET,
-        *OPTIONS,
+        *([site.enter] if site.enter else []),
+        *RUNTIME,
         *(stays if site.stays else goes),
     ]
 
@@ -124,20 +108,13 @@ def check_runtime(plan: ExportPlan, target: str) -> None:
             "plan again with --manifest, or give --train a script",
         )
     check_executable(manifest, "the manifest")
-    if (
-        target == "compose"
-    ):  # every rank is a container of this machine, the function as well, and nothing is rented
-        return
-    if traits(manifest.exchange.strategy).hub == "function":
-        check_aggregators(plan)  # they run in the cloud
+    # With compose every rank is a container of this machine, the function as well.
+    if target != "compose" and traits(manifest.exchange.strategy).hub == "function":
+        check_aggregators(plan)
 
 
 ASK_NODE = require("PLACER_NODE", "set it to the number of this machine in its group, from 0")
 ONLY_NODE = 'PLACER_NODE="${PLACER_NODE:-0}"'
-COUNT_NODE = [
-    "PLACER_RANK=$((PLACER_RANK_OFFSET + PLACER_NODE))",
-    "export PLACER_NODE PLACER_RANK",
-]
 CHECK_NODE = [
     'case "$PLACER_NODE" in',
     '  "" | *[!0-9]* | 0?* | ??????????*) echo "PLACER_NODE is not a number from 0: '
@@ -148,15 +125,13 @@ CHECK_NODE = [
     'counted from 0" >&2',
     "  exit 2",
     "fi",
-    *COUNT_NODE,
+    "PLACER_RANK=$((PLACER_RANK_OFFSET + PLACER_NODE))",
+    "export PLACER_NODE PLACER_RANK",
 ]
 ASK_ADDRESS = require(
     "PLACER_RENDEZVOUS_ADDRESS", "set it to an address of rank 0 that every machine reaches"
 )
-JOB = [
-    'PLACER_STEPS="${PLACER_STEPS:-$PLACER_JOB_STEPS}"',
-    "export PLACER_STEPS",
-]
+JOB = ['PLACER_STEPS="${PLACER_STEPS:-$PLACER_JOB_STEPS}"', "export PLACER_STEPS"]
 """Steps of the whole job, unless others are asked for."""
 PORT = 'port="${PLACER_PORT:-$PLACER_RENDEZVOUS_PORT}"'
 COUNT_WORLD = [
@@ -166,10 +141,7 @@ COUNT_WORLD = [
     "export PLACER_WORLD PLACER_WORLD_RANK",
 ]
 """Number the world of this machine, and the machine in it."""
-ONE_WORLD = [
-    'PLACER_WORLD_ADDRESS="$PLACER_RENDEZVOUS_ADDRESS"',
-    'PLACER_WORLD_PORT="$port"',
-]
+ONE_WORLD = ['PLACER_WORLD_ADDRESS="$PLACER_RENDEZVOUS_ADDRESS"', 'PLACER_WORLD_PORT="$port"']
 SEVERAL_WORLDS = [
     'PLACER_WORLD_PORT="${PLACER_WORLD_PORT:-$((port + 1 + PLACER_WORLD))}"',
     'if [ "$PLACER_WORLD_MACHINES" = 1 ]; then',
