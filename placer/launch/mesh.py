@@ -69,9 +69,7 @@ BY_REGION = ("leaders", "region-hub", "region-gossip")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machines:
-    """Machines of one group in a row, from a rank among all machines of the plan; each has a
-    process a GPU, or one.
-    """
+    """Machines of a group in a row, by rank in the plan; each has a process a GPU, or one."""
 
     group: str
     rank: int
@@ -199,9 +197,7 @@ def _check_stages(manifest: Manifest) -> None:
 
 
 def priced_software(manifest: Manifest) -> str:
-    """Return the software that a plan's average inside a zone was priced with: nccl, gloo,
-    hivemind; empty where an early manifest does not say it.
-    """
+    """Return the software that averages were priced with; early manifests do not say it."""
     question = manifest.question
     if question is None:
         return ""

@@ -54,9 +54,7 @@ def write_folder(path: str, files: Mapping[str, str]) -> None:
 
 
 def difference(path: str, files: Mapping[str, str]) -> str:
-    """Compare what lies in a folder with what would be written, as a unified diff; empty if
-    equal.
-    """
+    """Compare what lies in a folder with what would be written, as a unified diff."""
     target, parts = _target(path), []
     for name, text in sorted({**dict.fromkeys(left_over(path, files), ""), **files}.items()):
         try:
@@ -122,9 +120,7 @@ def _target(path: str) -> Path:
 
 
 def _keep(source: str, copy: str) -> str:
-    """Give a file of the old folder a second name in the new one: it keeps its owner, a process
-    that writes into it goes on, and nothing is read.
-    """
+    """Give a file a second name in the new folder: owner and writers stay, nothing is read."""
     try:
         os.link(source, copy, follow_symlinks=False)
     except OSError:  # a file system without links, or another owner's file
@@ -142,9 +138,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def _put_in_place(beside: Path, target: Path) -> None:
-    """Put the new folder in place of the old one, in one step where the system can; else the old
-    one comes back if that fails.
-    """
+    """Exchange the folders in one step where the system can; else the old one can come back."""
     if not target.exists():
         beside.rename(target)
         return

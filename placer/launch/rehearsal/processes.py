@@ -45,9 +45,7 @@ Watch = Callable[[Record], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What is started: the small plan, its manifest, ``module:function`` of a model and its
-    parameters.
-    """
+    """What is started: the small plan, its manifest, a model and its parameters."""
 
     plan: RunPlan
     document: dict[str, Any]
@@ -99,7 +97,6 @@ class Start:
             watch,
             network=network,
             environment={ELEMENTS: str(self.elements)},
-            services={} if network is None else network.processes,
         )
         return [*records]
 

@@ -53,9 +53,7 @@ class RehearsalOptions:
         return self.rounds + WARM_ROUNDS + (OVERLAP_ROUNDS if overlap else 0)
 
     def check(self, small: SmallPlan, plan: RunPlan) -> None:
-        """Refuse what is too much for one machine, takes too long, or has no such worker or
-        step.
-        """
+        """Refuse what is too much or too long for one machine, or has no such worker or step."""
         processes, rounds = len(plan.machines), self.all_rounds(overlap=plan.exchange.overlap)
         if processes > MOST_PROCESSES:
             raise PlacerError(
@@ -150,9 +148,7 @@ def rehearse(
     folder: Path,
     say: Say = lambda words: None,
 ) -> Rehearsal:
-    """Rehearse a manifest on this machine; ``where`` names its file, and ``say`` takes a line on
-    what happens now.
-    """
+    """Rehearse a manifest, which lies at ``where``; ``say`` takes a line on what happens now."""
     check_executable(manifest, where)
     problem, planned = question_of(manifest, where)
     if planned.workers == 1:
@@ -227,9 +223,7 @@ def exchange_seconds(records: Sequence[Record], plan: RunPlan) -> list[float]:
 
 
 def _waited_s(records: Sequence[Record]) -> float:
-    """Return the seconds of one worker's exchange in a round; sends that nobody waits for at once
-    are waited for before the next.
-    """
+    """Return the seconds of one worker's exchange; sends are waited for before the next ones."""
     wire_s = float(sum(r.get("wire_s", 0.0) + r["exchange_s"].get("send", 0.0) for r in records))
     return wire_s or float(sum(record["step_s"] - record["calculation_s"] for record in records))
 
@@ -243,9 +237,7 @@ class _Run:
         self.before = self.after = network.traffic()
 
     def all(self, steps: int, kill: tuple[int, int] | None) -> list[str]:
-        """Run all steps; return what the death of a worker did: one line where the others went on,
-        two where all began again.
-        """
+        """Run all; say what a death did: one line if others went on, two if all began again."""
         plan = self.start.plan
         if kill is None:
             self._once(steps)

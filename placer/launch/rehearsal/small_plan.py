@@ -195,9 +195,7 @@ def small_plan(
 
 
 def usual_scale(problem: Problem, placement: Placement) -> float:
-    """Return the scale that makes an exchange about `EXCHANGE_S` long, never above 1: seconds grow
-    evenly with the bytes, beyond what round trips take.
-    """
+    """Return the scale of about `EXCHANGE_S`, at most 1: seconds grow evenly with the bytes."""
     element_bytes = COMPRESSION_BYTES[problem.compression]
     least = LEAST_ELEMENTS * element_bytes / problem.gradient_bytes
     most = MOST_WIRE_BYTES / problem.gradient_bytes

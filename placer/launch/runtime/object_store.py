@@ -206,9 +206,7 @@ def local_object_stores(
     network: ShapedNetwork | None = None,
     first: int = 0,
 ) -> Iterator[tuple[LocalStore, ...]]:
-    """Serve an object store for each bucket with moto, at 127.0.0.1 or on a network's machines from
-    the ``first`` on.
-    """
+    """Serve a store for each bucket: at 127.0.0.1, or on machines from the ``first`` on."""
     if any(importlib.util.find_spec(name) is None for name in ("moto", "flask", "waitress")):
         raise PlacerError(
             "this exchange needs an object store, and none is given",

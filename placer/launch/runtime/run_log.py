@@ -204,9 +204,7 @@ def _seconds(plan: RunPlan, found: RoundSeconds | None) -> list[dict[str, Any]]:
 
 
 def _with_exchanges(steps: Sequence[Record]) -> list[list[Record]]:
-    """Split the steps into as many parts as there are exchanges. An overlapped exchange is logged
-    one round later, so the last part holds two.
-    """
+    """Split the steps by exchanges; an overlapped one is logged later, so the last part has two."""
     ends = sorted({record["step"] for record in steps if record["exchanged"]})
     pairs = zip([-1, *ends], ends, strict=False)
     return [[r for r in steps if before < r["step"] <= end] for before, end in pairs]

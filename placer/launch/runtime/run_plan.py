@@ -52,9 +52,7 @@ class Seat:
 def seats_of(
     groups: Sequence[Group], hubs: int, worlds: Sequence[Sequence[int]], processes: int
 ) -> tuple[Seat, ...]:
-    """List the seats of a run by world and by rank in it: of each machine so many processes, or
-    with 0 one for each of its GPUs.
-    """
+    """List the seats by world and rank: of each machine so many processes, 0: one a GPU."""
     by_worker = groups_by_worker(groups)
     each = [processes or processes_of(group) for group in by_worker] + [1] * hubs
     machines = [group.machines for group in by_worker] + [1] * hubs
@@ -82,9 +80,7 @@ def seats_of(
 
 @dataclass(frozen=True, kw_only=True)
 class Hub:
-    """A process beside the workers, which sums the gradients of some ranks: a parameter server, or
-    a cloud function.
-    """
+    """A parameter server or cloud function, which sums the gradients of some ranks."""
 
     place: str
     gathers: tuple[int, ...]
@@ -102,9 +98,7 @@ def _hubs(
     functions: Sequence[CloudFunction],
     where: str,
 ) -> tuple[Hub, ...]:
-    """List the hubs in the order of their ranks, which begin after the workers': a function of each
-    region, if there are any, then the global one.
-    """
+    """List the hubs by rank, after the workers: a function of each region, then the global one."""
     workers = tuple(range(manifest.workers))
     if traits(manifest.exchange.strategy).hub == "server" and manifest.aggregator is not None:
         return (Hub(place=manifest.aggregator.place, gathers=workers),)
@@ -278,9 +272,7 @@ def plan_from(document: Any, where: str, *, deployed: bool = False) -> RunPlan:
 
 
 def _worlds(manifest: Manifest) -> tuple[tuple[tuple[int, ...], ...], Engine]:
-    """Return the workers of each world of a plan, and who exchanges between them: torchft also
-    where models are compressed, which placer does for it.
-    """
+    """Return the workers of each world, and who exchanges; placer compresses for torchft."""
     if traits(manifest.exchange.strategy).hub in ("server", "function"):
         return tuple((rank,) for rank in range(manifest.workers)), "placer"
     mesh = mesh_of(manifest)

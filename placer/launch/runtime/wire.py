@@ -23,9 +23,7 @@ LOST_WORDS = (
 
 
 class PeerLostError(Exception):
-    """A peer that no longer answers: its rank, None where PyTorch did not say whose, and the first
-    sentence of what the transport said.
-    """
+    """A peer that no longer answers: its rank, if known, and what the transport said first."""
 
     def __init__(self, rank: int | None, reason: str) -> None:
         super().__init__(f"rank {rank}: {reason}")
@@ -146,9 +144,7 @@ class Wire:
         self.patience = timedelta(seconds=timeout_s)
 
     def swap(self, sends: Iterable[Message], receives: Iterable[Message]) -> None:
-        """Send and receive messages side by side; `PeerLostError` names a peer that is gone or
-        silent.
-        """
+        """Send and receive side by side; `PeerLostError` names a peer that is gone or silent."""
         began, both = time.perf_counter(), (("recv", receives), ("send", sends))
         works = [
             (peer, work)
@@ -189,6 +185,31 @@ class Wire:
             ]
         except RuntimeError as error:
             raise PeerLostError(peer, str(error)) from None
+
+
+def sum_of_hub(wire: Wire, hub: int, vector: Any, phases: tuple[str, str]) -> Any:
+    """Send a vector to a hub and take the sum back; the wait for the slowest is in the second."""
+    with wire.meter.phase(phases[0]):
+        wire.swap([(hub, wire.codec.encode(vector))], [])
+    message = wire.codec.empty(len(vector))
+    with wire.meter.phase(phases[1]):
+        wire.swap([], [(hub, message)])
+    return wire.codec.decode(message, len(vector))
+
+
+def sum_as_hub(wire: Wire, ranks: Sequence[int], own: Any, phases: tuple[str, str]) -> Any:
+    """Add what some ranks send to a vector, in their order, and hand them the sum as encoded."""
+    came = {rank: wire.codec.empty(len(own)) for rank in ranks}
+    with wire.meter.phase(phases[0]):
+        wire.swap([], came.items())
+    with wire.meter.phase("reduce"):
+        total = own.clone()
+        for message in came.values():
+            total += wire.codec.decode(message, len(own))
+        encoded = wire.codec.encode(total)
+    with wire.meter.phase(phases[1]):
+        wire.swap([(rank, encoded) for rank in came], [])
+    return wire.codec.decode(encoded, len(own))
 
 
 class Feedback:

@@ -124,9 +124,7 @@ class ShapedNetwork:
         self.ask(kill=machine)
 
     def traffic(self) -> dict[tuple[int, int], tuple[int, float]]:
-        """Return bytes sent and seconds busy so far by ordered pair of machines, of IP packets as
-        if cut to the MTU.
-        """
+        """Return bytes, as if cut to the MTU, and seconds busy by ordered pair of machines."""
         return {(src, dst): (sent, busy) for src, dst, sent, busy in self.ask()["links"]}
 
     def sent_bytes(self) -> dict[tuple[int, int], int]:

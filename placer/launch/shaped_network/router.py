@@ -37,9 +37,7 @@ class Card:
 
 @dataclass(slots=True, eq=False)
 class Link:
-    """One ordered pair of machines: rates of one stream and of all, the delay from end to end, and
-    how long it had something to carry so far.
-    """
+    """An ordered pair of machines: rates of a stream and of all, delay, and time in use so far."""
 
     stream_bytes_per_s: float
     pair_bytes_per_s: float
@@ -52,9 +50,7 @@ class Link:
     sent_bytes: int = 0
 
     def begin(self, size: int, passed: float) -> tuple[float, float]:
-        """Return when a packet that has passed its stream may pass the pair, and the cards as
-        well.
-        """
+        """Return when a packet that has passed its stream may pass the pair, then the cards."""
         fastest = max(self.stream_bytes_per_s, self.pair_bytes_per_s)
         pair = max(passed - size / fastest, self.free_at)
         out, into = self.cards
@@ -135,9 +131,7 @@ class Queues:
         heappush(self.events, (max(stream.free_at, earliest), next(self.order), stream, None, None))
 
     def _leave(self, stream: Stream, at: float) -> None:
-        """Send the first packet of a stream on its way, or let it ask again when pair and cards may
-        be free.
-        """
+        """Send a stream's first packet, or let it ask again when pair and cards may be free."""
         came, size, packet = stream.waiting[0]
         link = stream.link
         pair, began = link.begin(size, stream.free_at)

@@ -58,9 +58,7 @@ def escaped(text: str) -> str:
 
 
 def object_name(name: str, longest_part: int) -> str:
-    """Return the name of an object whose pods are host names too: it begins with a letter and
-    leaves room for a part of the name and numbers.
-    """
+    """Return a name for pods, which are hosts: a letter first, and room for part and numbers."""
     lettered = name if name[0].isalpha() else f"run-{name}"
     return lettered[: 63 - POD_SUFFIX - longest_part].strip("-")
 
@@ -82,9 +80,7 @@ def several_clusters_meet(plan: ExportPlan) -> bool:
 
 
 def name_beside(plan: ExportPlan, what: str) -> str:
-    """Return the name of an object that pods read: ``rendezvous`` of several clusters, ``secrets``,
-    or the ``manifest`` for placer's own runtime.
-    """
+    """Return the name of the ``rendezvous``, the ``secrets`` or the ``manifest`` of pods."""
     return f"{object_name(plan.manifest.name, len(what))}-{what}"
 
 
@@ -150,9 +146,7 @@ def _meeting_variables(plan: ExportPlan) -> list[dict[str, Any]]:
 
 
 def mounts(plan: ExportPlan) -> list[dict[str, Any]]:
-    """List what a container mounts: shared memory, as much as the pod has, for NCCL and loaders of
-    data; and the manifest, if placer's own runtime reads it.
-    """
+    """List what a container mounts: all shared memory, for NCCL and loaders; and the manifest."""
     manifest = {"name": "manifest", "mountPath": MANIFEST, "readOnly": True}
     shared = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108 - shared memory of the pod
     return [shared, *([manifest] if plan.uses_runtime else [])]
@@ -232,9 +226,7 @@ def image_words(plan: ExportPlan) -> list[str]:
 
 
 def devices(plan: ExportPlan, group: Group | None) -> dict[str, Any]:
-    """Build the limits of a container: the GPUs of one machine, and its interfaces of EFA (device
-    plugin of github.com/aws-samples/aws-efa-eks).
-    """
+    """Build limits: GPUs, and interfaces of EFA (github.com/aws-samples/aws-efa-eks)."""
     if group is None or group.on_cpu:
         return {}
     limits = {"nvidia.com/gpu": str(group.offer.gpu_count)}

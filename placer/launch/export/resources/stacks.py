@@ -61,9 +61,7 @@ def check_aggregators(plan: ExportPlan) -> None:
 
 
 def memory_gib(plan: ExportPlan, *, regional: bool = False) -> float:
-    """Return the memory of a function in GiB: the plan's, or what the protocol holds at once, if
-    that is more. That of a region is at least 1 GiB.
-    """
+    """Return the GiB of a function: the plan's, or what the protocol holds, and in a region 1."""
     aggregator, model = plan.manifest.aggregator, plan.manifest.model
     assert aggregator is not None
     held = HELD[plan.manifest.exchange.compression] * model.gradient_bytes / GIB + RUNTIME_GIB

@@ -149,9 +149,7 @@ def _epoch_samples(plan: ExportPlan) -> int:
 
 
 def batch_size_per_step(plan: ExportPlan, devices: int) -> int:
-    """Return the samples that a peer hands over at once: a micro-batch of each device, or with
-    local steps its share of a target batch.
-    """
+    """Return what a peer hands over at once: micro-batches of its devices, or its share."""
     exchange = plan.manifest.exchange
     if exchange.strategy == "local-sgd":
         return math.ceil(exchange.target_batch_size / plan.manifest.workers)

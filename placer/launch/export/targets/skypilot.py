@@ -292,9 +292,7 @@ def _buckets(plan: ExportPlan, part: Part) -> tuple[dict[str, str | None], dict[
 
 
 def _resources(plan: ExportPlan, group: Group | None) -> dict[str, Any]:
-    """Pin place and machine by SkyPilot's names; on Google Cloud devices are asked for beside their
-    host. None: the parameter server.
-    """
+    """Pin place and machine by SkyPilot's names; of no group those of the parameter server."""
     if group is None:
         aggregator = plan.manifest.aggregator
         assert aggregator is not None

@@ -48,9 +48,7 @@ SLACK = 1.25
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
-    """Return ``GROUP.sbatch`` for each group; the nodes of a job, so of a world, are of one
-    kind.
-    """
+    """Return ``GROUP.sbatch`` for each group; nodes of a job, so of a world, are of one kind."""
     built, lines = {}, heading(plan, "slurm")
     for name, environment in machines(plan).items():
         step = int(environment["PLACER_WORLD_STEP"])

@@ -86,9 +86,7 @@ def run_environment(plan: ExportPlan, mesh: Mesh) -> dict[str, str]:
 
 
 def job_steps(manifest: Manifest) -> int | None:
-    """Return the optimizer steps of the whole job, whole rounds of local steps at equal progress;
-    None: the question said neither samples nor tokens.
-    """
+    """Return the steps of the whole job, in whole rounds; None: nobody said how much it trains."""
     samples = (manifest.question or {}).get("requirements", {}).get("samples")
     if samples is None:
         return None

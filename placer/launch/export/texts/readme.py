@@ -105,9 +105,7 @@ def start_commands(plan: ExportPlan, names: Sequence[str]) -> list[str]:
 
 
 def meeting_words(plan: ExportPlan, found: Sequence[str] = ()) -> list[str]:
-    """Say how the machines find each other, and what has to be open between them; ``found`` says
-    how the address of rank 0 is found, if nobody has to give it.
-    """
+    """Say what is open between the machines, and how rank 0 is found if nobody gives it."""
     meeting = plan.manifest.rendezvous
     if meeting.method == "none":
         return ["One machine: nothing is exchanged."]

@@ -77,9 +77,7 @@ class Site:
 
 
 def runtime_lines(plan: ExportPlan, site: Site, ask_address: Sequence[str]) -> list[str]:
-    """Write the lines that start ``placer run`` for the rank of this machine; ``ask_address`` are
-    those that refuse to go on without the address of rank 0.
-    """
+    """Write the lines that start ``placer run``, after those that ask for rank 0's address."""
     alone = plan.manifest.rendezvous.method == "none"
     words = f"--rank {site.rank} {site.options}".rstrip()
     first = f'placer run {site.manifest} --train "$PLACER_TRAIN" {words} \\'
@@ -190,9 +188,7 @@ def start_lines(plan: ExportPlan, node: str, site: Site, trainer: Sequence[str] 
 
 
 def node_lines(plan: ExportPlan, node: str) -> list[str]:
-    """Write the lines that number the machine, say how many steps the job has, and refuse to start
-    in several places without a network over them.
-    """
+    """Write the lines that number the machine, and refuse to start without an overlay."""
     return [
         node,
         *CHECK_NODE,
@@ -202,9 +198,7 @@ def node_lines(plan: ExportPlan, node: str) -> list[str]:
 
 
 def torchrun_lines(plan: ExportPlan, what: Sequence[str]) -> list[str]:
-    """Write the lines that start torchrun in the world of this machine; ``what`` puts what it runs
-    before the arguments of the script.
-    """
+    """Write the lines that start torchrun; ``what`` goes before the script's arguments."""
     mesh = plan.mesh
     first, *more = ALONE if all_alone(mesh) else JOINED
     if mesh.between != "torchft":
@@ -246,9 +240,7 @@ def _meeting(site: Site, what: str, rank: str, port: str, address: str) -> list[
 
 
 def sourced_lines(plan: ExportPlan, node: str) -> list[str]:
-    """Write the lines of a file that is sourced: torchrun reads an option that it is not given from
-    ``PET_`` and its name in capitals.
-    """
+    """Write the lines of a sourced file: torchrun reads options from ``PET_`` and their names."""
     if plan.uses_runtime:
         return returning([*node_lines(plan, node), *run_address_lines(plan, Site())])
     words = {"NPROC_PER_NODE": "$PLACER_PROCESSES"}

@@ -57,9 +57,7 @@ def connected(host: str, port: int, timeout_s: float) -> Any:
 
 
 def listen_at(host: str, port: int) -> socket.socket:
-    """Listen on one address of this machine, or on all if the host is none of them: a name, or an
-    address before a translation.
-    """
+    """Listen on an address of this machine, or on all if it is none: a name, or translated."""
     try:
         address = ip_address(LOOPBACK if host == "localhost" else host)
         family = socket.AF_INET if address.version == 4 else socket.AF_INET6

@@ -57,9 +57,7 @@ def _run(job: dict[str, Any]) -> dict[str, int]:
 
 
 def _lighthouse(plan: RunPlan, job: dict[str, Any]) -> str:
-    """Serve torchft's lighthouse in a process of its own, as its threads do not survive the fork of
-    the workers; return its address.
-    """
+    """Serve torchft's lighthouse in a process: its threads do not survive a fork."""
     read, write = os.pipe()
     if os.fork() == 0:
         end_with_parent()
@@ -74,9 +72,7 @@ def _lighthouse(plan: RunPlan, job: dict[str, Any]) -> str:
 
 
 def _agent(job: dict[str, Any], store: Any) -> dict[str, int]:
-    """Run the workers of this machine with PyTorch's elastic agent. Machines of a world meet in a
-    part of the run's store, so that one port is enough.
-    """
+    """Run the workers of this machine; machines of a world meet in a part of the run's store."""
     import torch
     import torch.distributed as dist
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs

@@ -54,13 +54,12 @@ def run_here(
     watch: Callable[[Record], None],
     network: ShapedNetwork | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
-    services: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
 ) -> list[Record]:
     """Run all ranks of a plan on this machine, and return the records of its log in ``folder``.
 
     ``network`` has the machines of `RunPlan.machines`; None: all are on the loopback device.
-    ``environment`` is added to that of the processes. The run ends where one of the ``services``
-    does.
+    ``environment`` is added to that of the processes. The run ends where its network or a local
+    store does.
     """
     if plan.engine == "torchft":
         check_torchft(plan, settings.steps)
@@ -68,6 +67,7 @@ def run_here(
     host = machines[0].address
     with ExitStack() as stack:
         extra, listening = {**QUIET, **environment}, None
+        services = {} if network is None else dict(network.processes)
         port = plan.manifest.rendezvous.port
         if network is None:
             extra["GLOO_SOCKET_IFNAME"] = LOOPBACK_INTERFACE
@@ -84,7 +84,7 @@ def run_here(
             settings = replace(
                 settings, endpoints={store.bucket.name: store.address for store in stores}
             )
-            services = {**services, **{store.label: store.process for store in stores}}
+            services |= {store.label: store.process for store in stores}
             extra |= LOCAL_KEYS
         job = Job(
             document=document,
@@ -276,9 +276,7 @@ def gather(
 
 
 def set_aside(paths: Iterable[Path]) -> None:
-    """Give what an earlier run left another name, so that it is neither lost nor taken for this
-    run's: ``run.jsonl.1``.
-    """
+    """Rename what an earlier run left, so that it is not lost or taken: ``run.jsonl.1``."""
     for path in paths:
         if path.exists():
             free = next(

@@ -122,9 +122,7 @@ def _work(job: Mapping[str, Any], seat: Seat, report: Report) -> None:
 def _report_loss(
     report: Report, plan: RunPlan, seat: Seat, store: Any, step: int, lost: PeerLostError
 ) -> None:
-    """Report that another process is gone: the one that is named, or the first that does not miss
-    another itself.
-    """
+    """Report who is gone: the named one, or the first that misses no other itself."""
     ranks = range(plan.workers) if plan.engine == "torchft" else _world(plan, seat)
     others = [rank for rank in ranks if rank != seat.rank]
     gone = lost.rank
@@ -373,9 +371,7 @@ class _Run:
 
 
 def _start_of_all(context: Context, checkpoints: Checkpoints | None) -> tuple[int, str]:
-    """Wait until all worlds and hubs have come, with equal parameters and manifests; return the
-    step to begin with, and a word that this run alone has.
-    """
+    """Wait for all worlds and hubs; return the first step, and a word of this run alone."""
     plan, settings, seat, store = context.plan, context.settings, context.seat, context.store
     steps: list[int] = []
     if checkpoints is not None and settings.resume:

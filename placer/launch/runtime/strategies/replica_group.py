@@ -83,9 +83,7 @@ class Sums:
             context.meter.sent(here, there, round(2 * (count - 1) / count * size))
 
     def taken_seconds(self) -> float:
-        """Return the seconds of exchanges since the last look; count what they sent, and how long
-        it was under way.
-        """
+        """Return the seconds of exchanges since the last look, and count what they sent."""
         seconds, self.seconds = self.seconds, 0.0
         wire_meter = self.context.wire_meter
         wire_meter.seconds.clear()

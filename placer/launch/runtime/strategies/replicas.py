@@ -41,9 +41,7 @@ BEATS_S = 5.0
 
 
 def check_torchft(plan: RunPlan, steps: int) -> None:
-    """Refuse what torchft does not execute as it was priced, such as steps that are no whole
-    rounds.
-    """
+    """Refuse what torchft does not execute as priced, such as a part of a round."""
     exchange = plan.exchange
     name, h = exchange.strategy, exchange.local_steps
     if name == "streaming-diloco" and h % fragments(h):
@@ -254,9 +252,7 @@ def even_parts(pieces: list[Any], count: int) -> list[list[Any]]:
 
 
 def _outer_optimizer(module: Any, exchange: Any) -> Any:
-    """Return the optimizer of a mean change; error feedback is momentum enough for sparse
-    messages.
-    """
+    """Return the optimizer of a mean change; to sparse messages, feedback is momentum enough."""
     import torch
 
     plain = exchange.strategy == "local-sgd" or exchange.compression == "sparse"

@@ -75,9 +75,7 @@ def open_store(context: Context, function: int) -> ObjectStore:
 
 
 class LocalFunction:
-    """A function of the plan in this process: how many calls came of each round, and what it
-    wrote.
-    """
+    """A function in this process: how many calls came of each round, and what it wrote."""
 
     def __init__(self, context: Context) -> None:
         plan, rank = context.plan, context.rank

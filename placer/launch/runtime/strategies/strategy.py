@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from placer.launch.runtime.training.context import Context
-from placer.launch.runtime.wire import PeerLostError, butterfly_sum
+from placer.launch.runtime.wire import PeerLostError, butterfly_sum, sum_as_hub, sum_of_hub
 
 
 class Strategy:
@@ -46,9 +46,7 @@ class Strategy:
         """Do a hub's part of one step."""
 
     def tensors(self) -> dict[str, Any]:
-        """Return the tensors that a checkpoint keeps beside model and optimizer, and loading
-        fills.
-        """
+        """Return the tensors of a checkpoint beside model and optimizer; loading fills them."""
         return {}
 
     def close(self) -> None:
@@ -127,33 +125,15 @@ class ParameterServer(AllReduce):
 
     def summed(self, gradient: Any) -> Any:
         """Push a gradient, pull the sum."""
-        wire, server = self.context.connected, self.context.plan.workers
-        with self.context.meter.phase("push"):
-            wire.swap([(server, wire.codec.encode(gradient))], [])
-        message = wire.codec.empty(self.context.trainer.elements)
-        with self.context.meter.phase("pull"):  # the wait for the slowest worker is in it
-            wire.swap([], [(server, message)])
-        return wire.codec.decode(message)
+        context = self.context
+        return sum_of_hub(context.connected, context.plan.workers, gradient, ("push", "pull"))
 
     def serve(self, step: int) -> None:
         """Sum what comes, in the order of the ranks, and hand it back."""
         import torch
 
-        wire, meter, elements = (
-            self.context.connected,
-            self.context.meter,
-            self.context.trainer.elements,
-        )
-        came = {rank: wire.codec.empty(elements) for rank in self.context.leaders}
-        with meter.phase("push"):
-            wire.swap([], list(came.items()))
-        with meter.phase("reduce"):
-            total = torch.zeros(elements)
-            for message in came.values():
-                total += wire.codec.decode(message)
-            encoded = wire.codec.encode(total)
-        with meter.phase("pull"):
-            wire.swap([(rank, encoded) for rank in came], [])
+        context, none = self.context, torch.zeros(self.context.trainer.elements)
+        sum_as_hub(context.connected, context.leaders, none, ("push", "pull"))
 
 
 class ModelAveraging(Strategy):
@@ -181,25 +161,12 @@ class ModelAveraging(Strategy):
 
     def _through_hub(self, change: Any) -> Any:
         """Send the change up to the hub's first worker and take the sum of all down."""
-        context, wire, codec = self.context, self.context.connected, self.context.connected.codec
+        context = self.context
         hub = dict(context.plan.regions)[str(context.plan.exchange.aggregator)][0]
         if context.rank != hub:
-            with context.meter.phase("up"):
-                wire.swap([(hub, codec.encode(change))], [])
-            message = codec.empty(len(change))
-            with context.meter.phase("down"):
-                wire.swap([], [(hub, message)])
-            return codec.decode(message)
-        came = {rank: codec.empty(len(change)) for rank in context.leaders if rank != hub}
-        with context.meter.phase("up"):
-            wire.swap([], list(came.items()))
-        total = change.clone()
-        for answer in came.values():
-            total += codec.decode(answer)
-        message = codec.encode(total)
-        with context.meter.phase("down"):
-            wire.swap([(rank, message) for rank in came], [])
-        return codec.decode(message)
+            return sum_of_hub(context.connected, hub, change, ("up", "down"))
+        others = [rank for rank in context.leaders if rank != hub]
+        return sum_as_hub(context.connected, others, change, ("up", "down"))
 
 
 def partner(leaders: tuple[int, ...], leader: int, exchange: int) -> int:
@@ -261,9 +228,7 @@ class Gossip(Strategy):
             self.came.put(wire.codec.decode(message))
 
     def step(self, step: int) -> float:
-        """Average inside the region, add what came, update; at the end of a round send and go
-        on.
-        """
+        """Average inside the region, add what came, update; after a round send and go on."""
         context = self.context
         loss = context.calculate(step, context.settings.target_batch_size)
         gradient = context.trainer.gradient()

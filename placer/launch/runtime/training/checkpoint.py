@@ -136,9 +136,7 @@ class Checkpoints:
         return content
 
     def abandon_later(self, start: int, last: int) -> None:
-        """Remove what this world has after the step at which a run resumes, and no other has; what
-        comes after ``last`` is of a longer run, and stays.
-        """
+        """Remove what only this world has after a resumed step; a longer run's stays."""
         for step in self.steps():
             if start < step <= last:
                 self.files.rm(self._folder(step), recursive=True)

@@ -104,9 +104,7 @@ class Context:
         return tuple(workers[0] for workers in self.plan.worlds)
 
     def calculate(self, step: int, of: int) -> float:
-        """Leave the world's gradient at its parameters; return the loss of this worker, weighted
-        with its share of ``of`` samples.
-        """
+        """Leave the world's gradient; return this worker's loss, by its share of the samples."""
         shares, members = self.shares(), self.seat.members
         samples: list[int] = []
         for rank in self.world:
@@ -191,9 +189,7 @@ class Context:
         return float(losses[first : first + self.seat.members].sum())
 
     def _count_average(self) -> None:
-        """Count what the average over the world sends from this worker to the next: gloo and NCCL
-        add up in a ring, in the order of the ranks.
-        """
+        """Count what gloo's or NCCL's ring sends from this worker to the next, by rank."""
         copies, world = self.trainer.model.copies, self.world
         if copies == 1 or len(world) == 1 or self.seat.member:
             return

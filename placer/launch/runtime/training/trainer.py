@@ -128,9 +128,7 @@ def _replicated(module: Any, device: Any) -> Any:
 
 
 def blocks_of(module: Any) -> list[Any]:
-    """List the layers of the longest run of equal ones, or else the children: those with
-    parameters, and never one inside another.
-    """
+    """List the longest run of equal layers, or the children; none without parameters, or nested."""
     import torch
 
     runs = [
@@ -170,9 +168,7 @@ def planned(workload: Workload, inner: InnerPlan, device: Any) -> Workload:
 
 
 def load_model(train: str) -> Workload:
-    """Make the model of a user, ``module:function``, which must have parameters that are
-    trained.
-    """
+    """Make the model of ``module:function``, which must have parameters that are trained."""
     workload = load_target(train, None)
     if not isinstance(workload, Workload):
         raise PlacerError(
@@ -333,9 +329,7 @@ class Trainer:
         return parts
 
     def pieces(self) -> list[Any]:
-        """List what this process holds of the trainable parameters, as parameters of one dimension
-        in the same memory.
-        """
+        """List what this process holds of the parameters, as flat ones in the same memory."""
         import torch
         from torch.distributed.tensor import DTensor
 
