@@ -30,9 +30,7 @@ from placer.launch.shaped_network.kernel import how_ended
 from placer.validation.calibration.run_log import read_log
 
 LAUNCH, RUN = "launch", "run"
-"""Folders of the scripts, and of what they write: all machines share it, as a world has one
-checkpoint.
-"""
+"""Folders of scripts, and of what they write, which all machines share as one world."""
 LOOK_S = 0.05
 """Between two looks at processes and logs."""
 TIMEOUT_S = 600.0

@@ -27,9 +27,7 @@ from placer.units import counted, format_duration
 WARM_ROUNDS = 1
 """Rounds that open connections, and are not counted."""
 OVERLAP_ROUNDS = 2
-"""Rounds more where the exchange runs beside the next one: the first has none yet, the last waits
-for its own.
-"""
+"""More rounds with overlap: the first has no exchange yet, the last waits for its own."""
 MOST_PROCESSES = 48
 """About 100 MB of memory each."""
 
@@ -107,9 +105,7 @@ def check_kill(rank: int, step: int, plan: RunPlan, steps: int) -> None:
 MACHINE_ROUNDS = 3
 """Rounds of an exchange through stores without shaped links, the first of them not counted."""
 LEAST_LINK_SHARE = 0.01
-"""Links that carry less than this share of what the busiest carries are not judged:
-acknowledgements.
-"""
+"""Links that carry less, beside the busiest, are not judged: acknowledgements."""
 Record = Mapping[str, Any]
 Pair = tuple[str, str]
 Say = Callable[[str], None]

@@ -25,9 +25,7 @@ from placer.workload.constants import RINGS, Calibration, HostConstants, Service
 from placer.workload.profile import COMPRESSION_BYTES, Rate
 
 EXCHANGE_S = 1.5
-"""An exchange is scaled to about so many seconds: what this machine itself adds is small beside
-it.
-"""
+"""An exchange takes about so long: what this machine itself adds is small beside it."""
 MOST_WIRE_BYTES = 24e6
 """Largest gradient of a rehearsal as it travels."""
 LEAST_ELEMENTS = 10_000
@@ -52,9 +50,7 @@ application. Shaped links count payload alone, so they are slower by it.
 AVERAGES = {"butterfly": 1, "leaders": 2}
 """Averages that the timing of a transport adds up in one exchange between regions."""
 KEPT_ALIVE_ROUND_TRIPS = 1.5
-"""Of a request over a connection that is kept: one for a read, two for a write, which asks before
-it sends.
-"""
+"""Over a kept connection: one for a read, two for a write, which asks before it sends."""
 
 
 @dataclass(frozen=True, kw_only=True)

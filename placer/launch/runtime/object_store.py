@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
 
 ATTEMPTS = 6
-"""Most attempts of one request; with `FIRST_WAIT_S` doubled each time about 6 s of waiting in all.
-"""
+"""Most attempts of one request, with about 6 s of waiting in all."""
 FIRST_WAIT_S = 0.2
 PASSING = {
     *("408", "429", "500", "502", "503", "504", "InternalError", "SlowDown", "ServiceUnavailable"),

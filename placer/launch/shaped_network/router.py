@@ -20,9 +20,7 @@ from itertools import count
 from typing import Any
 
 MOST_QUEUED_BYTES = 256 * 2**20
-"""Of one stream; more is dropped. TCP's window (`placer.launch.shaped_network.kernel`) keeps
-streams far below.
-"""
+"""Of one stream; more is dropped. TCP's window (`window_bytes`) keeps streams far below."""
 MANY_STREAMS = 512
 """With more than these, those that are idle are forgotten."""
 

@@ -21,9 +21,7 @@ FILE = "compose.yaml"
 MOST = 64
 """Most containers: a rehearsal of more belongs on more machines."""
 STORE_IMAGE = "motoserver/moto:5.1.0"
-"""Stands in for the object store and knows no passwords; the credentials below are words that it
-ignores.
-"""
+"""Stands in for the object store; it ignores the credentials below."""
 STORE_PORT = 5000
 STORE = {
     "AWS_ENDPOINT_URL": f"http://store:{STORE_PORT}",

@@ -28,8 +28,7 @@ AVERAGE_STATE_EVERY = 50
 every 50 steps costs 2 % more bytes.
 """
 NEXT_CHUNK_S = 15.0
-"""Least wait for the next part of a peer's gradients: a peer may come late by a whole micro-batch.
-"""
+"""Least wait for a peer's next gradients: it may come late by a whole micro-batch."""
 KIND = 'kind() { case "$1" in *:*) echo ip6 ;; *[!0-9.]*) echo dns4 ;; *) echo ip4 ;; esac; }'
 LISTEN = [
     KIND,
@@ -54,8 +53,7 @@ BOOTSTRAP = [
     '  --announce_maddrs "/$(kind '
     '"$PLACER_RENDEZVOUS_ADDRESS")/$PLACER_RENDEZVOUS_ADDRESS/tcp/$port" "$@"',
 ]
-"""Without relaying: gradients that went through the bootstrap peer would be bytes that no plan has.
-"""
+"""Without relaying: gradients that it passed on would be bytes that no plan has."""
 TRAINER = [
     require(
         "PLACER_INITIAL_PEERS",
@@ -77,9 +75,7 @@ TRAINER = [
     '  --matchmaking_time "$PLACER_MATCHMAKING_S" --averaging_timeout '
     '"$PLACER_AVERAGING_TIMEOUT_S" "$@"',
 ]
-"""Options as hivemind's own examples name them; the identity of a peer is a key that stays on its
-machine.
-"""
+"""Options as in hivemind's own examples; a peer's identity is a key that stays on its machine."""
 KEYS = {"PLACER_KEYS": "keys"}
 
 

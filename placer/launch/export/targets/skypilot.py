@@ -45,9 +45,7 @@ from placer.records import replace
 FILE = "skypilot.yaml"
 NODE = 'PLACER_NODE="$SKYPILOT_NODE_RANK"'
 HEAD_NODE = 'PLACER_RENDEZVOUS_ADDRESS="$(head -n 1 <<< "$SKYPILOT_NODE_IPS")"'
-"""The first node of a task has rank 0 of the task; addresses are private, so they serve within one
-task only.
-"""
+"""A task's first node has its rank 0; addresses are private, so they serve within the task."""
 HEAD_OF_WORLD = 'PLACER_WORLD_ADDRESS="$(head -n 1 <<< "$SKYPILOT_NODE_IPS")"'
 """Of a world that begins with a task: its first node has the world's first machine."""
 SETUP = "python3 -c 'import torch' || pip install torch\n"
@@ -114,8 +112,7 @@ if [ -f requirements.txt ]; then
   "$uv" pip install --python "$HOME/placer-env/bin/python" -r requirements.txt
 fi
 """
-"""SkyPilot brings uv to every machine for itself; the Python of an image may be too old for placer.
-"""
+"""SkyPilot brings uv for itself; the Python of an image may be too old for placer."""
 
 
 def files(plan: ExportPlan) -> dict[str, str]:

@@ -10,9 +10,7 @@ from placer.version import DISTRIBUTION
 WHEEL = f"{DISTRIBUTION.replace('-', '_')}-*.whl"
 WHEN = "every 100 steps, at the end, and where possible when a rank is lost"
 CALIBRATED = ("all-reduce", "none")
-"""Strategies whose logs ``placer profile runs`` reads, if the exchange does not run beside the next
-step.
-"""
+"""Strategies whose logs ``placer profile runs`` reads, without overlap."""
 
 
 def out_folder(plan: ExportPlan) -> str:

@@ -18,8 +18,7 @@ from placer.launch.mesh import Mesh
 from placer.problem.exchange import traits
 
 STEPS = 20
-"""Optimizer steps unless ``PLACER_STEPS`` says otherwise: enough to measure, as in ``placer run``.
-"""
+"""Optimizer steps unless ``PLACER_STEPS`` says otherwise, as in ``placer run``."""
 WISHES = {"PLACER_STEPS": str(STEPS), "PLACER_RESUME": "auto"}
 """What may be said at launch where a script gets no arguments; clusters restart what fails, which
 then goes on if it can.

@@ -31,9 +31,7 @@ momentum.
 LIGHTHOUSE = "lighthouse"
 """Key of the lighthouse's address in the store of the run."""
 OWN_SHARE = 0.5
-"""Share of a worker's own parameters where a late outer step meets them: alpha of Douillard et al.
-(2025).
-"""
+"""A worker's share where a late outer step meets it: alpha of Douillard et al. (2025)."""
 LONG_S = 86_400.0
 """Without a quorum the lighthouse waits for all: each world gives up by itself."""
 BEATS_S = 5.0
