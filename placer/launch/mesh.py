@@ -44,8 +44,6 @@ def apportioned(batch: int, parts: Mapping[int, float]) -> dict[int, int]:
     """Apportion whole samples by largest remainders: they add up to the batch, none is off by a
     sample or more, and ties go to the first ranks.
 
-    Examples
-    --------
     Speeds 3 and 1: 7.5 and 2.5 of ten, the half goes to the first.
 
     >>> apportioned(10, {0: 3.0, 1: 1.0}), apportioned(10, {0: 1.0, 1: 1.0, 3: 1.0})

@@ -24,8 +24,6 @@ def ring_seconds(places: Sequence[str], byte_count: float, link: Links) -> float
     two at a time: far ranks wait for a round trip for each two. Of two ranks the asking waits
     behind the segments that go the same way, over the same connection.
 
-    Examples
-    --------
     >>> from placer.market.network.graph import Link
     >>> def even(src, dst):
     ...     return Link(
@@ -64,8 +62,6 @@ def ring_seconds(places: Sequence[str], byte_count: float, link: Links) -> float
 def ring_bytes(places: Sequence[str], byte_count: float) -> dict[tuple[str, str], float]:
     """Return the bytes of an all-reduce by directed pair of places.
 
-    Examples
-    --------
     >>> dict(ring_bytes(["a", "b", "c", "c"], 100.0))
     {('a', 'c'): 150.0, ('c', 'c'): 150.0, ('c', 'b'): 150.0, ('b', 'a'): 150.0}
     """
@@ -84,8 +80,6 @@ def _ways(places: Sequence[str]) -> list[tuple[str, str]]:
 def first_copies(places: Sequence[str], byte_count: float) -> dict[tuple[str, str], float]:
     """Return the bytes by which rank 0 first gives its model to the others, in a binomial tree.
 
-    Examples
-    --------
     >>> dict(first_copies(["a", "a", "b", "b"], 100.0))
     {('a', 'a'): 100.0, ('a', 'b'): 200.0}
     """

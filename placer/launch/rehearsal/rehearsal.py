@@ -73,8 +73,6 @@ class RehearsalOptions:
 def read_kill(words: str) -> tuple[int, int]:
     """Read ``RANK@STEP``.
 
-    Examples
-    --------
     >>> read_kill("2@3")
     (2, 3)
     """

@@ -255,8 +255,6 @@ def requests_of(plan: RunPlan, rounds: Sequence[Sequence[Record]]) -> list[dict[
 def requests_text(what: str) -> str:
     """Write a row of requests in words.
 
-    Examples
-    --------
     >>> requests_text("write"), requests_text("write in the global store")
     ('write requests', 'write requests in the global store')
     """

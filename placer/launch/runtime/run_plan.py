@@ -229,8 +229,6 @@ class RunPlan:
 def regions_of(places: Sequence[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """List the places with the ranks of their workers.
 
-    Examples
-    --------
     >>> regions_of(["US", "EU", "US"])
     (('US', (0, 2)), ('EU', (1,)))
     """

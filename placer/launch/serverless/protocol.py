@@ -70,8 +70,6 @@ def gradient_key(run: str, round_: str, part: object, parts: int) -> str:
 def part_of(key: str) -> tuple[str, int]:
     """Return the name of a part, and how many parts are enough.
 
-    Examples
-    --------
     >>> part_of("run/gradients/a1-7/0-of-3")
     ('0', 3)
     """
@@ -92,8 +90,6 @@ def round_name(attempt: str, step: int) -> str:
 def round_before(round_: str) -> str:
     """Return the name of the round of the step before.
 
-    Examples
-    --------
     >>> round_before("a1-7")
     'a1-6'
     """
@@ -110,8 +106,6 @@ def s3_event(bucket: str, key: str) -> dict[str, Any]:
 def objects_of(event: Event) -> list[tuple[str, str]]:
     """List bucket and key of each object that an event speaks of, each once; a direct call has one.
 
-    Examples
-    --------
     >>> objects_of(s3_event("b", "a/gradients/x y"))
     [('b', 'a/gradients/x y')]
     """

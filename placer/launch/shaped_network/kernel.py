@@ -37,8 +37,6 @@ def end_with_parent(how: int = SIGKILL) -> None:
 def how_ended(code: int) -> str:
     """Read an exit code as ``subprocess`` and ``multiprocessing`` give it.
 
-    Examples
-    --------
     >>> how_ended(-9), how_ended(3)
     ('killed by SIGKILL', 'ended with code 3')
     """

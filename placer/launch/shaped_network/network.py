@@ -157,8 +157,6 @@ def open_network(places: Sequence[str], shapes: Iterable[Shape]) -> Iterator[Sha
     more. A machine sends, and receives, at most what one stream reaches inside its place, where
     that is given.
 
-    Examples
-    --------
     >>> from placer.launch.shaped_network import Shape
     >>> way = {"stream_bytes_per_s": 1e7, "pair_bytes_per_s": 4e7, "rtt_s": 0.1}
     >>> ways = [Shape(src="US", dst="EU", **way), Shape(src="EU", dst="US", **way)]
@@ -220,8 +218,6 @@ def _card(place: str, shapes: Mapping[tuple[str, str], Shape]) -> float:
 def addresses_of(places: Sequence[str]) -> tuple[str, ...]:
     """Return an address for each machine in the network of its place: 10.1.0.0/16, 10.2.0.0/16 ...
 
-    Examples
-    --------
     >>> addresses_of(["US", "EU", "US"])
     ('10.1.0.1', '10.2.0.1', '10.1.0.2')
     """

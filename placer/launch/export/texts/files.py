@@ -155,8 +155,6 @@ def yaml_text(documents: Sequence[Any], comment: str = "") -> str:
     before the first. What does not parse back to what was meant is a defect, said instead of being
     written.
 
-    Examples
-    --------
     >>> print(yaml_text([{"a": "12e3", "b": "no", "c": "plain"}]), end="")
     a: "12e3"
     b: "no"

@@ -226,8 +226,6 @@ def _world_store(context: Context) -> Any:
 def even_parts(pieces: list[Any], count: int) -> list[list[Any]]:
     """Cut pieces of one dimension into fragments of equal size, to an element.
 
-    Examples
-    --------
     >>> import torch
     >>> pieces = [torch.nn.Parameter(torch.zeros(3)), torch.nn.Parameter(torch.zeros(2))]
     >>> [[len(piece) for piece in part] for part in even_parts(pieces, 2)]

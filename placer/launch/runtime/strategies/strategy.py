@@ -172,8 +172,6 @@ class ModelAveraging(Strategy):
 def partner(leaders: tuple[int, ...], leader: int, exchange: int) -> int:
     """Return the leader to whom a leader sends in an exchange: all others take turns.
 
-    Examples
-    --------
     >>> [partner((0, 2, 4), 0, e) for e in range(4)]
     [2, 4, 2, 4]
     """

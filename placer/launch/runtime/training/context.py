@@ -225,8 +225,6 @@ def check_fits(plan: RunPlan, rank: int, elements: int) -> None:
 def out_of_memory(error: BaseException) -> bool:
     """Return whether the system, or the memory limit of a process, refused memory.
 
-    Examples
-    --------
     >>> out_of_memory(MemoryError()), out_of_memory(RuntimeError("wrong shape"))
     (True, False)
     """

@@ -186,8 +186,6 @@ def load_model(train: str) -> Workload:
 def batch_seed(seed: int, step: int, process: int, microbatch: int) -> int:
     """Return the seed of one microbatch, the same when a resumed run draws it again.
 
-    Examples
-    --------
     >>> batch_seed(0, 3, 1, 0) == batch_seed(0, 3, 1, 0) != batch_seed(0, 3, 2, 0)
     True
     """
