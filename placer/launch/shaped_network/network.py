@@ -36,11 +36,6 @@ class Shape:
     pair_bytes_per_s: float
     rtt_s: float
 
-    @property
-    def rate_bytes_per_s(self) -> float:
-        """Return the rate that one stream alone reaches."""
-        return min(self.stream_bytes_per_s, self.pair_bytes_per_s)
-
 
 def shapes_between(
     places: Sequence[str], shapes: Iterable[Shape]
@@ -81,13 +76,16 @@ class ShapedNetwork:
     def __init__(
         self, places: Sequence[str], shapes: Mapping[tuple[str, str], Shape], *, user: bool
     ) -> None:
-        self.addresses = addresses_of(places)
+        networks = {place: f"10.{i}" for i, place in enumerate(dict.fromkeys(places), 1)}
+        self.addresses = tuple(
+            f"{networks[place]}.0.{places[: i + 1].count(place)}" for i, place in enumerate(places)
+        )
         run = [sys.executable, "-m", "placer.launch.shaped_network.relay"]
         self.process = subprocess.Popen(  # noqa: S603 - this interpreter, a module of our own
             run, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.lock = threading.Lock()
-        self.made = self.ask(**_request(places, shapes), user=user)
+        self.made = self.ask(**_request(places, shapes, networks, self.addresses), user=user)
         if "error" in self.made:
             self.end()
             raise OSError(self.made["error"])
@@ -127,10 +125,6 @@ class ShapedNetwork:
         """Return bytes, as if cut to the MTU, and seconds busy by ordered pair of machines."""
         return {(src, dst): (sent, busy) for src, dst, sent, busy in self.ask()["links"]}
 
-    def sent_bytes(self) -> dict[tuple[int, int], int]:
-        """Return the bytes sent so far by ordered pair of machines."""
-        return {pair: sent for pair, (sent, _) in self.traffic().items()}
-
     @property
     def processes(self) -> dict[str, subprocess.Popen[str]]:
         """Return the processes that must outlive the users of the network, by name."""
@@ -156,13 +150,6 @@ def open_network(places: Sequence[str], shapes: Iterable[Shape]) -> Iterator[Sha
     Shapes are needed for each direction between places, and inside a place with two machines or
     more. A machine sends, and receives, at most what one stream reaches inside its place, where
     that is given.
-
-    >>> from placer.launch.shaped_network import Shape
-    >>> way = {"stream_bytes_per_s": 1e7, "pair_bytes_per_s": 4e7, "rtt_s": 0.1}
-    >>> ways = [Shape(src="US", dst="EU", **way), Shape(src="EU", dst="US", **way)]
-    >>> with open_network(["US", "EU"], ways) as network:  # doctest: +SKIP
-    ...     network.addresses
-    ('10.1.0.1', '10.2.0.1')
     """
     checked = shapes_between(places, shapes)
     if sys.platform != "linux":
@@ -190,17 +177,25 @@ def open_network(places: Sequence[str], shapes: Iterable[Shape]) -> Iterator[Sha
         network.end()
 
 
-def _request(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> dict[str, Any]:
-    addresses, networks = addresses_of(places), _networks(places)
+def _request(
+    places: Sequence[str],
+    shapes: Mapping[tuple[str, str], Shape],
+    networks: Mapping[str, str],
+    addresses: Sequence[str],
+) -> dict[str, Any]:
+    """Say what the relay is to make, with networks of /16 and addresses in them."""
     windows: dict[str, dict[str, int]] = {place: {} for place in networks}
+    cards = dict.fromkeys(networks, CARRIES_BYTES_PER_S)
     for (src, dst), shape in shapes.items():
         if src in networks and dst in networks:
-            rate = min(shape.rate_bytes_per_s, CARRIES_BYTES_PER_S)
-            windows[dst][networks[src]] = window_bytes(rate, shape.rtt_s)
+            alone = min(shape.stream_bytes_per_s, shape.pair_bytes_per_s, CARRIES_BYTES_PER_S)
+            windows[dst][f"{networks[src]}.0.0/16"] = window_bytes(alone, shape.rtt_s)
+            if src == dst:
+                cards[src] = shape.stream_bytes_per_s
     pairs = [(i, j, shapes[places[i], places[j]]) for i, j in permutations(range(len(places)), 2)]
     return {
         "machines": [
-            {"address": address, "windows": windows[place], "bytes_per_s": _card(place, shapes)}
+            {"address": address, "windows": windows[place], "bytes_per_s": cards[place]}
             for address, place in zip(addresses, places, strict=True)
         ],
         "links": [
@@ -208,25 +203,3 @@ def _request(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> 
             for i, j, shape in pairs
         ],
     }
-
-
-def _card(place: str, shapes: Mapping[tuple[str, str], Shape]) -> float:
-    inside = shapes.get((place, place))
-    return CARRIES_BYTES_PER_S if inside is None else inside.stream_bytes_per_s
-
-
-def addresses_of(places: Sequence[str]) -> tuple[str, ...]:
-    """Return an address for each machine in the network of its place: 10.1.0.0/16, 10.2.0.0/16 ...
-
-    >>> addresses_of(["US", "EU", "US"])
-    ('10.1.0.1', '10.2.0.1', '10.1.0.2')
-    """
-    networks = _networks(places)
-    return tuple(
-        f"{networks[place].removesuffix('0/16')}{places[: i + 1].count(place)}"
-        for i, place in enumerate(places)
-    )
-
-
-def _networks(places: Sequence[str]) -> dict[str, str]:
-    return {place: f"10.{i + 1}.0.0/16" for i, place in enumerate(dict.fromkeys(places))}

@@ -238,7 +238,7 @@ def test_a_relay_that_dies_is_named() -> None:
     with open_network(["A", "B"], ways) as network:
         network.process.kill()
         with pytest.raises(PlacerError, match="the relay of the rehearsal's network has ended"):
-            network.sent_bytes()
+            network.traffic()
 
 
 class TestRefused:

@@ -258,10 +258,10 @@ def test_delay_and_rate_are_those_asked_for(peers: Peers, dst: int) -> None:
 def test_bytes_are_payload_and_headers(peers: Peers) -> None:
     """Within 2 %, by ordered pair; what comes back is confirmations."""
     size = 5_000_000
-    before = peers.network.sent_bytes()
+    before = peers.network.traffic()
     peers.seconds(US, AF, size)
-    after = peers.network.sent_bytes()
-    more = {pair: after[pair] - before[pair] for pair in after}
+    after = peers.network.traffic()
+    more = {pair: after[pair][0] - before[pair][0] for pair in after}
     assert size < more.pop((US, AF)) < 1.02 * size
     assert more.pop((AF, US)) < 0.01 * size
     assert sum(more.values()) < 1000  # late confirmations of earlier tests
@@ -286,7 +286,7 @@ def test_a_gloo_all_reduce_is_not_faster_than_its_link_and_its_bytes_are_counted
     pytest.importorskip("torch")
     bits, rtt = WAYS["EU"]
     size = 1_250_000
-    before = peers.network.sent_bytes()
+    before = peers.network.traffic()
     run = [sys.executable, str(HERE / "shaped_peer.py"), peers.network.addresses[US]]
     ranks = [
         subprocess.Popen(
@@ -297,6 +297,6 @@ def test_a_gloo_all_reduce_is_not_faster_than_its_link_and_its_bytes_are_counted
         for rank, machine in enumerate((US, EU))
     ]
     taken = [float(process.communicate(timeout=PROCESS_TIMEOUT_S)[0]) for process in ranks]
-    after = peers.network.sent_bytes()
+    after = peers.network.traffic()
     assert size / (bits / 8) + rtt <= max(taken)
-    assert 5 * size < after[US, EU] - before[US, EU] < 1.02 * 5 * size + 20_000
+    assert 5 * size < after[US, EU][0] - before[US, EU][0] < 1.02 * 5 * size + 20_000
