@@ -127,18 +127,12 @@ def fit(
 ) -> Constants:
     """Fit the constants to rates: least squares of logarithms, with a prior.
 
-    Parameters
-    ----------
-    points
-        The rates.
-    centre
-        Where each constant is expected, and the spread of its logarithm.
-    own
-        Whether each model has a factor of its own beside its family's constants, known to be near 1
-        alone (`OF_A_MODEL`): so that devices are told apart by rates of one model, and a model with
-        rates on three devices does not count three times. Estimates leave it out. Without, errors
-        are those of models, and large ones count less.
-
+    points: The rates.
+    centre: Where each constant is expected, and the spread of its logarithm.
+    own: Whether each model has a factor of its own beside its family's constants, known to be near
+        1 alone (`OF_A_MODEL`): so that devices are told apart by rates of one model, and a model
+        with rates on three devices does not count three times. Estimates leave it out. Without,
+        errors are those of models, and large ones count less.
     """
     families = sorted({p.family for p in points})
     each = _least_squares(points, families, centre, own)
@@ -226,18 +220,12 @@ class LeftOut:
     """Errors of one published rate, as shares (0.1 is 10 % too fast); None where no other device of
     the model was published.
 
-    Parameters
-    ----------
-    never_measured
-        The fit has seen no rate of this model, on any device.
-    family_never_measured
-        The fit has seen no rate of any model of this family.
-    other_device
-        Scaled by the formula from the most alike other device of this model, with constants of the
-        other models.
-    data_sheet
-        What `placer.workload.profile` does from the same other device: square root of the FLOP/s
-        and bandwidth ratios.
+    never_measured: The fit has seen no rate of this model, on any device.
+    family_never_measured: The fit has seen no rate of any model of this family.
+    other_device: Scaled by the formula from the most alike other device of this model, with
+        constants of the other models.
+    data_sheet: What `placer.workload.profile` does from the same other device: square root of the
+        FLOP/s and bandwidth ratios.
     """
 
     point: Point

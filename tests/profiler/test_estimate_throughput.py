@@ -4,6 +4,7 @@ left out.
 
 import pytest
 from estimator_fit import (
+    LeftOut,
     fit,
     leave_one_out,
     published_points,
@@ -162,39 +163,40 @@ def test_a_known_rate_of_another_device_narrows_the_estimate(default: Catalog) -
     assert "published rate of A10" in scaled["T4"].source
 
 
-def test_the_shipped_constants_are_those_of_the_fit(default: Catalog) -> None:
+@pytest.fixture(scope="module")
+def left_out(default: Catalog) -> tuple[LeftOut, ...]:
+    """Errors of the published rates, each estimated without its model and family."""
+    pytest.importorskip("scipy")
+    return leave_one_out(published_points(default), default)
+
+
+def test_the_shipped_constants_are_those_of_the_fit(
+    default: Catalog, left_out: tuple[LeftOut, ...]
+) -> None:
     """Fitting the published rates again gives constants.json, to its four digits; and the table of
     errors is the one in docs.
     """
-    pytest.importorskip("scipy")
     points = published_points(default)
     assert len(points) == 12  # 7 of five CNNs, 5 of three transformers
-    rows = leave_one_out(points, default)
-    again = with_spreads(fit(points), rows)
+    again = with_spreads(fit(points), left_out)
     shipped = constants()
     for name, family in again.families.items():
-        assert shipped.families[name].flop_efficiency == pytest.approx(
-            family.flop_efficiency, rel=1e-2
-        )
-        assert shipped.families[name].byte_efficiency == pytest.approx(
-            family.byte_efficiency, rel=1e-2
-        )
-        assert shipped.families[name].spread == pytest.approx(family.spread, rel=2e-2)
+        for figure in ("flop_efficiency", "byte_efficiency", "spread"):
+            known = getattr(shipped.families[name], figure)
+            assert known == pytest.approx(getattr(family, figure), rel=1e-2)
     assert shipped.generations["turing"] == pytest.approx(again.generations["turing"], rel=1e-2)
-    all_models = summary([r.never_measured for r in rows])
+    all_models = summary([r.never_measured for r in left_out])
     assert all_models is not None
     text = (ROOT / "docs" / "estimator.md").read_text(encoding="utf-8")
     assert f"| model never measured, all | 12 | {all_models.median:.0%} |" in text
 
 
-def test_intervals_hold_most_of_what_was_left_out(default: Catalog) -> None:
+def test_intervals_hold_most_of_what_was_left_out(left_out: tuple[LeftOut, ...]) -> None:
     """At least 80 % of the 12 published rates lie in the interval of an estimate that has not seen
     their model.
     """
-    pytest.importorskip("scipy")
-    rows = leave_one_out(published_points(default), default)
     inside = [
         1 / (s := spread(r.point.family, r.point.device.gpu, "fp16")) <= 1 + r.never_measured <= s
-        for r in rows
+        for r in left_out
     ]
     assert sum(inside) / len(inside) >= 0.8

@@ -38,8 +38,7 @@ int nvmlDeviceGetClockInfo(void *device, u kind, u *mhz) {
   *mhz = kind == 1 ? 1590 : 7; return 0;
 }
 """
-"""Functions of NVML that placer asks, by their names in the library of the driver.
-"""
+"""Functions of NVML that placer asks, by their names in the library of the driver."""
 READ = """
 import json, sys
 from placer.profiler.devices import read_driver

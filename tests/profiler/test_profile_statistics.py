@@ -94,10 +94,8 @@ class Device:
 
 def test_batch_sizes_are_doubled_until_more_brings_nothing() -> None:
     """Samples/s are 100 b / (10 + b): 128 has 92.8, 256 has 96.2 (+3.7 %), 512 has 98.1 (+5.7 %
-    over 128), 1024 +2.9 % over 256.
-
-    So the two largest bring less than 5 % first at 512 and 1,024 over 256. The knee has 95 % of
-    99.0 = 94.1: 256.
+    over 128), 1024 +2.9 % over 256. So the two largest bring less than 5 % first at 512 and 1,024
+    over 256. The knee has 95 % of 99.0 = 94.1: 256.
     """
     device = Device(room=10**6)
     search(device.probe, device.findings, 1e9, clock=lambda: 0.0)

@@ -61,9 +61,8 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Counts]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_ddp_sends_what_is_counted(ranks: list[Counts], case: str) -> None:
-    """Each of two ranks of a ring sends 2 (N - 1) / N = 1 times the gradient.
-
-    TCP carries up to 1 % more. DistributedDataParallel hands over the same bytes and tensors.
+    """Each of two ranks of a ring sends 2 (N - 1) / N = 1 times the gradient. TCP carries up to 1 %
+    more. DistributedDataParallel hands over the same bytes and tensors.
     """
     sizes = gradient_sizes(CASES[case]())
     for rank in ranks:

@@ -297,8 +297,7 @@ def test_decoders_without_a_reader_are_counted(tmp_path: Path, model_type: str) 
     token meets, and no look-ups among those that are multiplied with.
     """
     file = write(tmp_path, model_type=model_type, **{**TINY, **OTHERS[model_type]})
-    profile = model_of(f"hf:{file}")
-    shape = profile.architecture
+    shape = counted.count_file(file, load_catalog(None)).architecture
     assert shape is not None
     with META:
         module = from_config(file).module
@@ -413,15 +412,16 @@ PUBLISHED: dict[str, tuple[int, dict[str, Any]]] = {
 @needs_transformers
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_models_count_to_the_last_parameter(tmp_path: Path, name: str) -> None:
-    """The class that ``architectures`` names, with the defaults of its type, in a process within
-    limits. GPUs on which it does not fit get no rate.
+    """The class that ``architectures`` names, with the defaults of its type. GPUs on which it does
+    not fit get no rate.
     """
     parameters, config = PUBLISHED[name]
     if "_class_name" in config:
         pytest.importorskip("diffusers")
-    profile = model_of(f"hf:{write(tmp_path, **config)}")
+    book = load_catalog(None)
+    profile = counted.count_file(write(tmp_path, **config), book)
     assert profile.parameters == parameters
-    gpus = load_catalog(None).gpus
+    gpus = book.gpus
     assert all(
         gpus[rate.gpu].memory_gib * 2**30 >= profile.device_memory_bytes for rate in profile.rates
     )
@@ -490,6 +490,16 @@ def test_classes_without_an_answer_are_named(
     with pytest.raises(PlacerError) as found:
         from_config(write(tmp_path, **config))
     assert said in found.value.message
+
+
+@needs_transformers
+def test_a_model_is_counted_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """As in this one, and what is wrong with a file comes back in one line."""
+    file = write(tmp_path, model_type="stablelm", **{**TINY, **OTHERS["stablelm"]})
+    assert model_of(f"hf:{file}") == counted.count_file(file, load_catalog(None))
+    wrong = write(tmp_path, "wrong.json", model_type="nope")
+    with pytest.raises(PlacerError, match="knows no model type 'nope'"):
+        model_of(f"hf:{wrong}")
 
 
 def test_a_count_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

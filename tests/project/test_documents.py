@@ -164,7 +164,7 @@ def test_commands_run(run: Run, command: Run, example: Example, tmp_path: Path) 
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     settings = {"OMP_NUM_THREADS": "1"}
     if not any(shown for _, shown in example.commands):
-        settings["PLACER_DEFAULT_TIME_LIMIT"] = "5s"
+        settings["PLACER_DEFAULT_TIME_LIMIT"] = "2s"
     if any("pin" in words for words, _ in example.commands):
         settings["PLACER_HOME"] = str(tmp_path / "home")
     for words, shown in example.commands:

@@ -147,7 +147,6 @@ def test_own_prices(examples: Path, environment: dict[str, str]) -> None:
 @torch
 def test_run_plan(examples: Path, environment: dict[str, str]) -> None:
     """All bytes together are as predicted, and PyTorch's ring sends as many on each of its ways.
-
     The loss falls from that of guessing, ln 32 = 3.47; the log is one that `calibrate` and `replan`
     take.
     """

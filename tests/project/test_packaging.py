@@ -63,9 +63,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_and_sdist_hold_the_data(built: Path) -> None:
-    """Books, profiles, the licence and every module of placer and its solvers are
-    inside.
-    """
+    """Books, profiles, the licence and every module of placer and its solvers are inside."""
     names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
     modules = {module_path(path) for name in SOURCES for path in (ROOT / name).rglob("*.py")}
     assert {*SHIPPED, *modules} <= set(names)

@@ -83,10 +83,9 @@ def test_both_ends_bound_a_flow() -> None:
 @pytest.mark.parametrize("chunk", range(PLACEMENTS // CHUNK))
 @pytest.mark.parametrize("name", NAMES)
 def test_closed_forms_agree(name: str, chunk: int) -> None:
-    """Within 3 % on 50 random placements of each strategy without jitter.
-
-    Regions without a barrier are the exception: their sends meet at one machine by chance, which
-    the closed form leaves out: one placement in a chunk may be off by up to 6 %.
+    """Within 3 % on 50 random placements of each strategy without jitter. Regions without a barrier
+    are the exception: their sends meet at one machine by chance, which the closed form leaves out:
+    one placement in a chunk may be off by up to 6 %.
     """
     rounds = 24 if traits(name).transport == "region-gossip" else 2
     found = {

@@ -49,7 +49,8 @@ def counted_profile(asked: Configuration) -> ModelProfile:
     return profile_from_json(done.stdout, str(asked.file))
 
 
-def _count(file: Path, catalog: Catalog) -> ModelProfile:
+def count_file(file: Path, catalog: Catalog) -> ModelProfile:
+    """Make the model of a configuration on the meta device, and count it in this process."""
     from placer.profiler.estimate.estimate import estimate
     from placer.profiler.huggingface.workload import from_config
     from placer.profiler.torch_import import load_torch
@@ -76,7 +77,7 @@ def main() -> None:
         pass
     answer: dict[str, Any]
     try:
-        profile = _count(Path(sys.argv[1]), load_catalog(None))
+        profile = count_file(Path(sys.argv[1]), load_catalog(None))
         answer = {"schema": SCHEMA, **profile_document(profile)}
     except PlacerError as error:
         answer = {"error": (error.message, error.hint)}
