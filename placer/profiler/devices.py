@@ -8,7 +8,7 @@ import os
 import platform
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -136,21 +136,18 @@ def _shipped_gpus() -> dict[str, Gpu]:
 class GpuDriver:
     """The version of a driver and current clocks in MHz; None for what NVML does not tell."""
 
-    version: str | None = None
+    driver: str | None = None
     clock_mhz: float | None = None
     memory_clock_mhz: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DeviceFacts:
-    """A device as it is named in rates and by PyTorch, with driver and current clocks where they
-    can be read.
-    """
+class DeviceFacts(GpuDriver):
+    """A device as it is named in rates and by PyTorch, with driver and clocks."""
 
     gpu: str
     device: str
     device_name: str
-    driver: GpuDriver
     threads: int
     torch: str
 
@@ -203,9 +200,9 @@ def facts(device: Any, threads: int | None = None) -> DeviceFacts:
         gpu=gpu,
         device=str(device),
         device_name=name,
-        driver=driver,
         threads=torch.get_num_threads(),
         torch=str(torch.__version__),
+        **asdict(driver),
     )
 
 
@@ -298,7 +295,7 @@ def read_driver(uuid: str | None, index: int = 0) -> GpuDriver:
         told(nvml.nvmlShutdown)
     mhz = [None if clock is None else float(clock) for clock in clocks]
     return GpuDriver(
-        version=version.decode() if isinstance(version, bytes) else version,
+        driver=version.decode() if isinstance(version, bytes) else version,
         clock_mhz=mhz[0],
         memory_clock_mhz=mhz[1],
     )

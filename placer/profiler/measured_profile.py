@@ -5,7 +5,7 @@ that is there already.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean
 
 from placer.errors import PlacerError, unknown
@@ -67,15 +67,8 @@ def measurement_of(
     points = tuple(timing.point(flops_per_sample, peak_flops) for timing in timings)
     failed = findings.smallest_failed
     made = Measurement(
-        gpu=facts.gpu,
-        device=facts.device,
-        device_name=facts.device_name,
-        driver=facts.driver.version,
-        clock_mhz=facts.driver.clock_mhz,
-        memory_clock_mhz=facts.driver.memory_clock_mhz,
-        threads=facts.threads,
+        **asdict(facts),
         precision=findings.precision,
-        torch=facts.torch,
         date=date,
         command=command,
         points=points,

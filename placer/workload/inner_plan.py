@@ -4,13 +4,14 @@ microbatch.
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any
 
 from msgspec import Struct, field
 
 from placer.errors import PlacerError, unknown
 from placer.records import Count, Natural, one_of
-from placer.workload.software import SOFTWARE, UNNAMED
+from placer.workload.software import SOFTWARE
 
 SHARDINGS = ("none", "zero-1", "zero-2", "zero-3", "hybrid")
 """What each GPU holds a share of: nothing, optimizer states, also gradients, also weights (FSDP);
@@ -67,22 +68,7 @@ class InnerPlan(
 
     def __post_init__(self) -> None:
         """Refuse unknown words and counts below one."""
-        for kind, value, known in (
-            ("sharding", self.sharding, SHARDINGS),
-            ("checkpointing", self.checkpointing, CHECKPOINTING),
-            ("precision", self.precision, PRECISIONS),
-            ("software", self.software or UNNAMED, SOFTWARE),
-        ):
-            if value not in known:
-                raise unknown(kind, value, known)
-        if self.tensor_parallel not in TENSOR_DEGREES:
-            raise PlacerError(
-                f"tensor parallel degree {self.tensor_parallel}", "give 1, 2, 4 or 8 GPUs"
-            )
-        if not 1 <= self.microbatch <= MOST_MICROBATCH:
-            raise PlacerError(
-                f"microbatch {self.microbatch}", "give a whole number of sequences from 1"
-            )
+        check_parts(self)
         if (
             self.pipeline
             == self.expert_parallel
@@ -127,6 +113,30 @@ class InnerPlan(
             *([self.software] if self.software else []),
         ]
         return "".join(f"+{part}" for part in parts)
+
+
+WORDS: Mapping[str, Collection[str]] = {
+    "sharding": SHARDINGS,
+    "checkpointing": CHECKPOINTING,
+    "precision": PRECISIONS,
+    "software": SOFTWARE,
+}
+
+
+def check_parts(plan: Any) -> None:
+    """Refuse unknown words, and counts that no plan has, in a plan or what is fixed of one."""
+    for kind, known in WORDS.items():
+        value = getattr(plan, kind)
+        if value and value not in known:
+            raise unknown(kind, value, known)
+    if plan.tensor_parallel not in (None, *TENSOR_DEGREES):
+        raise PlacerError(
+            f"tensor parallel degree {plan.tensor_parallel}", "give 1, 2, 4 or 8 GPUs"
+        )
+    if plan.microbatch is not None and not 1 <= plan.microbatch <= MOST_MICROBATCH:
+        raise PlacerError(
+            f"microbatch {plan.microbatch}", "give a whole number of sequences from 1"
+        )
 
 
 def parse_inner_plan(text: str) -> InnerPlan:

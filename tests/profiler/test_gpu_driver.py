@@ -43,7 +43,7 @@ READ = """
 import json, sys
 from placer.profiler.devices import read_driver
 found = read_driver(*json.loads(sys.argv[1]))
-print(json.dumps([found.version, found.clock_mhz, found.memory_clock_mhz]))
+print(json.dumps([found.driver, found.clock_mhz, found.memory_clock_mhz]))
 """
 
 

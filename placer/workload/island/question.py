@@ -194,14 +194,10 @@ def _plan(
 ) -> InnerPlan:
     return InnerPlan(
         sharding=sharding,
-        tensor_parallel=split.tensor_parallel,
         checkpointing=checkpointing,
         precision=precision,
         software=wishes.software or "",
-        pipeline=split.pipeline,
-        virtual_stages=split.virtual_stages,
-        expert_parallel=split.expert_parallel,
-        context_parallel=split.context_parallel,
+        **split._asdict(),
     )
 
 

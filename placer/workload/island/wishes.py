@@ -7,18 +7,11 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from placer.errors import PlacerError, unknown
+from placer.errors import PlacerError
 from placer.workload.architecture import Architecture
-from placer.workload.inner_plan import (
-    CHECKPOINTING,
-    MOST_MICROBATCH,
-    PRECISIONS,
-    SHARDINGS,
-    TENSOR_DEGREES,
-)
+from placer.workload.inner_plan import SHARDINGS, TENSOR_DEGREES, check_parts
 from placer.workload.island.divisions import stage_shape
 from placer.workload.island.memory import LOSS
-from placer.workload.software import SOFTWARE
 
 HEADROOM = 0.05
 """Share of a device's memory that a chosen microbatch leaves free; assumed.
@@ -57,23 +50,8 @@ class PlanWishes(Struct, frozen=True, kw_only=True):
     hybrid: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse unknown words and counts below one."""
-        for kind, value, known in (
-            ("sharding", self.sharding, SHARDINGS),
-            ("checkpointing", self.checkpointing, CHECKPOINTING),
-            ("precision", self.precision, PRECISIONS),
-            ("software", self.software, SOFTWARE),
-        ):
-            if value is not None and value not in known:
-                raise unknown(kind, value, known)
-        if self.tensor_parallel is not None and self.tensor_parallel not in TENSOR_DEGREES:
-            raise PlacerError(
-                f"tensor parallel degree {self.tensor_parallel}", "give 1, 2, 4 or 8 GPUs"
-            )
-        if self.microbatch is not None and not 1 <= self.microbatch <= MOST_MICROBATCH:
-            raise PlacerError(
-                f"microbatch {self.microbatch}", "give a whole number of sequences from 1"
-            )
+        """Refuse unknown words and counts that no plan has."""
+        check_parts(self)
 
 
 FREE = PlanWishes()

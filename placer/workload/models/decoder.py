@@ -21,6 +21,23 @@ COMPRESSION = "fp16"
 """Two bytes for each gradient on the wire: BF16."""
 
 
+ALIKE = (
+    *(
+        "layers",
+        "width",
+        "kv_width",
+        "mlp_width",
+        "mlp_matrices",
+        "vocabulary",
+        "tied",
+        "parameters",
+    ),
+    *("active_parameters", "computed_parameters", "positions", "experts", "experts_per_token"),
+    *("dense_layers", "value_width", "window", "window_share"),
+)
+"""Fields of a decoder that its architecture has too."""
+
+
 class Decoder(Struct, frozen=True, kw_only=True):
     """Dimensions of a decoder, enough to count every parameter.
 
@@ -104,26 +121,10 @@ class Decoder(Struct, frozen=True, kw_only=True):
     def architecture(self, sequence_length: int) -> Architecture:
         """Build what speed and memory follow from; all parameters are trained."""
         return Architecture(
-            layers=self.layers,
-            width=self.width,
-            kv_width=self.kv_width,
-            mlp_width=self.mlp_width,
-            mlp_matrices=self.mlp_matrices,
-            vocabulary=self.vocabulary,
-            tied=self.tied,
+            **{name: getattr(self, name) for name in ALIKE},
             sequence_length=sequence_length,
-            parameters=self.parameters,
-            active_parameters=self.active_parameters,
-            computed_parameters=self.computed_parameters,
             trainable_parameters=self.parameters,
-            positions=self.positions,
-            experts=self.experts,
-            experts_per_token=self.experts_per_token,
-            dense_layers=self.dense_layers,
             query_width=None if self.query_width == self.width else self.query_width,
-            value_width=self.value_width,
-            window=self.window,
-            window_share=self.window_share,
         )
 
 
