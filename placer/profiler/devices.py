@@ -41,8 +41,6 @@ class Device:
     generation: Architecture, such as ``ampere``; None where nobody has said.
     peak_flops: Dense FLOP/s by precision, never the figure with sparsity; None where the hardware
         has no units for it.
-    memory_bytes, memory_bytes_per_second: What a program can use, and the bandwidth.
-    source, as_of: Data sheets and their date.
     """
 
     gpu: str
@@ -263,10 +261,9 @@ def load_nvml() -> ModuleType:
 def read_driver(uuid: str | None, index: int = 0) -> GpuDriver:
     """Read the driver and the clocks of one GPU. A machine without a driver, a GPU that is gone and
     a figure that this GPU does not tell (a slice of a GPU tells no clocks) are None: a measurement
-    is worth keeping without them. Raises `PlacerError` if nvidia-ml-py is not installed.
+    is worth keeping without them.
 
     uuid: Universally unique identifier without the prefix ``GPU-``; None where PyTorch has none.
-    index: Number of the GPU on the machine, for want of an identifier.
     """
     nvml = load_nvml()
 

@@ -57,7 +57,6 @@ def measurement_of(
     flops_per_sample, peak_flops: Operations of a sample and FLOP/s of the device in this precision,
         where known.
     loading_seconds_per_sample: Of the dataset, if one was measured.
-    date, command: Day in ISO format; what the user typed.
     """
     if not findings.rates:
         return None
@@ -170,8 +169,6 @@ def profile_of(
 ) -> ModelProfile:
     """Build a profile, or add to one.
 
-    sizes: Of the model; memory worked out, used where none was measured.
-    measurements, rates: All of them, old and new.
     efficiency: New rows; they replace old ones of the same framework.
     old: Profile that is added to: its name and what cannot be measured stay.
     target_batch_size: Samples of an optimizer step; None: the old profile's, else assumed.
@@ -225,7 +222,6 @@ def worked_out(
 
     main: Gives batch size and precision if it is of a GPU of the catalog; None before anything was
         measured.
-    known: Rates from which others are worked out.
     """
     precision, microbatch = USUAL_PRECISION, None
     if main is not None and main.gpu in catalog.gpus:  # a CPU's batch size would leave a GPU idle

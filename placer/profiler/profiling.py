@@ -51,7 +51,6 @@ class Profiling:
     or not.
 
     catalog: Names the GPUs for which rates are worked out until one of them is measured.
-    command: What the user typed, for the profile.
     """
 
     subject: Workload | StepFunction

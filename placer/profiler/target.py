@@ -34,24 +34,19 @@ def load_target(
     name: str | None = None,
     seq_len: int | None = None,
 ) -> Workload | StepFunction:
-    """Find what shall be measured. Raises `PlacerError` if the words or what they lead to are no
-    such thing.
+    """Find what shall be measured: the ``target``, or a built-in model; with a ``name``, or that of
+    function, model or file. ``seq_len`` are the tokens of a text for ``hf:FILE``.
 
-    target: ``package.module:function`` or ``hf:FILE`` with a Hugging Face config. The function is
-        called without arguments and returns
+    A target is ``hf:FILE`` with a Hugging Face config, or ``package.module:function``. The function
+    is called without arguments and returns
 
-      * a `Workload`; or
-      * ``(module, batch)`` or ``(module, batch, loss)``: a ``torch.nn.Module``; ``batch(n)`` or
-        ``batch(n, device)``, which makes n
-        samples; ``loss(module, batch)``, a scalar. Without a loss, the batch is what the module
-        is called with (a tuple: positional, a dict: by keyword), and its result, its ``loss`` or
-        the mean of its result is the loss. The optimizer is AdamW; or
-      * a step function: ``step(batch_size)`` trains one batch on the device of its own choice.
-        Only whole steps can be timed then.
-        Its attribute ``module``, if it has one, is the model whose gradients are counted.
-    * builtin: name of a built-in model instead.
-    * name: name of the profile; by default the function's, the built-in's or the file's.
-    * seq_len: tokens of a text for ``hf:FILE``; None: the usual number.
+    * a `Workload`; or
+    * ``(module, batch)`` or ``(module, batch, loss)``: a ``torch.nn.Module``; ``batch(n)`` or
+      ``batch(n, device)``, which makes n samples; ``loss(module, batch)``, a scalar. Without a
+      loss, the batch is what the module is called with (a tuple: positional, a dict: by keyword),
+      and its result, its ``loss`` or the mean of its result is the loss. The optimizer is AdamW; or
+    * a step function: ``step(batch_size)`` trains one batch on the device of its own choice. Only
+      whole steps can be timed then. Its attribute ``module`` is the model of the gradients.
     """
     if (target is None) == (builtin is None):
         raise PlacerError(

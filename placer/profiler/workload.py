@@ -34,11 +34,8 @@ USUAL_COMPRESSION = "fp16"
 class Workload:
     """A model that can be trained.
 
-    name, title: Short name of the model, and what it is in words.
     module: The model, on the CPU (or the meta device).
-    batch: Makes a batch of n samples on a device: what ``loss`` takes.
     loss: Scalar loss of the module on a batch; the forward pass.
-    optimizer: Makes the optimizer of some parameters.
     target_batch_size, microbatch: Samples of an optimizer step over all workers, and samples that
         one device takes at once, if the user has said so.
     samples: Batches of a dataset to measure its share of a step, if there is one: an iterable of
@@ -81,7 +78,6 @@ class Workload:
 class StepFunction:
     """A user's function that trains one batch of n samples: only whole steps can be timed.
 
-    name, source: As of a `Workload`.
     run: ``step(batch_size)``; what it returns is ignored.
     module: The model that it trains, if it says so in its attribute ``module``.
     """
@@ -118,7 +114,6 @@ class GradientSizes:
     """Gradients of one training step. Every tensor counts once, however often the model uses it
     (tied weights).
 
-    parameters: Elements of all parameters, frozen ones too.
     trainable, tensors: Elements and tensors that can have a gradient: what is exchanged.
         DistributedDataParallel reduces all of them (with ``find_unused_parameters=True`` also those
         that the step did not use, as zeros; without it, it stops with an error), and hivemind's

@@ -29,7 +29,6 @@ class Paper(Protocol):
 def reproduce(name: str) -> Reproduction:
     """Work a paper out again from the shipped books. Raises `PlacerError` if there is no such
     paper; the hint names the nearest one.
-
     """
     module = PAPERS.get(name)
     if module is None:

@@ -200,7 +200,6 @@ class Calibration(Struct, frozen=True, kw_only=True, dict=True):
     ) -> float:
         """Return the multiple of bytes over bandwidth that a link between two places takes.
 
-        rtt_s: Round trip of the link.
         peers: Workers that exchange: each waits for the slowest of its streams to and from the
             others. Two bound the factor from below.
 

@@ -163,7 +163,6 @@ def loader_of(
 
     read: bytes/s that one of its machines reads from the store.
     data_bytes: Size of the data; None where nobody says it.
-    passes: How often the run reads the data.
     """
     store = replace(
         read,

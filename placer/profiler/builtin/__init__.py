@@ -34,7 +34,6 @@ def builtin(name: str) -> Workload:
     """Make a built-in workload. Its module is on the CPU, or where ``with torch.device("meta"):``
     around the call says. Raises `PlacerError` if there is no such name, or PyTorch is not
     installed.
-
     """
     if name not in BUILTINS:
         raise unknown("built-in model", name, BUILTINS)

@@ -108,10 +108,7 @@ def _workload(name: str, title: str, module: torch.nn.Module, size: int, classes
 
 
 def residual(body: Any, shortcut: Any, after: Any) -> torch.nn.Module:
-    """Build a module that computes ``after(shortcut(x) + body(x))``.
-
-    body, shortcut, after: Modules; their parameters come in this order.
-    """
+    """Build a module that computes ``after(shortcut(x) + body(x))``."""
     nn: Any = load_torch().nn
 
     class Residual(nn.Module):  # type: ignore[misc]

@@ -27,7 +27,6 @@ class Encoder:
     layers, width, heads: Blocks, numbers of a token, and heads of the attention; the feed-forward
         part is 4 widths wide.
     vocabulary, positions, kinds: Rows of the embeddings of words, places and segments.
-    dropout: Share of numbers and of attention that is dropped in training.
     """
 
     layers: int

@@ -60,15 +60,12 @@ class Estimate:
     parameters, trainable, gradient_tensors, gradient_bytes: As `placer.profiler.workload` counts
         them; bytes in FP32.
     flops_per_sample: Forward and backward of one sample, a multiply-add is two.
-    kernels: Kernels of a step.
     memory: Memory of a device by component, at the microbatch.
     fits: Every GPU of the catalog, smallest first.
     rates, limits: Samples per second of every GPU of the catalog that has the precision, and what
         takes longest on each.
     checks: Known rates of this model against what would have been estimated without them.
-    notes: What is worth knowing, in words.
     least_microbatch: Samples at once on the GPUs with the least memory, where nobody said how many.
-    architecture: Dimensions of a language model.
     """
 
     name: str
@@ -187,7 +184,6 @@ def estimate(
     catalog. Raises `PlacerError` if the model cannot run on the meta device, or there is no such
     precision or optimizer.
 
-    catalog: Whose GPUs are looked at.
     microbatch: Samples that a device takes at once; None: the workload's, else 32 or, where these
         do not fit, the largest power of two that does; 1 sequence of a language model.
     precision: ``fp32``, ``tf32``, ``fp16`` or ``bf16`` (autocast, weights in FP32).

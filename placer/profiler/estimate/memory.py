@@ -67,8 +67,6 @@ class Component:
 class Fit:
     """Whether a microbatch fits on a GPU.
 
-    gpu, memory_bytes: The device and what a program can use of it.
-    needed_bytes: At the microbatch asked for.
     largest_microbatch: Most samples that fit, 0 if not even one does.
     """
 

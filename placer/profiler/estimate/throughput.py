@@ -95,7 +95,6 @@ class Family:
 class Constants:
     """Fitted figures of the estimator: by family, and for all.
 
-    launch_seconds: Time of the host for one kernel.
     grouped_flops_per_byte, blocked_flops_per_byte: FLOPs that convolutions in groups do in the time
         in which the device moves a byte, without and with tensor cores.
     relaying: Bytes that laying out anew moves, over those that are laid out anew.

@@ -58,11 +58,9 @@ def measure_sums(
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[SumPoint, ...]:
     """Measure sums of FP16 and FP32 messages on one thread and on as many as there are CPUs. CPU
-    seconds of each thread: what else runs on the machine counts little. Raises `PlacerError` if
-    PyTorch is missing.
+    seconds of each thread: what else runs on the machine counts little.
 
     values: Values of one gradient; the threads share them. None: `VALUES`.
-    rounds: Sums of which the median counts.
     threads: Numbers of threads; by default 1 and the CPUs of this machine, at most `MOST_THREADS`.
     """
     torch = load_torch()
@@ -206,7 +204,6 @@ def measure_host(
     tensors: Numbers of equal tensors that a gradient has, at least two different ones.
     seconds: Time of the measurement; at least three rounds over all points are made however long
         they take.
-    compressions: ``fp16`` and ``none``.
     """
     if len(set(sizes)) < 2 or len(set(tensors)) < 2 or min(*sizes, *tensors) < 1:
         raise PlacerError(

@@ -196,10 +196,6 @@ def host_report(measured: HostMeasurement, host: str, today: str | None = None) 
     mostly on what one machine alone cannot show: its event loop, its daemon, encryption and copies
     between processes. The published s/GB and s/tensor are therefore scaled by the speed of this
     machine's arithmetic. l0 and l2 (matchmaking, round trips) stay as published.
-
-    measured: Points of FP16 messages at least.
-    host: Class that gets the constants, or a device of it.
-    today: Date, ISO; None takes today.
     """
     catalog = load_catalog("default")
     kind = host_class(host, catalog)

@@ -53,7 +53,6 @@ def from_config(path: str | Path, tokens: int | None = None) -> Workload:
     where ``with torch.device("meta"):`` around the call says. Raises `PlacerError` if transformers
     or PyTorch is missing, or the configuration is not one that it can make without code of others.
 
-    path: The file, or a folder with a ``config.json``.
     tokens: Length of texts; None: `sequence_length` for models that write the next token, else
         `TOKENS`, or fewer if the model takes fewer.
     """

@@ -80,7 +80,6 @@ def search(
     """Measure batch sizes, smallest first. Raises `PlacerError` if not even the smallest batch size
     fits.
 
-    seconds: For all of them.
     sizes: Exactly these; None: 1, 2, 4 ... until two in a row bring less than 5 %, memory runs out
         or the time is over.
     most: Largest batch size that is tried without ``sizes``.
@@ -332,7 +331,6 @@ def loading_seconds_per_sample(samples: Iterable[Any], seconds: float) -> float 
     """Measure the median seconds for a batch of a dataset over its samples; the first batch, which
     starts workers and opens files, does not count. None if there are fewer than two batches, or no
     tensor in them that tells how many samples they have.
-
     """
     times: list[float] = []
     start = last = time.perf_counter()

@@ -53,7 +53,6 @@ def ranks(count: int, confidence: float = CONFIDENCE) -> tuple[int, int, float]:
     >>> ranks(6), ranks(20)
     ((1, 6, 0.96875), (6, 15, 0.9586105346679688))
 
-    count: Number of independent values.
     confidence: Least probability that the interval covers the median.
     """
     tail, lowest = 0.0, 1
@@ -125,7 +124,6 @@ class Stopwatch:
     backend: ``torch.cuda`` or ``torch.mps``, whose events stand in the device's queue, so that
         measuring does not make it wait after every phase. None: the monotonic clock, which is right
         on a CPU, where every operation is done when it returns.
-    event: Class of the backend's events.
     """
 
     def __init__(self, backend: Any = None, event: Any = None) -> None:
@@ -194,7 +192,6 @@ WARM_UP_SHARE = 0.3
 class Effort:
     """How well and how long to measure.
 
-    half_width: Stop when half the interval is below this share of the median.
     seconds: Stop after this long, for all batch sizes and precisions together.
     steps: Exactly so many steps for each batch size, if given.
     """
@@ -241,11 +238,7 @@ class Timing:
                 self.steps.setdefault(phase, []).append(seconds)
 
     def point(self, flops_per_sample: float | None, peak_flops: float | None) -> Point:
-        """Build what the profile keeps.
-
-        flops_per_sample: Floating-point operations of a sample, if they could be counted.
-        peak_flops: FLOP/s of the device's data sheet, if known.
-        """
+        """Build what the profile keeps."""
         samples, step = self.batch_size * self.accumulation, self.interval
         flops = self.samples_per_second * (flops_per_sample or 0.0)
         each = {name: quartiles(seconds) for name, seconds in self.steps.items()}

@@ -89,7 +89,6 @@ class TrainingStep:
     0: optimizers do the same work, and the weights stay as they are, so that no figure depends on
     how a training on made-up samples goes.
 
-    workload: Its module must be on the device.
     batch_size, accumulation: Samples of a batch, and batches of an optimizer step. One batch is
         made and used again: making batches is timed apart.
     """

@@ -208,10 +208,7 @@ def solve(
     equations: Equations, asked: Collection[Pair] = (), near: Values | None = None
 ) -> Solution:
     """Fit what the runs tell. soft_l1 loss on relative errors; fitted twice, the second time with a
-    scale from the residuals of the first. Raises `PlacerError` if SciPy is not installed.
-
-    asked: Links to be fitted although they are known.
-    near: Where to start; None starts from the published figures.
+    scale from the residuals of the first.
     """
     least_squares = _least_squares()
     chosen = choose(equations, asked)

@@ -133,7 +133,6 @@ def overlay_of(
     """Put some values over the published figures.
 
     values: Figures that were fitted; what is not among them stays as published.
-    runs: Know both directions of the links.
     """
     rates, links = [], []
     for p, value in values.items():

@@ -51,7 +51,6 @@ class RoundSeconds:
 def whole_rounds(steps: Iterable[Record], workers: int, local_steps: int) -> list[list[Record]]:
     """Group step records by round; those that some rank did not end are left out, and the first
     where there are more: it is warm-up.
-
     """
     grouped: dict[int, list[Record]] = defaultdict(list)
     for record in steps:

@@ -136,7 +136,6 @@ class Fluid:
 
         size: Bytes, above 0.
         cap: bytes/s that the flow reaches alone.
-        ports: What it passes through: the sender's out, the receiver's in; none for a store.
         """
         self._advance()
         flow = Flow(size, cap, ports)

@@ -41,7 +41,6 @@ class Noise:
     are.
 
     seed: Equal seeds draw equal factors.
-    jitter: Coefficient of variation of speeds; lognormal with mean 1.
     stragglers: Probability that a worker is slowed in one step.
     """
 

@@ -210,7 +210,6 @@ def with_adapters(profile: ModelProfile, rank: int, frozen_bytes: float) -> Mode
     sequences a step; rates of the whole model fall away. Raises `PlacerError` if the model has no
     known dimensions, or the rank is above its width.
 
-    rank: Of the adapters of every matrix of attention and feed-forward part.
     frozen_bytes: Of each parameter in the matrices of the layers: `BF16_BYTES` or `FOUR_BIT_BYTES`.
     """
     architecture = architecture_of(profile, "--lora")
