@@ -13,6 +13,7 @@ from placer.workload.engines import Engine, engines_of
 from placer.workload.inner_plan import InnerPlan, parse_inner_plan
 
 NO_EXCHANGE = "none"
+WRITE = "write place=COUNTxGPU, such as gcp/us-central1=4xT4:spot"
 MOST_WORKERS = 10_000
 """Largest group that is priced at all."""
 LARGEST_ISLAND = 4_096
@@ -281,16 +282,10 @@ def parse_workers(text: str) -> tuple[WorkerSpec, ...]:
     4
     """
     if not isinstance(text, str):
-        raise PlacerError(
-            f"workers {text!r} is not text",
-            "write place=COUNTxGPU, such as gcp/us-central1=4xT4:spot",
-        )
+        raise PlacerError(f"workers {text!r} is not text", WRITE)
     specs = tuple(_spec(part) for part in filter(None, (p.strip() for p in text.split(","))))
     if not specs:
-        raise PlacerError(
-            f"workers '{text}' has no group",
-            "write place=COUNTxGPU, such as gcp/us-central1=4xT4:spot",
-        )
+        raise PlacerError(f"workers '{text}' has no group", WRITE)
     return specs
 
 

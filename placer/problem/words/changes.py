@@ -35,17 +35,6 @@ TARGETS = {
     "figures": "figures=defended",
 }
 """What is no wish, with its grammar."""
-PARTS = {
-    "price": (2, 3),
-    "egress": (2, 2),
-    "bandwidth": (2, 3),
-    "rate": (1, 2),
-    "gradient": (0, 0),
-    "quota": (2, 3),
-    "own": (0, 0),
-    "figures": (0, 0),
-}
-"""Fewest and most words between the name and the sign."""
 
 
 def add_own_machines(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
@@ -207,10 +196,11 @@ def _set_of(text: str) -> Change:
             )
         factor = _factor(right, text) if CHANGES[what].scales else None
         return Change(text=text, what=what, factor=factor, value=None if factor else right)
-    least, most = PARTS[what]
+    grammar = TARGETS[what].partition("=")[0]
+    most, optional = grammar.count(":"), grammar.count("[:")
     if what == "price" and len(target) == 1 and target[0].replace("-", "_") in MARKETS:
         target = ["*", "*", *target]  # of all places and devices
-    if not least <= len(target) <= most or not all(target):
+    if not most - optional <= len(target) <= most or not all(target):
         raise PlacerError(f"change '{text}' is not complete", f"write {TARGETS[what]}")
     if what == "own":
         return Change(text=f"own={right}", what=what, value=right)
@@ -227,10 +217,7 @@ def _set_of(text: str) -> Change:
 
 def _target(what: str, target: tuple[str, ...], text: str) -> tuple[str, ...]:
     if what in ("price", "quota"):
-        market = target[2].replace("-", "_") if len(target) == 3 else "*"
-        if market not in KNOWN_MARKETS:
-            raise unknown("market", target[2], MARKET_WORDS)
-        return (*target[:2], market)
+        return (*target[:2], _market(target))
     if what == "bandwidth" and len(target) == 3 and target[2] != "one-way":
         raise PlacerError(
             f"change '{text}': '{target[2]}' is not one-way", f"write {TARGETS[what]}"
@@ -249,12 +236,16 @@ def _drop_of(text: str) -> Change:
             f"drop '{text}' names no offers",
             "write PLACE or PLACE:GPU[:MARKET], such as aws/us-east-1 or 'aws/*:H100:spot'",
         )
+    whole = (*target[:2], _market(target)) if len(target) > 1 else (target[0],)
+    return Change(text=text, what="drop", target=whole)
+
+
+def _market(target: Sequence[str]) -> str:
+    """Read the market of a place, a device and perhaps a market."""
     market = target[2].replace("-", "_") if len(target) == 3 else "*"
     if market not in KNOWN_MARKETS:
         raise unknown("market", target[2], MARKET_WORDS)
-    return Change(
-        text=text, what="drop", target=(*target[:2], market) if len(target) > 1 else (target[0],)
-    )
+    return market
 
 
 def _factor(right: str, text: str) -> float | None:

@@ -42,7 +42,7 @@ class WithAdmission(WithSpeeds, frozen=True, kw_only=True, dict=True):
                 island_kind(offer) if plans else None,
             )  # all that `offer_problems` looks at
             if kind not in kinds:
-                kinds[kind] = not self._unwanted(offer) and not self._unfit(offer)
+                kinds[kind] = not any(self._unwanted(offer)) and not any(self._unfit(offer))
             if kinds[kind]:
                 yield offer
 
@@ -50,31 +50,21 @@ class WithAdmission(WithSpeeds, frozen=True, kw_only=True, dict=True):
         """Return why an offer may not be used, as (code, message); empty if it may."""
         return [*self._unwanted(offer), *self._unplanned(offer), *self._unfit(offer)]
 
-    def _unwanted(self, offer: VmOffer) -> list[tuple[str, str]]:
-        wish, problems = self.requirements, []
+    def _unwanted(self, offer: VmOffer) -> Iterator[tuple[str, str]]:
+        wish = self.requirements
         if not asks_for(wish.gpus, offer.gpu, offer.gpu_count):
             name = offer.device if any(":" in gpu for gpu in wish.gpus) else offer.gpu
-            problems.append(("gpu", f"{name} is not among --gpu {','.join(wish.gpus)}"))
+            yield "gpu", f"{name} is not among --gpu {','.join(wish.gpus)}"
         if wish.market not in ("any", offer.market):
-            problems.append(
-                (
-                    "market",
-                    f"{offer.instance_type} in {offer.place} is {offer.market}, not {wish.market}",
-                )
-            )
+            what = f"{offer.instance_type} in {offer.place}"
+            yield "market", f"{what} is {offer.market}, not {wish.market}"
         if wish.oldest_price is not None and offer.as_of < wish.oldest_price:
-            problems.append(
-                (
-                    STALE,
-                    f"the newest price is of {offer.as_of}, older than --max-price-age allows "
-                    f"({wish.oldest_price})",
-                )
-            )
+            newest = f"the newest price is of {offer.as_of}"
+            yield STALE, f"{newest}, older than --max-price-age allows ({wish.oldest_price})"
         if wish.counts_carbon and carbon_unknown(offer, self.catalog) == NO_POWER:
-            problems.append(("carbon", f"{offer.gpu}: {NO_POWER}"))
+            yield "carbon", f"{offer.gpu}: {NO_POWER}"
         if wish.require_measured and not self._measured(offer):
-            problems.append(("estimated", f"nobody measured {self.profile.name} on {offer.device}"))
-        return problems
+            yield "estimated", f"nobody measured {self.profile.name} on {offer.device}"
 
     def _unplanned(self, offer: VmOffer) -> list[tuple[str, str]]:
         built = self.island(offer)
@@ -85,39 +75,22 @@ class WithAdmission(WithSpeeds, frozen=True, kw_only=True, dict=True):
             return [(MEMORY_CODES.get(refused.code, refused.code), refused.reason)]
         return []
 
-    def _unfit(self, offer: VmOffer) -> list[tuple[str, str]]:
-        problems: list[tuple[str, str]] = []
+    def _unfit(self, offer: VmOffer) -> Iterator[tuple[str, str]]:
         if self.island_question is not None:
-            return problems
-        device_gib = self.catalog.gpu(offer.gpu).memory_gib
-        if self.profile.device_memory_bytes > device_gib * GIB:
-            need = self.profile.device_memory_bytes / GIB
-            problems.append(
-                (
-                    "device-memory",
-                    f"{self.profile.name} needs {need:.1f} GiB on each device; {offer.gpu} has "
-                    f"{device_gib:g} GiB",
-                )
-            )
-        failed = self.profile.ran_out_of_memory(offer.gpu, offer.gpu_count)
+            return
+        device_gib, profile = self.catalog.gpu(offer.gpu).memory_gib, self.profile
+        need = profile.device_memory_bytes / GIB
+        if need > device_gib:
+            text = f"{profile.name} needs {need:.1f} GiB on each device"
+            yield "device-memory", f"{text}; {offer.gpu} has {device_gib:g} GiB"
+        failed = profile.ran_out_of_memory(offer.gpu, offer.gpu_count)
         if failed is not None:
-            problems.append(
-                (
-                    "device-memory",
-                    f"{self.profile.name} ran out of memory on a machine of "
-                    f"{failed.gpu_count} x {failed.gpu}: {failed.source}",
-                )
-            )
-        if self.profile.host_memory_bytes > offer.memory_gib * GIB:
-            need = self.profile.host_memory_bytes / GIB
-            problems.append(
-                (
-                    "host-memory",
-                    f"{self.profile.name} needs {need:.1f} GiB of host memory; "
-                    f"{offer.instance_type} has {offer.memory_gib:g} GiB",
-                )
-            )
-        return problems
+            text = f"{profile.name} ran out of memory on a machine of {failed.gpu_count} x"
+            yield "device-memory", f"{text} {failed.gpu}: {failed.source}"
+        need = profile.host_memory_bytes / GIB
+        if need > offer.memory_gib:
+            text = f"{profile.name} needs {need:.1f} GiB of host memory"
+            yield "host-memory", f"{text}; {offer.instance_type} has {offer.memory_gib:g} GiB"
 
     def _measured(self, offer: VmOffer) -> bool:
         pool = self.pool(offer)
