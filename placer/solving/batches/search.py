@@ -328,10 +328,9 @@ class _Search:
         self._keep(replace(answer, problem=with_batch(self.problem, batch)))
 
     def _keep(self, answer: Result) -> None:
+        known = None if self.best is None else self.best.value
         if answer.value is not None and (
-            self.best is None
-            or self.best.value is None
-            or self.objective.better(answer.value, self.best.value)
+            known is None or self.objective.better(answer.value, known)
         ):
             self.best = answer
 
@@ -352,28 +351,18 @@ class _Search:
 
     def result(self) -> Result:
         assert self.last is not None
-        seconds = time.monotonic() - self.started
-        if self.best is None:
-            return replace(
-                self.last,
-                problem=self.problem,
-                status=self._nothing(),
-                bound=None,
-                seconds=seconds,
-                batches=self._rows(),
-                batch_proof=self._proof(None),
-                interrupted=self.interrupted,
-            )
-        best = _smallest(self.best, self.problem)
-        if best.problem.batch not in self.rows:
-            best = self._solved(best)
-        bound = self._bound(best, self.left)
+        best, bound, status = self.best, None, self._nothing()
+        if best is not None:
+            best = _smallest(best, self.problem)
+            if best.problem.batch not in self.rows:
+                best = self._solved(best)
+            bound, status = self._bound(best, self.left), self._status()
         return replace(
-            best,
-            status=self._status(),
+            best or replace(self.last, problem=self.problem),
+            status=status,
             bound=bound,
             seconds=time.monotonic() - self.started,
-            batches=self._rows(),
+            batches=tuple(self.rows[batch] for batch in sorted(self.rows)),
             batch_proof=self._proof(bound),
             interrupted=self.interrupted,
         )
@@ -393,19 +382,23 @@ class _Search:
                 return answer
         return best
 
+    @property
+    def _ended(self) -> bool:
+        """Whether a limit or the user ended a search."""
+        stopped = any(row.status.stopped for row in self.rows.values())
+        return self.interrupted or bool(self.left) or stopped
+
     def _nothing(self) -> Status:
-        statuses = {row.status for row in self.rows.values()}
-        if self.interrupted or self.left or any(status.stopped for status in statuses):
+        if self._ended:
             return self._stopped()
-        if statuses == {Status.INFEASIBLE} and self.covered:
-            return Status.INFEASIBLE
-        return Status.UNKNOWN
+        none = {row.status for row in self.rows.values()} == {Status.INFEASIBLE}
+        return Status.INFEASIBLE if none and self.covered else Status.UNKNOWN
 
     def _status(self) -> Status:
         statuses = {row.status for row in self.rows.values()}
         if self.covered and not self.left:
             return Status.OPTIMAL
-        if self.left or self.interrupted or any(status.stopped for status in statuses):
+        if self._ended:
             return self._stopped()
         return Status.FEASIBLE if statuses & {Status.FEASIBLE, Status.UNKNOWN} else Status.OPTIMAL
 
@@ -417,21 +410,17 @@ class _Search:
         batch has none and may hold a placement.
         """
         assert best.value is not None
+        rows = self.rows.values()
+        tried = [row.bound for row in rows if row.status is not Status.INFEASIBLE]
         if self.covered:
             bounds = [*self.closed, *(span.bound for span in left)]
-            singles = () if is_monotone(self.problem) else self.rows.values()
-            bounds += [row.bound for row in singles if row.status is not Status.INFEASIBLE]
+            bounds += [] if is_monotone(self.problem) else tried
         else:
-            rows = self.rows.values()
-            bounds = [row.bound for row in rows if row.status is not Status.INFEASIBLE]
-            bounds += [row.bound for row in rows if row.bound is not None]
+            bounds = tried + [row.bound for row in rows if row.bound is not None]
         known = [bound for bound in bounds if bound is not None]
         if len(known) < len(bounds):
             return None
         return self.objective.best([best.value, *known])
-
-    def _rows(self) -> tuple[BatchRow, ...]:
-        return tuple(self.rows[batch] for batch in sorted(self.rows))
 
     def _proof(self, bound: float | None) -> BatchProof | None:
         """Return what is proved of the range; None if only the batches that were tried are."""
