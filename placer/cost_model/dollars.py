@@ -171,9 +171,7 @@ def usd_per_million_samples(usd_per_hour: float, samples_per_second: float) -> f
 def data_usd_per_sample(
     machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem
 ) -> float:
-    """Price the way of one sample to its worker, averaged by the samples of each worker and over
-    all passes: what a local disk keeps is paid once.
-    """
+    """Price the way of one sample to its worker: what a local disk keeps is paid once."""
     if problem.requirements.datasets:
         part = site_group_of(machines, placement, (), problem, EXPECTED).shares()
         total = problem.requirements.passes * fsum(
@@ -198,9 +196,7 @@ def worker_sample_usd(pool: Pool, problem: Problem) -> float:
 
 
 def sample_usd(place: str, problem: Problem) -> float:
-    """Price of reading one sample from the dataset's store at a place; 0 if no store is named.
-    `PlacerError` if nobody measured how many bytes a sample has.
-    """
+    """Price of reading one sample from the dataset's store at a place; 0 without a store."""
     if problem.data_store is None:
         return 0.0
     way = problem.network.usd_per_byte(problem.data_store.place, place)

@@ -349,9 +349,7 @@ def replanned(placement: Placement, problem: Problem) -> Placement:
 def by_each_plan(
     placement: Placement, problem: Problem, longest_s: float = math.inf
 ) -> Iterator[Placement]:
-    """Yield equal workers with a plan by every plan of theirs that takes up to some seconds; none
-    where workers may be unlike.
-    """
+    """Yield equal workers by every plan of theirs that takes up to some seconds."""
     question, first = problem.island_question, placement.groups[0]
     if question is None or problem.mixes_workers:
         return

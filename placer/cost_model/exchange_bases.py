@@ -71,9 +71,7 @@ def exchange_bases(hosts: Iterable[str], placement: Placement, problem: Problem)
 
 
 def _later_bases(kind: str, placement: Placement, problem: Problem) -> list[str]:
-    """Return what older versions did not say: of a server's sum, the loss of speed beside servers
-    and stores, and bytes between regions.
-    """
+    """Return what older versions did not say."""
     used, sentences = placement.exchange, []
     if kind == "server":
         sentences.append(_sum_basis(used, problem))

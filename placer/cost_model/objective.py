@@ -90,9 +90,7 @@ class Objective(Struct, frozen=True, kw_only=True):
         return each
 
     def score(self, outcome: Outcome) -> tuple[float, float]:
-        """Return a sort key, lowest first: ties in speed go to the cheaper, others to the
-        faster.
-        """
+        """Return a sort key, lowest first: ties in speed go to the cheaper, else the faster."""
         if self.by_speed:
             return -outcome.samples_per_second, outcome.usd.total
         return self.value(outcome), -outcome.samples_per_second
@@ -120,9 +118,7 @@ class Objective(Struct, frozen=True, kw_only=True):
         return max(values, default=None) if self.maximised else min(values, default=None)
 
     def loss(self, value: float, best: float) -> float:
-        """Return how much worse a value is than the best one, as a share of the best. Negative if
-        the value is better, infinite if it is worse than a best of 0.
-        """
+        """Return the loss as a share of the best: infinite if the best is 0."""
         worse = -self.gain(value, best)
         if worse == 0:
             return 0.0

@@ -18,9 +18,7 @@ KINDS = ("intra_zone", "inter_zone", "internet")
 
 
 def used_problem(problem: Problem, placement: Placement, *, links_fixed: bool = False) -> Problem:
-    """Cut the price book down to what a placement uses; its figures stay the same. ``links_fixed``:
-    write every link among the places down as it is, so that none is worked out again.
-    """
+    """Cut the price book down to what a placement uses, perhaps with all links fixed."""
     small = used_by_all(problem, [placement])
     if not links_fixed:
         return small
@@ -53,9 +51,7 @@ def question_alone(problem: Problem) -> Problem:
 
 
 def cut_down(problem: Problem, places: Collection[str], offers: Iterable[VmOffer] = ()) -> Problem:
-    """Cut the price book down to some places, with what lies there and among them, and
-    some offers.
-    """
+    """Cut the price book down to some places, what lies there, and some offers."""
     book = problem.catalog
     regions = {place: region for place, region in book.regions.items() if place in places}
     ends = {"*", *KINDS, *places}

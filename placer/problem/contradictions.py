@@ -26,9 +26,7 @@ rounded.
 
 
 class ContradictionError(BadInputError):
-    """Wishes that no placement can meet together; ``problem`` is the question, which `placer
-    explain` takes apart.
-    """
+    """Wishes that no placement can meet together, with the question that holds them."""
 
     def __init__(self, error: PlacerError, problem: Problem) -> None:
         super().__init__(error.message, error.hint, error.exit_code)

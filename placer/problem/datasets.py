@@ -122,9 +122,7 @@ def moves(
     bytes_per_sample: float,
     network: Network,
 ) -> tuple[Move, ...]:
-    """List what has to move so that each region can do its share; data at home is used first, then
-    the cheapest way. ``part``: share of all samples by place, as `shares` gives it.
-    """
+    """List what has to move for shares by place: data at home is used first, then the cheapest."""
     total = fsum(data.samples for data in datasets)
     wanted = {place: share * total for place, share in part.items()}
     for data in datasets:

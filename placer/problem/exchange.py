@@ -1,6 +1,4 @@
-"""Exchange strategies: each returns phases of transfers, of which seconds and dollars are two
-readings.
-"""
+"""Exchange strategies: phases of transfers, of which seconds and dollars are two readings."""
 
 from __future__ import annotations
 
@@ -89,9 +87,7 @@ class Traits(Struct, frozen=True, kw_only=True):
 
 
 class Strategy(Struct, frozen=True):
-    """A strategy: its traits, and the transfers from one exchange to the next, by workers, bytes
-    of a gradient and exchange.
-    """
+    """Traits, and phases from one exchange to the next by workers, gradient bytes and exchange."""
 
     traits: Traits
     phases: Callable[[Workers, float, Exchange], Phases]

@@ -220,9 +220,7 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def lanes(self) -> int:
-        """Machines of the largest worker that send their parts side by side; 1 under hivemind,
-        where a worker is one peer.
-        """
+        """Machines of the largest worker that send side by side; 1 under hivemind."""
         if self.transport == OLD_TRANSPORT or self.island_question is None:
             return 1
         return max((pool.machines for pool in self.pools), default=1)
@@ -245,9 +243,7 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         return min([self.most_loaded_samples_per_s, *lines])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything that the answer depends on, ready for JSON: admitted offers, others
-        that may serve, the largest network cards.
-        """
+        """Return everything that the answer depends on, ready for JSON."""
         built = msgspec.to_builtins(
             {name: getattr(self, name) for name in PARTS if name != "profile"}
         )

@@ -89,9 +89,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def batch(self) -> int:
-        """Target batch size: samples of one step over all workers, B in the formulas; of batches
-        still to choose from, the smallest.
-        """
+        """Samples of one step over all workers, B in the formulas; of several the smallest."""
         wish = self.requirements
         return wish.target_batch_size or min(
             wish.open_batches, default=self.profile.target_batch_size
@@ -171,9 +169,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def uniform(self) -> bool:
-        """Whether all workers are machines of one kind with one plan: the software divides a step
-        equally, and nothing says which machines take part.
-        """
+        """Whether all workers are of one kind: steps are divided equally, none is given."""
         wish = self.requirements
         return wish.uniform and self.transport in RINGS and not self.mixes_workers
 
@@ -276,9 +272,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return frozenset(f.place for f in self.catalog.functions if stores.count(f.place) == 1)
 
     def function(self, place: str) -> FunctionOffer:
-        """Find the function of a place: the one that the user names where the place has it, else
-        the first of the book. `PlacerError` if the place has no function.
-        """
+        """Find the function that the user names where the place has it, else its first."""
         wanted = self.requirements.function
         if wanted is not None and any(
             f.place == place and f.function == wanted for f in self.catalog.functions

@@ -337,9 +337,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
 
     @property
     def work_s(self) -> float:
-        """Return the seconds until the deadline in which machines work; next to nothing, which no
-        machine is fast enough for, where they have not started by then.
-        """
+        """Return the seconds of work until the deadline; next to nothing where none are left."""
         return max(LEAST_WORK_S, (self.deadline_s or 0.0) - self.lead_s)
 
     @property
@@ -391,9 +389,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
 
     @property
     def open_batches(self) -> tuple[int, ...]:
-        """List the batches to choose from: the ends of the range and the powers of two between;
-        empty where one batch is given.
-        """
+        """List the batches to choose from: both ends, and powers of two between."""
         if self.batch_range is None or self.target_batch_size is not None:
             return ()
         low, high = self.batch_range

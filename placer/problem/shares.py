@@ -110,9 +110,7 @@ def most_of(share: float, speed: int) -> int:
 def broken_shares(
     shares: Iterable[ShareLimit], floor: float | None, parts: Iterable[Part]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each share that a placement breaks, as (code, sentence). ``floor``: share of the speed
-    that is on demand at least; None: no limit.
-    """
+    """Yield each share that a placement breaks, and a share on demand below its floor."""
     parts = tuple(parts)
     speed = sum(part.speed for part in parts)
     for limit in shares:

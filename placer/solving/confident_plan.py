@@ -97,9 +97,7 @@ class ConfidentPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def usd_per_finished(self) -> float | None:
-        """Cost of all runs over those that finish, so that failing is no saving; None where none
-        finishes, or without a number of samples.
-        """
+        """Cost of all runs over those that finish, so that failing is no saving."""
         return None if self.usd is None or not self.reached else self.usd / self.reached
 
     def status(self, budget_usd: float | None) -> str:

@@ -123,9 +123,7 @@ def _settled(result: Result) -> bool:
 
 
 def _contradiction(one: Result, other: Result) -> bool:
-    """Return whether one answer has a placement where the other proved that there is none, or a
-    value that beats the other's bound.
-    """
+    """Return whether a value beats a bound, or is where nothing was proved to be."""
     for a, b in ((one, other), (other, one)):
         if a.value is None:
             continue

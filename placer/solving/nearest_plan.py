@@ -61,9 +61,7 @@ class Trial:
 
 
 def nearest_plan(problem: Problem) -> tuple[str, str] | None:
-    """Say which plan lacks least of what a model needs, and what would fit; None for a model
-    without an architecture, or where offers are left out by other wishes alone.
-    """
+    """Say which plan lacks least and what would fit; None where wishes alone decide."""
     if problem.island_question is None:
         return None
     trials = list(_trials(problem))

@@ -165,9 +165,7 @@ class Result(Shown):
         return None if value is None or bound is None else gap_between(value, bound)
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.result/v1`` document: plain types, ready for JSON; within v1 keys are
-        only added.
-        """
+        """Build the ``placer.result/v1`` document; within v1 keys are only added."""
         problem, placement, estimate = self.problem, self.placement, self.estimate
         document: dict[str, Any] = {
             "schema": RESULT_SCHEMA,

@@ -113,9 +113,7 @@ class _ShareSearch(PartSearch):
 
     @cached_property
     def _highest(self) -> int:
-        """Return a speed that no placement exceeds: as many of the fastest as may run, and no more
-        than the budget buys of the cheapest for its speed.
-        """
+        """Return a speed that none exceeds: by number of the fastest, and by budget."""
         pools, wish = self.problem.pools, self.wish
         fastest = max((pool.speed_units for pool in pools), default=1)
         most = fastest * wish.max_workers
@@ -185,9 +183,7 @@ class _ShareSearch(PartSearch):
         self._open(cut + 1, high, part.rank)
 
     def _several(self, parts: Sequence[SpeedPart]) -> Iterator[Crowd]:
-        """Yield the areas with workers of several kinds: a cap on each alone does not limit them
-        together.
-        """
+        """Yield areas of several kinds: a cap on each does not limit them together."""
         for limit in self.wish.max_shares:
             kinds = Counter(limit.pattern(part.place) for part in parts)
             yield from ((limit, area) for area, count in kinds.items() if count > 1)

@@ -161,16 +161,12 @@ def _divided(problem: Problem, solver: str, options: SolveOptions, run: Run) -> 
 
 
 def _asks_by_kind(problem: Problem, solver: str) -> bool:
-    """Tell whether a question is asked for each kind of machine, which of workers with a plan the
-    search over their numbers does.
-    """
+    """Tell whether a question is asked for each kind of machine, without plans."""
     return problem.uniform and problem.island_question is None and not _prices_all(solver)
 
 
 def _counts_workers(problem: Problem, solver: str) -> bool:
-    """Tell whether a question is asked for each number of workers: theirs is open or their speeds
-    do not add up.
-    """
+    """Tell whether a question is asked for each number of workers with plans."""
     open_ = problem.island_question is not None and problem.requirements.narrowed is None
     return open_ and not _prices_all(solver)
 

@@ -118,9 +118,7 @@ def _last(launched: Array) -> Array:
 
 
 def expected_now(launched: Array, usual: Array) -> Array:
-    """Return what is expected of each zone's present: its last count, hardly anything else.
-    ``launched``, ``usual``: as in `remembered`; a zone at which nobody ever looked is as usual.
-    """
+    """Return what is expected of the present: the last count, hardly anything else."""
     count = _last(launched)
     stays = STAY * (count[:, None] == np.arange(len(usual))) + (1 - STAY) * usual
     return np.where((count >= 0)[:, None], stays, usual)
@@ -216,9 +214,7 @@ class CapacityForecast(
 def forecast_launches(
     log: LaunchLog, machines: int, hours_ahead: float, most_zones: int = MOST_ZONES
 ) -> CapacityForecast:
-    """Forecast how likely zones launch enough machines, alone and together. `PlacerError` if all
-    zones of the log were asked for fewer machines.
-    """
+    """Forecast how likely zones launch enough machines, alone and together."""
     if machines > log.most * len(log.zones):
         raise PlacerError(
             f"{machines} machines, where {len(log.zones)} zones were asked for {log.most} each",

@@ -70,9 +70,7 @@ def latent(
 def mixed(
     regions: Sequence[str], zones: Sequence[str], likeness: Likeness, draw: Callable[[str], Array]
 ) -> Array:
-    """Add up what all zones have in common, what those of a region have, and what is a
-    zone's own.
-    """
+    """Add up what all zones, those of a region, and each alone have of a draw."""
     near = {region: draw(region) for region in dict.fromkeys(regions)}
     everywhere = np.sqrt(likeness.across) * draw("")
     own = [
@@ -85,9 +83,7 @@ def mixed(
 
 
 def unlike_day(states: Array, seed: int) -> Array:
-    """Add to latent states what all zones have in common on a day that is unlike those of the log.
-    A plan is for one day to come, and days differ by more than forecasts of their zones say.
-    """
+    """Add what all zones have in common on a day to come that is unlike those of the log."""
     built: Array = states + DAY * _normal("day", len(states), seed)[:, None]
     return built
 

@@ -126,9 +126,7 @@ class Gang(Struct, frozen=True, kw_only=True):
 
     @property
     def least_losses(self) -> tuple[Stay | None, ...]:
-        """As `stays`; more machines than observed are lost no less often than the most
-        that were.
-        """
+        """As `stays`; more machines than observed are lost no less often than those."""
         return tuple(
             stay_of(known, min(count, known.stays[-1].machines)) if known.stays else None
             for known, count in self._in_one_zone

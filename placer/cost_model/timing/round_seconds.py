@@ -151,9 +151,7 @@ def _region_gossip(this: Round) -> StepSeconds:
 
 
 def _server(this: Round) -> StepSeconds:
-    """Time the last push, the sum of all gradients, and last pull; the server's own network is
-    shared by all transfers under way.
-    """
+    """Time the last push, the sum and the last pull over the shared line of the server."""
     hub, network = this.exchange.aggregator or "", this.network
     shared = share_seconds(this.size, network.machine_bytes_per_s(hub), this.case)
     starts, pushes, waits, pulls = [], [], [], []

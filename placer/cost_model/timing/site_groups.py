@@ -79,9 +79,7 @@ the backward pass of the last microbatch, two thirds of it, of one to several.
 
 
 def overlap_window(exchange: Exchange, case: int = 0, free_share: float = 1.0) -> float:
-    """Return the share of the calculation, of what plans leave, that hides an exchange without
-    staleness.
-    """
+    """Return the share of the calculation that hides an exchange without staleness."""
     buckets = exchange.transport in RINGS and traits(exchange.strategy).bucketed
     is_pytorch = buckets and ENGINES["pytorch"].lack(exchange) is None
     return free_share * WINDOWS[case] if is_pytorch else 0.0

@@ -197,9 +197,7 @@ def default_objective(given: Mapping[str, Any]) -> str:
 
 
 def _cost(given: Mapping[str, Any]) -> str:
-    """Name what ``cost`` means: USD/h, or USD in all where a job has an end. A plan with fallbacks
-    counts the dollars of a whole run anyway: its mean over scenarios.
-    """
+    """Name what ``cost`` means: USD in all where a job has an end, as of plans with fallbacks."""
     return "total" if _ends(given) else "cost"
 
 

@@ -140,9 +140,7 @@ def _in_full(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def with_links(catalog: Catalog, given: list[str]) -> Catalog:
-    """Put measured links of the user's over those of a catalog; round-trip times stay as they are
-    known. `PlacerError` if a link does not follow ``A:B=RATE``, or a place is unknown.
-    """
+    """Put measured links over those of a catalog; round-trip times stay as they are known."""
     speeds = []
     for word in given:
         match = re.fullmatch(r"(?P<a>[^:=]+):(?P<b>[^:=]+)=(?P<rate>.+)", word)

@@ -138,9 +138,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
     def plans_within(
         self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, longest_s: float
     ) -> Collection[InnerPlan]:
-        """Return plans by which some machines of an offer do their part of a step within some
-        seconds: one for each time that a plan takes.
-        """
+        """Return plans within some seconds: one for each time that a plan takes."""
         asked = self._asked(offer, gpu, machines, part, self.plan_wishes())
         return plans_within(longest_s, asked)
 

@@ -121,9 +121,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bucket(self) -> tuple[str, ...]:
-        """What the quota counts together: place, GPU, market; machines of one type where it is
-        their supply.
-        """
+        """What a quota counts together; where supply limits machines, those of one type."""
         offer = self.offer
         shared = offer.place, offer.gpu, offer.market
         return (*shared, offer.instance_type, str(offer.gpu_count)) if self.supplied else shared

@@ -103,9 +103,7 @@ def is_of_its_end(problem: Problem, span: Span) -> bool:
 
 
 def value_ahead(problem: Problem, span: Span, low: int, value: float) -> float:
-    """Return the value that no batch from some one to the end of a span beats, if nothing beats a
-    value in the question of the span.
-    """
+    """Return what no batch from ``low`` on beats, if nothing beats a value in the question."""
     slower, dearer = _factors(problem, span, low)
     return _moved(objective_of(problem.requirements), value, slower, dearer)
 
@@ -123,9 +121,7 @@ def value_behind(problem: Problem, span: Span, value: float) -> float:
 
 
 def least_closed(problem: Problem, span: Span, bound: float, goal: float) -> int:
-    """Return the smallest batch of a span from which on nothing is better than a goal, given the
-    bound of its question; one more than its end if there is none.
-    """
+    """Return the smallest batch from which on no batch beats a goal; one past it if none."""
     objective = objective_of(problem.requirements)
 
     def is_open(batch: int) -> bool:

@@ -316,9 +316,7 @@ class _Search:
         self._push(replace(span, high=min(middle, span.high)))
 
     def _note(self, batch: int, answer: Result, limit: float | None = None) -> None:
-        """Keep what a search says of its batch: nothing better is infeasible under the limit, which
-        is then the bound.
-        """
+        """Keep what a search says of its batch; infeasible under a limit is bounded by it."""
         self.last = answer
         self.out_of_memory |= answer.status is Status.MEMORY_LIMIT
         bound = limit if answer.status is Status.INFEASIBLE else answer.bound
@@ -368,9 +366,7 @@ class _Search:
         )
 
     def _solved(self, best: Result) -> Result:
-        """Solve for a chosen batch that was priced only, so that the answer has a proof of its own
-        batch as well.
-        """
+        """Solve for a batch that was priced only, so that it has a proof of its own."""
         batch = best.problem.batch
         if self.seconds_left > 0 and not self.interrupted:
             own = replace(self.options, time_limit_s=self.seconds_left, start=best.placement)
@@ -406,9 +402,7 @@ class _Search:
         return Status.MEMORY_LIMIT if self.out_of_memory else Status.TIME_LIMIT
 
     def _bound(self, best: Result, left: Sequence[Span]) -> float | None:
-        """Return the best bound over all batches, some spans of which are not closed; None if some
-        batch has none and may hold a placement.
-        """
+        """Return the best bound over all batches; None if some batch has none."""
         assert best.value is not None
         rows = self.rows.values()
         tried = [row.bound for row in rows if row.status is not Status.INFEASIBLE]

@@ -64,9 +64,7 @@ def best_chain(problem: Problem) -> Placement | None:
 
 
 def _machines(problem: Problem) -> Iterator[Machines]:
-    """Yield an offer of each device, market and place: the cheapest of the largest machines, whose
-    GPUs can share a matrix.
-    """
+    """Yield the cheapest of the largest machines of each device, market and place."""
     question = problem.island_question
     assert question is not None
     chosen: dict[tuple[str, str, str], VmOffer] = {}

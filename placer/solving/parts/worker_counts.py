@@ -292,9 +292,7 @@ class _CountSearch(PartSearch):
         return self.problem.mixes_workers and self.worth(rank)
 
     def tie(self, placement: Placement) -> float:
-        """Return the share by which a placement has to be better than the best: of equal runs the
-        one of the smaller workers is the plainer.
-        """
+        """Return -SAME for smaller workers: of equal runs theirs is the plainer."""
         known = self.best and self.best.placement
         smaller = known and placement.groups[0].machines < known.groups[0].machines
         return -SAME if smaller else 0.0
