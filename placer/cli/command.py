@@ -11,35 +11,159 @@ words of the verb in ``of`` come next, then the function's own, and those of the
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
 import click
 
-from placer.cli.options import (
-    Option,
-    Range,
-    catalog_option,
-    json_option,
-    output_option,
-    plot_option,
-    table_option,
-    wish_option,
-)
 from placer.cli.screen.option_groups import COMMON, GroupedCommand
 from placer.interface.verb import REQUIRED, Word, entries, hints_of, prose, verb_of
-from placer.interface.words import Running, Solving
+from placer.interface.words import Common, Running, Solving
 from placer.problem.words.wishes import WISHES, Wish
 from placer.records import replace
 
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+CATALOG = entries(Common)["catalog"]
+LAST = (*reversed(Running.__annotations__), "solver", *Solving.__annotations__)
+"""Words of verbs that stand after a verb's own."""
+VERBOSE = "placer.verbose"
+"""Key in a context's ``meta`` of whether everything is to be printed."""
+FORMAT = "placer.format"
+"""The same of the format that was asked for."""
+
+
+def _leave_the_cache(ctx: click.Context, param: click.Parameter, given: bool) -> None:
+    """Read books anew while the command runs."""
+    from placer.market.books.cache import unused
+
+    if given:
+        ctx.with_resource(unused())
+
+
+def _say_what_the_cache_lacks(ctx: click.Context, param: click.Parameter, given: bool) -> None:
+    """Keep that all is to be printed, and say on stderr why books are read anew each time."""
+    from placer.market.books.cache import writing_problem
+
+    ctx.meta[VERBOSE] = ctx.meta.get(VERBOSE, False) or given
+    problem = writing_problem() if given else ""
+    if problem:
+        words = "books are read anew each time; set PLACER_HOME to a folder of yours"
+        click.echo(f"cache: {problem}: {words}", err=True)
+
+
+def _choose_format(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
+    """Keep what is printed where it is to be written in another format than that of a terminal."""
+    from placer.cli.screen.formats import FORMATS, WRITERS, collect
+    from placer.errors import unknown
+
+    if name is None or ctx.resilient_parsing:
+        return
+    if name not in FORMATS:
+        raise unknown("format", name, FORMATS)
+    ctx.meta[FORMAT] = name
+    if name in WRITERS:
+        collect(name)
+
+
+def _as_json(ctx: click.Context, param: click.Parameter, given: bool) -> bool:
+    """Return whether the document is printed: with --json or --format json."""
+    from placer.errors import PlacerError
+
+    name = ctx.meta.get(FORMAT)
+    if given and name not in (None, "json"):
+        raise PlacerError(f"--json together with --format {name}", "use one of them")
+    return given or name == "json"
+
+
+def _to_file(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
+    """Write what is printed to a file in place of stdout; ``-`` is stdout."""
+    from placer.cli.output import check_targets
+    from placer.cli.screen.formats import STDOUT, collect
+
+    if path is not None and path != STDOUT and not ctx.resilient_parsing:
+        check_targets(path)
+        collect(ctx.meta.get(FORMAT, "table"), path)
+
+
+def _document_or_table(ctx: click.Context, param: click.Parameter, path: str | None) -> str | None:
+    """Write tables to the file where their format was asked for; else return it for the document.
+    ``-`` is stdout, which then has the document alone.
+    """
+    from placer.cli.screen.formats import STDOUT, collect, whole_tables
+
+    if path is not None and whole_tables():
+        _to_file(ctx, param, path)
+        return None
+    if path == STDOUT and not ctx.resilient_parsing:
+        collect(STDOUT)
+    return path
+
+
+def _together(*options: Option) -> Option:
+    """Make one decorator of the options of some."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+catalog_option = _together(
+    click.option("--catalog", multiple=True, metavar=CATALOG.metavar, help=CATALOG.help),
+    click.option(
+        "--no-cache",
+        is_flag=True,
+        expose_value=False,
+        callback=_leave_the_cache,
+        help="Read and check the books anew; keep nothing of them.",
+    ),
+    click.option(
+        *("-v", "--verbose", "--all"),
+        is_flag=True,
+        expose_value=False,
+        callback=_say_what_the_cache_lacks,
+        help="Print everything, and say on stderr where the cache of books cannot be written.",
+    ),
+)
+json_option = _together(
+    click.option("--json", "as_json", is_flag=True, callback=_as_json, help="Print JSON."),
+    click.option(
+        "--format",
+        expose_value=False,
+        is_eager=True,
+        callback=_choose_format,
+        metavar="NAME",
+        help="table, json, or tables alone as jsonl, csv, md or html.",
+    ),
+)
+table_option = _together(
+    json_option,
+    click.option(
+        *("-o", "--output"),
+        expose_value=False,
+        callback=_to_file,
+        metavar="FILE",
+        help="Write what is printed to a file.",
+    ),
+)
+plot_option = click.option(
+    "--plot", metavar="FILE", help="Draw it as .svg, .png or .pdf (extra report)."
+)
+saved_option = click.option(
+    *("-o", "--output"),
+    callback=_document_or_table,
+    metavar="FILE",
+    help="Write the answer as JSON, or tables in their --format; - is stdout.",
+)
 Catalog: TypeAlias = Annotated[tuple[str, ...], catalog_option]
 Json: TypeAlias = Annotated[bool, json_option]
 Table: TypeAlias = Annotated[bool, table_option]
 Plot: TypeAlias = Annotated[str | None, plot_option]
-Saved: TypeAlias = Annotated[str | None, output_option("the answer")]
-LAST = (*reversed(Running.__annotations__), "solver", *Solving.__annotations__)
-"""Words of verbs that stand after a verb's own."""
+Saved: TypeAlias = Annotated[str | None, saved_option]
 
 
 def as_command(
@@ -95,7 +219,7 @@ def _own(function: Callable[..., Any]) -> Iterator[tuple[str, Option]]:
         if name in parameters and _is_argument(parameters[name]):
             yield name, _argument(word)
         elif isinstance(note, Wish):
-            yield name, wish_option(note)
+            yield name, _wish_option(note)
         else:
             yield name, note if callable(note) else made_option(word)
 
@@ -113,7 +237,7 @@ def _of_verbs(
     if catalog is not None and "catalog" not in given:
         yield catalog_option
     rows = [row for name, row in found.items() if name not in given]
-    yield from (wish_option(WISHES[name]) for name in wishes if name not in given)
+    yield from (_wish_option(WISHES[name]) for name in wishes if name not in given)
     yield from map(
         made_option, sorted(rows, key=lambda row: row.name in LAST and 1 + LAST.index(row.name))
     )
@@ -158,4 +282,32 @@ def made_option(word: Word, *, required: bool | None = None) -> Option:
         metavar=word.metavar,
         help=word.help,
         **given,
+    )
+
+
+class Range(click.FloatRange):
+    """A number between two others; ``nan`` is refused: no comparison excludes it."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read the number; a usage error where it is none."""
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
+
+
+def _wish_option(wish: Wish) -> Option:
+    """Make the option of one row of the table."""
+    if wish.is_flag:
+        return click.option(wish.flag, wish.name, is_flag=True, help=wish.help)
+    return click.option(
+        wish.flag,
+        wish.name,
+        multiple=wish.repeatable,
+        default=wish.default,
+        show_default=wish.default is not None,
+        metavar=wish.metavar,
+        help=wish.help,
     )

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from placer.cli.command import Json, Saved, as_command
-from placer.cli.options import VERBOSE
+from placer.cli.command import VERBOSE, Json, Saved, as_command
 from placer.cli.output import (
     check_targets,
     exit_code,

@@ -4,12 +4,12 @@ command.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from placer.cli.options import layer_options
 from placer.cli.output import print_json, say
 from placer.errors import PlacerError
 from placer.units import parse_date
@@ -97,7 +97,7 @@ def say_next(
         say("nothing was written (--dry-run)")
         return
     under = catalog or [word for word, _ in pinned()] or [DEFAULT_CATALOG]
-    layers = layer_options(dict.fromkeys((*under, name)))
+    layers = " ".join(f"--catalog {shlex.quote(book)}" for book in dict.fromkeys((*under, name)))
     for command in (*commands, "placer recommend --model roberta-xlm --budget 5/h"):
         say(f"next: {command} {layers}", whole=True)
 

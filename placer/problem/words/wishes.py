@@ -695,7 +695,8 @@ class Wishes(TrainingWishes, total=False):
             reader="market",
             metavar="NAME",
             example="spot",
-            help="spot, on-demand, community (machines of third parties) or any.",
+            help="spot, on-demand, community (machines of third parties) or any; a parameter "
+            "server is rented on demand in any case.",
             default="any",
         ),
     ]
