@@ -69,6 +69,13 @@ def group_script(plan: ExportPlan, name: str, target: str, node: str = NODE) -> 
     return escaped(script(heading(plan, target), environment, start_lines(plan, node, SITE)))
 
 
+def metadata(plan: ExportPlan, name: str, place: str) -> dict[str, Any]:
+    """Name an object, and say whose it is."""
+    whose = {"model": plan.manifest.model.name, "manifest": plan.manifest.digest}
+    told = {"place": place, **whose}
+    return {"name": name, "annotations": {f"placer/{key}": value for key, value in told.items()}}
+
+
 def places(plan: ExportPlan) -> list[str]:
     """List places with machines, in the order of ranks: each has a cluster of its own."""
     return list(dict.fromkeys(part.environment["PLACER_PLACE"] for part in parts(plan).values()))

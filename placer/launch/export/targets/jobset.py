@@ -8,19 +8,7 @@ from typing import Any
 
 from placer.documents.manifest.versions import plain_name
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.resources.pods import (
-    addresses,
-    cluster_readme,
-    devices,
-    group_script,
-    kubectl,
-    mounts,
-    nodes,
-    object_name,
-    places,
-    variables,
-    volumes,
-)
+from placer.launch.export.resources import pods
 from placer.launch.export.texts.environment import Part, parts
 from placer.launch.export.texts.files import comments, heading, yaml_text
 
@@ -32,40 +20,31 @@ def files(plan: ExportPlan) -> dict[str, str]:
     """Return ``cluster-N-PLACE.yaml`` for each place."""
     lines = comments(heading(plan, "jobset"))
     built = {
-        file_name(plan, place): yaml_text([job_set(plan, place)], lines) for place in places(plan)
+        file_name(plan, place): yaml_text([job_set(plan, place)], lines)
+        for place in pods.places(plan)
     }
     return {**built, "README.md": _readme(plan)}
 
 
 def file_name(plan: ExportPlan, place: str) -> str:
     """Return the name of a place's file. It is numbered, as two places may look alike in it."""
-    return f"cluster-{places(plan).index(place)}-{plain_name(place)}".strip("-") + ".yaml"
+    return f"cluster-{pods.places(plan).index(place)}-{plain_name(place)}".strip("-") + ".yaml"
 
 
 def set_name(plan: ExportPlan) -> str:
     """Return the name of the JobSets, the same in each cluster."""
-    return object_name(plan.manifest.name, max(len(name) for name in parts(plan)))
+    return pods.object_name(plan.manifest.name, max(len(name) for name in parts(plan)))
 
 
 def job_set(plan: ExportPlan, place: str) -> dict[str, Any]:
     """Build the JobSet of one place."""
-    here = {
-        name: part
-        for name, part in parts(plan).items()
-        if part.environment["PLACER_PLACE"] == place
-    }
+    every = parts(plan).items()
+    here = {name: part for name, part in every if part.environment["PLACER_PLACE"] == place}
     restarts = max(RESTARTS[part.environment["PLACER_MARKET"]] for part in here.values())
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {
-            "name": set_name(plan),
-            "annotations": {
-                "placer/place": place,
-                "placer/model": plan.manifest.model.name,
-                "placer/manifest": plan.manifest.digest,
-            },
-        },
+        "metadata": pods.metadata(plan, set_name(plan), place),
         "spec": {
             "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
             "failurePolicy": {"maxRestarts": restarts},
@@ -76,21 +55,21 @@ def job_set(plan: ExportPlan, place: str) -> dict[str, Any]:
 
 def _job(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
     set_ = set_name(plan)
-    known = addresses(plan, name, lambda other, number: f"{set_}-{other}-0-{number}.{set_}")
+    known = pods.addresses(plan, name, lambda other, number: f"{set_}-{other}-0-{number}.{set_}")
     pod = {
         "restartPolicy": "Never",
-        **nodes(part),
+        **pods.nodes(part),
         "containers": [
             {
                 "name": "node",
                 "image": plan.image,
-                "command": ["bash", "-c", group_script(plan, name, "jobset")],
-                "env": variables(plan, known),
-                "volumeMounts": mounts(plan),
-                "resources": devices(plan, part.group),
+                "command": ["bash", "-c", pods.group_script(plan, name, "jobset")],
+                "env": pods.variables(plan, known),
+                "volumeMounts": pods.mounts(plan),
+                "resources": pods.devices(plan, part.group),
             }
         ],
-        "volumes": volumes(plan),
+        "volumes": pods.volumes(plan),
     }
     job = {
         "parallelism": part.machines,
@@ -107,7 +86,7 @@ def _readme(plan: ExportPlan) -> str:
         "Needs JobSet (jobset.x-k8s.io/v1alpha2) in every cluster, node groups with the machines "
         "above, and an image that holds"
     )
-    files = {file_name(plan, place): kubectl(plan, place) for place in places(plan)}
-    return cluster_readme(
+    files = {file_name(plan, place): pods.kubectl(plan, place) for place in pods.places(plan)}
+    return pods.cluster_readme(
         plan, "jobset", needs, files, [(cluster, set_name(plan)) for cluster in files.values()]
     )

@@ -9,18 +9,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.resources.pods import (
-    addresses,
-    cluster_readme,
-    devices,
-    group_script,
-    kubectl,
-    mounts,
-    nodes,
-    object_name,
-    variables,
-    volumes,
-)
+from placer.launch.export.resources import pods
 from placer.launch.export.texts.environment import Part, parts
 from placer.launch.export.texts.files import comments, heading, yaml_text
 from placer.launch.mesh import processes_of
@@ -47,7 +36,7 @@ def files(plan: ExportPlan) -> dict[str, str]:
 
 def job_name(plan: ExportPlan, name: str) -> str:
     """Return the name of a part's TrainJob."""
-    return f"{object_name(plan.manifest.name, len(name) + len('--node'))}-{name}"
+    return f"{pods.object_name(plan.manifest.name, len(name) + len('--node'))}-{name}"
 
 
 def pod_host(plan: ExportPlan, name: str, number: int) -> str:
@@ -63,18 +52,11 @@ def train_job(plan: ExportPlan, part_name: str, part: Part) -> dict[str, Any]:
     group = part.group
     assert group is not None  # a parameter server was refused
     name = job_name(plan, part_name)
-    known = addresses(plan, part_name, partial(pod_host, plan))
+    known = pods.addresses(plan, part_name, partial(pod_host, plan))
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
-        "metadata": {
-            "name": name,
-            "annotations": {
-                "placer/place": group.place,
-                "placer/model": plan.manifest.model.name,
-                "placer/manifest": plan.manifest.digest,
-            },
-        },
+        "metadata": pods.metadata(plan, name, group.place),
         "spec": {
             "runtimeRef": {
                 "apiGroup": "trainer.kubeflow.org",
@@ -83,11 +65,11 @@ def train_job(plan: ExportPlan, part_name: str, part: Part) -> dict[str, Any]:
             },
             "trainer": {
                 "image": plan.image,
-                "command": ["bash", "-c", group_script(plan, part_name, "trainjob")],
-                "env": variables(plan, known),
+                "command": ["bash", "-c", pods.group_script(plan, part_name, "trainjob")],
+                "env": pods.variables(plan, known),
                 "numNodes": part.machines,
                 "numProcPerNode": processes_of(group),
-                "resourcesPerNode": devices(plan, group),
+                "resourcesPerNode": pods.devices(plan, group),
             },
             "runtimePatches": [_pods(plan, part)],
         },
@@ -97,9 +79,9 @@ def train_job(plan: ExportPlan, part_name: str, part: Part) -> dict[str, Any]:
 def _pods(plan: ExportPlan, part: Part) -> dict[str, Any]:
     """Patch the pods of Kubeflow's runtime: their nodes, and where they read the manifest."""
     pod: dict[str, Any] = {
-        **nodes(part),
-        "volumes": volumes(plan),
-        "containers": [{"name": "node", "volumeMounts": mounts(plan)}],
+        **pods.nodes(part),
+        "volumes": pods.volumes(plan),
+        "containers": [{"name": "node", "volumeMounts": pods.mounts(plan)}],
     }
     jobs = [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]
     return {
@@ -114,8 +96,9 @@ def _readme(plan: ExportPlan) -> str:
         "an image that holds"
     )
     clusters = {
-        name: kubectl(plan, part.environment["PLACER_PLACE"]) for name, part in parts(plan).items()
+        name: pods.kubectl(plan, part.environment["PLACER_PLACE"])
+        for name, part in parts(plan).items()
     }
     files = {f"{name}.yaml": cluster for name, cluster in clusters.items()}
     jobs = [(cluster, job_name(plan, name)) for name, cluster in clusters.items()]
-    return cluster_readme(plan, "trainjob", needs, files, jobs)
+    return pods.cluster_readme(plan, "trainjob", needs, files, jobs)
