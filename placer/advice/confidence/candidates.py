@@ -67,26 +67,19 @@ class Candidate:
         return self.usd_per_sample
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Candidates:
-    """Placements that may be rungs, and what no run costs less than; None where that is open."""
-
-    placements: tuple[Candidate, ...]
-    least_usd: float | None
-
-
 def speeds(objective: Objective) -> tuple[float, ...]:
     """Return speeds over the one that is needed."""
     return FASTEST if objective.by_speed else FASTER
 
 
-def candidates(result: Result, solver: str, options: SolveOptions) -> Candidates:
-    """Find placements in other places and at other speeds than the best if all machines are up."""
-    found: dict[Placement, Candidate] = {}
-    assert result.placement is not None
-    assert result.estimate is not None
-    first = Candidate(placement=result.placement, estimate=result.estimate)
-    found[first.placement] = first
+def candidates(
+    result: Result, solver: str, options: SolveOptions
+) -> tuple[tuple[Candidate, ...], float | None]:
+    """Find placements in other places and at other speeds than the best if all machines are up, and
+    what no run costs less than; None where that is open.
+    """
+    placement, got = result.found
+    found = {placement: Candidate(placement=placement, estimate=got)}
     seconds = SHARE_S * max(0.0, allowance.current().seconds_left)
     questions = list(_questions(result.problem))
     short = replace(
@@ -105,13 +98,11 @@ def candidates(result: Result, solver: str, options: SolveOptions) -> Candidates
         whole = plain and least is None and asked.island_question is not None
         limits = replace(short, node_limit=None) if whole else short
         for number, answer in enumerate(_in_other_places(asked, others, solver, limits)):
-            assert answer.placement is not None
-            assert answer.estimate is not None
-            each = Candidate(placement=answer.placement, estimate=answer.estimate)
-            found.setdefault(each.placement, each)
+            placement, got = answer.found
+            found.setdefault(placement, Candidate(placement=placement, estimate=got))
             if plain and number == 0:
                 least = least or _least_usd(answer)
-    return Candidates(placements=tuple(found.values()), least_usd=least)
+    return tuple(found.values()), least
 
 
 def _least_usd(answer: Result) -> float | None:
@@ -155,13 +146,11 @@ def _in_other_places(
     """Yield the best answer, then the best without its places, and so on."""
     wish = problem.requirements
     for _ in range(others):
-        if allowance.current().spent:
-            return
         asked = replace(problem, requirements=wish)
-        if not asked.pools:
+        if allowance.current().spent or not asked.pools:
             return
         answer = solve(asked, solver, options)
-        if answer.placement is None or answer.estimate is None:
+        if answer.placement is None:
             return
         yield answer
         used = tuple(sorted({*answer.placement.places} - {*wish.required_places}))

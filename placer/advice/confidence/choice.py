@@ -25,6 +25,7 @@ from placer.cost_model.outlook.losses import ASSUMED_INTERRUPTION
 from placer.cost_model.outlook.risk import Array, Gang, gang_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions
 from placer.solving.confident_plan import USUAL_TAIL, ConfidentPlan, Rank, assured, tail_share
@@ -46,13 +47,13 @@ def confident(result: Result, solver: str, options: SolveOptions) -> ConfidentPl
     nearest; the best on average where that is the objective.
     """
     wish = result.problem.requirements
-    found = candidates(result, solver, options)
+    found, least_usd = candidates(result, solver, options)
     tried, checked, fresh = (
-        _Scenarios(result.problem, found.placements, seed, draws)
+        _Scenarios(result.problem, found, seed, draws)
         for seed, draws in ((SEED, DRAWS), (CHECK_SEED, CHECKED), (FRESH_SEED, CHECKED))
     )
     asked, floor = wish.confidence or 0.0, wish.floor_samples_per_second or 0.0
-    runs = _tried(_ladders(found.placements, floor, objective_of(wish)), tried)
+    runs = _tried(_ladders(found, floor, objective_of(wish)), tried)
     best = _undominated(tried, runs)
     kept: dict[tuple[int, ...], Runs] = {}
     for ladder in sorted(best, key=lambda ladder: tried.rank(runs[ladder], asked, ladder)):
@@ -60,9 +61,8 @@ def confident(result: Result, solver: str, options: SolveOptions) -> ConfidentPl
         if allowance.current().spent:
             break
     chosen = min(kept, key=lambda ladder: checked.rank(kept[ladder], asked, ladder))
-    return checked.plan(
-        chosen, kept[chosen], fresh.run(chosen), tried=len(runs), least_usd=found.least_usd
-    )
+    plan = checked.plan(chosen, kept[chosen], fresh.run(chosen), tried=len(runs))
+    return replace(plan, least_usd=least_usd)
 
 
 def chance_in_time(placement: Placement, got: Estimate, problem: Problem) -> float | None:
@@ -287,15 +287,11 @@ class _Scenarios:
         usd = [self.objective.value(self.found[at].estimate) for at in ladder]
         return float(share @ usd) / max(1e-9, float(share.sum()))
 
-    def plan(
-        self, ladder: Sequence[int], runs: Runs, fresh: Runs, *, tried: int, least_usd: float | None
-    ) -> ConfidentPlan:
+    def plan(self, ladder: Sequence[int], runs: Runs, fresh: Runs, *, tried: int) -> ConfidentPlan:
         """Describe a ladder by what it did in these scenarios and in fresh ones."""
-        wish = self.problem.requirements
-        asked = wish.confidence or 0.0
-        limit = self.limit_h
-        done = runs.hours <= limit
-        timed = self.deadline_h is not None
+        asked, limit = self.problem.requirements.confidence or 0.0, self.limit_h
+        done, timed = runs.hours <= limit, self.deadline_h is not None
+        speeds = [self.found[at].speed for at in ladder]
         return ConfidentPlan(
             asked=asked,
             reached=runs.chance(limit),
@@ -309,10 +305,8 @@ class _Scenarios:
             usd=float(runs.usd.mean()) if timed else None,
             tail_usd=runs.tail_usd(tail_share(asked)) if timed else None,
             carbon_g=self._carbon_g(runs, ladder) if timed else None,
-            samples_per_second=None
-            if timed
-            else float(runs.busy_h.mean(axis=1) @ [self.found[at].speed for at in ladder]),
-            least_usd=least_usd,
+            samples_per_second=None if timed else float(runs.busy_h.mean(axis=1) @ speeds),
+            least_usd=None,
             ranks=tuple(
                 Rank(
                     placement=self.found[at].placement,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 LEAST_USD_PER_HOUR = 1e-6
 """What owned machines count as on a log scale."""
+FIGURES = ("usd_per_hour", "samples_per_second", "usd_per_million_samples")
 
 
 class Ending(StrEnum):
@@ -126,19 +128,14 @@ class Frontier(Shown):
     @property
     def knee(self) -> int | None:
         """Position of the knee; None if the frontier bends nowhere. See `knee_of`."""
-        return knee_of(
-            [point.usd_per_hour for point in self.points],
-            [point.samples_per_second for point in self.points],
-        )
+        pairs = [(point.usd_per_hour, point.samples_per_second) for point in self.points]
+        return knee_of([usd for usd, _ in pairs], [speed for _, speed in pairs])
 
     @property
     def best_value(self) -> int | None:
         """Position of the point with the lowest price of a sample; None if there are no points."""
-        return min(
-            range(len(self.points)),
-            key=lambda i: self.points[i].usd_per_million_samples,
-            default=None,
-        )
+        prices = [point.usd_per_million_samples for point in self.points]
+        return prices.index(min(prices)) if prices else None
 
     @property
     def proved(self) -> bool:
@@ -148,12 +145,11 @@ class Frontier(Shown):
     @property
     def marginal_usd_per_million_samples(self) -> tuple[float | None, ...]:
         """Price of a million samples more than the point before gives, USD; None for the first."""
-        pairs = zip(self.points, self.points[1:], strict=False)
         steps = (
             usd_per_million_samples(
                 b.usd_per_hour - a.usd_per_hour, b.samples_per_second - a.samples_per_second
             )
-            for a, b in pairs
+            for a, b in pairwise(self.points)
         )
         return (None, *steps) if self.points else ()
 
@@ -198,15 +194,16 @@ class Frontier(Shown):
 
     def rows(self) -> list[dict[str, Any]]:
         """List one flat row for each point, from the cheapest on."""
+        placements = [point.placement for point in self.points]
         return [
             {
                 **figures,
                 "mark": self.mark(at),
-                "workers": " + ".join(group.spec for group in self.points[at].placement.groups),
-                "exchange": self.points[at].placement.exchange.strategy,
-                "local_steps": self.points[at].placement.exchange.local_steps,
+                "workers": " + ".join(group.spec for group in placement.groups),
+                "exchange": placement.exchange.strategy,
+                "local_steps": placement.exchange.local_steps,
             }
-            for at, figures in enumerate(self._figures())
+            for at, (figures, placement) in enumerate(zip(self._figures(), placements, strict=True))
         ]
 
     def mark(self, at: int) -> str:
@@ -225,9 +222,7 @@ class Frontier(Shown):
         marginal = self.marginal_usd_per_million_samples
         return [
             {
-                "usd_per_hour": point.usd_per_hour,
-                "samples_per_second": point.samples_per_second,
-                "usd_per_million_samples": point.usd_per_million_samples,
+                **{name: getattr(point, name) for name in FIGURES},
                 "marginal_usd_per_million_samples": more,
                 "least_usd_per_hour": point.least_usd_per_hour,
                 "most_samples_per_second": point.most_samples_per_second,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from math import log, sqrt
+from typing import NamedTuple
 
 from placer.advice.frontier.points import (
     LEAST_USD_PER_HOUR,
@@ -15,6 +17,7 @@ from placer.advice.frontier.points import (
 )
 from placer.advice.recommendation.nearest import nearest
 from placer.advice.recommendation.notes import warnings_of
+from placer.cost_model.estimate import Estimate
 from placer.cost_model.objective import objective_named
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
@@ -40,6 +43,21 @@ ALMOST = 1e-12
 """Relative difference up to which budgets and speeds count as equal."""
 
 
+class Spot(NamedTuple):
+    """A placement with its estimate: USD/h and samples/s."""
+
+    placement: Placement
+    estimate: Estimate
+    usd: float
+    speed: float
+
+    @staticmethod
+    def of(result: Result) -> Spot:
+        """Take the placement of an answer."""
+        placement, got = result.found
+        return Spot(placement, got, cost_of(got), got.effective_samples_per_second.value)
+
+
 class Trace:
     """The points so far and what is known between them; grows in place.
 
@@ -52,9 +70,10 @@ class Trace:
         self.problem, self.solver, self.options, self.wanted = problem, solver, options, points
         self.budget = problem.requirements.budget_usd_per_hour or float("inf")
         self.floor = problem.requirements.min_samples_per_second
+        self.step = max(options.gap, LEAST_STEP)
         self.answer = prepare(problem, solver)
         self.deadline = time.monotonic() + options.time_limit_s
-        self.found: list[Result] = []
+        self.found: list[Spot] = []
         self.tried: dict[Placement, float] = {}
         self.closing: set[Placement] = set()
         self.caps: list[tuple[float, float]] = []
@@ -66,7 +85,7 @@ class Trace:
         """Find the ends, then what lies between, until nothing is open or it is stopped."""
         try:
             if self._cheapest():
-                if self.budget * (1 - LEAST_STEP) > _usd(self.found[0]):
+                if self.budget * (1 - LEAST_STEP) > self.found[0].usd:
                     self._ask(self.budget)
                 while len(self.found) < self.wanted and not self._stopped():
                     budget = self._next_budget()
@@ -94,16 +113,13 @@ class Trace:
 
     def proved_points(self) -> Iterator[FrontierPoint]:
         """Yield the points from the cheapest on, each with the best bounds of all searches."""
-        for result in self.found:
-            assert result.placement is not None
-            assert result.estimate is not None
-            usd, speed = _usd(result), _speed(result)
+        for placement, got, usd, speed in self.found:
             most = [bound for budget, bound in self.caps if budget >= usd * (1 - ALMOST)]
             least = [bound for at, bound in self.floors if at <= speed * (1 + ALMOST)]
             least += [budget for budget, bound in self.caps if bound < speed and budget < usd]
             yield FrontierPoint(
-                placement=result.placement,
-                estimate=result.estimate,
+                placement=placement,
+                estimate=got,
                 most_samples_per_second=max(speed, min(most)) if most else None,
                 least_usd_per_hour=min(usd, max(least)) if least else None,
                 asked_gap=self.options.gap,
@@ -117,105 +133,82 @@ class Trace:
             return False
         if first.bound is not None:
             self.floors.append((self.floor or 0.0, first.bound))
-        if not self._stopped():
-            self._ask_fastest(max(_usd(first), LEAST_USD_PER_HOUR), first, tie=False)
+        start = Spot.of(first)
+        if self._stopped():
+            self._keep(start, start.usd)
         else:
-            self._keep(first, _usd(first))
+            self._ask_fastest(max(start.usd, LEAST_USD_PER_HOUR), start, tie=False)
         return True
 
     def _ask(self, budget: float) -> None:
         """Find the fastest placement within a budget, and the cheapest as fast."""
-        below = next(
-            result
-            for result in reversed(self.found)
-            if _usd(result) <= max(budget, LEAST_USD_PER_HOUR) * (1 + ALMOST)
-        )
+        most = max(budget, LEAST_USD_PER_HOUR) * (1 + ALMOST)
+        below = next(spot for spot in reversed(self.found) if spot.usd <= most)
         self._ask_fastest(budget, below, tie=True)
 
     def _ask_fastest(
-        self, budget: float, start: Result, tie: bool, share: float | None = None
+        self, budget: float, start: Spot, *, tie: bool, share: float | None = None
     ) -> None:
-        fastest = self._rescued(
-            self._solve("throughput", budget, self.floor, start.placement, share)
-        )
-        if fastest.placement is None:  # a heuristic without luck; the start is known to fit
-            fastest = start
-        elif fastest.bound is not None:
-            self.caps.append((budget, fastest.bound))
-        if _speed(fastest) <= _speed(start) * (1 + ALMOST) and start.placement in self.tried:
+        asked = self._solve("throughput", budget, self.floor, start.placement, share)
+        result, fastest = self._rescued(asked), start
+        if result.placement is not None:  # else a heuristic without luck; the start fits
+            fastest = Spot.of(result)
+            if result.bound is not None:
+                self.caps.append((budget, result.bound))
+        if fastest.speed <= start.speed * (1 + ALMOST) and start.placement in self.tried:
             self._nothing_new(start, budget)
-            return
-        if tie and not self._stopped():
-            self._ask_cheapest(fastest, budget, None, _speed(fastest))
+        elif tie and not self._stopped():
+            self._ask_cheapest(fastest, budget, None, fastest.speed)
         else:
             self._keep(fastest, budget)
 
     def _ask_cheapest(
-        self, known: Result, budget: float, share: float | None, floor: float | None
+        self, known: Spot, budget: float, share: float | None, floor: float | None
     ) -> None:
         """Find the cheapest placement that reaches a floor within the budget; one is known."""
-        cheapest = self._solve("cost", budget, floor, known.placement, share)
-        if cheapest.bound is not None:
-            self.floors.append((floor or 0.0, cheapest.bound))
-        cheapest_known = cheapest if cheapest.placement is not None else known
-        self._keep(
-            cheapest_known,
-            budget
-            if _speed(cheapest_known) >= _speed(known) * (1 - LEAST_STEP)
-            else _usd(cheapest_known),
-        )
+        result = self._solve("cost", budget, floor, known.placement, share)
+        if result.bound is not None:
+            self.floors.append((floor or 0.0, result.bound))
+        cheapest = known if result.placement is None else Spot.of(result)
+        as_fast = cheapest.speed >= known.speed * (1 - LEAST_STEP)
+        self._keep(cheapest, budget if as_fast else cheapest.usd)
 
-    def _nothing_new(self, below: Result, budget: float) -> None:
+    def _nothing_new(self, below: Spot, budget: float) -> None:
         """Close the part of a box up to a budget."""
-        assert below.placement is not None
         self.tried[below.placement] = max(self.tried[below.placement], budget)
         self.closing.add(below.placement)
 
-    def _keep(self, result: Result, budget: float) -> None:
+    def _keep(self, spot: Spot, budget: float) -> None:
         """Add a point that no other one beats, and drop those that it beats."""
-        assert result.placement is not None
-        self.tried[result.placement] = max(budget, self.tried.get(result.placement, 0.0))
-        usd, speed = _usd(result), _speed(result)
-        better = [r for r in self.found if _usd(r) <= usd and _speed(r) >= speed]
+        self.tried[spot.placement] = max(budget, self.tried.get(spot.placement, 0.0))
+        better = [s for s in self.found if s.usd <= spot.usd and s.speed >= spot.speed]
         if better:
-            self._nothing_new(max(better, key=_speed), budget)
+            self._nothing_new(max(better, key=lambda s: s.speed), budget)
             return
-        kept = [r for r in self.found if not (usd <= _usd(r) and speed >= _speed(r))]
-        self.found = sorted([*kept, result], key=_usd)
-        at = self.found.index(result)
+        kept = [s for s in self.found if not (spot.usd <= s.usd and spot.speed >= s.speed)]
+        self.found = sorted([*kept, spot], key=lambda s: s.usd)
+        at = self.found.index(spot)
         if at:
-            below = self.found[at - 1].placement
-            assert below is not None
-            self.closing.discard(below)
+            self.closing.discard(self.found[at - 1].placement)
 
     def _prove(self) -> None:
         """Spend what time is left on unproved points, the widest gap first, each once."""
         unproved = [point for point in self.proved_points() if point.status is Status.TIME_LIMIT]
         if not (self._cheap_end_proved() or self._stopped()):
-            self._ask_cheapest(
-                self.found[0],
-                max(_usd(self.found[0]), LEAST_USD_PER_HOUR),
-                1 / (len(unproved) + 1),
-                self.floor,
-            )
+            budget = max(self.found[0].usd, LEAST_USD_PER_HOUR)
+            self._ask_cheapest(self.found[0], budget, 1 / (len(unproved) + 1), self.floor)
         for k, point in enumerate(sorted(unproved, key=lambda p: -(p.gap or 0.0))):
-            result = next((r for r in self.found if r.placement == point.placement), None)
-            if self._stopped() or result is None:
+            spot = next((s for s in self.found if s.placement == point.placement), None)
+            if self._stopped() or spot is None:
                 continue
-            share = 1 / (len(unproved) - k)
-            if (point.most_samples_per_second or 0.0) > point.samples_per_second * (
-                1 + self.options.gap + LEAST_STEP
-            ):
-                budget = (
-                    self.tried[point.placement]
-                    if result is self.found[-1]
-                    else max(point.usd_per_hour, LEAST_USD_PER_HOUR)
-                )
-                self._ask_fastest(budget, result, tie=False, share=share)
-            else:
-                self._ask_cheapest(
-                    result, self.tried[point.placement], share, point.samples_per_second
-                )
+            share, budget = 1 / (len(unproved) - k), self.tried[point.placement]
+            faster = point.samples_per_second * (1 + self.options.gap + LEAST_STEP)
+            if (point.most_samples_per_second or 0.0) <= faster:
+                self._ask_cheapest(spot, budget, share, point.samples_per_second)
+                continue
+            if spot is not self.found[-1]:
+                budget = max(point.usd_per_hour, LEAST_USD_PER_HOUR)
+            self._ask_fastest(budget, spot, tie=False, share=share)
 
     def _complete(self) -> bool:
         """Return whether it is proved that there are no further points within the gap."""
@@ -226,18 +219,12 @@ class Trace:
             or any(point.status is not Status.OPTIMAL for point in self.proved_points())
         ):
             return False
-        ends = [
-            *(_usd(above) * (1 - max(gap, LEAST_STEP)) for above in self.found[1:]),
-            self.budget,
-        ]
+        ends = [*(above.usd * (1 - self.step) for above in self.found[1:]), self.budget]
         for below, high in zip(self.found, ends, strict=True):
-            most = min(
-                (bound for budget, bound in self.caps if budget >= high * (1 - ALMOST)),
-                default=float("inf"),
-            )
-            above = next((r for r in self.found if _usd(r) > _usd(below)), None)
-            if most > _speed(below) * (1 + gap + LEAST_STEP) and (
-                above is None or _speed(above) > _speed(below) * (1 + gap)
+            caps = (bound for budget, bound in self.caps if budget >= high * (1 - ALMOST))
+            above = next((s for s in self.found if s.usd > below.usd), None)
+            if min(caps, default=float("inf")) > below.speed * (1 + gap + LEAST_STEP) and (
+                above is None or above.speed > below.speed * (1 + gap)
             ):
                 return False
         return True
@@ -245,32 +232,21 @@ class Trace:
     def _cheap_end_proved(self) -> bool:
         """Return whether nothing that fits costs less than the cheapest point, within the gap."""
         least = max((bound for at, bound in self.floors if at <= (self.floor or 0.0)), default=-1.0)
-        return (
-            least
-            >= _usd(self.found[0]) * (1 - self.options.gap - LEAST_STEP)
-            - LEAST_USD_PER_HOUR * LEAST_STEP
-        )
+        usd = self.found[0].usd * (1 - self.options.gap - LEAST_STEP)
+        return least >= usd - LEAST_USD_PER_HOUR * LEAST_STEP
 
     def _next_budget(self) -> float | None:
         """Return the budget in the largest open box; None if all boxes are closed."""
         best: tuple[float, float] | None = None
-        for below, above in zip(self.found, self.found[1:], strict=False):
-            assert below.placement is not None
-            step = max(self.options.gap, LEAST_STEP)
-            low, high = (
-                max(self.tried[below.placement], _usd(below), LEAST_USD_PER_HOUR),
-                _usd(above) * (1 - step),
-            )
-            if low >= high or _speed(above) <= _speed(below) * (1 + self.options.gap):
+        for below, above in pairwise(self.found):
+            low = max(self.tried[below.placement], below.usd, LEAST_USD_PER_HOUR)
+            high = above.usd * (1 - self.step)
+            if low >= high or above.speed <= below.speed * (1 + self.options.gap):
                 continue
-            size = log(high / low) * log(_speed(above) / _speed(below))
-            middle = (
-                high
-                if below.placement in self.closing or high < low * (1 + 4 * step)
-                else sqrt(low * high)
-            )
+            size = log(high / low) * log(above.speed / below.speed)
+            closing = below.placement in self.closing or high < low * (1 + 4 * self.step)
             if best is None or size > best[0]:
-                best = size, middle
+                best = size, high if closing else sqrt(low * high)
         return None if best is None else best[1]
 
     def _solve(
@@ -291,12 +267,8 @@ class Trace:
             budget_usd_per_hour=None if budget == float("inf") else budget,
             min_samples_per_second=floor,
         )
-        options = replace(
-            self.options,
-            start=start,
-            time_limit_s=max(LEAST_SLICE_S, left * share),
-            break_ties=False,
-        )
+        seconds = max(LEAST_SLICE_S, left * share)
+        options = replace(self.options, start=start, time_limit_s=seconds, break_ties=False)
         if not objective_named(objective).by_speed:
             options = options.deaf  # it hears samples/s
         result = self.answer(replace(self.problem, requirements=limits), options)
@@ -308,15 +280,12 @@ class Trace:
         """Improve what a stopped search left by a heuristic: its bound still holds."""
         if not result.status.stopped or self._stopped():
             return result
-        options = replace(
-            self.options,
-            start=result.placement,
-            time_limit_s=min(RESCUE_S, self.deadline - time.monotonic()),
-        )
+        seconds = min(RESCUE_S, self.deadline - time.monotonic())
+        options = replace(self.options, start=result.placement, time_limit_s=seconds)
         tried = solve(result.problem, "local_search", options)
         self.interrupted |= tried.interrupted
         if tried.placement is None or (
-            result.placement is not None and _speed(tried) <= _speed(result)
+            result.placement is not None and Spot.of(tried).speed <= Spot.of(result).speed
         ):
             return result
         return replace(result, placement=tried.placement, estimate=tried.estimate)
@@ -325,16 +294,6 @@ class Trace:
         spent = allowance.current().spent
         self.interrupted |= spent is Reason.CANCELLED
         return spent is not None or self.interrupted or time.monotonic() >= self.deadline
-
-
-def _usd(result: Result) -> float:
-    assert result.estimate is not None
-    return cost_of(result.estimate)
-
-
-def _speed(result: Result) -> float:
-    assert result.estimate is not None
-    return result.estimate.effective_samples_per_second.value
 
 
 MOST_POINTS = 1_000

@@ -307,28 +307,28 @@ class Policy:
 _WAITS, _PACES = migrate(pace=False), migrate(pace=True)
 POLICIES = tuple(
     Policy(name=name, describe=words, rule=rule, censored=name == "migrate-censored")
-    for name, words, rule in (
-        ("on-demand", "on-demand machines from the first hour on", lambda zone: on_demand),
-        ("fixed", "waits for all machines in the zone that is cheapest at the start", fixed),
+    for name, rule, words in (
+        ("on-demand", lambda zone: on_demand, "on-demand machines from the first hour on"),
+        ("fixed", fixed, "waits for all machines in the zone that is cheapest at the start"),
         (
             "migrate",
-            "all machines in one zone; moves when they are gone, waits while slack allows",
             lambda zone: _WAITS,
+            "all machines in one zone; moves when they are gone, waits while slack allows",
         ),
         (
             "migrate-pace",
-            "as migrate; on-demand machines keep a uniform pace meanwhile",
             lambda zone: _PACES,
+            "as migrate; on-demand machines keep a uniform pace meanwhile",
         ),
         (
             "migrate-censored",
-            "as migrate, where a zone that launched all it was asked for has any number",
             lambda zone: _WAITS,
+            "as migrate, where a zone that launched all it was asked for has any number",
         ),
         (
             "span",
-            "islands in up to four zones that grow, join and move; on-demand fills gaps",
             lambda zone: span,
+            "islands in up to four zones that grow, join and move; on-demand fills gaps",
         ),
     )
 )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain, islice
 from statistics import fmean
 from typing import Any
@@ -100,7 +101,7 @@ class Replay(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.replay/v1`` document."""
-        trace, job, market = self.trace, self.job, self.market
+        trace, market = self.trace, self.market
         return {
             "schema": SCHEMA,
             "trace": {
@@ -112,15 +113,10 @@ class Replay(Shown):
                 "carried": trace.carried,
             },
             "job": {
-                "machines": job.machines,
-                "work_hours": job.work_h,
-                "deadline_hours": job.deadline_h,
-                "restart_hours": job.restart_h,
-                "reform_hours": job.reform_h,
-                "efficiency": job.efficiency,
-                "quorum": job.quorum,
-                "checkpoint_gib": job.checkpoint_gib,
-                "exchange_gib_per_hour": job.exchange_gib_per_h,
+                re.sub("_h$", "_hours", one.name.replace("_per_h", "_per_hour")): getattr(
+                    self.job, one.name
+                )
+                for one in fields(self.job)
             },
             "market": {
                 "on_demand_place": market.on_demand_place,
@@ -238,17 +234,12 @@ def _offline(shared: tuple[Trace, Market], asked: tuple[Job, int]) -> tuple[floa
 
 
 def simulate(
-    observations: Sequence[Observation],
-    tick_h: float,
-    first: int,
-    rule: Rule,
-    job: Job,
-    market: Market,
+    seen: Sequence[Observation], tick_h: float, first: int, rule: Rule, job: Job, market: Market
 ) -> Run:
     """Run a job from one tick on, until its work is done or its deadline is there."""
     state, tick = start(market), first
     while not state.finished(job) and state.now_h < job.deadline_h - 1e-9:
-        _, state = step(state, observations[tick], tick_h, rule, job, market)
+        _, state = step(state, seen[tick], tick_h, rule, job, market)
         tick += 1
     return Run(first=first, end=state, missed=not state.finished(job))
 

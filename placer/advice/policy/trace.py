@@ -25,6 +25,20 @@ QUORUM = 0.5
 CHECKPOINT_GIB = 50.0
 EXCHANGE_GIB_PER_H = 16.0
 MOST_MACHINES = 4_096
+LEAST, MOST = math.ulp(0.0), math.nextafter(math.inf, 0.0)
+"""The least figure above 0, and the largest that is not infinite."""
+FIGURES = (
+    (("work_h", "deadline_h"), LEAST, MOST, "is not a number of hours", "give hours above 0"),
+    (
+        ("restart_h", "reform_h", "checkpoint_gib", "exchange_gib_per_h"),
+        0,
+        MOST,
+        "is not possible",
+        "give 0 or more",
+    ),
+    (("efficiency", "quorum"), LEAST, 1, "is not a share", "give more than 0, at most 1"),
+)
+"""Least and most of some fields of a job, with what is said of others."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,19 +67,11 @@ class Job:
             raise PlacerError(
                 f"a job of {self.machines} machines", f"give 1 to {MOST_MACHINES:,} machines"
             )
-        for name in ("work_h", "deadline_h"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise PlacerError(
-                    f"{name} {getattr(self, name)} is not a number of hours", "give hours above 0"
-                )
-        for name in ("restart_h", "reform_h", "checkpoint_gib", "exchange_gib_per_h"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise PlacerError(f"{name} {getattr(self, name)} is not possible", "give 0 or more")
-        for name in ("efficiency", "quorum"):
-            if not 0 < getattr(self, name) <= 1:
-                raise PlacerError(
-                    f"{name} {getattr(self, name)} is not a share", "give more than 0, at most 1"
-                )
+        for names, low, high, wrong, hint in FIGURES:
+            for name in names:
+                value = getattr(self, name)
+                if not low <= value <= high:
+                    raise PlacerError(f"{name} {value} {wrong}", hint)
         if self.deadline_h < self.work_h + self.restart_h - 1e-9:
             raise PlacerError(
                 f"{self.work_h:g} h of work and a start of {self.restart_h:g} h do not fit in "

@@ -195,13 +195,8 @@ def _begun(market: Market, held: Mapping[str, int], done_h: float, job: Job) -> 
         if zone not in market.zones:
             raise unknown("zone", zone, market.zones)
     machines = [held.get(zone, 0) for zone in market.zones]
-    largest = max(range(len(machines)), key=lambda zone: machines[zone])
-    return replace(
-        start(market),
-        machines=(*machines, 0),
-        done_h=min(done_h, job.work_h),
-        last=largest if held else None,
-    )
+    last, done_h = machines.index(max(machines)) if held else None, min(done_h, job.work_h)
+    return replace(start(market), machines=(*machines, 0), done_h=done_h, last=last)
 
 
 def _seen(rows: deque[list[int]], prices: Array, tick_h: float, job: Job) -> Observation:

@@ -100,14 +100,8 @@ def cheapest_on_demand(zones: Sequence[str], device: str, catalog: Catalog) -> t
 
 
 def _cheapest(place: str, device: str, market: str, catalog: Catalog) -> float | None:
-    return min(
-        (
-            offer.usd_per_hour
-            for offer in catalog.offers_at(place)
-            if offer.device == device and offer.market == market
-        ),
-        default=None,
-    )
+    offers = (o for o in catalog.offers_at(place) if (o.device, o.market) == (device, market))
+    return min((offer.usd_per_hour for offer in offers), default=None)
 
 
 def file_prices(
@@ -224,13 +218,11 @@ def market_of(
         regions = [region_of(zone) for zone in named]
         table = [[0.0 if a == b else egress_usd_per_gib for b in regions] for a in regions]
     else:
-        network, places = network_of(catalog), places_of(named, catalog)
+        price = network_of(catalog).egress_price
+        pairs = [*zip(named, places_of(named, catalog), strict=True)]
         table = [
-            [
-                0.0 if a == b else network.egress_price(src, dst, same_zone=False).usd_per_gib
-                for b, dst in zip(named, places, strict=True)
-            ]
-            for a, src in zip(named, places, strict=True)
+            [0.0 if a == b else price(src, dst, same_zone=False).usd_per_gib for b, dst in pairs]
+            for a, src in pairs
         ]
     return Market(
         zones=tuple(zones),

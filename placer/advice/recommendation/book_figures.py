@@ -37,19 +37,12 @@ def bold_option(result: Result, solver: str, options: SolveOptions) -> Option | 
         return None
     asked = replace(result.problem, catalog=book_changed_again(book, defended.changes[1:]))
     bold = solve(asked, solver, short_search(options, BOLD_NODES, result.placement))
-    if bold.placement is None or bold.value is None or bold.estimate is None:
+    if bold.value is None or not result.objective.better(bold.value, value, WORTH_A_WORD):
         return None
-    if not result.objective.better(bold.value, value, WORTH_A_WORD):
-        return None
+    placement, got = bold.found
     gain = abs(bold.value - value) / abs(value) if value else 0.0
-    condition = _condition(bold.placement, result, asked)
-    return Option(
-        placement=bold.placement,
-        estimate=bold.estimate,
-        label="bold",
-        note=f"{100 * gain:.0f} % better {condition}",
-        proved=False,
-    )
+    note = f"{100 * gain:.0f} % better {_condition(placement, result, asked)}"
+    return Option(placement=placement, estimate=got, label="bold", note=note, proved=False)
 
 
 def bold_notes(option: Option | None) -> Iterator[Warn]:
@@ -60,10 +53,7 @@ def bold_notes(option: Option | None) -> Iterator[Warn]:
 
 def _condition(placement: Placement, result: Result, asked: Problem) -> str:
     """Say what has to be true for a placement to be better than the answer."""
-    rows = {
-        (group.place, group.instance_type, group.gpu, group.gpu_count, group.market)
-        for group in placement.groups
-    }
+    rows = {group.offer_kind for group in placement.groups}
     if len(rows) > 1:
         return "if its prices are true"
     (row,) = rows
@@ -81,10 +71,8 @@ def _condition(placement: Placement, result: Result, asked: Problem) -> str:
             least = middle
         else:
             most = middle
-    usd = format_usd(least * planned.usd_per_hour)
-    return (
-        f"if a machine costs at most {usd}/h ({read}, planned {format_usd(planned.usd_per_hour)})"
-    )
+    usd, now = format_usd(least * planned.usd_per_hour), format_usd(planned.usd_per_hour)
+    return f"if a machine costs at most {usd}/h ({read}, planned {now})"
 
 
 def _better_at(factor: float, placement: Placement, result: Result, planned: VmOffer) -> bool:

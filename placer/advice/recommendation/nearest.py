@@ -19,31 +19,37 @@ from placer.units import format_plain
 
 BASELINE_NODES = 1_000
 """Nodes of a search whose answer is only compared with and need not be proved."""
+Change = tuple[str, Requirements, str]
+"""A label, changed wishes, and what is changed in words."""
 
 
 def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Option, ...]:
     """Find what fits after one wish is changed: a limit; else any other wish, or all limits."""
-    tried = (
-        solve_changed(problem, changed, solver, options, label, note)
-        for label, changed, note in _freed(problem.requirements)
-    )
-    nearest = [
-        replace(option, note=limit_words(option, problem.requirements))
-        for option in tried
-        if option is not None
-    ]
-    nearest += _without_defaults(problem, solver, options)
-    nearest += _without_used(problem, solver, options)
-    if not nearest:
+    wish = problem.requirements
+
+    def fitting(*changes: Change) -> list[Option]:
         tried = (
             solve_changed(problem, changed, solver, options, label, note)
-            for label, changed, note in _widened(problem.requirements)
+            for label, changed, note in changes
         )
-        nearest = [option for option in tried if option is not None]
-    return tuple(nearest)
+        return [option for option in tried if option is not None]
+
+    found = [replace(option, note=limit_words(option, wish)) for option in fitting(*_freed(wish))]
+    if wish.other_supply is not None:  # limits that nobody asked for
+        found += fitting(("supply", replace(wish, supply=None), "--supply any"))
+    if problem.uniform:
+        found += fitting(("kinds", replace(wish, uniform=False), "--mixed"))
+    each = (
+        ("use", replace(wish, used=tuple(other for other in wish.used if other != rule)), rule.spec)
+        for rule in wish.used
+    )
+    unused = fitting(*((label, changed, f"no --use {spec}") for label, changed, spec in each))
+    if not unused and len(wish.used) > 1:
+        unused = fitting(("use", replace(wish, used=()), "no --use"))
+    return tuple(found + unused or fitting(*_widened(wish)))
 
 
-def _freed(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
+def _freed(wish: Requirements) -> Iterator[Change]:
     """Yield each limit without which the best for it is looked for: label, wishes."""
     if wish.budget_usd_per_hour is not None:
         yield "budget", replace(aimed_at(wish, "cost"), budget_usd_per_hour=None), ""
@@ -55,39 +61,6 @@ def _freed(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
         yield "total-budget", replace(aimed_at(wish, "total"), budget_usd=None), ""
     if wish.max_carbon_g_per_hour is not None:
         yield "carbon", replace(wish, max_carbon_g_per_hour=None, objective="carbon"), ""
-
-
-def _without_defaults(problem: Problem, solver: str, options: SolveOptions) -> list[Option]:
-    """Return what fits without one of the limits that nobody asked for."""
-    wish = problem.requirements
-    changes = (
-        ("supply", replace(wish, supply=None), "--supply any", wish.other_supply is not None),
-        ("kinds", replace(wish, uniform=False), "--mixed", problem.uniform),
-    )
-    tried = (
-        solve_changed(problem, changed, solver, options, label, note)
-        for label, changed, note, holds in changes
-        if holds
-    )
-    return [option for option in tried if option is not None]
-
-
-def _without_used(problem: Problem, solver: str, options: SolveOptions) -> list[Option]:
-    """Return what fits without one of the machines that must be used; else without all of them."""
-    wish = problem.requirements
-    several = [
-        (f"no --use {rule.spec}", tuple(other for other in wish.used if other != rule))
-        for rule in wish.used
-    ]
-    fitting: list[Option] = []
-    for note, left in [*several, *([("no --use", ())] if len(several) > 1 else [])]:
-        option = (
-            solve_changed(problem, replace(wish, used=left), solver, options, "use", note)
-            if left or not fitting
-            else None
-        )
-        fitting += [] if option is None else [option]
-    return fitting
 
 
 def limit_words(option: Option, wish: Requirements) -> str:
@@ -106,15 +79,10 @@ def limit_words(option: Option, wish: Requirements) -> str:
     return f"--max-carbon {math.ceil(emitted * 10.005 + 0.05) / 10:.1f}g/h"
 
 
-def _widened(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
+def _widened(wish: Requirements) -> Iterator[Change]:
     """Yield every other wish that can be widened, and all limits together: label, wishes, words."""
-    free = replace(
-        wish,
-        budget_usd_per_hour=None,
-        min_samples_per_second=None,
-        deadline_s=None,
-        budget_usd=None,
-    )
+    free = replace(wish, budget_usd_per_hour=None, min_samples_per_second=None)
+    free = replace(free, deadline_s=None, budget_usd=None, max_carbon_g_per_hour=None)
     given = (
         ("--budget", wish.budget_usd_per_hour or wish.budget_usd),
         ("--min-throughput", wish.min_samples_per_second),
@@ -122,21 +90,18 @@ def _widened(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
         ("--max-carbon", wish.max_carbon_g_per_hour),
     )
     limits = " and ".join(f"no {name}" for name, limit in given if limit is not None)
+    anyhow = replace(wish, exchange="auto", aggregator=None, storage=None)
     for label, changed, note in (
         ("workers", replace(wish, min_workers=1, max_workers=64), "--workers 1..64"),
         ("quota", without_quotas(wish), "no --quota"),
-        (
-            "exchange",
-            replace(wish, exchange="auto", aggregator=None, storage=None),
-            "--exchange auto",
-        ),
+        ("exchange", anyhow, "--exchange auto"),
         ("regions", replace(wish, min_regions=1, max_regions=ALL_REGIONS), "any number of regions"),
         ("market", replace(wish, market="any"), "--market any"),
         ("place", replace(wish, places_in=(), places_not_in=()), "no --in and --not-in"),
         ("gpu", replace(wish, gpus=()), "no --gpu"),
         ("keep", replace(wish, kept=()), "no --keep"),
         ("data", replace(wish, datasets=()), "no --data"),
-        ("limits", replace(free, max_carbon_g_per_hour=None), limits),
+        ("limits", free, limits),
     ):
         if changed != wish:
             yield label, changed, note

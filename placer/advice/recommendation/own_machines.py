@@ -12,7 +12,7 @@ from placer.errors import PlacerError
 from placer.market.words.own_places import SITES, host_assumed, own_places
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements, Used
+from placer.problem.requirements import Used
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Warn
@@ -35,29 +35,23 @@ def own_or_rented(
     """
     problem, wish = result.problem, result.problem.requirements
     own = own_places(problem.catalog.changes)
-    if not own or result.placement is None or result.estimate is None:
+    if not own or result.placement is None:
         return None
+    placement, got = result.found
     market = "spot" if wish.market == "any" else wish.market
-    known = {
-        _label(result.placement, own, market): Option(
-            placement=result.placement, estimate=result.estimate
-        )
-    }
+    known = {_label(placement, own, market): Option(placement=placement, estimate=got)}
     alone = {*wish.places_in} == {*own}
     if alone and rented is not None:
-        label = _label(rented, own, market)
-        known[label] = Option(placement=rented, estimate=estimate(rented, problem))
-    for label, asked in _questions(problem, own, market):
-        if label not in known and not alone:
-            option = _best(asked, problem, solver, options)
-            known |= {} if option is None else {label: option}
+        known[_label(rented, own, market)] = Option.of(rented, problem)
+    for label, asked in () if alone else _questions(problem, own, market):
+        option = None if label in known else _best(asked, problem, solver, options)
+        known |= {} if option is None else {label: option}
     rows = tuple(replace(known[label], label=label) for label in sorted(known, key=_order))
     every = None
-    if 0 < _working(result.placement, own) < _there(problem, own):
+    if 0 < _working(placement, own) < _there(problem, own):
         every = _best(_all_working(problem, own), problem, solver, options)
-    return OwnOrRented(
-        rows=rows, break_even=_break_even(rows), idle=_idle(result, own, rows, every)
-    )
+    idle = _idle(result, own, rows, every)
+    return OwnOrRented(rows=rows, break_even=_break_even(rows), idle=idle)
 
 
 def _best(asked: Problem, problem: Problem, solver: str, options: SolveOptions) -> Option | None:
@@ -77,14 +71,14 @@ def _questions(
     wish = replace(problem.requirements, expected=False, confidence=None, market="any")
     words = market.replace("_", "-")
     others = tuple(rule for rule in wish.used if rule.place not in own)
-    offers = problem.catalog.offers
-    mine = tuple(o for o in offers if o.place in own)
-    hired = tuple(o for o in offers if o.place not in own and o.market == market)
-    kinds = {o.device for o in mine}
+    mine = tuple(o for o in problem.catalog.offers if o.place in own)
+    rented = (o for o in problem.catalog.offers if o.place not in own)
+    kinds, hired = {o.device for o in mine}, tuple(o for o in rented if o.market == market)
     both = (*mine, *(o for o in hired if o.device in kinds))
+    alone = tuple(rule for rule in wish.used if rule not in others)
     used = (*wish.used, Used(place=f"{SITES}*"), Used(place="*", market=market))
     for label, kept, asked in (
-        ("own", mine, replace(wish, places_in=own, used=_without(wish, others))),
+        ("own", mine, replace(wish, places_in=own, used=alone)),
         (words, hired, replace(wish, used=others)),
         (f"own + {words}", both, replace(wish, used=used)),
     ):
@@ -92,16 +86,10 @@ def _questions(
         yield label, replace(problem, catalog=catalog, requirements=asked)
 
 
-def _without(wish: Requirements, others: tuple[Used, ...]) -> tuple[Used, ...]:
-    return tuple(rule for rule in wish.used if rule not in others)
-
-
 def _all_working(problem: Problem, own: tuple[str, ...]) -> Problem:
     """Return the question about own machines alone with all of them working."""
     mine = tuple(offer for offer in problem.catalog.offers if offer.place in own)
-    every = tuple(
-        Used(place=offer.place, device=offer.device, count=offer.available or 1) for offer in mine
-    )
+    every = tuple(Used(place=o.place, device=o.device, count=o.available or 1) for o in mine)
     wish = replace(problem.requirements, expected=False, confidence=None, market="any")
     wish = replace(wish, places_in=own, used=every)
     return replace(problem, catalog=replace(problem.catalog, offers=mine), requirements=wish)
@@ -169,9 +157,8 @@ def _idle(
     result: Result, own: tuple[str, ...], rows: tuple[Option, ...], every: Option | None
 ) -> str:
     """Say in one sentence why own machines stay idle; empty where all of them work."""
-    assert result.placement is not None
     problem = result.problem
-    there, work = _there(problem, own), _working(result.placement, own)
+    there, work = _there(problem, own), _working(result.found[0], own)
     if work >= there:
         return ""
     if work:
@@ -281,7 +268,7 @@ def _rented(
     problem: Problem, got: Estimate, own: tuple[str, ...], solver: str, options: SolveOptions
 ) -> Placement | None:
     """Return the cheapest placement without one's own machines that is as fast."""
-    wish = problem.requirements
+    wish, floor = problem.requirements, got.effective_samples_per_second.value * KEPT
     rented = replace(
         wish,
         objective="cost",
@@ -292,9 +279,9 @@ def _rented(
         used=tuple(rule for rule in wish.used if rule.place not in own),
         budget_usd_per_hour=None,
         budget_usd=None,
-        min_samples_per_second=got.effective_samples_per_second.value * KEPT,
+        min_samples_per_second=floor,
     )
     asked = replace(problem, requirements=rented)
-    if not asked.pools or not math.isfinite(rented.min_samples_per_second or math.inf):
+    if not asked.pools or not math.isfinite(floor):
         return None
     return solve(asked, solver, short_search(options, BASELINE_NODES)).placement

@@ -110,9 +110,8 @@ def _bounded(found: Result, least: Result, gap: float) -> Result:
 
 def _stores(best: Result, least: Result) -> Iterator[StoreOffer]:
     """Yield the stores to copy to: the cheapest and fastest of all, and those near the answer."""
-    assert least.placement is not None
     problem, stores = least.problem, []
-    for place in least.placement.places:
+    for place in least.found[0].places:
         stores += [problem.fastest_copy(place).store, problem.least_copy(place)[1].store]
     if best.placement is not None:
         there = set(best.placement.places)
@@ -122,14 +121,12 @@ def _stores(best: Result, least: Result) -> Iterator[StoreOffer]:
 
 def _staged(found: Result, best: Result) -> Warn:
     """Say what the copy costs, and what is best without it."""
-    copied = found.problem.data_copy
+    copied, without = found.problem.data_copy, "nothing fits"
     assert copied is not None
-    without = "nothing fits"
-    if best.estimate is not None and best.placement is not None:
-        got = best.estimate
+    if best.placement is not None:
+        placement, got = best.found
         speed = format_speed(got.effective_samples_per_second.value, got.tokens_per_sample)
-        usd = format_usd(got.usd_per_hour.total)
-        without = f"{best.placement.in_words}, {speed} for {usd}/h"
+        without = f"{placement.in_words}, {speed} for {format_usd(got.usd_per_hour.total)}/h"
     return Warn(
         "staged",
         f"{format_bytes(copied.bytes)} copied once from {copied.source.place} to "
@@ -155,16 +152,15 @@ def at_newer_prices(best: Result, solver: str, options: SolveOptions) -> Result:
     is asked of new prices too. Its bound is that of all prices: it stays feasible, with the gap.
     """
     book: Catalog | None = best.problem.catalog.memo.get(AT_BOOK_FIGURES)
-    wish, value, placement = best.problem.requirements, best.value, best.placement
+    wish, value = best.problem.requirements, best.value
     chosen = wish.oldest_price is not None or wish.confidence is not None or wish.expected
     if book is None or value is None or chosen or wish.open_batches or allowance.current().spent:
         return best
     if best.status is not Status.OPTIMAL:  # nothing bounds what newer prices give up
         return best
-    assert placement is not None
-    assert best.estimate is not None
+    placement, got = best.found
     since = (date.fromisoformat(book.as_of[1]) - timedelta(days=NEW_DAYS)).isoformat()
-    oldest = min((offer.as_of for offer in _priced(placement, best.problem)), default=since)
+    oldest = min((offer.as_of for offer in _rented(placement, best.problem)), default=since)
     asked = replace(best.problem, requirements=replace(wish, oldest_price=since))
     if oldest >= since or not asked.pools:
         return best
@@ -172,14 +168,9 @@ def at_newer_prices(best: Result, solver: str, options: SolveOptions) -> Result:
     newer = solve(asked, solver, replace(options, start=None, beat=least))
     if newer.placement is None or newer.value is None or best.objective.better(least, newer.value):
         return best
-    if any(GUESSED in offer.source for offer in _priced(newer.placement, asked)):
+    if any(GUESSED in offer.source for offer in _rented(newer.placement, asked)):
         return best
-    older = Option(
-        placement=placement,
-        estimate=best.estimate,
-        label=OLDER,
-        note=f"at a price of {oldest[:7]} (name a --max-price-age to take it)",
-    )
+    note = f"at a price of {oldest[:7]} (name a --max-price-age to take it)"
     return replace(
         newer,
         status=Status.FEASIBLE if newer.status is Status.OPTIMAL else newer.status,
@@ -187,11 +178,11 @@ def at_newer_prices(best: Result, solver: str, options: SolveOptions) -> Result:
         proof=(),
         nodes=best.nodes + newer.nodes,
         seconds=best.seconds + newer.seconds,
-        near_misses=(older,),
+        near_misses=(Option(placement=placement, estimate=got, label=OLDER, note=note),),
     )
 
 
-def _priced(placement: Placement, problem: Problem) -> Iterator[VmOffer]:
+def _rented(placement: Placement, problem: Problem) -> Iterator[VmOffer]:
     """Yield the offers of a placement that somebody asks a price for."""
     offers = (offer_of(group, problem) for group in placement.groups)
     return (offer for offer in offers if offer.price_basis not in FREE)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from placer.advice.recommendation.nearest import short_search
 from placer.cost_model.estimate import Outcome, offers_of, workers_of
+from placer.cost_model.objective import objective_of
 from placer.cost_model.outlook.risk import machine_groups
 from placer.cost_model.outlook.totals import totals_of
 from placer.market.catalog import Catalog, VmOffer
@@ -74,9 +75,13 @@ def price_risk(
 
 def outlier_sentences(result: Result) -> tuple[str, ...]:
     """Name the spot prices of an answer that are far below what is usual."""
-    assert result.placement is not None
-    rows = outlier_prices(result.placement, result.problem)
-    return tuple(_outlier_words(offer, off) for offer, off in rows)
+    return tuple(
+        f"The spot price of {offer.device} in {offer.place} is an outlier: "
+        f"{100 * (1 - off.share):.0f} % below on-demand, where the {off.usual.regions} regions of "
+        f"{offer.provider} have {100 * (1 - off.usual.share):.0f} % in the median (modified "
+        f"z-score {off.score:.1f}); check it before you rely on it."
+        for offer, off in outlier_prices(result.found[0], result.problem)
+    )
 
 
 def outlier_prices(placement: Placement, problem: Problem) -> list[tuple[VmOffer, Outlier]]:
@@ -84,15 +89,6 @@ def outlier_prices(placement: Placement, problem: Problem) -> list[tuple[VmOffer
     rows = (offer for offer, _ in _machines(placement, problem))
     found = ((offer, outlier_of(offer, problem.catalog)) for offer in rows)
     return [(offer, off) for offer, off in found if off is not None and off.score < 0]
-
-
-def _outlier_words(offer: VmOffer, off: Outlier) -> str:
-    return (
-        f"The spot price of {offer.device} in {offer.place} is an outlier: "
-        f"{100 * (1 - off.share):.0f} % below on-demand, where the {off.usual.regions} regions of "
-        f"{offer.provider} have {100 * (1 - off.usual.share):.0f} % in the median (modified "
-        f"z-score {off.score:.1f}); check it before you rely on it."
-    )
 
 
 def _machines(placement: Placement, problem: Problem) -> list[tuple[VmOffer, int]]:
@@ -106,8 +102,7 @@ def _machines(placement: Placement, problem: Problem) -> list[tuple[VmOffer, int
 
 def _changes_at(offer: VmOffer, count: int, result: Result, known: Known) -> float:
     """Return the price of one machine from which the answer is another one; perhaps infinite."""
-    got, wish = result.estimate, result.problem.requirements
-    assert got is not None
+    (_, got), wish, value = result.found, result.problem.requirements, result.value or 0.0
     usd, speed = got.usd_per_hour.total, got.effective_samples_per_second.value
     room = [math.inf]
     if wish.budget_usd_per_hour is not None:
@@ -118,20 +113,13 @@ def _changes_at(offer: VmOffer, count: int, result: Result, known: Known) -> flo
     if wish.most_usd_per_million_samples is not None:
         room.append((wish.most_usd_per_million_samples / got.usd_per_million_samples - 1) * usd)
     # A plan that holds with a confidence is not the cheapest placement, which would lead it.
-    if result.objective.name in DOLLARS and result.confidence is None:
+    if result.objective.name in DOLLARS and result.confidence is None and value > 0:
         room += [
-            _lead(result, outcome)
+            usd * (result.objective.value(outcome) / value - 1)
             for placement, outcome in known
             if offer not in dict(_machines(placement, result.problem))
         ]
     return offer.usd_per_hour + max(0.0, min(room)) / count
-
-
-def _lead(result: Result, other: Outcome) -> float:
-    """Return by how many USD/h the answer may become dearer before another placement is better."""
-    assert result.estimate is not None
-    usd, value = result.estimate.usd_per_hour.total, result.value or 0.0
-    return usd * (result.objective.value(other) / value - 1) if value > 0 else math.inf
 
 
 def _high(offer: VmOffer, catalog: Catalog) -> float:
@@ -161,72 +149,48 @@ def _cases(
     result: Result, risk: PriceRisk, known: Known, solver: str, options: SolveOptions
 ) -> Iterable[PriceCase]:
     """Yield what is best at other prices of one row, asking the solver only where that is open."""
-    offer, catalog = risk.offer, result.problem.catalog
-    high = _high(offer, catalog)
-    at_high = _asked(HIGH, high, result, offer, known, solver, options)
+    offer, problem = risk.offer, result.problem
+    high = _high(offer, problem.catalog)
+
+    def asked(case: str, usd_per_hour: float | None) -> PriceCase:
+        """Ask what is best where the row has another price, or is left out (None)."""
+        factor = None if usd_per_hour is None else usd_per_hour / offer.usd_per_hour
+        world = replace(problem, catalog=with_one_price(problem.catalog, offer, factor))
+        got = solve(world, solver, short_search(options, RISK_NODES, _start(world, known, offer)))
+        placement, chosen = got.placement, result.placement
+        same = placement and chosen and placement.canonical() == chosen.canonical()
+        return PriceCase(
+            case=case,
+            usd_per_hour=usd_per_hour,
+            placement=placement,
+            estimate=got.estimate,
+            proved=got.status in (Status.OPTIMAL, Status.INFEASIBLE),
+            on_outlier=placement is not None and bool(outlier_prices(placement, problem)),
+            same=bool(same),
+        )
+
+    at_high = asked(HIGH, high)
     yield at_high
-    left = at_high.placement is None or not _uses(at_high.placement, offer, result.problem)
+    left = at_high.placement is None or not _uses(at_high.placement, offer)
     if risk.usual is not None and risk.usual > offer.usd_per_hour:
+        usual = replace(at_high, case=USUAL, usd_per_hour=risk.usual)
         if risk.usual < risk.changes_at:
-            yield replace(
-                at_high,
-                case=USUAL,
-                usd_per_hour=risk.usual,
-                same=True,
-                proved=result.objective.name not in DOLLARS,
-                placement=result.placement,
-                estimate=result.estimate,
-            )
-        elif risk.usual >= high and left:
-            yield replace(at_high, case=USUAL, usd_per_hour=risk.usual)
+            placement, got = result.found
+            proved = result.objective.name not in DOLLARS
+            yield replace(usual, same=True, proved=proved, placement=placement, estimate=got)
         else:
-            yield _asked(USUAL, risk.usual, result, offer, known, solver, options)
-    if left:
-        yield replace(at_high, case=WITHOUT, usd_per_hour=None)
-    else:
-        yield _asked(WITHOUT, None, result, offer, known, solver, options)
+            yield usual if risk.usual >= high and left else asked(USUAL, risk.usual)
+    yield replace(at_high, case=WITHOUT, usd_per_hour=None) if left else asked(WITHOUT, None)
 
 
-def _uses(placement: Placement, offer: VmOffer, problem: Problem) -> bool:
+def _uses(placement: Placement, offer: VmOffer) -> bool:
     """Return whether a placement rents machines of a row, whatever they cost."""
-    return any(
-        (group.place, group.instance_type, group.gpu, group.gpu_count, group.market)
-        == (offer.place, offer.instance_type, offer.gpu, offer.gpu_count, offer.market)
-        for group in machine_groups(placement)
-    )
-
-
-def _asked(
-    case: str,
-    usd_per_hour: float | None,
-    result: Result,
-    offer: VmOffer,
-    known: Known,
-    solver: str,
-    options: SolveOptions,
-) -> PriceCase:
-    """Ask a solver what is best where one row has another price, or is left out (None)."""
-    problem = result.problem
-    factor = None if usd_per_hour is None else usd_per_hour / offer.usd_per_hour
-    asked = replace(problem, catalog=with_one_price(problem.catalog, offer, factor))
-    got = solve(asked, solver, short_search(options, RISK_NODES, _start(asked, known, offer)))
-    return PriceCase(
-        case=case,
-        usd_per_hour=usd_per_hour,
-        placement=got.placement,
-        estimate=got.estimate,
-        proved=got.status in (Status.OPTIMAL, Status.INFEASIBLE),
-        on_outlier=got.placement is not None and bool(outlier_prices(got.placement, problem)),
-        same=result.placement is not None
-        and got.placement is not None
-        and got.placement.canonical() == result.placement.canonical(),
-    )
+    row = offer.place, offer.instance_type, offer.gpu, offer.gpu_count, offer.market
+    return any(group.offer_kind == row for group in machine_groups(placement))
 
 
 def _start(asked: Problem, known: Known, offer: VmOffer) -> Placement | None:
     """Return the best known placement that rents nothing of a row."""
-    from placer.cost_model.objective import objective_of
-
     score = objective_of(asked.requirements).score
-    others = [(score(got), p) for p, got in known if not _uses(p, offer, asked)]
+    others = [(score(got), p) for p, got in known if not _uses(p, offer)]
     return min(others, key=lambda pair: pair[0])[1] if others else None

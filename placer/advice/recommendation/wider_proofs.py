@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Hashable, Mapping
+from operator import itemgetter
 from typing import Any
 
 from msgspec import Struct
@@ -38,6 +39,8 @@ an answer: few nodes find little of what is far from the best.
 """
 SIMILAR = 0.15
 """Logarithm of the ratio of two budgets whose answers are taken to be alike."""
+SAME = ("status", "placement", "bound", "candidates", "nodes", "proof", "notes")
+"""Fields of a result that are kept as they are."""
 HINTS = 3
 """Known placements that are tried as a hint, the best first."""
 NEARLY = 1 + 1e-5
@@ -72,17 +75,10 @@ class Known(Struct, frozen=True):
 
     def is_of(self, wish: Requirements) -> bool:
         """Return whether a question has the same limits, so that its notes are of that too."""
-        return (
-            wish.budget_usd_per_hour,
-            wish.min_samples_per_second or 0.0,
-            wish.max_workers,
-            wish.quota_gpus,
-        ) == (
-            self.budget_usd_per_hour,
-            self.floor_samples_per_second,
-            self.workers,
-            self.quota_gpus,
-        )
+        floor = wish.min_samples_per_second or 0.0
+        mine = (self.budget_usd_per_hour, self.floor_samples_per_second, self.workers)
+        theirs = (wish.budget_usd_per_hour, floor, wish.max_workers)
+        return (*mine, self.quota_gpus) == (*theirs, wish.quota_gpus)
 
     def settles(self, wish: Requirements, options: SolveOptions) -> bool:
         """Return whether a question has a part of these placements, and may have this answer."""
@@ -128,9 +124,8 @@ class WiderProofs:
         """Return an earlier answer that is one of this question too, priced anew; None without."""
         if not _plain(problem, options):
             return None
-        held = self._alike(problem, solver, options)
         wish = problem.requirements
-        for known in reversed(held):
+        for known in reversed(self._alike(problem, solver, options)):
             if known.settles(wish, options) and _same_placements(problem, known.quota_gpus):
                 result = _priced(known, problem, solver, options)
                 if result is not None:
@@ -169,45 +164,35 @@ class WiderProofs:
         Its answer is then one of many questions, and found sooner: quotas make many mixes of
         machines, and each limit has tables of its own.
         """
-        wish = problem.requirements
-        free = replace(
-            wish, max_workers=FREE["max_workers"], quota_gpus=None, supply=wish.other_supply
-        )
+        wish, most = problem.requirements, FREE["max_workers"]
+        free = replace(wish, max_workers=most, quota_gpus=None, supply=wish.other_supply)
         budget = wish.budget_usd_per_hour
         if free == wish or budget is None or not _plain(problem, options):
             return None
         if options.node_limit is not None or options.beat is not None:
             return None
-        held = self._alike(problem, solver, options)
         near = [
-            (abs(math.log(known.budget_usd_per_hour / budget)), at)
-            for at, known in enumerate(held)
+            (abs(math.log(known.budget_usd_per_hour / budget)), known.placement)
+            for known in self._alike(problem, solver, options)
             if known.quota_gpus is None
-            and known.workers == free.max_workers
+            and known.workers == most
             and known.budget_usd_per_hour
             and known.placement is not None
         ]
-        distance, at = min(near, default=(math.inf, 0))
-        if distance > SIMILAR:
+        distance, placement = min(near, key=itemgetter(0), default=(math.inf, None))
+        if distance > SIMILAR or placement is None or placement.workers > wish.max_workers:
             return None
-        placement = held[at].placement
-        fits = placement is not None and placement.workers <= wish.max_workers
-        if (
-            not fits
-            or placement is None
-            or max(quota_use(placement, problem).values()) > (wish.quota_gpus or math.inf)
-        ):
+        if max(quota_use(placement, problem).values()) > (wish.quota_gpus or math.inf):
             return None
         looser = replace(problem, requirements=free)
         return looser if _same_placements(problem, None) else None
 
     def keep(self, result: Result, options: SolveOptions) -> None:
         """Keep an answer that is proved, or of a short search; the one unasked the longest goes."""
-        problem, wish = result.problem, result.problem.requirements
+        problem, wish, got = result.problem, result.problem.requirements, result.estimate
         proved = result.status in (Status.OPTIMAL, Status.INFEASIBLE)
         if not (proved or _short(options)) or not _plain(problem, options):
             return
-        figures = result.estimate
         known = Known(
             budget_usd_per_hour=wish.budget_usd_per_hour,
             floor_samples_per_second=wish.min_samples_per_second or 0.0,
@@ -215,19 +200,11 @@ class WiderProofs:
             quota_gpus=wish.quota_gpus,
             beat=options.beat,
             short=None if proved else options.node_limit,
-            usd_per_hour=0.0 if figures is None else figures.usd_per_hour.total,
-            samples_per_second=0.0
-            if figures is None
-            else figures.effective_samples_per_second.value,
+            usd_per_hour=0.0 if got is None else got.usd_per_hour.total,
+            samples_per_second=0.0 if got is None else got.effective_samples_per_second.value,
             value=result.value or 0.0,
-            status=result.status,
-            placement=result.placement,
-            bound=result.bound,
-            candidates=result.candidates,
-            nodes=result.nodes,
-            proof=result.proof,
-            notes=result.notes,
             parts=_parts(problem),
+            **{name: getattr(result, name) for name in SAME},
         )
         key = _key(problem, result.solver, options)
         with self._lock:
@@ -305,17 +282,6 @@ def _priced(known: Known, problem: Problem, solver: str, options: SolveOptions) 
         objective = objective_of(problem.requirements)
         if options.beat is not None and not objective.better(objective.value(priced), options.beat):
             return None
-    return Result(
-        problem=problem,
-        status=known.status,
-        placement=placement,
-        estimate=priced,
-        bound=known.bound,
-        solver=solver,
-        seconds=0.0,
-        candidates=known.candidates,
-        nodes=known.nodes,
-        proof=known.proof,
-        notes=known.notes if known.is_of(problem.requirements) else (),
-        limits=options.asked,
-    )
+    same = {name: getattr(known, name) for name in SAME}
+    same["notes"] = known.notes if known.is_of(problem.requirements) else ()
+    return Result(problem=problem, estimate=priced, solver=solver, limits=options.asked, **same)

@@ -109,11 +109,8 @@ class Robustness(Shown):
     @property
     def worst(self) -> World | None:
         """World of the largest regret in which the limits are kept; None if nowhere."""
-        return max(
-            (world for world in self.worlds if not world.broken),
-            key=lambda world: world.regret,
-            default=None,
-        )
+        kept = (world for world in self.worlds if not world.broken)
+        return max(kept, key=lambda world: world.regret, default=None)
 
     def share(self, of: str) -> float:
         """Share of sampled worlds where it is ``broken``, ``bad`` (regret > 5 %) or ``best``."""
@@ -132,10 +129,8 @@ class Robustness(Shown):
     @property
     def fragile(self) -> bool:
         """Whether it loses more than 5 % in over 10 % of the worlds, or over 20 % in the worst."""
-        worst = self.worst
-        return self.share("bad") > FRAGILE_SHARE or (
-            worst is not None and worst.regret > FRAGILE_WORST
-        )
+        worst = 0.0 if self.worst is None else self.worst.regret
+        return self.share("bad") > FRAGILE_SHARE or worst > FRAGILE_WORST
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.robust/v1`` document."""
@@ -149,6 +144,10 @@ class Robustness(Shown):
         if self.result.placement is None:
             nothing = dict.fromkeys(("regret", "worst", "steadiest"))
             return {**head, "factors": [], **nothing, "worth": []}
+
+        def placed(placement: Placement | None) -> dict[str, Any] | None:
+            return None if placement is None else placement_document(placement, problem)
+
         return {
             **head,
             "factors": [_factor(factor) for factor in self.factors],
@@ -161,9 +160,7 @@ class Robustness(Shown):
                 "mean": self.mean_regret,
                 "worst": None if worst is None else worst.regret,
                 "expected_loss": self.expected_loss,
-                "share_best": self.share("best"),
-                "share_bad": self.share("bad"),
-                "share_broken": self.share("broken"),
+                **{f"share_{of}": self.share(of) for of in ("best", "bad", "broken")},
                 "fragile": self.fragile,
                 "limits": {
                     "regret": FRAGILE_REGRET,
@@ -171,17 +168,16 @@ class Robustness(Shown):
                     "worst": FRAGILE_WORST,
                 },
             },
-            "worst": None
-            if worst is None
-            else {
+            "worst": worst
+            and {
                 "set": [change.text for change in changes_of(self.factors, worst.shares)],
                 "value": worst.value,
                 "best_value": worst.best_value,
                 "relative_regret": worst.regret,
-                "best_placement": _placed(worst.best, problem),
+                "best_placement": placed(worst.best),
             },
             "steadiest": {
-                "placement": _placed(self.steadiest, problem),
+                "placement": placed(self.steadiest),
                 "expected_loss": self.steadiest_regret,
             },
             "worth": [
@@ -196,17 +192,8 @@ class Robustness(Shown):
 
 
 def _factor(factor: Factor) -> dict[str, Any]:
-    return {
-        "kind": factor.kind,
-        "figure": factor.words,
-        "low": factor.low,
-        "high": factor.high,
-        "basis": factor.basis,
-    }
-
-
-def _placed(placement: Placement | None, problem: Problem) -> dict[str, Any] | None:
-    return None if placement is None else placement_document(placement, problem)
+    ends = {"low": factor.low, "high": factor.high}
+    return {"kind": factor.kind, "figure": factor.words, **ends, "basis": factor.basis}
 
 
 def assess(
@@ -284,10 +271,9 @@ def _judged(
     judged = []
     for w, (kind, row) in enumerate(drawn):
         best = int(losses[w].argmin())
-        placement: Placement | None = pool[best].placement
-        value = float(values[w, best])
-        if anew and anew[w].placement is not None and losses[w, best] > 0:
-            placement, value = anew[w].placement, solved[w]
+        placement, value = pool[best].placement, float(values[w, best])
+        if anew and losses[w, best] > 0:
+            placement, value = anew[w].placement or placement, solved[w]
         nothing = math.isnan(value)
         judged.append(
             World(
@@ -303,14 +289,14 @@ def _judged(
     sampled = [w for w, (kind, _) in enumerate(drawn) if kind == "sample"]
     means = losses[sampled].mean(axis=0)
     steadiest = int(means.argmin()) if means.min() < means[0] - 1e-12 else 0
+    proved = all(answer.status in (Status.OPTIMAL, Status.INFEASIBLE) for answer in anew)
     return Robustness(
         result=result,
         factors=factors,
         pool=pool,
         worlds=tuple(judged),
         worth=worth_of(pool, factors, [shares[w] for w in sampled], objective),
-        exact=bool(anew)
-        and all(answer.status in (Status.OPTIMAL, Status.INFEASIBLE) for answer in anew),
+        exact=bool(anew) and proved,
         steadiest=pool[steadiest].placement,
         steadiest_regret=float(means[steadiest]),
     )

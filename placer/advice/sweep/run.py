@@ -12,6 +12,7 @@ from placer.advice.runner.runner import Runner, answers, here, interrupts, stopp
 from placer.advice.sweep.axes import Axis, points_of
 from placer.advice.sweep.file import POINTS_SCHEMA, append, open_points, question_digest
 from placer.advice.worlds.scenario import apply, set_wish
+from placer.advice.worlds.whatif import figures_of
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.problem.words.changes import parse_changes
@@ -78,40 +79,29 @@ Tell = Callable[[int, int], None]
 def solve_point(shared: tuple[Problem, str, SolveOptions], words: tuple[str, ...]) -> Row:
     """Solve the question of one point; what it refuses is an answer as well."""
     problem, solver, options = shared
+    head: Row = {"key": " ".join(words), "set": list(words)}
     try:
         changed = apply(problem, parse_changes(words))
         require_pools(changed)
-        return {**_head(words), **_row(solve(changed, solver, options))}
+        return head | _row(solve(changed, solver, options))
     except PlacerError as error:
-        return {**_head(words), "status": REFUSED, "message": error.message}
-
-
-def _head(words: tuple[str, ...]) -> Row:
-    return {"key": " ".join(words), "set": list(words)}
+        return head | {"status": REFUSED, "message": error.message}
 
 
 def _row(result: Result) -> Row:
     """Return the figures of one answer; no times, so that equal questions have equal rows."""
-    wish, placement, estimate = result.problem.requirements, result.placement, result.estimate
-    row: Row = {
-        "status": str(result.status),
-        "objective": wish.objective,
-        "value": result.value,
-        "bound": result.bound,
-    }
-    if placement is None or estimate is None:
+    row: Row = {"status": str(result.status), "objective": result.problem.requirements.objective}
+    row |= {"value": result.value, "bound": result.bound}
+    if result.placement is None:
         return row
+    placement, got = result.found
     return row | {
         "workers": [group.spec for group in placement.groups],
         "offers": [group.instance_type for group in placement.groups],
         "exchange": placement.exchange.strategy,
         "local_steps": placement.exchange.local_steps,
         "regions": len(placement.places),
-        "samples_per_second": estimate.effective_samples_per_second.value,
-        "usd_per_hour": estimate.usd_per_hour.total,
-        "egress_usd_per_hour": estimate.usd_per_hour.egress,
-        "usd_per_million_samples": estimate.usd_per_million_samples,
-        **estimate.token_figures,
+        **figures_of(got),
     }
 
 

@@ -36,8 +36,8 @@ class Kept:
     """
 
     placement: Placement
-    estimate: Estimate | None
-    value: float | None
+    estimate: Estimate | None = None
+    value: float | None = None
     broken: tuple[str, ...] = ()
 
 
@@ -69,20 +69,19 @@ class WhatIf(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.whatif/v1`` document."""
-        kept, world = self.kept, self.after.problem
+        kept, world, question = self.kept, self.after.problem, self.before.problem
         return {
             "schema": SCHEMA,
-            "request": request_document(self.before.problem),
-            "data": data_document(self.before.problem),
+            "request": request_document(question),
+            "data": data_document(question),
             "changes": [change_document(change) for change in self.changes],
-            "before": _side(self.before),
-            "after": _side(self.after),
+            "before": {"request": request_document(question), **answer_document(self.before)},
+            "after": {"request": request_document(world), **answer_document(self.after)},
             "difference": self._difference(),
             "same_placement": self.same,
-            "kept": None
-            if kept is None
-            else {
-                "estimate": None if kept.estimate is None else estimate_document(kept.estimate),
+            "kept": kept
+            and {
+                "estimate": kept.estimate and estimate_document(kept.estimate),
                 "objective": {"name": world.requirements.objective, "value": kept.value},
                 "violations": list(kept.broken),
                 "relative_regret": self.regret,
@@ -108,24 +107,16 @@ def figures_of(estimate: Estimate) -> dict[str, float]:
     }
 
 
-def _side(result: Result) -> dict[str, Any]:
-    return {"request": request_document(result.problem), **answer_document(result)}
-
-
 def keep(placement: Placement, world: Problem) -> Kept:
     """Put a choice into another world: price it, and list what it breaks there."""
     try:
         priced = estimate(placement, world)
         broken = tuple(violation.message for violation in violations(placement, world))
     except PlacerError as error:  # its machines, its function or its store are gone
-        return Kept(placement=placement, estimate=None, value=None, broken=(error.message,))
+        return Kept(placement=placement, broken=(error.message,))
     value = objective_of(world.requirements).value(priced)
-    return Kept(
-        placement=placement,
-        estimate=priced,
-        value=value if math.isfinite(value) else None,  # emissions that nobody knows
-        broken=broken,
-    )
+    known = value if math.isfinite(value) else None  # emissions that nobody knows
+    return Kept(placement=placement, estimate=priced, value=known, broken=broken)
 
 
 def _at_least(kept: Kept | None, after: Result) -> Result:
