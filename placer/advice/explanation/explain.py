@@ -27,6 +27,17 @@ from placer.solving.result import Option, Result, objective_document
 from placer.solving.solve import solve
 
 SCHEMA = "placer.explanation/v1"
+NAMES: dict[type, dict[str, str]] = {
+    Limit: {"better": "without"},
+    Joint: {"better": "without"},
+    WhyNot: {"option": "best_with_it"},
+    Worth: {"words": "", "option": "best", "least_option": "least_best"},
+    Staying: {"alone": "best_in_one_region", "last": "last_in_one_region"},
+    Wish: {"change": "", "fields": "", "values": ""},
+}
+"""Fields that have another name in a document, or (empty) none."""
+TIME_LIMIT_S = 120.0
+"""An explanation ends after this long, and says what is missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,17 +82,6 @@ class Explanation(Shown):
             "complete": self.complete,
             "seconds": round(self.seconds, 3),
         }
-
-
-NAMES: dict[type, dict[str, str]] = {
-    Limit: {"better": "without"},
-    Joint: {"better": "without"},
-    WhyNot: {"option": "best_with_it"},
-    Worth: {"words": "", "option": "best", "least_option": "least_best"},
-    Staying: {"alone": "best_in_one_region", "last": "last_in_one_region"},
-    Wish: {"change": "", "fields": "", "values": ""},
-}
-"""Fields that have another name in a document, or (empty) none."""
 
 
 def part(value: Any, problem: Problem) -> Any:
@@ -129,10 +129,6 @@ def option_part(option: Option, problem: Problem) -> dict[str, Any]:
         "waiting_seconds": estimate.step.waiting,
         "proved": option.proved,
     }
-
-
-TIME_LIMIT_S = 120.0
-"""An explanation ends after this long, and says what is missing."""
 
 
 def explain(

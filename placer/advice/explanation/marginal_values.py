@@ -29,6 +29,12 @@ MEGABITS = 100.0
 MOST_FACTOR = 2.0
 """The least increase that changes anything is looked for up to this multiple."""
 BYTES_PER_MEGABIT = 1e6 / 8
+MOST_USD_PER_HOUR = 500.0
+"""Budgets are looked at up to here."""
+MOST_STEPS = 40
+"""Placements of the frontier of cost and speed that are looked at."""
+LEAST_STEP = 0.01
+"""From one placement of the frontier to the next the speed grows by this share at least."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,14 +159,6 @@ def _valued(
     more, found = least
     gain = gain_of(found, result)
     return replace(asked, least=more, least_option=found.option(), least_gain=gain)
-
-
-MOST_USD_PER_HOUR = 500.0
-"""Budgets are looked at up to here."""
-MOST_STEPS = 40
-"""Placements of the frontier of cost and speed that are looked at."""
-LEAST_STEP = 0.01
-"""From one placement of the frontier to the next the speed grows by this share at least."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,6 +17,14 @@ from placer.units import counted, format_duration, format_number, format_usd
 
 PLAIN = Requirements()
 """A request without wishes."""
+LIMIT_OBJECTIVES = {
+    "budget": "cost",
+    "throughput": "throughput",
+    "deadline": "throughput",
+    "total-budget": "total",
+    "carbon": "carbon",
+}
+"""Limits that have a least relaxation, and the objective that finds it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -234,16 +242,6 @@ def _given(
         fields=fields,
         values=tuple(getattr(PLAIN, field) for field in fields),
     )
-
-
-LIMIT_OBJECTIVES = {
-    "budget": "cost",
-    "throughput": "throughput",
-    "deadline": "throughput",
-    "total-budget": "total",
-    "carbon": "carbon",
-}
-"""Limits that have a least relaxation, and the objective that finds it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -41,6 +41,8 @@ LEAST_SHARE = 0.05
 """Share of the time left for one search at least. Few budgets are far harder: they come last."""
 ALMOST = 1e-12
 """Relative difference up to which budgets and speeds count as equal."""
+MOST_POINTS = 1_000
+"""More points are a slip of the keyboard."""
 
 
 class Spot(NamedTuple):
@@ -294,10 +296,6 @@ class Trace:
         spent = allowance.current().spent
         self.interrupted |= spent is Reason.CANCELLED
         return spent is not None or self.interrupted or time.monotonic() >= self.deadline
-
-
-MOST_POINTS = 1_000
-"""More points are a slip of the keyboard."""
 
 
 def frontier(

@@ -39,6 +39,14 @@ FIGURES = (
     (("efficiency", "quorum"), LEAST, 1, "is not a share", "give more than 0, at most 1"),
 )
 """Least and most of some fields of a job, with what is said of others."""
+STEADY_TICKS, STEADY_H = 3, 0.5
+"""Ticks and hours over which machines must be there before a job that runs takes them."""
+MEMORY_H = 48.0
+"""Hours over which lives are averaged."""
+PRIOR_H = 3.0
+"""One life of so many hours is assumed before any is seen."""
+LEAST_TICK_H = 1 / 60
+MOST_TICKS = 200_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,14 +138,6 @@ class Observation:
     usd_per_hour: tuple[float, ...]
 
 
-STEADY_TICKS, STEADY_H = 3, 0.5
-"""Ticks and hours over which machines must be there before a job that runs takes them."""
-MEMORY_H = 48.0
-"""Hours over which lives are averaged."""
-PRIOR_H = 3.0
-"""One life of so many hours is assumed before any is seen."""
-
-
 def steady(launched: Array, tick_h: float) -> Array:
     """Return the fewest machines of the last half hour, or three ticks; shape (ticks, zones)."""
     built: Array = launched.copy()
@@ -176,10 +176,6 @@ def observed(launched: Array, usd_per_hour: Array, tick_h: float, job: Job) -> l
         )
         for there, held, lives, usd in zip(*(column.tolist() for column in columns), strict=True)
     ]
-
-
-LEAST_TICK_H = 1 / 60
-MOST_TICKS = 200_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -26,6 +26,8 @@ HINT = (
     "zone, as in a log of launches"
 )
 MOST_BYTES = 64 * 2**20
+Rows = Iterator[tuple[str, list[str]]]
+"""Cells of each line that has some, with where it stands."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,10 +131,6 @@ def file_prices(
     if {"zone", "usd_per_hour"} <= set(head):
         return _price_table(zones, head, lines[1:], str(path))
     raise PlacerError(f"{path}: no file of prices", HINT)
-
-
-Rows = Iterator[tuple[str, list[str]]]
-"""Cells of each line that has some, with where it stands."""
 
 
 def _rows(head: list[str], rows: list[list[str]], path: str) -> Rows:

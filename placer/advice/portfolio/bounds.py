@@ -22,6 +22,10 @@ HALVINGS = 12
 """Halvings of the least share that is proved to be out of reach."""
 SAME = 1e-9
 """Relative slack of a share."""
+FASTER = 1 + 1e-7
+"""Least speed over that of a placement by which the next one is faster."""
+MOST_QUESTIONS, MOST_LIMITS = 1_000, 20_000
+"""Questions about one group of jobs, and limits that are looked at; more are given up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,12 +184,6 @@ class Bounds:
                 prices = sum(duals.prices.get((resource, s), 0.0) for s in block.slots)
                 total += max(0.0, block.machines * prices - block.usd * (1 + duals.budget))
         return total
-
-
-FASTER = 1 + 1e-7
-"""Least speed over that of a placement by which the next one is faster."""
-MOST_QUESTIONS, MOST_LIMITS = 1_000, 20_000
-"""Questions about one group of jobs, and limits that are looked at; more are given up."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,14 @@ LEAST_S = 0.05
 """Seconds of one search at least."""
 MONEY = ("budget_usd", "budget_usd_per_hour", "most_usd_per_million_samples")
 """Limits on true prices."""
+MOST_SEEDS = 24
+"""Placements that are evaluated for one job: the cheapest by what they promise."""
+HEURISTIC_S = 2.0
+"""Seconds of a solver without a proof, for jobs that no equal machines of one place serve."""
+MORE = (0, 1)
+"""Machines beside those that would be enough if an exchange took no time."""
+MOST_PLACES = 24
+"""Other places of a placement at most: the cheapest ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,16 +196,6 @@ def _server_surcharge(
         speed = asked.requirements.min_samples_per_second
         return most / (speed * HOUR_S) * 1e6 if speed else inf
     return most
-
-
-MOST_SEEDS = 24
-"""Placements that are evaluated for one job: the cheapest by what they promise."""
-HEURISTIC_S = 2.0
-"""Seconds of a solver without a proof, for jobs that no equal machines of one place serve."""
-MORE = (0, 1)
-"""Machines beside those that would be enough if an exchange took no time."""
-MOST_PLACES = 24
-"""Other places of a placement at most: the cheapest ones."""
 
 
 def seeds(columns: Columns, group: Group, floor: float) -> None:

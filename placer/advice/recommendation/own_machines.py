@@ -22,6 +22,8 @@ from placer.units import format_number, format_rough, format_speed, format_usd, 
 
 NODES = 200
 """Nodes of the search for each row."""
+KEPT = 1 - 1e-6
+"""Share of the speed of one's own machines that rented ones must reach: rounding aside, all."""
 
 
 def own_or_rented(
@@ -194,10 +196,6 @@ def _beside(row: Option, result: Result) -> str:
         unit = speed_unit(length)
         return f"{format_rough(speed * (length or 1))} {unit}{far}"
     return f"{format_number(got)} {objective.short_unit}{far}"
-
-
-KEPT = 1 - 1e-6
-"""Share of the speed of one's own machines that rented ones must reach: rounding aside, all."""
 
 
 def own_notes(problem: Problem) -> Iterator[Warn]:

@@ -35,6 +35,14 @@ DEGREES = (
 """Degrees of a plan that a simpler one has not, the first to go first."""
 LEAST_SHARE = 0.005
 """Relative difference up to which plans are equally fast."""
+OUTER_STEPS = 100
+"""Local steps of the DiLoCo that stages are compared with."""
+ACTIVATION_BYTES = 2.0
+"""Bytes of an activation and of its gradient in BF16."""
+LEAST_IDLE = 0.02
+"""Share of the devices' time from which it is worth a word that they wait."""
+ALIKE = 1.02
+"""Speeds that differ less are taken as one."""
 
 
 def plan_notes(problem: Problem, placement: Placement) -> Iterator[Warn]:
@@ -97,12 +105,6 @@ def _gain(built: Island, other: object) -> str:
     )
 
 
-OUTER_STEPS = 100
-"""Local steps of the DiLoCo that stages are compared with."""
-ACTIVATION_BYTES = 2.0
-"""Bytes of an activation and of its gradient in BF16."""
-
-
 def stages_between(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
     """Yield how a worker of several offers was timed, and for a language model in several places
     what each token would cost as activations, as gradients and as models now and then.
@@ -148,12 +150,6 @@ def usd_per_billion_tokens(bytes_per_token: float, usd_per_byte: float) -> float
     610.4
     """
     return 1e9 * bytes_per_token * usd_per_byte
-
-
-LEAST_IDLE = 0.02
-"""Share of the devices' time from which it is worth a word that they wait."""
-ALIKE = 1.02
-"""Speeds that differ less are taken as one."""
 
 
 def unlike_workers(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:

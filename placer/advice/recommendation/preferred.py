@@ -27,6 +27,10 @@ PROVED = 1e-6
 UNPROVED = (
     "no copy of the data is known to be better than reading it where it lies, but one may be "
 )
+NEW_DAYS = 90
+"""Age up to which a price is preferred to older ones, before the newest price of the book."""
+WITHIN = 0.1
+"""Share of the objective that an answer gives up at most for newer prices."""
 
 
 def preferred(best: Result, solver: str, options: SolveOptions) -> Result:
@@ -135,12 +139,6 @@ def _staged(found: Result, best: Result) -> Warn:
         f"about {format_duration(copied.seconds)}, all counted; read where it lies "
         f"(--data-source none): {without}",
     )
-
-
-NEW_DAYS = 90
-"""Age up to which a price is preferred to older ones, before the newest price of the book."""
-WITHIN = 0.1
-"""Share of the objective that an answer gives up at most for newer prices."""
 
 
 def at_newer_prices(best: Result, solver: str, options: SolveOptions) -> Result:

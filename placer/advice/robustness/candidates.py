@@ -32,6 +32,16 @@ if TYPE_CHECKING:
 
 BROKEN = math.nan
 """Value of a placement in a world where it breaks a limit."""
+BROKEN_LOSS = 1.0
+"""Loss of a placement that breaks a limit in a world: as bad as giving up everything."""
+LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Where in its range a measured figure may come out, equally likely: middles of five strips."""
+INNER = 48
+"""Worlds of the other figures: the same for every figure and level, so differences are no noise."""
+RIVALS = 12
+"""Best kinds of equal machines that are candidates."""
+ENRICHED = 3
+"""Worlds of the largest regret in which the pool of candidates is asked for better ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,14 +120,6 @@ def with_phi(
             rows = ((name, usual * factor.at(share)), *rest)
             return replace(problem, requirements=replace(wish, samples_to_target=rows))
     return problem
-
-
-BROKEN_LOSS = 1.0
-"""Loss of a placement that breaks a limit in a world: as bad as giving up everything."""
-LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Where in its range a measured figure may come out, equally likely: middles of five strips."""
-INNER = 48
-"""Worlds of the other figures: the same for every figure and level, so differences are no noise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,12 +205,6 @@ def worth_of(
             )
         )
     return tuple(sorted(worths, key=lambda worth: (-worth.gain, worth.factor.words)))
-
-
-RIVALS = 12
-"""Best kinds of equal machines that are candidates."""
-ENRICHED = 3
-"""Worlds of the largest regret in which the pool of candidates is asked for better ones."""
 
 
 def pool_of_rivals(

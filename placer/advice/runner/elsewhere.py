@@ -24,6 +24,12 @@ from placer.version import install_line
 MOST_JOBS = 1_024
 _shared: Any = None
 """In a child: what all questions share, given once."""
+SILENT_S = 10.0
+"""Longest wait for the scheduler to answer."""
+WORKERLESS_S = 15.0
+"""A cluster whose workers have been gone for so long gets no new ones by itself."""
+LEAST_BYTES = 250_000_000
+"""A process that solves gets at least so much memory: a hundred MB are placer and a book."""
 
 
 @contextlib.contextmanager
@@ -74,12 +80,6 @@ def _begin(shared: Any) -> None:
 
 def _solve_here(task: Task, item: Any) -> Any:
     return task(_shared, item)
-
-
-SILENT_S = 10.0
-"""Longest wait for the scheduler to answer."""
-WORKERLESS_S = 15.0
-"""A cluster whose workers have been gone for so long gets no new ones by itself."""
 
 
 @contextlib.contextmanager
@@ -143,10 +143,6 @@ def _workers_died(address: str) -> PlacerError:
         "what -o FILE has is kept: start workers (dask worker ADDRESS), and run the same command "
         "again",
     )
-
-
-LEAST_BYTES = 250_000_000
-"""A process that solves gets at least so much memory: a hundred MB are placer and a book."""
 
 
 def opener(jobs: int = 1, dask: str | None = None) -> Opener:

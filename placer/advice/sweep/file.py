@@ -23,6 +23,12 @@ from placer.problem.problem import Problem
 LARGEST = 1e30
 """No figure of an answer is larger; far below the largest number, so that sums stay finite."""
 Figure = float | None
+POINTS_SCHEMA = "placer.sweep-points/v1"
+"""Schema of the header line."""
+EDITED = "one of them was edited, or stopped by the time limit; delete it"
+AGAIN = "delete the line; its point is solved again"
+WROTE = "give a file that 'placer whatif --over -o' wrote"
+ANOTHER = "give another file, or ask the question that it was made with"
 
 
 class _Range(msgspec.Struct):
@@ -175,14 +181,6 @@ def _taken(path: str) -> PlacerError:
         f"another sweep is writing into '{path}'",
         "wait until it has ended, or give each a file of its own; --merge puts them together",
     )
-
-
-POINTS_SCHEMA = "placer.sweep-points/v1"
-"""Schema of the header line."""
-EDITED = "one of them was edited, or stopped by the time limit; delete it"
-AGAIN = "delete the line; its point is solved again"
-WROTE = "give a file that 'placer whatif --over -o' wrote"
-ANOTHER = "give another file, or ask the question that it was made with"
 
 
 def question_digest(

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 SCHEMA = "placer.sweep/v1"
 Row = dict[str, Any]
 """Figures of one point, as its file has them."""
+REFUSED = "refused"
+"""Status of a point whose question contradicts itself or admits no machine."""
+Tell = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,11 +72,6 @@ class Sweep(Shown):
         return pd.DataFrame(
             [{**dict(word.split("=", 1) for word in row["set"]), **row} for row in self.rows]
         )
-
-
-REFUSED = "refused"
-"""Status of a point whose question contradicts itself or admits no machine."""
-Tell = Callable[[int, int], None]
 
 
 def solve_point(shared: tuple[Problem, str, SolveOptions], words: tuple[str, ...]) -> Row:

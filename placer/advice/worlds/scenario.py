@@ -22,6 +22,13 @@ from placer.records import replace
 from placer.units import parse_bytes
 from placer.workload.profile import ModelProfile, Rate
 
+NONE = "none"
+"""Takes a limit away."""
+PLAIN = Requirements()
+"""A request without wishes."""
+HUB = ("aggregator", "function", "storage")
+"""Fields that belong to one exchange and fall with it."""
+
 
 def apply(problem: Problem, changes: Sequence[Change]) -> Problem:
     """Make the question of a changed world; each change works on what those before it left.
@@ -121,14 +128,6 @@ def _all_rates(problem: Problem) -> dict[tuple[str, int, str], Rate]:
             named = replace(rate, gpu=gpu, gpu_count=count, framework=framework)
             known[gpu, count, framework] = named
     return known
-
-
-NONE = "none"
-"""Takes a limit away."""
-PLAIN = Requirements()
-"""A request without wishes."""
-HUB = ("aggregator", "function", "storage")
-"""Fields that belong to one exchange and fall with it."""
 
 
 def set_wish(
