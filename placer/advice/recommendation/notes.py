@@ -73,6 +73,18 @@ STALE_DAYS = 120
 """Prices older than this are announced."""
 ODD = 10.0
 """Prices so far below the median are announced: no shipped one is at 5, a slipped point at 10."""
+RISKS = {
+    "spot": "spot machines can be reclaimed at any time; a rejoin costs about two steps",
+    "community": "third parties run community machines and may see the data; --market spot leaves "
+    "them out",
+}
+"""What machines of a market risk."""
+SPOT_SERVER = (
+    "the parameter server can be reclaimed: when it goes, everything stops; allow on-demand"
+)
+NO_EXCHANGE = (
+    "one machine exchanges nothing, so the exchange is not used; ask for --workers 2.. to have one"
+)
 
 
 def local_verdict(result: Result, local: Placement | None) -> tuple[str, ...]:
@@ -80,53 +92,50 @@ def local_verdict(result: Result, local: Placement | None) -> tuple[str, ...]:
     if local is None or result.estimate is None:
         return ()
     other, objective = estimate(local, result.problem), result.objective
-    speed, usd = other.effective_samples_per_second.value, other.usd_per_hour.total
     ours, theirs = objective.value(result.estimate), objective.value(other)
     if objective.improvement(theirs, ours) < 1 - 1 / WORTH_A_WORD:
         return ()
-    text = " + ".join(group.spec for group in local.groups)
     steps, times = local.exchange.local_steps, other.samples_to_target
+    speed, usd = _figures(other)
     return (
         f"If an exchange only every {steps} steps is acceptable (--local-steps {steps}): "
-        f"{text} with {local.exchange.strategy} "
-        f"reaches an effective {format_speed(speed, other.tokens_per_sample)} for "
-        f"{format_usd(usd)}/h; "
+        f"{_specs(local)} with {local.exchange.strategy} reaches an effective {speed} for {usd}/h; "
         f"{'assumes' if times.basis == 'assumed' else 'needs'} {times.words} "
         f"({times.low:.2f} to {times.high:.2f} x, {times.basis}).",
     )
+
+
+def _specs(placement: Placement) -> str:
+    return " + ".join(group.spec for group in placement.groups)
+
+
+def _figures(got: Estimate) -> tuple[str, str]:
+    """Return speed that counts and USD/h in words."""
+    speed = format_speed(got.effective_samples_per_second.value, got.tokens_per_sample)
+    return speed, format_usd(got.usd_per_hour.total)
 
 
 def leave_verdict(result: Result, staying: Option | None) -> tuple[str, ...]:
     """Say so if leaving the data where it is beats a plan that moves it."""
     if staying is None or result.value is None:
         return ()
-    estimate = staying.estimate
-    speed, usd = estimate.effective_samples_per_second.value, estimate.usd_per_hour.total
-    if not result.objective.better(result.objective.value(estimate), result.value):
+    if not result.objective.better(result.objective.value(staying.estimate), result.value):
         return ()
-    text = " + ".join(group.spec for group in staying.placement.groups)
+    text, (speed, usd) = _specs(staying.placement), _figures(staying.estimate)
     return (
-        f"Better still, leave the data where it is (:stay): {text} reaches "
-        f"{format_speed(speed, estimate.tokens_per_sample)} for {format_usd(usd)}/h.",
+        f"Better still, leave the data where it is (:stay): {text} reaches {speed} for {usd}/h.",
     )
 
 
 def stay_verdict(result: Result, spread: Option | None) -> tuple[str, ...]:
     """Say why one place is best and what would have to change, or what spreading gains."""
-    placement, estimate = result.placement, result.estimate
-    assert placement is not None
-    assert estimate is not None
+    (placement, got), proof = result.found, _proof(result)
     if len(placement.places) > 1:
-        egress, total = (
-            format_usd(estimate.usd_per_hour.egress),
-            format_usd(estimate.usd_per_hour.total),
-        )
-        return (
-            f"Spread over {len(placement.places)} regions; egress is {egress}/h of {total}/h; "
-            f"{_proof(result)}",
-        )
+        egress, total = format_usd(got.usd_per_hour.egress), format_usd(got.usd_per_hour.total)
+        spent = f"egress is {egress}/h of {total}/h"
+        return (f"Spread over {len(placement.places)} regions; {spent}; {proof}",)
     one = "one machine, nothing to exchange" if placement.workers == 1 else "one region"
-    sentences = [f"Stay in {placement.places[0]}: {one}; {_proof(result)}"]
+    sentences = [f"Stay in {placement.places[0]}: {one}; {proof}"]
     if spread is not None:
         sentences += _spread_sentences(result, spread)
     elif result.proved and result.problem.requirements.max_regions > 1:
@@ -137,49 +146,40 @@ def stay_verdict(result: Result, spread: Option | None) -> tuple[str, ...]:
 def _proof(result: Result) -> str:
     if result.status == "feasible" and not result.proved:
         return (
-            f"not proved: the solver {result.solver} looks for a good placement, and a better "
-            f"one may exist."
+            f"not proved: the solver {result.solver} looks for a good placement, and a better one "
+            "may exist."
         )
     if not result.proved or result.gap is None:
         return "the search was stopped before the proof was complete."
     margin = f" by more than {format_plain(100 * result.gap, 2)} %" if result.gap > 0 else ""
     wish = result.problem.requirements
-    within = (
-        ", over however many regions,"
-        if wish.max_regions == ALL_REGIONS and not wish.used
-        else " that meets the wishes"
-    )
+    anywhere = wish.max_regions == ALL_REGIONS and not wish.used
+    within = ", over however many regions," if anywhere else " that meets the wishes"
     return f"at the expected speeds no placement of this catalog{within} is better{margin}."
 
 
 def _spread_sentences(result: Result, spread: Option) -> Iterator[str]:
     """Compare with a spread placement and work out the exchange time at which it would win."""
-    problem, got = result.problem, result.estimate
-    assert got is not None
-    other = spread.estimate
-    speed, other_speed = (
-        got.effective_samples_per_second.value,
-        other.effective_samples_per_second.value,
-    )
-    text = " + ".join(group.spec for group in spread.placement.groups)
+    (_, got), other = result.found, spread.estimate
+    speed = got.effective_samples_per_second.value
+    other_speed = other.effective_samples_per_second.value
     best = "Best" if spread.proved else "Best found"
+    reached, usd = _figures(other)
     yield (
-        f"{best} over two or more regions: {text} reaches "
-        f"{format_speed(other_speed, other.tokens_per_sample)} "
-        f"({100 * (other_speed / speed - 1):+.0f} %) for {format_usd(other.usd_per_hour.total)}/h, "
+        f"{best} over two or more regions: {_specs(spread.placement)} reaches {reached} "
+        f"({100 * (other_speed / speed - 1):+.0f} %) for {usd}/h, "
         f"{format_usd(other.usd_per_hour.egress)}/h of it egress."
     )
-    if not result.objective.by_speed or other_speed >= speed:
+    if not result.objective.by_speed or other_speed >= speed or other.step.hidden:
         return
-    samples = samples_per_round(spread.placement.exchange, problem) / other.samples_to_target.value
+    passed = samples_per_round(spread.placement.exchange, result.problem)
+    samples = passed / other.samples_to_target.value
     needed = samples / speed - other.step.calculation
-    if other.step.hidden:
-        return
     if needed > 0:
         yield (
             f"To win, its exchange would have to take {format_seconds(needed)} instead of "
             f"{format_seconds(other.step.communication)} a step: a faster link, stronger "
-            f"compression or a larger batch."
+            "compression or a larger batch."
         )
     else:
         alone = format_speed(samples / other.step.calculation, other.tokens_per_sample)
@@ -246,18 +246,15 @@ def _growth(problem: Problem, placement: Placement, got: Estimate) -> Iterator[W
     """Yield what twice the workers would gain: the rule, and placer's own figure for them."""
     if got.granularity is None or got.step.hidden:
         return
-    twice = replace(
-        placement, groups=tuple(replace(group, count=2 * group.count) for group in placement.groups)
-    )
-    twice = replanned(twice, problem)
+    groups = tuple(replace(group, count=2 * group.count) for group in placement.groups)
+    twice = replanned(replace(placement, groups=groups), problem)
     if any(violation.code == "batch" for violation in violations(twice, problem)):
         return
     gain = evaluate(twice, problem).processed_per_second / got.samples_per_second.value
-    most = f"at most {gain_bound(got.granularity):.2f} x if communication takes no longer"
     yield Warn(
         "doubling",
-        f"granularity {got.granularity:.2f}: twice the workers would reach {gain:.2f} x "
-        f"the speed; {most}",
+        f"granularity {got.granularity:.2f}: twice the workers would reach {gain:.2f} x the speed; "
+        f"at most {gain_bound(got.granularity):.2f} x if communication takes no longer",
     )
 
 
@@ -265,19 +262,15 @@ def _replicas(problem: Problem, placement: Placement, got: Estimate) -> Iterator
     """Yield what published losses say of these workers, where the multiplier is that of four."""
     workers, steps = placement.workers, placement.exchange.local_steps
     _, middle, most = REPLICAS
-    if (
-        not traits(placement.exchange.strategy).outer
-        or got.samples_to_target.basis == "given"
-        or workers == middle
-    ):
+    outer = traits(placement.exchange.strategy).outer
+    if not outer or got.samples_to_target.basis == "given" or workers == middle:
         return
     times = times_samples_of(problem.profile.parameters, workers, steps)
-    text = f"with {workers} workers the same losses give {times:.2f} x"
-    if workers > most:
-        text = f"with {most}, the most that were trained, the same losses give {times:.2f} x"
+    shown = f"{workers} workers" if workers <= most else f"{most}, the most that were trained,"
     yield Warn(
         "replicas",
-        f"samples to target are those of {middle} workers that take {steps} steps alone; {text}",
+        f"samples to target are those of {middle} workers that take {steps} steps alone; "
+        f"with {shown} the same losses give {times:.2f} x",
     )
 
 
@@ -312,30 +305,25 @@ def _quorum(problem: Problem, placement: Placement) -> Iterator[Warn]:
 def _continents(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
     """Yield what the way between continents takes of each step."""
     continents = {problem.catalog.region(place).continent for place in placement.places}
-    between = sum(seconds for name, seconds in got.step.parts if name in BETWEEN)
-    if len(continents) > 1 and between > got.step.hidden:
-        hidden = min(got.step.hidden, got.step.communication - between)
-        left = max(
-            got.step.calculation, got.step.calculation + got.step.communication - between - hidden
-        )
-        share, without = (
-            100 * (1 - left / got.step.total),
-            got.samples_per_second.value * got.step.total / left,
-        )
-        text = (
-            f"{len(continents)} continents: the way between regions takes "
-            f"{format_seconds(between)}, {share:.0f} % of each step; "
-        )
-        yield Warn(
-            "continents",
-            f"{text}without it these workers would do "
-            f"{format_speed(without, got.tokens_per_sample)}",
-        )
+    step = got.step
+    between = sum(seconds for name, seconds in step.parts if name in BETWEEN)
+    if len(continents) < 2 or between <= step.hidden:
+        return
+    hidden = min(step.hidden, step.communication - between)
+    left = max(step.calculation, step.calculation + step.communication - between - hidden)
+    without = got.samples_per_second.value * step.total / left
+    yield Warn(
+        "continents",
+        f"{len(continents)} continents: the way between regions takes {format_seconds(between)}, "
+        f"{100 * (1 - left / step.total):.0f} % of each step; without it these workers would do "
+        f"{format_speed(without, got.tokens_per_sample)}",
+    )
 
 
-def _memory(problem: Problem, placement: Placement) -> tuple[Warn, ...]:
-    """Return what plans take of each GPU, and machines whose memory is nearly full, each once."""
-    machines: dict[str, None] = {}
+def _memory(problem: Problem, placement: Placement) -> Iterator[Warn]:
+    """Yield what plans take of each GPU, and machines whose memory is nearly full, each once."""
+    told: dict[str, None] = {}
+    profile = problem.profile
     for group in placement.groups:
         offer = find_pool(group, problem).offer
         if group.inner is not None:
@@ -345,125 +333,88 @@ def _memory(problem: Problem, placement: Placement) -> tuple[Warn, ...]:
                 memories = (built.memory,)
             for part, memory in zip(group.parts, memories, strict=False):
                 taken = memory.of_room(problem.catalog.gpu(part.gpu).memory_gib)
-                machines[f"{part.worker_name}: {problem.profile.name} takes {taken}"] = None
+                told[f"{part.worker_name}: {profile.name} takes {taken}"] = None
             continue
+        gpu_gib = problem.catalog.gpu(offer.gpu).memory_gib
         for what, needed, there in (
-            (
-                "each GPU",
-                problem.profile.device_memory_bytes,
-                problem.catalog.gpu(offer.gpu).memory_gib,
-            ),
-            ("the host", problem.profile.host_memory_bytes, offer.memory_gib),
+            ("each GPU", profile.device_memory_bytes, gpu_gib),
+            ("the host", profile.host_memory_bytes, offer.memory_gib),
         ):
             if needed > TIGHT * there * GIB:
-                machines[
-                    f"{group.device} in {group.place}: {problem.profile.name} takes "
-                    f"{needed / GIB:.1f} of the {there:g} GiB of {what}"
-                ] = None
-    return tuple(Warn("memory", text) for text in machines)
+                taken = f"{needed / GIB:.1f} of the {there:g} GiB of {what}"
+                told[f"{group.device} in {group.place}: {profile.name} takes {taken}"] = None
+    yield from (Warn("memory", text) for text in told)
 
 
 def warnings_of(
     problem: Problem, placement: Placement | None, got: Estimate | None
 ) -> tuple[Warn, ...]:
     """List what the user should know about the data and the placement."""
-    warnings = [*_data_warnings(problem), *_batch_warnings(problem), *_carbon_warnings(problem)]
+    warnings = [*_data_warnings(problem)]
     if placement is not None and got is not None:
         warnings += _placement_warnings(problem, placement, got)
     return tuple(warnings)
 
 
-def _batch_warnings(problem: Problem) -> Iterator[Warn]:
-    """Yield what is taken for granted where batches of different size are compared."""
-    wish = problem.requirements
-    if wish.batch_range is not None and wish.critical_batch is None:
-        text = (
-            f"a sample is taken to be worth as much in every batch from {wish.batch_range[0]:,} "
-            f"to {wish.batch_range[1]:,} (assumed)"
-        )
-        yield Warn(
-            "batch",
-            f"{text}; beyond the critical batch more samples are needed: say --critical-batch N",
-        )
-
-
-def _carbon_warnings(problem: Problem) -> Iterator[Warn]:
-    """Yield the places that are left out because nobody knows what their machines emit."""
-    if problem.requirements.counts_carbon:
-        rented = {offer.place for offer in problem.catalog.offers}
-        unknown = [
-            place
-            for place in sorted(rented)
-            if problem.catalog.region(place).grid_carbon_g_per_kwh is None
-        ]
-        if unknown:
-            text = f"{len(unknown)} of {len(rented)} places are left out: {NO_GRID}"
-            yield Warn(
-                "carbon", f"{text}: {', '.join(unknown[:3])}{' ...' if len(unknown) > 3 else ''}"
-            )
-
-
 def _data_warnings(problem: Problem, today: date | None = None) -> Iterator[Warn]:
-    oldest, newest = problem.catalog.as_of
+    """Yield what is old, unknown or taken for granted in the data, whatever the placement."""
+    catalog, wish = problem.catalog, problem.requirements
+    oldest, newest = catalog.as_of
     age = ((today or date.today()) - parse_date(newest, "as_of")).days
     if age > STALE_DAYS:
         yield Warn(
             "stale-prices",
-            f"the newest price of catalog '{problem.catalog.name}' is {age:,} days old "
+            f"the newest price of catalog '{catalog.name}' is {age:,} days old "
             f"({oldest} to {newest})",
         )
     if age < -1:
-        text = f"catalog '{problem.catalog.name}' has prices of {newest}, in the future"
+        text = f"catalog '{catalog.name}' has prices of {newest}, in the future"
         yield Warn("future-prices", f"{text}: 'placer catalog validate' lists them")
+    if wish.batch_range is not None and wish.critical_batch is None:
+        low, high = wish.batch_range
+        yield Warn(
+            "batch",
+            f"a sample is taken to be worth as much in every batch from {low:,} to {high:,} "
+            "(assumed); beyond the critical batch more samples are needed: say --critical-batch N",
+        )
+    if wish.counts_carbon:
+        rented = {offer.place for offer in catalog.offers}
+        regions = ((place, catalog.region(place)) for place in sorted(rented))
+        unknown = [place for place, region in regions if region.grid_carbon_g_per_kwh is None]
+        if unknown:
+            some = f"{', '.join(unknown[:3])}{' ...' if len(unknown) > 3 else ''}"
+            count = f"{len(unknown)} of {len(rented)} places"
+            yield Warn("carbon", f"{count} are left out: {NO_GRID}: {some}")
 
 
 def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
     yield from _in_time(problem, placement, got)
     pools = [find_pool(group, problem) for group in placement.groups]
-    chosen = traits(placement.exchange.strategy)
-    guessed = sorted(
-        {
-            p.offer.device
-            for p in pools
-            if worker_rate(p, chosen.framework).basis in ("estimated", "assumed")
-        }
-    )
+    framework, server = traits(placement.exchange.strategy).framework, placement.exchange.server
+    guesses = (p for p in pools if worker_rate(p, framework).basis in ("estimated", "assumed"))
+    guessed = sorted({pool.offer.device for pool in guesses})
     if guessed:
         unit = speed_unit(got.tokens_per_sample)
-        message = (
+        yield Warn(
+            "estimated-rate",
             f"the speed on {', '.join(guessed)} is not measured: expect {speed_between(got)} "
-            f"{unit}, or add --require-measured"
+            f"{unit}, or add --require-measured",
         )
-        yield Warn("estimated-rate", message)
     offers = [offer for offer, _ in offers_of([(pool, 1) for pool in pools], placement, problem)]
     if any(offer.price_basis == "estimated" for offer in offers):
         yield Warn(
             "estimated-price",
-            "a spot price of this placement is an estimate (placer offers --json has its "
-            "source); check it before you start",
+            "a spot price of this placement is an estimate (placer offers --json has its source); "
+            "check it before you start",
         )
     yield from _odd_prices(problem.catalog, offers)
-    if placement.exchange.server is not None and placement.exchange.server.market != "on_demand":
-        yield Warn(
-            "spot-server",
-            "the parameter server can be reclaimed: when it goes, everything stops; "
-            "allow on-demand",
-        )
-    if any(offer.market == "spot" for offer in offers):
-        yield Warn(
-            "spot", "spot machines can be reclaimed at any time; a rejoin costs about two steps"
-        )
-    if any(offer.market == "community" for offer in offers):
-        yield Warn(
-            "community",
-            "third parties run community machines and may see the data; --market spot "
-            "leaves them out",
-        )
+    if server is not None and server.market != "on_demand":
+        yield Warn("spot-server", SPOT_SERVER)
+    markets = {offer.market for offer in offers}
+    yield from (Warn(market, words) for market, words in RISKS.items() if market in markets)
     yield from default_limits(problem, placement)
-    yield from network_warnings(problem, placement, got)
-    yield from loading_warnings(problem, placement, got)
-    yield from unlike_workers(problem, placement, got)
-    yield from uneven_batch(problem, placement, got)
+    for of in (network_warnings, loading_warnings, unlike_workers, uneven_batch):
+        yield from of(problem, placement, got)
     yield from _engine_warnings(placement, got)
     yield from _exchange_warnings(problem, placement, got)
 
@@ -510,11 +461,12 @@ def _odd_prices(catalog: Catalog, offers: Sequence[VmOffer]) -> Iterator[Warn]:
             offer.usd_per_gpu_hour,
         )
         if price * ODD < usual:
-            text = (
+            yield Warn(
+                "odd-price",
                 f"{offer.instance_type} in {offer.place} costs {format_plain(price)} USD/h for "
-                f"each {offer.gpu}; the median is {format_plain(usual)}"
+                f"each {offer.gpu}; the median is {format_plain(usual)}: check the book with "
+                "'placer catalog validate'",
             )
-            yield Warn("odd-price", f"{text}: check the book with 'placer catalog validate'")
 
 
 def _sum_warnings(problem: Problem, got: Estimate) -> Iterator[Warn]:
@@ -532,59 +484,47 @@ def _sum_warnings(problem: Problem, got: Estimate) -> Iterator[Warn]:
 
 def _exchange_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
     """Yield what may surprise about the exchange of a placement."""
-    chosen = traits(placement.exchange.strategy)
+    wish, strategy = problem.requirements, placement.exchange.strategy
+    chosen, workers = traits(strategy), placement.workers
     averages = chosen.transport in ("butterfly", "leaders", "region-hub", "region-gossip")
     by_hivemind = placement.exchange.transport == OLD_TRANSPORT
     if averages and by_hivemind and got.step.calculation / got.local_steps < SHORTEST_STEP_S:
         seconds = format_seconds(got.step.calculation / got.local_steps)
         yield Warn(
             "matchmaking",
-            f"a step calculates only {seconds}; below 5.5 s hivemind's group forming makes "
-            f"steps erratic: raise --tbs",
+            f"a step calculates only {seconds}; below 5.5 s hivemind's group forming makes steps "
+            "erratic: raise --tbs",
         )
     most = problem.calibration.most_workers
-    if averages and by_hivemind and placement.workers > most:
-        yield Warn(
-            "extrapolated",
-            f"{placement.workers} workers: the averaging time was measured up to {most}",
-        )
+    if averages and by_hivemind and workers > most:
+        text = f"{workers} workers: the averaging time was measured up to {most}"
+        yield Warn("extrapolated", text)
     elif averages and not by_hivemind and (range_ := _out_of_range(problem, placement)):
         yield Warn("extrapolated", f"the averaging time is extrapolated: {range_}")
-    kinds = {rule.kind for rule in problem.requirements.kept}
-    if (
-        chosen.payload == "checkpoints"
-        and "gradients" in kinds
-        and "checkpoints" not in kinds
-        and len(placement.places) > 1
-    ):
-        text = (
-            f"gradients are kept, but {placement.exchange.strategy} sends the model itself "
-            f"between regions"
+    kinds = {rule.kind for rule in wish.kept}
+    leaks = chosen.payload == "checkpoints" and len(placement.places) > 1
+    if leaks and "gradients" in kinds and "checkpoints" not in kinds:
+        yield Warn(
+            "residency",
+            f"gradients are kept, but {strategy} sends the model itself between regions: add "
+            "--keep checkpoints=AREA if that must not be",
         )
-        yield Warn("residency", f"{text}: add --keep checkpoints=AREA if that must not be")
-    for rule in problem.requirements.kept:
+    for rule in wish.kept:
         if rule.kind != "raw-data" and not any(place in rule.places for place in placement.places):
-            text = (
+            yield Warn(
+                "residency",
                 f"no worker is in {rule.area}, so --keep {rule.kind}={rule.area} keeps nothing "
-                f"there"
+                f"there; to train there, add --in {rule.area}",
             )
-            yield Warn("residency", f"{text}; to train there, add --in {rule.area}")
-    if got.samples_to_target.basis == "assumed" and got.samples_to_target.high > 1.1:
-        times = got.samples_to_target
-        text = (
-            f"how {placement.exchange.strategy} converges is assumed: {times.low:.2f} to "
-            f"{times.high:.2f} x the samples"
-        )
+    times = got.samples_to_target
+    if times.basis == "assumed" and times.high > 1.1:
         yield Warn(
             "convergence",
-            f"{text}; measure it and say --samples-to-target {placement.exchange.strategy}=X",
+            f"how {strategy} converges is assumed: {times.low:.2f} to {times.high:.2f} x the "
+            f"samples; measure it and say --samples-to-target {strategy}=X",
         )
-    if problem.requirements.exchange not in ("auto", "all-reduce") and chosen.transport == "none":
-        text = (
-            "one machine exchanges nothing, so the exchange is not used; ask for --workers 2.. "
-            "to have one"
-        )
-        yield Warn("no-exchange", text)
+    if wish.exchange not in ("auto", "all-reduce") and chosen.transport == "none":
+        yield Warn("no-exchange", NO_EXCHANGE)
     yield from _sum_warnings(problem, got)
     if chosen.transport in ("store", "regional-stores"):
         yield Warn("assumed-store", "store and function times are assumed, not measured")
