@@ -36,18 +36,6 @@ def plan() -> placer.Result:
     return placer.recommend("llama-3.1-8b", confidence="90%", time_limit="60s", **QUESTION)
 
 
-def test_a_plan_reaches_its_confidence_in_fresh_scenarios(plan: placer.Result) -> None:
-    """At least 90 % in the scenarios that it was chosen in; in 1,024 fresh ones within 3 points,
-    three standard errors of a share of 90 %.
-    """
-    sure = plan.confidence
-    assert sure.holds
-    assert sure.reached >= 0.90
-    assert sure.fresh >= 0.90 - 0.03
-    assert sure.ranks[0].placement == plan.placement
-    assert all(group.market == "spot" for rank in sure.ranks for group in rank.placement.groups)
-
-
 def test_a_plan_costs_no_less_than_its_bound_and_its_tail_no_less_than_its_mean(
     plan: placer.Result,
 ) -> None:
@@ -178,14 +166,15 @@ def test_a_promise_has_room_for_chance(plan: placer.Result, asked: str) -> None:
     """The share in 4,096 scenarios is so far above what is asked that chance alone makes it so in
     one case of forty; in as many fresh ones it stays above.
     """
-    sure = (
-        plan
-        if asked == "90%"
-        else placer.recommend("llama-3.1-8b", confidence=asked, time_limit="60s", **QUESTION)
-    ).confidence
+    words = {"confidence": asked, "time_limit": "60s", **QUESTION}
+    result = plan if asked == "90%" else placer.recommend("llama-3.1-8b", **words)
+    sure = result.confidence
+    assert sure.holds
     assert sure.scenarios == 4_096
     assert assured(sure.reached, sure.scenarios) >= sure.asked
     assert sure.fresh >= sure.asked
+    assert sure.ranks[0].placement == result.placement
+    assert all(group.market == "spot" for rank in sure.ranks for group in rank.placement.groups)
 
 
 def test_what_is_assured_is_the_lower_end_of_a_score_interval() -> None:
@@ -195,27 +184,19 @@ def test_what_is_assured_is_the_lower_end_of_a_score_interval() -> None:
     assert assured(0.0, 100) == pytest.approx(0.0, abs=1e-12)
 
 
-@pytest.fixture(scope="module")
-def objectives() -> dict[str, placer.Result]:
-    """The same deadline and confidence for three objectives."""
-    words = {**QUESTION, "confidence": "85%", "time_limit": "60s", "budget": "60/h"}
-    return {
-        objective: placer.recommend("llama-3.1-8b", objective=objective, **words)
-        for objective in ("cost", "time", "carbon")
-    }
-
-
-def test_plans_are_ranked_by_the_objective(objectives: dict[str, placer.Result]) -> None:
+def test_plans_are_ranked_by_the_objective() -> None:
     """The least time is the fewest hours on average, the least carbon the fewest grams, the least
     cost the fewest dollars; all hold, and all keep the proved least cost.
     """
-    sure = {name: result.confidence for name, result in objectives.items()}
-    for plan_of in sure.values():
+    words = {**QUESTION, "confidence": "85%", "time_limit": "60s", "budget": "60/h"}
+    cost, time, carbon = (
+        placer.recommend("llama-3.1-8b", objective=objective, **words).confidence
+        for objective in ("cost", "time", "carbon")
+    )
+    for plan_of in (cost, time, carbon):
         assert plan_of.holds
-        assert plan_of.usd_per_finished is not None
         assert plan_of.least_usd is not None
-        assert plan_of.least_usd <= plan_of.usd_per_finished
-    cost, time, carbon = sure["cost"], sure["time"], sure["carbon"]
+        assert plan_of.least_usd <= (plan_of.usd_per_finished or 0.0)
     assert (time.hours or 0.0) < (cost.hours or 0.0)
     assert (cost.usd_per_finished or 0.0) < (time.usd_per_finished or 0.0)
     assert carbon.carbon_g is not None

@@ -7,7 +7,6 @@ import importlib
 import json
 import time
 from math import inf
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -373,15 +372,6 @@ def test_scaled_links_and_prices_change_only_what_they_say(erben: Catalog) -> No
         assert after.usd_per_hour == before.usd_per_hour * (
             0.5 if before.place == "gcp/us-west1" else 1
         )
-
-
-def test_the_command_needs_a_question(run: Run, tmp_path: Path) -> None:
-    """No model, no file, or a file that is no result: one line and exit code 2."""
-    assert "--model is missing" in run("explain").stderr
-    other = tmp_path / "x.json"
-    other.write_text("{}", encoding="utf-8")
-    done = run("explain", str(other))
-    assert (done.returncode, "not a placer.result/v1 document" in done.stderr) == (2, True)
 
 
 def test_limits_that_bind_together(run: Run) -> None:

@@ -91,41 +91,13 @@ def test_a_broken_sum_is_found() -> None:
     assert f"2 A10 in {place} exceed the quota of 1" in wrong_sums(document)
 
 
-def test_a_block_is_bought_where_it_is_cheaper() -> None:
-    """One A10 for 4 of 6 hours: a job of 2 hours takes it for 0.50 USD in place of 2 x 0.60."""
-    block = {
-        "name": "night",
-        "place": "lambda/us-west-1",
-        "device": "A10",
-        "machines": 1,
-        "start": "2h",
-        "duration": "4h",
-    }
-    job = {"model": "roberta-xlm", "duration": "2h", "market": "on-demand", "gpu": "A10"}
-    question: dict[str, Any] = {"catalog": "erben-2023", "slot": "1h", "horizon": "6h"}
-    cheap = placer.portfolio([job], blocks=[{**block, "usd": 0.5}], **question)
-    assert cheap.jobs[0].workers[0].startswith("lambda/us-west-1=1xA10")
-    assert cheap.jobs[0].start >= 2
-    assert cheap.usd == pytest.approx(0.5)
-    dear = placer.portfolio([job], blocks=[{**block, "usd": 2.0}], **question)
-    assert dear.usd == pytest.approx(1.2)
-
-
 def test_jobs_wait_for_each_other_in_slots() -> None:
     """Two jobs of 2 hours share one A10: they run one after the other, and both pay 0.60 USD/h."""
-    job = {"model": "roberta-xlm", "duration": "2h", "market": "on-demand", "gpu": "A10"}
-    answer = placer.portfolio(
-        [job, job], catalog="erben-2023", quota={"A10": 1}, slot="1h", horizon="4h"
-    )
+    slots: dict[str, Any] = {"catalog": "erben-2023", "slot": "1h", "horizon": "4h"}
+    answer = placer.portfolio([SHORT, SHORT], quota={"A10": 1}, **slots)
     assert sorted(placed.start for placed in answer.jobs) == [0, 2]
     assert answer.usd == pytest.approx(2 * 2 * 0.6)
-    late = placer.portfolio(
-        [job, {**job, "earliest": "3h"}],
-        catalog="erben-2023",
-        quota={"A10": 1},
-        slot="1h",
-        horizon="4h",
-    )
+    late = placer.portfolio([SHORT, {**SHORT, "earliest": "3h"}], quota={"A10": 1}, **slots)
     assert [placed.name for placed in late.left_out] == ["job-2"]
 
 
@@ -147,20 +119,32 @@ SHORT: dict[str, Any] = {
     "market": "on-demand",
     "gpu": "A10",
 }
+BLOCK: dict[str, Any] = {
+    "name": "night",
+    "place": "lambda/us-west-1",
+    "device": "A10",
+    "machines": 1,
+    "start": "2h",
+    "duration": "4h",
+}
 
 
+@pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize(("usd", "total", "starts"), [("0.5", 0.5, {2, 3, 4}), ("2.0", 1.2, {0})])
-def test_a_list_of_blocks_for_sale_is_read(
-    tmp_path: Path, usd: str, total: float, starts: set[int]
+def test_a_block_is_bought_where_it_is_cheaper(
+    tmp_path: Path, usd: str, total: float, starts: set[int], listed: bool
 ) -> None:
-    """As placer writes what AWS offers: a block is bought for 0.50 USD in place of 2 x 0.60, and
-    not for 2.00; one that is over is passed over.
+    """A job of 2 hours takes a block for 0.50 USD in place of 2 x 0.60, and not for 2.00: named, or
+    in a list as placer writes what AWS offers, of which one that is over is passed over.
     """
-    path = tmp_path / "blocks.csv"
-    path.write_text(BLOCKS.format(usd=usd), encoding="utf-8")
-    answer = placer.portfolio([SHORT], blocks_file=path, **NIGHT)
+    given: dict[str, Any] = {"blocks": [{**BLOCK, "usd": float(usd)}]}
+    if listed:
+        given = {"blocks_file": tmp_path / "blocks.csv"}
+        given["blocks_file"].write_text(BLOCKS.format(usd=usd), encoding="utf-8")
+    answer = placer.portfolio([SHORT], **given, **NIGHT)
     assert answer.usd == pytest.approx(total)
     assert answer.jobs[0].start in starts or starts == {0}
+    assert answer.jobs[0].workers[0].startswith("lambda/us-west-1=1xA10") or starts == {0}
     assert wrong_sums(answer.to_dict()) == ""
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ from drawn import drawn
 import placer
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from instances import two_places
-from placer.advice.runner.elsewhere import processes
 from placer.advice.sweep.axes import parse_axis, points_of
 from placer.advice.sweep.file import append, merged, read_points
 from placer.advice.sweep.run import Sweep, run_sweep
@@ -123,39 +123,21 @@ def test_bad_ranges_are_refused_before_anything_is_solved(
 
 def test_shards_together_are_the_whole(tmp_path: Path, run: Run) -> None:
     """Merged, or concatenated and merged, shards are the file of one run, to the byte."""
+    sweep = partial(placer.sweep, "roberta-xlm", OVER[1::2], catalog="erben-2023", gpu="T4,A10")
     paths = [str(tmp_path / f"{name}.jsonl") for name in ("whole", "a", "b", "c")]
     assert run(*QUESTION, *OVER, "-o", paths[0]).returncode == 0
     for i, path in enumerate(paths[1:], start=1):
-        placer.sweep(
-            "roberta-xlm",
-            OVER[1::2],
-            catalog="erben-2023",
-            gpu="T4,A10",
-            output=path,
-            shard=f"{i}/3",
-        )
+        sweep(output=path, shard=f"{i}/3")
     merged, joined = tmp_path / "merged.jsonl", tmp_path / "joined.jsonl"
     assert run("whatif", "--merge", *paths[1:], "-o", str(merged)).returncode == 0
     whole = Path(paths[0]).read_bytes()
     assert merged.read_bytes() == whole
     joined.write_bytes(b"".join(Path(path).read_bytes() for path in paths[1:]))
-    assert sorted(row["key"] for row in read_points(joined)[1]) == sorted(
-        " ".join(p) for p in points_of([parse_axis(t) for t in OVER[1::2]])
-    )
-    again = placer.sweep(
-        "roberta-xlm", OVER[1::2], catalog="erben-2023", gpu="T4,A10", output=str(joined)
-    )
+    points = points_of([parse_axis(text) for text in OVER[1::2]])
+    assert sorted(row["key"] for row in read_points(joined)[1]) == sorted(map(" ".join, points))
+    again = sweep(output=str(joined))
     assert list(again.rows) == [json.loads(line) for line in whole.decode().splitlines()[1:]]
     assert len(joined.read_text(encoding="utf-8").splitlines()) == 10 + 3
-
-
-def test_processes_give_the_same_rows() -> None:
-    """Two children, each given the question once; rows come back in order."""
-    problem, axes, options = two_places(), [parse_axis("budget=0.5/h..8/h:6")], SolveOptions()
-    with processes((problem, "exact", options), 2) as runner:
-        got = run_sweep(problem, axes, options=options, runner=runner)
-    assert got.rows == run_sweep(problem, axes, options=options).rows
-    assert not got.interrupted
 
 
 def test_a_torn_last_line_is_cut_off_and_solved_again(tmp_path: Path) -> None:
@@ -172,58 +154,38 @@ def test_a_torn_last_line_is_cut_off_and_solved_again(tmp_path: Path) -> None:
 
 def test_a_file_of_another_question_is_refused_and_stays(tmp_path: Path) -> None:
     """Another range, another wish, another price, another gap; or no file of a sweep at all."""
-    path = tmp_path / "s.jsonl"
-    run_sweep(two_places(), [parse_axis("budget=0.7/h,8/h")], output=str(path))
+    path, over = tmp_path / "s.jsonl", "budget=0.7/h,8/h"
+    run_sweep(two_places(), [parse_axis(over)], output=str(path))
     whole = path.read_bytes()
+    dearer = apply(two_places(), parse_changes(["price:*:*=x1.5"]))
     others = (
         (two_places(), "budget=0.7/h,9/h", SolveOptions()),
-        (two_places(max_workers=2), "budget=0.7/h,8/h", SolveOptions()),
-        (two_places(), "budget=0.7/h,8/h", SolveOptions(gap=0.01)),
-        (
-            apply(two_places(), parse_changes(["price:*:*=x1.5"])),
-            "budget=0.7/h,8/h",
-            SolveOptions(),
-        ),
+        (two_places(max_workers=2), over, SolveOptions()),
+        (two_places(), over, SolveOptions(gap=0.01)),
+        (dearer, over, SolveOptions()),
     )
-    for problem, over, options in others:
+    for problem, axis, options in others:
         with pytest.raises(PlacerError, match="another question"):
-            run_sweep(problem, [parse_axis(over)], options=options, output=str(path))
+            run_sweep(problem, [parse_axis(axis)], options=options, output=str(path))
         assert path.read_bytes() == whole
-    for text in (
-        "{}\n",
-        "[]\n",
-        "x\n",
-        "hello",
-        '{"schema": "placer.result/v1"}\n',
-        '{"key": 1}\n',
-    ):
+    no_sweeps = ("{}\n", "[]\n", "x\n", "hello", '{"schema": "placer.result/v1"}\n', '{"key": 1}\n')
+    for text in no_sweeps:
         path.write_text(text, encoding="utf-8")
         with pytest.raises(PlacerError):
-            run_sweep(two_places(), [parse_axis("budget=0.7/h,8/h")], output=str(path))
+            run_sweep(two_places(), [parse_axis(over)], output=str(path))
         assert path.read_text(encoding="utf-8") == text
 
 
 def started(tmp_path: Path, *more: str) -> tuple["subprocess.Popen[str]", Path]:
     """A sweep of 16 points in a process of its own, once it has written some of them."""
     path = tmp_path / "s.jsonl"
-    command = [
-        sys.executable,
-        "-m",
-        "placer",
-        *QUESTION,
-        "--over",
-        "budget=1/h..5/h:16",
-        "-o",
-        str(path),
-        *more,
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    asked = (*QUESTION, "--over", "budget=1/h..5/h:16", "-o", str(path), *more)
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-m", "placer", *asked],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         start_new_session=True,
     )
     while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < 4):
@@ -276,17 +238,6 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path, run: Run, more: tuple[str, ..
     finished(path, run, tmp_path)
 
 
-def test_dask_gives_the_same_rows() -> None:
-    """A cluster of two workers in this process, reached by its address as any other."""
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-    ) as cluster:
-        over, address = ["budget=1/h..5/h:5"], cluster.scheduler_address
-        got = placer.sweep("roberta-xlm", over, dask=address, catalog="erben-2023", gpu="T4,A10")
-    assert got.rows == placer.sweep("roberta-xlm", over, catalog="erben-2023", gpu="T4,A10").rows
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -314,18 +265,7 @@ def written(path: Path) -> list[str]:
 
 
 WRONG: tuple[object, ...] = (
-    None,
-    True,
-    -1,
-    10**400,
-    1e300,
-    "x",
-    [],
-    [None],
-    {},
-    {"a": 1},
-    0.5,
-    ["x"],
+    *(None, True, -1, 10**400, 1e300, "x", [], [None], {}, {"a": 1}, 0.5, ["x"]),
 )
 
 

@@ -113,37 +113,30 @@ def test_a_given_price_is_that_of_each_gpu(run: Run) -> None:
 
 def test_prices_links_and_speeds_change_as_written() -> None:
     """Each figure by itself, in its own unit."""
-    problem = two_places()
-    assert [o.usd_per_hour for o in changed(problem, "price:*:T4=0.25").catalog.offers] == [
-        0.25,
-        0.25,
-    ]
-    assert [o.usd_per_hour for o in changed(problem, "price:*:T4:spot=-50%").catalog.offers] == [
-        1.0,
-        0.3,
-    ]
+    problem, ends = two_places(), ("aws/a", "gcp/b")
+
+    def usd(word: str) -> list[float]:
+        return [offer.usd_per_hour for offer in changed(problem, word).catalog.offers]
+
+    def speeds(there: Problem) -> list[float]:
+        links = (there.network.link(*ends), there.network.link(*ends[::-1]))
+        return [link.bytes_per_second for link in links]
+
+    assert usd("price:*:T4=0.25") == [0.25, 0.25]
+    assert usd("price:*:T4:spot=-50%") == [1.0, 0.3]
     egress = changed(problem, "egress:aws/a:internet=0.5").network
-    assert egress.egress_price("aws/a", "gcp/b").usd_per_gib == 0.5
-    assert egress.egress_price("gcp/b", "aws/a").usd_per_gib == 0.1
-    link, there = (
-        problem.network.link("aws/a", "gcp/b"),
-        changed(problem, "bandwidth:aws/a:gcp/b=x0.5").network,
-    )
-    assert there.link("aws/a", "gcp/b").bytes_per_second == pytest.approx(link.bytes_per_second / 2)
-    assert there.link("gcp/b", "aws/a").bytes_per_second == pytest.approx(
-        problem.network.link("gcp/b", "aws/a").bytes_per_second / 2
-    )
-    one_way = changed(problem, "bandwidth:aws/a:gcp/b:one-way=80Mb/s").network
-    assert one_way.link("aws/a", "gcp/b").bytes_per_second == pytest.approx(10e6)
-    assert one_way.link("gcp/b", "aws/a") == problem.network.link("gcp/b", "aws/a")
+    assert egress.egress_price(*ends).usd_per_gib == 0.5
+    assert egress.egress_price(*ends[::-1]).usd_per_gib == 0.1
+    now, half = speeds(problem), speeds(changed(problem, "bandwidth:aws/a:gcp/b=x0.5"))
+    assert half == pytest.approx([now[0] / 2, now[1] / 2])
+    one_way = speeds(changed(problem, "bandwidth:aws/a:gcp/b:one-way=80Mb/s"))
+    assert one_way == pytest.approx([10e6, now[1]])
     assert changed(problem, "rate:T4=50/s").pools[0].alone.value == 50
     assert changed(problem, "gradient=x3").gradient_bytes == 3 * problem.gradient_bytes
     assert changed(problem, "quota:aws:T4=3").quota("aws/a", "T4", "spot") == 3
     assert changed(problem, "tbs=x2").batch == 2 * 4096
-    assert (
-        changed(two_places(budget_usd_per_hour=2.0), "budget=none").requirements.budget_usd_per_hour
-        is None
-    )
+    free = changed(two_places(budget_usd_per_hour=2.0), "budget=none")
+    assert free.requirements.budget_usd_per_hour is None
 
 
 @pytest.mark.parametrize("seed", range(12))
