@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import combinations
 
 from placer.advice.explanation.side_questions import Asker, Trial, wanting
 from placer.advice.explanation.wishes import Wish, wishes_of, without
@@ -250,48 +250,39 @@ def cheapest_from(
 
 def _quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit]:
     """Yield the quotas of the machines that are used, or would be by the answer without quotas."""
-    problem, placement = result.problem, result.placement
-    assert placement is not None
-    used = {
-        key: gpus
-        for key, gpus in quota_use(placement, problem).items()
-        if problem.quota(*key) < NO_QUOTA_GPUS
-    }
-    binds = improves(ample, result, asker.options.gap)
-    if not binds:
+    (placement, _), problem, quota = result.found, result.problem, result.problem.quota
+    use = quota_use(placement, problem).items()
+    used = {key: gpus for key, gpus in use if quota(*key) < NO_QUOTA_GPUS}
+    if not improves(ample, result, asker.options.gap):
         if used:
-            bucket = max(used, key=lambda key: used[key] / max(1, problem.quota(*key)))
-            amounts = used[bucket], problem.quota(*bucket)
+            bucket = max(used, key=lambda key: used[key] / max(1, quota(*key)))
+            amounts = used[bucket], quota(*bucket)
             yield _limit("quota", bucket_words(bucket), amounts, ample, result, asker)
         return
-    use = {} if ample.placement is None else quota_use(ample.placement, problem)
-    wanted = [key for key, gpus in use.items() if gpus > problem.quota(*key)]
-    full = [key for key in used if used[key] >= problem.quota(*key)]
+    more = {} if ample.placement is None else quota_use(ample.placement, problem)
+    wanted = [key for key, gpus in more.items() if gpus > quota(*key)]
+    full = [key for key in used if used[key] >= quota(*key)]
     buckets = list(dict.fromkeys([*wanted, *full]))
     joint = list(_joint_quota_limits(ample, result, asker))
     each = joint[:]
     for bucket in buckets[:MOST_BUCKETS]:
         trial = asker.best(with_bucket(problem, bucket, NO_QUOTA_GPUS), start=placement)
-        amounts = used.get(bucket, 0), problem.quota(*bucket)
+        amounts = used.get(bucket, 0), quota(*bucket)
         each.append(_limit("quota", bucket_words(bucket), amounts, trial, result, asker))
-    if any(limit.binds for limit in each):
-        yield from (limit for limit in each if limit.binds)
-    else:
+    binding = [limit for limit in each if limit.binds]
+    yield from binding
+    if not binding:
         names = ", ".join((*(limit.words for limit in joint), *map(bucket_words, buckets)))
         yield _limit("quota", f"quotas of {names} together", UNCOUNTED, ample, result, asker)
 
 
 def _joint_quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit]:
     """Yield the joint quotas that the answer without quotas would break."""
-    problem, placement = result.problem, result.placement
-    assert placement is not None
-    wish = problem.requirements
-    broken = (
-        row
-        for row in wish.joint_quotas
-        if ample.placement is not None and joint_use(row, ample.placement, problem) > row.most
-    )
-    for row in islice(broken, MOST_BUCKETS):
+    (placement, _), problem, wish = result.found, result.problem, result.problem.requirements
+    if ample.placement is None:
+        return
+    use = [(row, joint_use(row, ample.placement, problem)) for row in wish.joint_quotas]
+    for row in [row for row, used in use if used > row.most][:MOST_BUCKETS]:
         free = tuple(other for other in wish.quotas if other != row)
         trial = asker.wanting(problem, placement, quotas=free)
         amounts = joint_use(row, placement, problem), row.most

@@ -81,13 +81,10 @@ class Asker:
             time_limit_s=min(self.options.time_limit_s, self.seconds_left),
             bound_if_stopped=False,
         )
-        result = solve(problem, self.solver, options)
-        proved = result.status in (Status.OPTIMAL, Status.INFEASIBLE) or (
-            first and result.placement is not None
-        )
-        return Trial(
-            placement=result.placement, estimate=result.estimate, value=result.value, proved=proved
-        )
+        got = solve(problem, self.solver, options)
+        proved = got.status in (Status.OPTIMAL, Status.INFEASIBLE)
+        proved = proved or (first and got.placement is not None)
+        return Trial(placement=got.placement, estimate=got.estimate, value=got.value, proved=proved)
 
     def wanting(self, problem: Problem, start: Placement | None = None, **changes: object) -> Trial:
         """Find the best placement of a problem with other wishes."""

@@ -81,8 +81,7 @@ def _defaults(problem: Problem) -> Iterator[Wish]:
     """List the limits that hold though nobody asked for them."""
     wish = problem.requirements
     if wish.other_supply is not None:
-        machines = counted(wish.other_supply, "spot machine")
-        words = f"at most {machines} of one type in a place"
+        words = f"at most {counted(wish.other_supply, 'spot machine')} of one type in a place"
         yield _default("supply", words, "--supply any", "supply", None)
     if problem.uniform:
         yield _default("kinds", "machines of one kind", "--mixed", "uniform", False)
@@ -121,12 +120,8 @@ def _exchange(wish: Requirements) -> Iterator[Wish]:
     if wish.aggregator is not None:
         yield _given("aggregator", f"an aggregator in {wish.aggregator_words}")
     if wish.exchange != "auto":
-        yield _given(
-            "exchange",
-            f"the exchange {wish.exchange}",
-            change="--exchange auto",
-            fields=("exchange", "aggregator", "function", "storage"),
-        )
+        words, fields = f"the exchange {wish.exchange}", ("exchange", "aggregator", "function")
+        yield _given("exchange", words, change="--exchange auto", fields=(*fields, "storage"))
 
 
 def _data(wish: Requirements) -> Iterator[Wish]:
@@ -142,11 +137,8 @@ def _data(wish: Requirements) -> Iterator[Wish]:
         )
         yield _given("data", sets, fields=("datasets", "passes"))
     if wish.data_store is not None:
-        yield _given(
-            "data",
-            f"data read from {wish.data_store}",
-            fields=("data_store", "data_bytes", "data_cache", "data_source", "copy_s", "passes"),
-        )
+        fields = ("data_store", "data_bytes", "data_cache", "data_source", "copy_s", "passes")
+        yield _given("data", f"data read from {wish.data_store}", fields=fields)
 
 
 def _counts(wish: Requirements) -> Iterator[Wish]:

@@ -70,6 +70,7 @@ def loading_warnings(problem: Problem, placement: Placement, got: Estimate) -> I
 
 def _waiting(problem: Problem, placement: Placement, length: int | None) -> Iterator[Warn]:
     """Yield the machines that read more slowly than they calculate."""
+    store = problem.requirements.data_store
     beside = replace(problem, requirements=replace(problem.requirements, data_store=None))
     framework, told = traits(placement.exchange.strategy).framework, set()
     for group in placement.groups:
@@ -81,53 +82,44 @@ def _waiting(problem: Problem, placement: Placement, length: int | None) -> Iter
             continue
         told.add(kind)
         read, first = problem.read_bytes_per_s(pool.offer), pool.first(speed)
-        reads = (
-            f"a machine reads {format_bandwidth(read.value)} from "
-            f"{problem.requirements.data_store} ({read.basis}), so a worker makes "
-            f"{format_speed(first, length)} of {format_speed(able, length)}"
-        )
+        when = later = ""
         if pool.keeps_data:
-            later = pool.in_pass(2)
-            yield Warn(
-                "data-bound",
-                f"{pool.name} in {group.place} waits for data in the first pass: {reads}; "
-                f"{format_speed(worker_rate(later, framework).value, length)} in later ones, from "
-                "its local disks (assumed)",
-            )
-            continue
-        yield Warn("data-bound", f"{pool.name} in {group.place} waits for data: {reads}")
+            then = format_speed(worker_rate(pool.in_pass(2), framework).value, length)
+            when, later = " in the first pass", f"; {then} in later ones, from its local disks"
+            later += " (assumed)"
+        yield Warn(
+            "data-bound",
+            f"{pool.name} in {group.place} waits for data{when}: a machine reads "
+            f"{format_bandwidth(read.value)} from {store} ({read.basis}), so a worker makes "
+            f"{format_speed(first, length)} of {format_speed(able, length)}{later}",
+        )
 
 
 def network_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
     """Name machines whose promised network takes longer than the exchange takes by the model."""
-    named = set()
+    named, seconds = set(), got.step.communication
     for offer, moved in _moved_bytes(problem, placement):
         if offer.network_gbps is None or offer.instance_type in named:
             continue
         least_s = moved / (offer.network_gbps * GBPS)
-        if least_s > got.step.communication:
+        if least_s > seconds:
             named.add(offer.instance_type)
-            text = (
+            yield Warn(
+                "promised-network",
                 f"{offer.instance_type} is promised {offer.network_gbps:g} Gb/s for long: "
-                f"{format_seconds(least_s)} an exchange"
+                f"{format_seconds(least_s)} an exchange; the {format_seconds(seconds)} of the "
+                "model need its bursts",
             )
-            end = f"the {format_seconds(got.step.communication)} of the model need its bursts"
-            yield Warn("promised-network", f"{text}; {end}")
 
 
 def _moved_bytes(problem: Problem, placement: Placement) -> Iterator[tuple[VmOffer, float]]:
     """Yield the machines of a placement with what each sends or receives in all of an exchange."""
     pools = [pool_of(group, problem) for group in placement.groups]
-    if (
-        traits(placement.exchange.strategy).transport == "server"
-        and placement.exchange.server is not None
-    ):
-        yield (
-            server_offer(placement.exchange.server, problem),
-            2 * placement.workers * problem.gradient_bytes,
-        )
+    exchange, each = placement.exchange, 2 * problem.gradient_bytes
+    if traits(exchange.strategy).transport == "server" and exchange.server is not None:
+        yield server_offer(exchange.server, problem), placement.workers * each
         # The machines of an island send their parts side by side.
-        yield from ((p.offer, 2 * problem.gradient_bytes / p.machines) for p in pools)
+        yield from ((p.offer, each / p.machines) for p in pools)
         return
     loads: dict[str, float] = {}
     for phase in exchange_phases(placement, problem):

@@ -24,21 +24,22 @@ LARGE_MACHINE_GPUS = 8
 def default_limits(problem: Problem, placement: Placement) -> Iterator[Warn]:
     """Yield the limits by default that a placement reaches."""
     offers = {part.offer_kind: offer_of(part, problem) for part in placement.parts}
-    machines = dict.fromkeys(offers, 0)
-    for group in placement.parts:
-        machines[group.offer_kind] += group.machine_count
+    machines, least = dict.fromkeys(offers, 0), dict[object, int]()
+    for part in placement.parts:
+        machines[part.offer_kind] += part.machine_count
+        least[part.offer_kind] = min(part.machines, least.get(part.offer_kind, part.machines))
     scarce = [
         f"{machines[kind]} of {counted(supply, 'spot machine')} {offer.instance_type} in "
         f"{offer.place}"
         for kind, offer in offers.items()
         for supply in [problem.supply(offer)]
-        if supply is not None and machines[kind] + _least_worker(placement, kind) > supply
+        if supply is not None and machines[kind] + least[kind] > supply
     ]
     if scarce:
         yield Warn(
             "supply",
-            f"uses {', '.join(scarce)}: more are not known to launch together (assumed "
-            f"where no capacity table says it); --supply any plans with more",
+            f"uses {', '.join(scarce)}: more are not known to launch together (assumed where no "
+            "capacity table says it); --supply any plans with more",
         )
     reserved = [
         f"{machines[kind]} on-demand machines of {offer.gpu_count} x {offer.gpu} in {offer.place}"
@@ -54,10 +55,6 @@ def needs_reservation(offer: VmOffer, machines: int) -> bool:
     """Tell whether so many large machines on demand are more than anybody launches unannounced."""
     rented = offer.market == "on_demand" and offer.price_basis not in ("owned", "reserved")
     return rented and offer.gpu_count >= LARGE_MACHINE_GPUS and machines > MOST_LAUNCHED
-
-
-def _least_worker(placement: Placement, kind: tuple[object, ...]) -> int:
-    return min(part.machines for part in placement.parts if part.offer_kind == kind)
 
 
 def _workers(problem: Problem, placement: Placement) -> Iterator[Warn]:

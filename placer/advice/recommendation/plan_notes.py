@@ -47,15 +47,14 @@ ALIKE = 1.02
 
 def plan_notes(problem: Problem, placement: Placement) -> Iterator[Warn]:
     """Yield, for each plan with a degree or shards, what the best simpler plan would reach."""
-    question = problem.island_question
+    question, told = problem.island_question, set()
     if question is None or placement.workers > problem.batch:
         return
     part = StepPart(problem.batch, placement.workers)
-    told = set()
     for group in placement.groups:
         plan, kind = group.inner, (group.worker_name, group.inner)
         simpler = None if plan is None else _without(plan, question.plan_wishes())
-        if plan is None or simpler is None or kind in told:
+        if simpler is None or kind in told:
             continue
         told.add(kind)
         offer = offer_of(group, problem)
@@ -158,30 +157,20 @@ def unlike_workers(problem: Problem, placement: Placement, got: Estimate) -> Ite
     Hivemind divides by speed, as its workers accumulate until the batch is full; what NCCL and Gloo
     run under usually gives each worker the same part. Data that has its place is divided by that.
     """
-    speeds = _speeds(problem, placement)
-    slowest = min(speeds.values())
-    exchange = placement.exchange
-    if (
-        exchange.transport not in RINGS
-        or traits(exchange.strategy).division != "adaptive"
-        or problem.requirements.datasets
-        or placement.workers < 2
-        or max(speeds.values()) < ALIKE * slowest
-    ):
+    speeds, exchange = _speeds(problem, placement), placement.exchange
+    by_speed = traits(exchange.strategy).division == "adaptive" and exchange.transport in RINGS
+    alike = max(speeds.values()) < ALIKE * min(speeds.values())
+    if not by_speed or problem.requirements.datasets or placement.workers < 2 or alike:
         return
     names = ", ".join(sorted({group.worker_name for group in placement.groups}))
     if problem.island_question is not None:
-        yield Warn(
-            "mixed-devices", f"{names} have equal parts of each step, and all wait for the slowest"
-        )
-        return
-    speed = equal_parts_speed(problem, placement, got)
-    text = format_speed(speed, got.tokens_per_sample)
-    share = 100 * (1 - speed / got.samples_per_second.value)
-    yield Warn(
-        "mixed-devices",
-        f"{names} share each step by speed; with equal parts {text} (-{share:.0f} %)",
-    )
+        text = f"{names} have equal parts of each step, and all wait for the slowest"
+    else:
+        speed = equal_parts_speed(problem, placement, got)
+        less = f"(-{100 * (1 - speed / got.samples_per_second.value):.0f} %)"
+        equal = format_speed(speed, got.tokens_per_sample)
+        text = f"{names} share each step by speed; with equal parts {equal} {less}"
+    yield Warn("mixed-devices", text)
 
 
 def uneven_batch(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:

@@ -77,9 +77,8 @@ class Replan(Shown):
             return "keep" if self.running is not None and not self.running.broken else "nothing"
         if self.gain is not None and self.gain <= max(LEAST_GAIN, self.answer.gap or 0.0):
             return "keep"
-        return (
-            "restore" if self.answer.placement.canonical() == self.planned.canonical() else "move"
-        )
+        same = self.answer.placement.canonical() == self.planned.canonical()
+        return "restore" if same else "move"
 
     @property
     def break_even_s(self) -> float | None:
@@ -96,22 +95,29 @@ class Replan(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.replan/v1`` document."""
-        world, seen = self.answer.problem, self.observed
+        world, seen, kept = self.answer.problem, self.observed, self.running
+        running = None
+        if kept is not None:
+            priced = kept.estimate and placement_document(kept.placement, world)
+            running = {
+                "placement": priced,
+                "estimate": kept.estimate and estimate_document(kept.estimate),
+                "value": kept.value,
+                "violations": list(kept.broken),
+            }
         return {
             "schema": SCHEMA,
             "manifest": {"name": self.manifest.name, "digest": self.manifest.digest},
             "request": request_document(world),
             "data": data_document(world),
             "observed": {
-                "links": seen.links,
-                "rounds": seen.rounds,
+                **{name: getattr(seen, name) for name in ("links", "rounds")},
                 "speeds": [{name: getattr(speed, name) for name in SPEED} for speed in seen.speeds],
-                "samples_per_second": seen.samples_per_second,
-                "exchange_s": seen.exchange_s,
+                **{name: getattr(seen, name) for name in ("samples_per_second", "exchange_s")},
                 "lost": [{**to_builtins(lost), "place": lost.place or None} for lost in seen.lost],
             },
             "changes": [change_document(change) for change in self.changes],
-            "running": None if self.running is None else _running(self.running, world),
+            "running": running,
             "answer": answer_document(self.answer),
             "verdict": self.verdict,
             "gain": self.gain,
@@ -120,16 +126,6 @@ class Replan(Shown):
             "kept_machines": self.kept_machines,
             "notes": list(self.notes),
         }
-
-
-def _running(running: Kept, world: Problem) -> dict[str, Any]:
-    estimate = running.estimate
-    return {
-        "placement": None if estimate is None else placement_document(running.placement, world),
-        "estimate": None if estimate is None else estimate_document(estimate),
-        "value": running.value,
-        "violations": list(running.broken),
-    }
 
 
 def break_even_seconds(move_s: float, gain: float) -> float:

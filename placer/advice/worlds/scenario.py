@@ -52,8 +52,10 @@ def _applied(problem: Problem, what: str, changes: list[Change]) -> Problem:
         numbers = [(t, w, f, number_of(v)) for t, w, f, v in rows]
         return replace(problem, profile=set_rates(problem, numbers))
     for text, target, factor, value in rows:
-        if what == "gradient":
-            problem = replace(problem, profile=set_gradient(problem.profile, factor or 1.0))
+        if what == "gradient":  # speeds and memory stay
+            size = max(1, round(problem.profile.gradient_bytes_fp32 * (factor or 1.0)))
+            larger = replace(problem.profile, gradient_bytes_fp32=size)
+            problem = replace(problem, profile=larger)
         elif what == "quota":
             quotas = set_quota(problem, target, int(number_of(value) or 0))
             problem = replace(problem, requirements=quotas)
@@ -61,11 +63,6 @@ def _applied(problem: Problem, what: str, changes: list[Change]) -> Problem:
             changed = set_wish(problem, what, text, factor, None if value is None else str(value))
             problem = in_sequences(replace(problem, requirements=changed))
     return problem
-
-
-def set_gradient(profile: ModelProfile, factor: float) -> ModelProfile:
-    """Make the gradients of a model larger or smaller; speeds and memory stay."""
-    return replace(profile, gradient_bytes_fp32=max(1, round(profile.gradient_bytes_fp32 * factor)))
 
 
 def set_quota(problem: Problem, target: tuple[str, ...], gpus: int) -> Requirements:
