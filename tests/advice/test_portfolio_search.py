@@ -133,7 +133,7 @@ def test_jobs_that_differ_in_speed_alone_are_a_family() -> None:
 
     def family(**words: Any) -> object:
         portfolio = families((words.pop("floor", 100.0),), **words)
-        state = Generation.of(portfolio, EXACT)
+        state = Generation(portfolio, EXACT)
         return state.pricing.search.family(portfolio.jobs[0].problem)[2]  # its wishes
 
     assert family() == family(floor=300.0)
@@ -146,7 +146,7 @@ def test_what_is_proved_of_a_slow_job_holds_for_faster_ones() -> None:
     """At any prices no column of a faster job is worth less than the bound of a slower one: 400/s
     is never searched where that bound is as good as its best column.
     """
-    state = Generation.of(families((200.0, 300.0, 400.0)), EXACT)
+    state = Generation(families((200.0, 300.0, 400.0)), EXACT)
     state.begin()
     bounds = state.bounds.tried[-1].each
     assert bounds == sorted(bounds)
@@ -159,7 +159,7 @@ def test_a_bound_at_prices_holds_for_every_column() -> None:
     judged = 0
     for seed in range(4):
         portfolio = replace(tiny_portfolio(seed), budget_usd=None)
-        state, every = Generation.of(portfolio, EXACT), Columns(portfolio=portfolio)
+        state, every = Generation(portfolio, EXACT), Columns(portfolio=portfolio)
         for group in every.groups:
             for placement in placements(group.job.problem):
                 every.add(group, placement)
@@ -191,7 +191,7 @@ def test_what_is_found_in_one_place_is_kept_for_others_with_the_same_machines() 
     problem = Advisor().problem(
         "roberta-xlm", quota=8, objective="cost", min_throughput=300, places="lambda"
     )
-    state = Generation.of(Portfolio(jobs=(Job(name="a", problem=problem),), quota_gpus=8), EXACT)
+    state = Generation(Portfolio(jobs=(Job(name="a", problem=problem),), quota_gpus=8), EXACT)
     (group,) = state.columns.groups
     found = solve(problem, "exact", SolveOptions(gap=0.01)).placement
     assert found is not None

@@ -78,38 +78,23 @@ def chosen(portfolio: Portfolio, options: SolveOptions) -> Found:
     started = time.perf_counter()
     limits = options.time_limit_s, options.memory_limit_bytes, options.cancel
     with allowance.opened(*limits) as own:
-        found = Generation.of(portfolio, options).solved()
+        found = Generation(portfolio, options).solved()
         stopped = own.spent is not None
     return replace(found, seconds=time.perf_counter() - started, stopped=stopped)
 
 
-@dataclass(kw_only=True)
 class Generation:
     """The state of a column generation; mutable."""
 
-    columns: Columns
-    pricing: Pricing
-    bounds: Bounds
-    gap: float
-    rounds: int = 0
-
-    @staticmethod
-    def of(portfolio: Portfolio, options: SolveOptions) -> Generation:
-        """Begin a search."""
-        columns = Columns(portfolio=portfolio)
+    def __init__(self, portfolio: Portfolio, options: SolveOptions) -> None:
+        self.portfolio, self.gap, self.rounds = portfolio, options.gap, 0
+        self.columns = Columns(portfolio=portfolio)
         gap = max(options.gap * PRICING_GAP, CLOSED)
         search = Search(options=SolveOptions(gap=gap, cancel=options.cancel))
-        pricing = Pricing(columns=columns, search=search)
-        bounds = Bounds(columns=columns, pricing=pricing)
-        state = Generation(columns=columns, pricing=pricing, bounds=bounds, gap=options.gap)
-        if not state.small and options.time_limit_s < inf:
+        if not self.small and options.time_limit_s < inf:
             search.most_s = max(ROUGH_S, ROUGH_SHARE * options.time_limit_s)
-        return state
-
-    @property
-    def portfolio(self) -> Portfolio:
-        """The question."""
-        return self.columns.portfolio
+        self.pricing = Pricing(columns=self.columns, search=search)
+        self.bounds = Bounds(columns=self.columns, pricing=self.pricing)
 
     @property
     def small(self) -> bool:
