@@ -10,9 +10,14 @@ import math
 import numpy as np
 import pytest
 
-from placer.advice.policy.offline_optimum import offline_bound, offline_optimum
 from placer.advice.policy.policies import POLICIES, fixed, migrate, on_demand, span, step
-from placer.advice.policy.replay import simulate, starts_of, ticks_of
+from placer.advice.policy.replay import (
+    offline_bound,
+    offline_optimum,
+    simulate,
+    starts_of,
+    ticks_of,
+)
 from placer.advice.policy.state import changed, hours_for, ran, start, work_in
 from placer.advice.policy.trace import Job, Market, Observation, lives_h, steady
 from placer.errors import PlacerError

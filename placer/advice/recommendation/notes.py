@@ -7,7 +7,6 @@ from datetime import date
 
 from placer.advice.recommendation.bottlenecks import loading_warnings, network_warnings
 from placer.advice.recommendation.default_limits import default_limits
-from placer.advice.recommendation.one_pass import one_pass_notes
 from placer.advice.recommendation.plan_notes import (
     plan_notes,
     stages_between,
@@ -40,10 +39,14 @@ from placer.solving.answer import Warn
 from placer.solving.result import Option, Result
 from placer.units import (
     GIB,
+    SECONDS_PER_HOUR,
+    format_bytes,
     format_duration,
+    format_number,
     format_plain,
     format_seconds,
     format_speed,
+    format_tokens,
     format_usd,
     parse_date,
     speed_unit,
@@ -85,6 +88,32 @@ SPOT_SERVER = (
 NO_EXCHANGE = (
     "one machine exchanges nothing, so the exchange is not used; ask for --workers 2.. to have one"
 )
+
+
+def _amount(samples: float, each: float, tokens_per_sample: int | None) -> str:
+    """Say how much is read: samples, or the tokens of a language model."""
+    if tokens_per_sample is not None:
+        return format_tokens(samples * tokens_per_sample)
+    return f"{format_number(samples / 1e6)} M samples of {format_bytes(each)}"
+
+
+def one_pass_notes(problem: Problem, got: Estimate) -> Iterator[Warn]:
+    """Yield time and price of reading the data of the store once, at the speed of the answer."""
+    wish, each = problem.requirements, problem.profile.bytes_per_sample
+    if wish.data_store is None or wish.data_bytes is None or each is None:
+        return
+    if wish.samples is not None:
+        return  # the totals say it
+    samples = wish.data_bytes / each
+    seconds = samples / got.samples_per_second.value
+    unit = "samples" if got.tokens_per_sample is None else "tokens"
+    usd = seconds / SECONDS_PER_HOUR * got.usd_per_hour.total
+    yield Warn(
+        "one-pass",
+        f"one pass over {format_bytes(wish.data_bytes)} in {wish.data_store} "
+        f"({_amount(samples, each, got.tokens_per_sample)}) takes "
+        f"{format_duration(seconds)} and {format_usd(usd)}; --{unit} gives totals",
+    )
 
 
 def local_verdict(result: Result, local: Placement | None) -> tuple[str, ...]:

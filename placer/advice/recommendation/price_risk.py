@@ -1,28 +1,30 @@
-"""Which price an answer rests on most, and what is best if that price is wrong."""
+"""Prices that an answer rests on: what is best at others, and at the figures of the book."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from placer.advice.recommendation.nearest import short_search
 from placer.cost_model.estimate import Outcome, offers_of, workers_of
+from placer.cost_model.limits import evaluated
 from placer.cost_model.objective import objective_of
 from placer.cost_model.outlook.risk import machine_groups
 from placer.cost_model.outlook.totals import totals_of
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.checks.outliers import Outlier, outlier_of, usual_share
 from placer.market.price_interval import price_interval
-from placer.market.scaled_market import with_one_price
+from placer.market.scaled_market import with_offers, with_one_price
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.problem.words.changes import AT_BOOK_FIGURES, book_changed_again
 from placer.records import replace
 from placer.solving import allowance
-from placer.solving.answer import SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status, Warn
 from placer.solving.price_risk import HIGH, USUAL, WITHOUT, PriceCase, PriceRisk
-from placer.solving.result import Result
+from placer.solving.result import Option, Result
 from placer.solving.solve import solve
-from placer.units import SECONDS_PER_HOUR
+from placer.units import SECONDS_PER_HOUR, format_usd
 
 RISK_NODES = 50
 """Nodes of the search for what is best at another price."""
@@ -30,6 +32,12 @@ DOLLARS = ("cost", "cost-per-sample", "total")
 """Objectives that dearer machines make worse."""
 Known = Sequence[tuple[Placement, Outcome]]
 """Other placements that keep every limit, evaluated."""
+WORTH_A_WORD = 0.02
+"""Share by which the answer at book figures has to be better."""
+BOLD_NODES = 10
+"""Nodes of the search at book figures: it is only told about."""
+HALVINGS = 20
+"""Steps in which the highest price is found that an answer bears: to a millionth of its range."""
 
 
 def price_risk(
@@ -194,3 +202,66 @@ def _start(asked: Problem, known: Known, offer: VmOffer) -> Placement | None:
     score = objective_of(asked.requirements).score
     others = [(score(got), p) for p, got in known if not _uses(p, offer)]
     return min(others, key=lambda pair: pair[0])[1] if others else None
+
+
+def bold_option(result: Result, solver: str, options: SolveOptions) -> Option | None:
+    """Return what the book's own figures would give where that is better, with up to which price.
+
+    By a short search: it may name less than there is, never more than the book promises.
+    """
+    defended, value = result.problem.catalog, result.value
+    book: Catalog | None = defended.memo.get(AT_BOOK_FIGURES)
+    if book is None or value is None or result.confidence or allowance.current().spent:
+        return None
+    asked = replace(result.problem, catalog=book_changed_again(book, defended.changes[1:]))
+    bold = solve(asked, solver, short_search(options, BOLD_NODES, result.placement))
+    if bold.value is None or not result.objective.better(bold.value, value, WORTH_A_WORD):
+        return None
+    placement, got = bold.found
+    gain = abs(bold.value - value) / abs(value) if value else 0.0
+    note = f"{100 * gain:.0f} % better {_condition(placement, result, asked)}"
+    return Option(placement=placement, estimate=got, label="bold", note=note, proved=False)
+
+
+def bold_notes(option: Option | None) -> Iterator[Warn]:
+    """Yield in words what the book's own figures would give."""
+    if option is not None:
+        yield Warn("bold", f"{option.placement.in_words} would be {option.note}")
+
+
+def _condition(placement: Placement, result: Result, asked: Problem) -> str:
+    """Say what has to be true for a placement to be better than the answer."""
+    rows = {group.offer_kind for group in placement.groups}
+    if len(rows) > 1:
+        return "if its prices are true"
+    (row,) = rows
+    quoted, planned = asked.catalog.offer(*row), result.problem.catalog.offer(*row)
+    assert quoted is not None
+    assert planned is not None
+    read = f"the book has {format_usd(quoted.usd_per_hour)} of {quoted.as_of[:7]}"
+    least = quoted.usd_per_hour / planned.usd_per_hour
+    if not _better_at(least, placement, result, planned):
+        return f"if a network that nobody promises is fast, and {read}"
+    most = 1.0
+    for _ in range(HALVINGS):
+        middle = (least + most) / 2
+        if _better_at(middle, placement, result, planned):
+            least = middle
+        else:
+            most = middle
+    usd, now = format_usd(least * planned.usd_per_hour), format_usd(planned.usd_per_hour)
+    return f"if a machine costs at most {usd}/h ({read}, planned {now})"
+
+
+def _better_at(factor: float, placement: Placement, result: Result, planned: VmOffer) -> bool:
+    """Tell whether a placement is better than the answer at a multiple of a planned price."""
+    problem, hub = result.problem, placement.exchange.aggregator
+    places = dict.fromkeys((*placement.places, *([] if hub is None else [hub])))
+    # Of thousands of rows those of its places are enough to price it.
+    rows = tuple(offer for place in places for offer in problem.catalog.offers_at(place))
+    there = with_offers(problem.catalog, rows)
+    world = replace(problem, catalog=with_one_price(there, planned, factor))
+    outcome, broken = evaluated(placement, world)
+    if outcome is None or broken or result.value is None:
+        return False
+    return result.objective.better(result.objective.value(outcome), result.value)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Literal
 
-from placer.advice.recommendation.book_figures import bold_notes, bold_option
 from placer.advice.recommendation.default_limits import MORE_WORKERS, default_limits
 from placer.advice.recommendation.nearest import (
     BASELINE_NODES,
@@ -25,7 +24,12 @@ from placer.advice.recommendation.notes import (
 )
 from placer.advice.recommendation.own_machines import check_own_pools, own_notes, with_renting
 from placer.advice.recommendation.preferred import preferred
-from placer.advice.recommendation.price_risk import outlier_sentences, price_risk
+from placer.advice.recommendation.price_risk import (
+    bold_notes,
+    bold_option,
+    outlier_sentences,
+    price_risk,
+)
 from placer.advice.recommendation.wider_proofs import WiderProofs
 from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.estimate import Estimate, Outcome, estimate, evaluate, pool_of, with_plans
