@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from placer.cli.book.harvest import print_findings
 from placer.cli.command import Json, Saved, Table, as_command
 from placer.cli.output import check_targets, print_json, say, write_json
 from placer.cli.screen.show import show
@@ -115,11 +116,7 @@ def check_command(ctx: click.Context, names: tuple[str, ...] = (), *, as_json: T
         }
         print_json({**document, "findings": msgspec.to_builtins(found)})
         ctx.exit(2 if errors else 0)
-    for finding in found[:SHOWN]:
-        style = "red" if finding.level == "error" else "yellow"
-        say(f"{finding.level}: {finding.where}: {finding.message}", style=style)
-    if len(found) > SHOWN:
-        say(f"{SHOWN} of {len(found):,} doubts; --json has all", style="dim")
+    print_findings(found, SHOWN, "--json has all")
     verdict = f"{errors} errors" if errors else "valid"
     say(
         f"{verdict}: catalog {book.name}: {len(book.capacity):,} rows of capacity, "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from placer.cli.book.harvest import print_findings
 from placer.cli.command import Catalog, Json, Table, as_command
 from placer.cli.output import print_json, say, write_json
 from placer.cli.screen.show import show
@@ -151,22 +152,14 @@ def validate_command(
         }
         print_json({**document, "findings": msgspec.to_builtins(findings)})
     else:
-        for finding in findings[:limit]:
-            say(
-                f"{finding.level}: {finding.where}: {finding.message}",
-                style="red" if finding.level == "error" else "yellow",
-            )
-        if len(findings) > limit:
-            say(f"{limit} of {len(findings):,} doubts; --limit or --json shows more", style="dim")
+        print_findings(findings, limit, "--limit or --json shows more")
         counts = (
             f"{len(book.offers):,} offers, {len(book.regions)} regions, {len(book.egress):,} "
             f"egress prices, {len(book.links):,} links"
         )
         if own:
-            say(
-                f"note: {own:,} {'row names' if own == 1 else 'rows name'} a source of the user's "
-                f"own"
-            )
+            name = "row names" if own == 1 else "rows name"
+            say(f"note: {own:,} {name} a source of the user's own")
         verdict = f"{errors} errors" if errors else "valid"
         say(f"{verdict}: catalog {book.name}: {counts}; {len(findings) - errors} warnings")
     ctx.exit(2 if errors else 0)

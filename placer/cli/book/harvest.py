@@ -15,6 +15,7 @@ from placer.errors import PlacerError
 from placer.units import parse_date
 
 if TYPE_CHECKING:
+    from placer.market.checks.doubts import Finding
     from placer.market.sources.harvest import Harvest
 
 MOST_REASONS = 12
@@ -100,6 +101,15 @@ def say_next(
     layers = " ".join(f"--catalog {shlex.quote(book)}" for book in dict.fromkeys((*under, name)))
     for command in (*commands, "placer recommend --model roberta-xlm --budget 5/h"):
         say(f"next: {command} {layers}", whole=True)
+
+
+def print_findings(findings: Sequence[Finding], most: int, more: str) -> None:
+    """Print doubts about a book, at most so many, and how to see the others."""
+    for finding in findings[:most]:
+        style = "red" if finding.level == "error" else "yellow"
+        say(f"{finding.level}: {finding.where}: {finding.message}", style)
+    if len(findings) > most:
+        say(f"{most} of {len(findings):,} doubts; {more}", "dim")
 
 
 def past_date(text: str, option: str) -> date:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict, Unpack
 
@@ -12,15 +11,13 @@ import click
 
 from placer.cli.command import Json, as_command
 from placer.cli.output import check_targets, print_json, say, write_json
-from placer.cli.screen.show import show_blocks
+from placer.cli.screen.show import show
 from placer.errors import PlacerError
-from placer.units import format_plain
 from placer.version import install_line
 
 if TYPE_CHECKING:
     from placer.launch.rehearsal.judgement import Line
     from placer.launch.rehearsal.rehearsal import Rehearsal
-    from placer.report.blocks import Cell
 
 EPILOG = """\b
 Examples:
@@ -112,7 +109,9 @@ def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
     if as_json:
         print_json(document)
     else:
-        _print(rehearsal, lines, folder, plan.workers)
+        show(document)
+        _say_more(rehearsal, lines, plan.workers)
+        click.echo(f"wrote the logs of the machines to {folder / 'run'}", err=True)
     if not confirmed(lines):
         sys.exit(6)
 
@@ -137,59 +136,16 @@ def _scale(words: str | None) -> float | None:
     return value
 
 
-def _print(rehearsal: Rehearsal, lines: list[Line], folder: Path, workers: int) -> None:
-    """Print the predicted figures beside the measured ones."""
-    from placer.launch.rehearsal.judgement import verdict
-    from placer.launch.runtime.run_log import requests_text
-    from placer.report.blocks import figure, table
-    from placer.units import counted, format_bytes, format_number
+def _say_more(rehearsal: Rehearsal, lines: list[Line], workers: int) -> None:
+    """Say who died, how much of the plan was rehearsed, and why it is not confirmed."""
+    from placer.launch.rehearsal.judgement import confirmed, verdict
 
-    small, plan = rehearsal.small, rehearsal.plan
-    regions, late = (
-        counted(len(plan.regions), "region"),
-        " overlapping the next step" if plan.exchange.overlap else "",
-    )
-    say(
-        f"{plan.name}: {plan.exchange.strategy}{late}, "
-        f"{counted(plan.workers, 'worker')} in {regions}, bytes x {format_number(small.scale)} "
-        f"({format_bytes(small.problem.gradient_bytes)} a gradient); all figures are those of one "
-        "round"
-    )
-    figures = ("predicted", "measured", "difference")
-    rows: list[list[Cell]] = [
-        [
-            requests_text(line.what) if line.kind == "requests" else line.what,
-            figure(line.predicted, partial(_figure, line=line), "-"),
-            figure(line.measured, partial(_figure, line=line), "-"),
-            figure(line.difference, "{:+.1%}".format),
-            {True: "ok", False: "OFF", None: ""}[line.within],
-        ]
-        for line in lines
-    ]
-    show_blocks(table("One round", ("figure", *figures, "within"), rows, numbers=figures))
-    if small.slower:
-        links = ", ".join(f"{src} -> {dst}" for src, dst in small.slower)
-        say(
-            f"note  faster in the plan than this machine carries, so cut, also in the prediction: "
-            f"{links}"
-        )
     for words in rehearsal.deaths:
         say(words)
-    if plan.workers < workers:
-        say(
-            f"note  {plan.workers} of the plan's {workers} workers were rehearsed: all figures are "
-            f"those of {plan.workers}"
-        )
+    few = rehearsal.plan.workers
+    if few < workers:
+        say(f"note  {few} of the plan's {workers} workers were rehearsed: all figures are theirs")
     if rehearsal.went_on:
         say("note  the predictions are those of all workers: nothing is judged")
-    else:
+    elif not confirmed(lines):
         say(verdict(lines))
-    click.echo(f"wrote the logs of the machines to {folder / 'run'}", err=True)
-
-
-def _figure(value: float, line: Line) -> str:
-    """Format a figure with its unit; bytes in MB with four digits, as 2 % count."""
-    if line.kind in ("bytes", "rate"):
-        return f"{value / 1e6:,.4g} MB{'/s' if line.kind == 'rate' else ''}"
-    number = f"{value:,.0f}" if value >= 1000 or value == int(value) else format_plain(value, 4)
-    return number if line.kind == "requests" else f"{number} {line.unit}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -15,10 +16,14 @@ from placer.errors import PlacerError
 Names = Callable[[click.Context], Iterable[str]]
 
 
-def _models(ctx: click.Context) -> Iterable[str]:
-    from placer.workload.profile import profile_names
+def _there(module: str, name: str) -> Names:
+    """Return the names that a function or a table of a module has; it is imported when asked."""
 
-    return profile_names()
+    def names(ctx: click.Context) -> Iterable[str]:
+        found: Any = getattr(importlib.import_module(f"placer.{module}"), name)
+        return found() if callable(found) else found
+
+    return names
 
 
 def _catalogs(ctx: click.Context) -> Iterable[str]:
@@ -35,41 +40,22 @@ def _catalog(ctx: click.Context) -> Any:
     return load_catalog(tuple(ctx.params.get("catalog") or ()))
 
 
+def _regions(ctx: click.Context) -> Iterable[str]:
+    return sorted(_catalog(ctx).regions)
+
+
 def _places(ctx: click.Context) -> Iterable[str]:
     names = [*_regions(ctx)]
     return [*dict.fromkeys(f"{name.split('/', 1)[0]}/*" for name in names), *names]
-
-
-def _regions(ctx: click.Context) -> Iterable[str]:
-    return sorted(_catalog(ctx).regions)
 
 
 def _gpus(ctx: click.Context) -> Iterable[str]:
     return sorted({offer.gpu for offer in _catalog(ctx).offers})
 
 
-def _markets(ctx: click.Context) -> Iterable[str]:
-    from placer.market.catalog import MARKETS
-
-    return ("any", *(name.replace("_", "-") for name in MARKETS))
-
-
 def _exchanges(ctx: click.Context) -> Iterable[str]:
-    from placer.problem.exchange import STRATEGIES
-
-    return ("auto", *(name for name in STRATEGIES if name != "none"))
-
-
-def _targets(ctx: click.Context) -> Iterable[str]:
-    from placer.launch.export import TARGETS
-
-    return TARGETS
-
-
-def _schemas(ctx: click.Context) -> Iterable[str]:
-    from placer.documents.schemas import SCHEMA_NAMES
-
-    return SCHEMA_NAMES
+    names = _there("problem.exchange", "STRATEGIES")(ctx)
+    return ("auto", *(name for name in names if name != "none"))
 
 
 def _fixed(*names: str) -> Names:
@@ -77,6 +63,7 @@ def _fixed(*names: str) -> Names:
     return lambda ctx: names
 
 
+_models = _there("workload.profile", "profile_names")
 VALUES: dict[str, Names] = {
     "model": _models,
     "catalog": _catalogs,
@@ -84,7 +71,7 @@ VALUES: dict[str, Names] = {
     "place": _places,
     "not_places": _places,
     "gpu": _gpus,
-    "market": _markets,
+    "market": _fixed("any", "spot", "on-demand", "community"),
     "solver": _fixed("exact", "greedy", "local_search", "exhaustive", "milp", "cpsat"),
     "verify": _fixed("milp", "cpsat"),
     "exchange": _exchanges,
@@ -92,7 +79,7 @@ VALUES: dict[str, Names] = {
     "storage": _regions,
     "aggregator": _regions,
     "format": _fixed(*FORMATS),
-    "target": _targets,
+    "target": _there("launch.export", "TARGETS"),
 }
 """Names of the values by the name of an option."""
 ARGUMENTS: dict[tuple[str, str], Names] = {
@@ -102,7 +89,7 @@ ARGUMENTS: dict[tuple[str, str], Names] = {
     ("pin", "names"): _catalogs,
     ("diff", "old"): _catalogs,
     ("diff", "new"): _catalogs,
-    ("schema", "name"): _schemas,
+    ("schema", "name"): _there("documents.schemas", "SCHEMA_NAMES"),
     ("reproduce", "paper"): _fixed("erben", "phalak", "cloudless", "intellect-1"),
 }
 """The same of arguments, by the names of the command and of the argument."""
