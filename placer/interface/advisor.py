@@ -223,11 +223,7 @@ def pareto(model: Asked, *, points: int = 12, **words: Unpack[Searched]) -> Fron
 
 @verb("explanation", time_limit="2min")
 def explain(
-    model: Asked,
-    *,
-    why_not: Texts = (),
-    start: Placement | None = None,
-    **words: Unpack[Limited],
+    model: Asked, *, why_not: Texts = (), start: Placement | None = None, **words: Unpack[Limited]
 ) -> Explanation:
     """Explain an answer: what binds, why not something else, what one more dollar or GPU is worth,
     when to leave a region, or why nothing fits.

@@ -53,12 +53,7 @@ def offers_document(book: Catalog, offers: Sequence[VmOffer], limit: int) -> dic
         msgspec.to_builtins(offer) | {"carbon_g_per_hour": carbon_of(offer, book)}
         for offer in offers[:limit]
     ]
-    return {
-        "schema": OFFERS_SCHEMA,
-        "catalog": book.name,
-        "total": len(offers),
-        "offers": rows,
-    }
+    return {"schema": OFFERS_SCHEMA, "catalog": book.name, "total": len(offers), "offers": rows}
 
 
 def carbon_of(offer: VmOffer, book: Catalog) -> float | None:

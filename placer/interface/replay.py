@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from placer.errors import PlacerError
 from placer.interface.options import book_names, text_of, whole_number
 from placer.interface.verb import verb
-from placer.interface.words import (
-    Books,
-    Following,
-    Replayed,
-    Texts,
-    Time,
-)
+from placer.interface.words import Books, Following, Replayed, Texts, Time
 from placer.interface.worlds import read_plan, texts
 from placer.units import GIB, SECONDS_PER_HOUR, parse_bytes, parse_fraction, parse_seconds
 
@@ -191,11 +185,7 @@ def deadline_of(work_h: float, deadline: Time | None, slack: str | float | None)
 
 
 def priced_market(
-    zones: Sequence[str],
-    log: LaunchLog | None,
-    gpu: str | None,
-    words: Following,
-    catalog: Books,
+    zones: Sequence[str], log: LaunchLog | None, gpu: str | None, words: Following, catalog: Books
 ) -> tuple[ZonePrices, Market]:
     """Find the prices of zones, of each observation if there is a log, and build the market.
 

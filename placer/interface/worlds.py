@@ -10,15 +10,7 @@ from placer.errors import PlacerError
 from placer.interface.advisor import OPTIONS, pose
 from placer.interface.options import solve_options
 from placer.interface.verb import verb
-from placer.interface.words import (
-    Asked,
-    Changed,
-    Replanned,
-    Swept,
-    Texts,
-    Time,
-    Weighed,
-)
+from placer.interface.words import Asked, Changed, Replanned, Swept, Texts, Time, Weighed
 from placer.records import replace
 
 if TYPE_CHECKING:

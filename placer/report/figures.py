@@ -20,13 +20,7 @@ MINUTES = 60
 HOURS_PER_DAY = 24
 SHORTEST_H, LONGEST_H = 1.0, 72.0
 """Below, a time is given in minutes, above in days."""
-COMPRESSIONS = {
-    "none": "FP32",
-    "fp16": "FP16",
-    "int8": "INT8",
-    "int4": "INT4",
-    "sparse": "sparse",
-}
+COMPRESSIONS = {"none": "FP32", "fp16": "FP16", "int8": "INT8", "int4": "INT4", "sparse": "sparse"}
 
 
 def group_words(group: Document) -> str:

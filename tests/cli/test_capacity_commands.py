@@ -154,11 +154,7 @@ def replayed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     ("verb", "words", "message"),
     [
         ("replay", ("--machines", "8", "--work", "12h"), "neither of deadline and slack"),
-        (
-            "replay",
-            (*JOB, "--deadline", "20h", "--gpu", "H100"),
-            "both of deadline and slack",
-        ),
+        ("replay", (*JOB, "--deadline", "20h", "--gpu", "H100"), "both of deadline and slack"),
         ("replay", JOB, "no prices"),
         ("replay", (*JOB, "--gpu", "H1"), "no spot H1"),
         ("replay", (*JOB, "--gpu", "H100", "--policy", "spam"), "unknown policy 'spam'"),
@@ -181,11 +177,7 @@ def replayed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
             "a trace of 120 h",
         ),
         ("replay", ("--machines", "0", "--work", "9d", "--slack", "9%"), "0"),
-        (
-            "forecast",
-            ("--machines", "49"),
-            "49 machines, where 3 zones were asked for 16 each",
-        ),
+        ("forecast", ("--machines", "49"), "49 machines, where 3 zones were asked for 16 each"),
         ("forecast", ("--machines", "4", "--ahead", "0h"), "0h"),
         ("forecast", ("--machines", "4", "--ahead", "soon"), "soon"),
         ("forecast", ("--machines", "4", "--asked", "3"), "16 machines were launched where 3"),

@@ -84,8 +84,7 @@ def test_a_reader_that_is_gone_is_no_error_and_a_full_disk_is_one_line(
 
 
 @pytest.mark.parametrize(
-    "words",
-    ["recommend --budget 5/h", "estimate --workers gcp/us-central1=2xT4:spot"],
+    "words", ["recommend --budget 5/h", "estimate --workers gcp/us-central1=2xT4:spot"]
 )
 def test_a_manifest_is_written_though_nobody_reads(words: str, tmp_path: Path) -> None:
     """``| true`` ends with 0, and the file that was asked for is there: `recommend` ended with 1,

@@ -132,10 +132,7 @@ def test_an_answer_has_its_considered_table(run: Run, tmp_path: Path) -> None:
         (("recommend", *ERBEN, "--budget", "5/h", "--manifest", "-"), "'-' is no file here"),
         (("offers", "--format", "cvs"), "similar format exists: 'csv'"),
         (("offers", "--format", "csv", "--json"), "--json together with --format csv"),
-        (
-            ("catalog", "validate", "default", "--format", "md"),
-            "there is no table to print as md",
-        ),
+        (("catalog", "validate", "default", "--format", "md"), "there is no table to print as md"),
         (("offers", "--format", "csv", "-o", "none/there.csv"), "cannot write 'none/there.csv'"),
     ],
 )

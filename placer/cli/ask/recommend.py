@@ -97,13 +97,7 @@ def command(
     if as_json:
         print_json(result.to_dict())
     else:
-        _print(
-            result,
-            output,
-            manifest,
-            certificate,
-            whole=whole,
-        )
+        _print(result, output, manifest, certificate, whole=whole)
         for path in fallbacks:
             tell(f"wrote the manifest of a fallback to {path}")
     ctx.exit(exit_code(result))

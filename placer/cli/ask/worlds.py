@@ -70,10 +70,7 @@ def whatif_command(
     told = {**words, "objective": question.objective or words["objective"]}
     with progress("searching twice", told) as heard:
         answer = whatif(
-            question.asked,
-            on_better=heard.better,
-            on_bound=heard.bound,
-            **question.words,
+            question.asked, on_better=heard.better, on_bound=heard.bound, **question.words
         )
     show(answer.to_dict(), as_json=as_json)
     question.tell()

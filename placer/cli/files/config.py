@@ -160,8 +160,4 @@ def _check(name: str) -> tuple[str, str, str]:
     except PlacerError as error:
         return f"solver {name}", "not installed", error.hint
     wrong = importlib.import_module("placer.solvers._programs.selftest").check_in_child(name)
-    return (
-        f"solver {name}",
-        f"WRONG: {wrong}" if wrong else "60 of 60 self-tests passed",
-        "",
-    )
+    return (f"solver {name}", f"WRONG: {wrong}" if wrong else "60 of 60 self-tests passed", "")

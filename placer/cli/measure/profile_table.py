@@ -73,20 +73,13 @@ def _print(m: Measurement) -> None:
     )
     if m.failed_batch_size is not None:
         say(
-            f"{m.largest_batch_size:,} fit, {m.failed_batch_size:,} do not: {m.failure}",
-            whole=True,
+            f"{m.largest_batch_size:,} fit, {m.failed_batch_size:,} do not: {m.failure}", whole=True
         )
     if m.flops_per_sample:
         unit, scale = next(((u, s) for u, s in FLOPS if m.flops_per_sample >= s), FLOPS[-1])
-        say(
-            f"{m.flops_per_sample / scale:,.4g} {unit} a sample, forward and backward",
-            whole=True,
-        )
+        say(f"{m.flops_per_sample / scale:,.4g} {unit} a sample, forward and backward", whole=True)
     if m.loading_share is not None:
-        say(
-            f"loading takes {m.loading_share:.0%} of a step that waits for its samples",
-            whole=True,
-        )
+        say(f"loading takes {m.loading_share:.0%} of a step that waits for its samples", whole=True)
 
 
 def _row(point: Point, m: Measurement) -> list[Cell]:

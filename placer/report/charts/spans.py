@@ -48,10 +48,7 @@ def dollar_spans(parts: Sequence[tuple[str, float]], low: float, high: float) ->
 
 
 def step_spans(
-    calculation: float,
-    parts: Sequence[tuple[str, float]],
-    hidden: float,
-    ends: tuple[float, float],
+    calculation: float, parts: Sequence[tuple[str, float]], hidden: float, ends: tuple[float, float]
 ) -> list[Span]:
     """Lay the parts of a step on one line of time, and the whole below.
 

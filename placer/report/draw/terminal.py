@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from placer.report.blocks import Block, Facts, Report, Table, Text, with_columns
-from placer.report.draw.wrapping import (
-    PARTS,
-    WORDS,
-    cells,
-    fold,
-    labelled,
-    least,
-    longest,
-    wrapped,
-)
+from placer.report.draw.wrapping import PARTS, WORDS, cells, fold, labelled, least, longest, wrapped
 
 Line = tuple[tuple[str, str], ...]
 """Pieces of a line, each with its style in the words of rich."""

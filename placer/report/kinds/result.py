@@ -35,12 +35,7 @@ from placer.report.kinds.shared import parts
 from placer.report.kinds.shared.placement import facts_of, figures_of, spot_facts
 from placer.report.kinds.shared.provenance import sources
 from placer.report.places import map_blocks
-from placer.units import (
-    format_number,
-    format_seconds,
-    format_usd,
-    is_wide,
-)
+from placer.units import format_number, format_seconds, format_usd, is_wide
 
 UNITS = {
     "throughput": "samples/s",

@@ -33,12 +33,7 @@ from placer.report.figures import (
     spread_words,
 )
 from placer.report.question import command_of, wish_words
-from placer.units import (
-    format_duration,
-    format_number,
-    format_seconds,
-    format_usd,
-)
+from placer.units import format_duration, format_number, format_seconds, format_usd
 
 PARTS_OF_PRICE = (
     ("compute", "machines"),

@@ -20,12 +20,7 @@ from placer.report.figures import (
     spread_words,
 )
 from placer.report.kinds.shared.parts import PARTS_OF_PRICE, STEP_PARTS_NOT
-from placer.units import (
-    format_bytes,
-    format_number,
-    format_seconds,
-    format_usd,
-)
+from placer.units import format_bytes, format_number, format_seconds, format_usd
 
 MOST_LINKS = 4
 """Links that are listed; the table of the map has all."""

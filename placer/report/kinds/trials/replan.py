@@ -7,21 +7,11 @@ from datetime import date
 from typing import Literal
 
 from placer.report.blocks import Block, Facts, Report, Section, Text, section, table, text
-from placer.report.figures import (
-    Document,
-    percent,
-    tokens_per_sample,
-)
+from placer.report.figures import Document, percent, tokens_per_sample
 from placer.report.kinds.shared import parts
 from placer.report.kinds.shared.provenance import sources
 from placer.report.places import map_blocks
-from placer.units import (
-    counted,
-    format_duration,
-    format_number,
-    format_seconds,
-    speed_unit,
-)
+from placer.units import counted, format_duration, format_number, format_seconds, speed_unit
 
 MAXIMISED = ("throughput",)
 """Objectives whose gain is a share of the new figure; of the others, of the old one."""
