@@ -66,7 +66,9 @@ def test_a_job_is_accepted_followed_and_taken_out(client: httpx2.Client) -> None
 
 def test_the_best_so_far_is_told_with_its_gap(client: httpx2.Client) -> None:
     """Better placements as they are found, and soon a bound on the whole question."""
-    id_ = client.post("/v1/jobs", json=LONG_JOB).json()["id"]
+    hard = {"gpu": ["T4", "A10"], "exchange": "asgd-ga", "local_steps": "1..16"}
+    question = {**QUESTION, "budget": "20/h", "alternatives": False, **hard, "time_limit": "60s"}
+    id_ = client.post("/v1/jobs", json={"question": question}).json()["id"]
     best: list[dict[str, Any]] = []
     with client.stream("GET", f"/v1/jobs/{id_}/events") as stream:
         for line in stream.iter_lines():
