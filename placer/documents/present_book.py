@@ -259,7 +259,7 @@ def _wrong_rows(
                 f"{name} costs {offer.usd_per_hour:g} USD/h in the file, {row.usd_per_hour:g} in "
                 f"{there}"
             )
-        elif offer_document(row) != offer_document(offer):
+        elif row != offer and offer_document(row) != offer_document(offer):
             yield f"{name} is not the row of {there}"
     given = {_key(offer) for offer in catalog.offers}
     wanted = {_key(pool.offer) for pool in problem.pools} if whole else set()
