@@ -21,37 +21,12 @@ from placer.problem.problem import Problem
 from placer.problem.question import PARTS
 from placer.problem.workers.pool import Pool
 from placer.records import Json
-from placer.version import __version__
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import never_tried
 
 SCHEMA = "placer.certificate/v1"
 MULTIPLIERS = 24
 """Lagrange multipliers between the worst and the best speed for a dollar of the market."""
-
-
-def certificate_document(
-    saved: Json, problem: Problem, placement: Placement | None, solver: str, limits: Json
-) -> dict[str, Any]:
-    """Build the certificate of a result.
-
-    Parameters
-    ----------
-    saved
-        The problem as it is saved beside the certificate, or would be.
-    limits
-        ``gap``, ``time_limit_s``, ``node_limit`` and ``seed`` of the search.
-    """
-    return {
-        "schema": SCHEMA,
-        "placer": __version__,
-        "solver": solver,
-        **limits,
-        "book": problem.catalog.digest,
-        "inputs": input_digests(saved),
-        "figures": None if placement is None else figures(placement, problem),
-        "relaxation": None,
-    }
 
 
 def searched_document(problem: Problem) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from placer.cost_model.limits import violations
 from placer.cost_model.objective import gap_between, objective_of
 from placer.cost_model.reduced_problem import question_alone, used_problem
 from placer.documents.certificate import (
-    certificate_document,
+    SCHEMA,
+    figures,
+    input_digests,
     relaxation_document,
     searched_document,
 )
@@ -31,6 +33,7 @@ from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.records import Json, replace
 from placer.units import format_plain
+from placer.version import __version__
 from placer.workload.inner_plan import InnerPlan
 
 MOST_GAP = 0.5
@@ -68,17 +71,19 @@ def saved_document(
         kept = question_alone(problem) if placement is None else used_problem(problem, placement)
     key = "problem" if whole or placement is not None else "question"
     saved = kept.to_dict()
-    certificate = certificate_document(
-        saved if key == "problem" else problem.to_dict(),
-        problem,
-        placement,
-        document["solver"]["name"],
-        limits,
-    )
-    certificate["whole"] = whole
     planned = problem.island_question is not None
-    if planned:
-        certificate["searched"] = searched_document(problem)
+    certificate = {
+        "schema": SCHEMA,
+        "placer": __version__,
+        "solver": document["solver"]["name"],
+        **limits,
+        "book": problem.catalog.digest,
+        "inputs": input_digests(saved if key == "problem" else problem.to_dict()),
+        "figures": None if placement is None else figures(placement, problem),
+        "relaxation": None,
+        "whole": whole,
+        **({"searched": searched_document(problem)} if planned else {}),
+    }
     # The second implementation bounds no emissions, and no workers whose speed depends on how many
     # they are.
     if whole and problem.requirements.objective != "carbon" and not planned:
