@@ -4,11 +4,13 @@ longer to load than to print with, JSON, and files that are written whole or not
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -129,6 +131,13 @@ def write_json(path: str, document: Any) -> None:
 def write_text(path: str, text: str) -> None:
     """Write text to a file as `write_json` does, at once or not at all."""
     write_bytes(path, text.encode())
+
+
+def write_csv(path: str, rows: Iterable[Sequence[object]]) -> None:
+    """Write rows as CSV as `write_json` writes a document."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    write_text(path, text.getvalue())
 
 
 def write_bytes(path: str, contents: bytes) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Any
 
 import click
 
 from placer.cli.command import Json, Plot, Saved, as_command
-from placer.cli.output import check_targets, exit_code, tell, write_bytes, write_json
+from placer.cli.output import check_targets, exit_code, tell, write_csv, write_json
 from placer.cli.saved_question import read_question
 from placer.cli.screen.progress import progress
 from placer.cli.screen.show import check_plot, show, write_plot
@@ -77,11 +75,7 @@ def _write(frontier: Any, output: str | None, table: str | None) -> list[str]:
         write_json(output, frontier.to_saved())
     if table and frontier.points:
         rows = frontier.rows()
-        text = io.StringIO()
-        writer = csv.DictWriter(text, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_bytes(table, text.getvalue().encode())
+        write_csv(table, [[*rows[0]], *([*row.values()] for row in rows)])
     return [path for path in (output, table) if path]
 
 

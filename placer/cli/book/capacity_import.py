@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, TypedDict, Unpack
 
+import msgspec
+
+from placer.cli.book.harvest import finish, say_rest
 from placer.cli.command import Json, as_command
+from placer.cli.output import print_json, say, write_csv
+from placer.cli.screen.show import show
 from placer.errors import PlacerError, unknown
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from placer.market.catalog import Catalog
-    from placer.market.sources.capacity.asked import Asked
-    from placer.market.sources.capacity.quotas import Found
-    from placer.market.sources.harvest import Harvest, Origin
+from placer.market.books.folders import check_book_name
+from placer.market.books.layers import catalog_names
+from placer.market.books.partial_books import over_default
+from placer.market.catalog import Catalog
+from placer.market.launch_log import read_launch_log, region_of
+from placer.market.sources.capacity import aws_capacity, gcp_advice, live, quotas
+from placer.market.sources.capacity.asked import Asked, machine_of, read_answer, read_json_answer
+from placer.market.sources.capacity.merged import merged
+from placer.market.sources.capacity.own_launches import launches_harvest
+from placer.market.sources.harvest import Harvest, Origin
+from placer.market.sources.reading.fetch import read_document
 
 KINDS = {
     "log": "aws, azure or gcp",
@@ -28,6 +38,7 @@ KINDS = {
     "azure-quotas": "azure",
 }
 """What can be imported, and of which provider."""
+BLOCKS = ("aws-blocks", "aws-plans")
 EPILOG = """\b
 Examples:
   placer capacity import log --from launches.csv --machine a3-highgpu-8g --provider gcp
@@ -99,32 +110,22 @@ def import_command(kind: str, **options: Unpack[Options]) -> None:
     ----------
     kind : KIND
     """
-    from placer.market.books.partial_books import over_default
-
     if kind not in KINDS:
         raise unknown("kind of capacity", kind, KINDS)
     book, _ = over_default(options["catalog"])
     if kind.endswith("-quotas"):
         _quotas(kind, book, options)
-    elif kind in ("aws-blocks", "aws-plans"):
+    elif kind in BLOCKS:
         _blocks(kind, book, options)
     else:
         _rows(kind, book, options)
 
 
 def _rows(kind: str, book: Catalog, options: Options) -> None:
-    from placer.cli.book.harvest import finish
-    from placer.market.books.folders import check_book_name
-    from placer.market.books.layers import catalog_names
-    from placer.market.sources.capacity.merged import merged
-
     name = check_book_name(options["name"], catalog_names())
     found = _log(book, options) if kind == "log" else _advice(kind, book, options)
-    count = {file: len(rows) for file, rows in found.rows.items()}
-    words = [f"{rows:,} rows of {file}" for file, rows in count.items()]
-    if not any(count.values()):
-        from placer.cli.book.harvest import say_rest
-
+    words = [f"{len(rows):,} rows of {file}" for file, rows in found.rows.items()]
+    if not any(found.rows.values()):
         say_rest(found.left_out, found.notes)
         raise PlacerError("the answer has no row for a book", "nothing was written", exit_code=7)
     finish(
@@ -139,13 +140,6 @@ def _rows(kind: str, book: Catalog, options: Options) -> None:
 
 
 def _log(book: Catalog, options: Options) -> Harvest:
-    from pathlib import Path
-
-    from placer.market.launch_log import read_launch_log
-    from placer.market.sources.capacity.asked import machine_of
-    from placer.market.sources.capacity.own_launches import launches_harvest
-    from placer.market.sources.reading.fetch import read_document
-
     if not options["file"]:
         raise PlacerError("which log?", "give --from FILE, as for placer capacity forecast")
     if not options["machine"]:
@@ -158,31 +152,22 @@ def _log(book: Catalog, options: Options) -> Harvest:
 
 
 def _advice(kind: str, book: Catalog, options: Options) -> Harvest:
-    from placer.market.sources.capacity.aws_capacity import scores_harvest
-    from placer.market.sources.capacity.gcp_advice import advice_harvest, history_harvest
-
     asked = _asked(kind, book, options)
     document, origin = _answer(kind, asked, options)
     read = {
-        "gcp-advice": advice_harvest,
-        "gcp-history": history_harvest,
-        "aws-scores": scores_harvest,
+        "gcp-advice": gcp_advice.advice_harvest,
+        "gcp-history": gcp_advice.history_harvest,
+        "aws-scores": aws_capacity.scores_harvest,
     }[kind]
     return read(document, asked, book, origin)
 
 
 def _asked(kind: str, book: Catalog, options: Options) -> Asked:
-    from datetime import UTC, datetime
-
-    from placer.market.launch_log import region_of
-    from placer.market.sources.capacity.asked import Asked, machine_of
-
-    provider = KINDS[kind]
+    provider, zone = KINDS[kind], options["zone"]
     if not options["machine"]:
         raise PlacerError("which machine is it about?", "give --machine TYPE")
     if options["machines"] is None and kind != "gcp-history":
         raise PlacerError("how many machines were asked for?", "give --machines N")
-    zone = options["zone"]
     region = options["region"] or (region_of(zone) if zone else "")
     if not region and not options["file"]:
         raise PlacerError("where?", "give --in REGION")
@@ -198,34 +183,21 @@ def _asked(kind: str, book: Catalog, options: Options) -> Asked:
 
 
 def _answer(kind: str, asked: Asked, options: Options) -> tuple[dict[str, Any], Origin]:
-    from placer.market.sources.capacity import live
-    from placer.market.sources.capacity.asked import read_answer
-
     if options["file"]:
         return read_answer(options["file"])
     if kind == "aws-scores":
         return live.ask_scores(asked)
-    if kind == "aws-blocks":
-        return live.ask_blocks(asked, options["hours"])
-    if kind == "aws-plans":
-        return live.ask_plans(asked, options["hours"])
+    if kind in BLOCKS:
+        ask = live.ask_blocks if kind == "aws-blocks" else live.ask_plans
+        return ask(asked, options["hours"])
     method = "capacity" if kind == "gcp-advice" else "capacityHistory"
     return live.ask_google(method, options["project"], asked)
 
 
 def _quotas(kind: str, book: Catalog, options: Options) -> None:
-    import msgspec
-
-    from placer.cli.book.harvest import say_rest
-    from placer.cli.output import print_json, say
-    from placer.market.sources.capacity.quotas import QuotaRow
-
     rows, left_out = _stated(kind, book, options)
-    lines: list[Sequence[object]] = [
-        QuotaRow.__struct_fields__,
-        *map(msgspec.structs.astuple, rows),
-    ]
-    path = None if options["dry_run"] else _written(options["output"], lines)
+    lines = [quotas.QuotaRow.__struct_fields__, *map(msgspec.structs.astuple, rows)]
+    path = _written(options, lines)
     if options["as_json"]:
         named = msgspec.to_builtins(rows)
         document = {"schema": "placer.import-quotas/v1", "file": path, "rows": named}
@@ -238,66 +210,37 @@ def _quotas(kind: str, book: Catalog, options: Options) -> None:
         say(f"next: placer recommend --model roberta-xlm --quota {path}", whole=True)
 
 
-def _stated(kind: str, book: Catalog, options: Options) -> Found:
+def _stated(kind: str, book: Catalog, options: Options) -> quotas.Found:
     """Read or ask for the quotas of an account."""
-    from placer.market.sources.capacity import live
-    from placer.market.sources.capacity.asked import read_json_answer
-    from placer.market.sources.capacity.quotas import aws_quotas, azure_quotas, gcp_quotas
-
     region, file = options["region"], options["file"]
     if kind != "gcp-quotas" and not region:
         raise PlacerError("quotas of which region?", "give --in REGION")
     if not file and kind != "aws-quotas":
-        raise PlacerError(
-            "which answer?", "give --from FILE with the JSON that gcloud or az prints"
-        )
+        tip = "give --from FILE with the JSON that gcloud or az prints"
+        raise PlacerError("which answer?", tip)
     document, origin = read_json_answer(file) if file else live.ask_quotas(region)
     if kind == "gcp-quotas":
-        return gcp_quotas(document, book, origin.place)
-    read = aws_quotas if kind == "aws-quotas" else azure_quotas
+        return quotas.gcp_quotas(document, book, origin.place)
+    read = quotas.aws_quotas if kind == "aws-quotas" else quotas.azure_quotas
     return read(document, region, book, origin.place)
 
 
 def _blocks(kind: str, book: Catalog, options: Options) -> None:
-    import msgspec
-
-    from placer.cli.book.harvest import say_rest
-    from placer.cli.screen.show import show
-    from placer.market.sources.capacity.aws_capacity import block_offers
-
-    asked = _asked(kind, book, {**options, "machine": options["machine"] or _any_machine(book)})
+    any_machine = next(o.instance_type for o in book.offers if o.provider == "aws")
+    asked = _asked(kind, book, {**options, "machine": options["machine"] or any_machine})
     document, origin = _answer(kind, asked, options)
-    blocks, left_out = block_offers(kind, document, book, origin.place)
-    names = tuple(type(blocks[0]).__dataclass_fields__) if blocks else ()
-    lines = [names, *(tuple(getattr(block, name) for name in names) for block in blocks)]
-    path = _written(options["output"], lines) if blocks and not options["dry_run"] else None
+    blocks, left_out = aws_capacity.block_offers(kind, document, book, origin.place)
     rows = msgspec.to_builtins(blocks)
+    path = _written(options, [[*rows[0]], *([*row.values()] for row in rows)]) if rows else None
     document = {"schema": "placer.import-blocks/v1", "file": path, "blocks": rows}
     show(document, as_json=options["as_json"])
     if not options["as_json"]:
         say_rest(left_out, ())
 
 
-def _any_machine(book: Catalog) -> str:
-    return next(offer.instance_type for offer in book.offers if offer.provider == "aws")
-
-
-def _written(output: str | None, lines: Sequence[Sequence[object]]) -> str | None:
-    """Write a CSV file whole, or say why not; None without a name."""
-    import csv
-    import io
-    from pathlib import Path
-
-    from placer.files.whole_files import whole_file
-
-    if output is None:
-        return None
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    path: Path = Path(output)
-    try:
-        with whole_file(path) as stream:
-            stream.write(text.getvalue().encode())
-    except OSError as error:
-        raise PlacerError(f"{output}: {error.strerror or error}", "check the path") from None
-    return output
+def _written(options: Options, lines: Sequence[Sequence[object]]) -> str | None:
+    """Write a CSV file where one is named and this is no dry run, and return its name."""
+    path = None if options["dry_run"] else options["output"]
+    if path is not None:
+        write_csv(path, lines)
+    return path

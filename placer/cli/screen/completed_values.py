@@ -21,7 +21,7 @@ def _there(module: str, name: str) -> Names:
 
     def names(ctx: click.Context) -> Iterable[str]:
         found: Any = getattr(importlib.import_module(f"placer.{module}"), name)
-        return found() if callable(found) else found
+        return [*(found() if callable(found) else found)]
 
     return names
 
