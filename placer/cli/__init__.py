@@ -149,7 +149,6 @@ EPILOG = "Start with: placer recommend --model roberta-xlm --budget 5/h"
 
 
 def _print_completion(ctx: click.Context, param: click.Parameter, shell: str | None) -> None:
-    """Print the script by which a shell completes commands, options and values."""
     from click.shell_completion import get_completion_class
 
     complete = get_completion_class(shell or "")

@@ -299,7 +299,6 @@ class Range(click.FloatRange):
 
 
 def _wish_option(wish: Wish) -> Option:
-    """Make the option of one row of the table."""
     if wish.is_flag:
         return click.option(wish.flag, wish.name, is_flag=True, help=wish.help)
     return click.option(

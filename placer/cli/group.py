@@ -82,9 +82,7 @@ class LazyGroup(click.Group):
     def _formed(
         self, name: str | None, command: click.Command | None, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the form of a command that a word asks for, without the word where it is but a
-        switch.
-        """
+        """Return the form of a command that a word asks for, without a word that is a switch."""
         for word, path in self.forms.get(name or "", {}).items():
             found = (n for n, arg in enumerate(args) if arg.partition("=")[0] == word)
             at = next(found, None)
@@ -113,9 +111,7 @@ def loaded(path: str) -> click.Command:
 
 
 def _defaults(name: str, command: click.Command, arguments: Sequence[str]) -> dict[str, Any]:
-    """Return the defaults of a command's options that files and environment set, and say on stderr
-    which they are.
-    """
+    """Return the defaults that files and environment set, and say on stderr which they are."""
     if {*arguments} & {"-h", "--help"}:
         return {}
     from placer.interface.settings import defaults_for

@@ -81,10 +81,7 @@ def read_question(
 
 
 def _change(name: str, value: Any) -> str:
-    """Write a word of a request as ``placer whatif --set`` takes it.
-
-    Raise `PlacerError` if it takes no such word.
-    """
+    """Write a word of a request as ``placer whatif --set`` takes it, or refuse it."""
     wish = WISHES.get(name)
     if wish is None or wish.word not in CHANGES:
         raise PlacerError(

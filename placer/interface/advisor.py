@@ -380,9 +380,7 @@ def simulate(
 
 
 def _left_s(options: SolveOptions, started: float) -> float:
-    """Return the seconds that reading the question has left of its time, but a little in any
-    case.
-    """
+    """Return the seconds that reading the question has left, but a little in any case."""
     limit_s = options.time_limit_s
     return max(limit_s - (time.monotonic() - started), min(limit_s, LEAST_S))
 
@@ -485,9 +483,7 @@ class Advisor:
             return self._catalogs[chosen]
 
     def _proofs_about(self, problem: Problem) -> WiderProofs | None:
-        """Return what earlier requests proved of wider questions; None for a question whose
-        catalog or profile comes from elsewhere.
-        """
+        """Return what earlier requests proved of wider questions on the same book and model."""
         from placer.advice.recommendation.wider_proofs import WiderProofs
 
         with self._lock:

@@ -273,7 +273,6 @@ def _read(shared: Shared, row: Mapping[str, Any], number: int) -> Job:
 
 
 def _check_amount(wish: Requirements, duration: float | None, shared: Shared) -> None:
-    """Refuse a job that does not say how much it has to do."""
     if shared.slots is None:
         if duration is not None:
             raise PlacerError("duration without slots", "say how long a slot is: slot and horizon")
@@ -366,7 +365,6 @@ def _number(value: object, what: str) -> float:
 
 
 def _reserved(row: Mapping[str, Any], book: Catalog) -> VmOffer:
-    """Build the offer of machines that are paid for anyway."""
     words = _machine_words(row, "reservation", MACHINE_WORDS[:4])
     return _paid(words, book, f"reservation {words['name']}")
 
@@ -395,9 +393,7 @@ def _block(row: Mapping[str, Any], book: Catalog, slots: Slots) -> tuple[VmOffer
 def _offered(
     path: str | Path, book: Catalog, slots: Slots, begins: str | None
 ) -> list[tuple[VmOffer, Block]]:
-    """Build the offers of a file of blocks that cover a slot; times before the first slot are left
-    off.
-    """
+    """Build the offers of a file of blocks that cover a slot, from the first slot on."""
     first = datetime.now(UTC) if begins is None else moment(begins, "begins")
     made: list[tuple[VmOffer, Block]] = []
     for number, row in enumerate(read_blocks(path), start=1):
@@ -420,9 +416,7 @@ def _offered(
 
 
 def _like_offered(row: OfferedBlock, book: Catalog, path: str) -> VmOffer:
-    """Return an offer of the machine of a block in its place; of another place where the book has
-    none there.
-    """
+    """Return an offer of the machine of a block, of its place where the book has one."""
     region = book.region(row.place)
     every = [o for o in book.offers if o.instance_type == row.instance_type]
     every = [o for o in every if o.provider == region.provider and o.gpu == row.gpu]

@@ -323,7 +323,6 @@ def watch(
 def _site_group(
     plan: Manifest, where: str, gpu: str | None, machines: int | None
 ) -> tuple[str, int]:
-    """Return the device and the number of machines."""
     from placer.market.catalog import device_name
 
     if machines is not None:

@@ -222,7 +222,6 @@ def prose(function: Callable[..., Any]) -> str:
 
 
 def _split(text: str) -> Iterator[list[str]]:
-    """Yield the lines of each entry."""
     lines: list[str] = []
     for line in text.splitlines():
         if line and not line.startswith(" ") and lines:

@@ -56,9 +56,7 @@ def breakpoints(over: Axes, rows: Iterable[Row]) -> list[tuple[Row, Row]]:
 
 
 def _coordinates(over: Axes, row: Row) -> tuple[tuple[int, ...], int]:
-    """Return the positions of a point on the other ranges, and on the one that a table goes
-    along.
-    """
+    """Return the positions of a point on the other ranges, and on that of a table."""
     rest, words = int(row["point"]), []
     for axis in reversed(over):
         rest, position = divmod(rest, len(axis["values"]))

@@ -95,9 +95,7 @@ def command(
 
 
 def _code(answer: Any) -> int:
-    """Return 0 where all jobs run, 3 where some do not fit, 4 where time ended before that is
-    known.
-    """
+    """Return 3 where some jobs do not fit, 4 where time ended before that is known."""
     if not answer.left_out:
         return 0
     return 4 if answer.stopped and not answer.left_out_proved else 3

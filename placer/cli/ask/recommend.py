@@ -162,9 +162,7 @@ def _print_default(result: Any) -> None:
 def _fitting(
     facts: list[tuple[str, str]], warnings: list[tuple[str, str]], room: int
 ) -> list[tuple[str, str]]:
-    """Leave out what ``-v`` says as well, as far as the facts and warnings take more lines than
-    there is room for.
-    """
+    """Leave out what ``-v`` says as well, as far as there is no room for it."""
     for label in LEFT_OUT:
         if len(labelled([*facts, *warnings], FULL_WIDTH, LABELS)) > room:
             facts = [fact for fact in facts if fact[0] != label]
@@ -195,7 +193,6 @@ def print_no_placement(result: Any, *, whole: bool = True) -> None:
 
 
 def _why_none(result: Any) -> PlacerError:
-    """Say why there is no placement, and what to do."""
     status = str(result.status)
     if status in LIMITS:
         return PlacerError(

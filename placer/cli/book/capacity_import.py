@@ -211,7 +211,6 @@ def _quotas(kind: str, book: Catalog, options: Options) -> None:
 
 
 def _stated(kind: str, book: Catalog, options: Options) -> quotas.Found:
-    """Read or ask for the quotas of an account."""
     region, file = options["region"], options["file"]
     if kind != "gcp-quotas" and not region:
         raise PlacerError("quotas of which region?", "give --in REGION")

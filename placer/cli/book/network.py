@@ -232,9 +232,7 @@ def _runs(
 def _finish(
     harvest: Harvest, name: str, catalog: tuple[str, ...], *, dry_run: bool, as_json: bool
 ) -> None:
-    """Save a harvest of links unless this is a dry run, and say what it holds; see
-    `placer.cli.book.harvest.finish`.
-    """
+    """Save a harvest of links unless this is a dry run, and say what it holds."""
     rows = harvest.rows["links.csv"]
     if not rows:
         raise _nothing(harvest, name)

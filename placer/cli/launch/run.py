@@ -196,9 +196,7 @@ def _place(words: str) -> str:
 
 
 def _threads(plan: RunPlan, *, local: bool) -> int:
-    """Return the threads of PyTorch in each process: the vCPUs of the plan's processors, if they
-    are fewer than this machine has for each; 0: PyTorch's own choice.
-    """
+    """Return the plan's vCPUs, if this machine has more for each process; 0: PyTorch's choice."""
     from placer.market.accelerators import processor_vcpus
     from placer.profiler.devices import cpus_here
 
@@ -251,7 +249,6 @@ def _watch(plan: RunPlan, settings: Settings, *, quiet: bool) -> Callable[[dict[
 
 
 def _print(plan: RunPlan, comparison: dict[str, Any], folder: Path) -> None:
-    """Print the predicted figures beside the measured ones."""
     from placer.cli.screen.show import show_blocks
     from placer.launch.runtime.run_log import requests_text
     from placer.report.blocks import table

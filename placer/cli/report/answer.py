@@ -87,9 +87,7 @@ def title(result: Result, width: int) -> tuple[str, str]:
 
 
 def _speed_level(got: Estimate) -> str:
-    """Write the speed that counts and the level of its interval: the expected one first where all
-    of it was measured, else the interval. A language model's is in tokens/s.
-    """
+    """Write the speed that counts: the interval first where not all of it was measured."""
     if not unmeasured(got.provenance):
         return f"{_speed(got)} ({LEVEL}: {speed_between(got)})"
     value = speed_number(got.shown_speed.value, got.provenance)
@@ -221,9 +219,7 @@ def _usd(value: float) -> str:
 
 
 def _total(got: Estimate, wish: Requirements) -> str:
-    """Give time and money for all samples, with their intervals, and the time of machines that
-    start.
-    """
+    """Give time and money for all samples, with their intervals, and the start-up."""
     totals = totals_of(got, wish)
     time, usd = totals.seconds, totals.usd
     text, (low, high) = format_duration(time.value), map(format_duration, (time.low, time.high))
@@ -249,9 +245,7 @@ def _in_time(placement: Placement, got: Estimate, problem: Problem) -> str:
 
 
 def _risk(spot: SpotOutlook | None, placement: Placement, quota: str) -> str:
-    """Say how spot machines are lost, what that costs where it is worth a word, and how often they
-    launch, with the quota that is needed, such as ``32 L4``.
-    """
+    """Say how spot machines are lost and launch, with the quota that is needed: ``32 L4``."""
     market = "none of it spot" if spot is None else market_words(placement)
     head = f"{market}, quota {quota}" if quota else market
     if spot is None:
@@ -291,9 +285,7 @@ def _quota(problem: Problem, placement: Placement) -> str:
 
 
 def _price_risk_lines(result: Result) -> Lines:
-    """Yield the price that decides the answer although it is an outlier, or that a plan with
-    fallbacks begins with.
-    """
+    """Yield the outlier among prices that decides the answer, or that a plan begins with."""
     risk = result.price_risk
     if risk is None and result.confidence is not None and result.placement is not None:
         for offer, off in outlier_prices(result.placement, result.problem)[:1]:
@@ -310,7 +302,6 @@ def _outlier(offer: VmOffer, off: Outlier) -> str:
 
 
 def _baselines(options: list[Option]) -> str:
-    """Say what simpler tools would choose."""
     parts: list[str] = []
     for option in options:
         name = option.label if parts else option.label[:1].upper() + option.label[1:]

@@ -125,9 +125,7 @@ def own_lines(beside: OwnOrRented, problem: Problem) -> Iterator[tuple[str, str]
 
 
 def _break_even(even: BreakEven, each: str) -> str:
-    """Say up to which price own machines are cheaper for each sample, and below which rented ones
-    are.
-    """
+    """Say up to which price own machines are cheaper, and below which rented ones are."""
     most, least = even.most_own_usd_per_machine_hour, even.least_rented_usd_per_hour
     mine = f"up to {format_usd(most)}/h each" if most else "at no price"
     other = f"below {format_usd(least)}/h in all" if least else "at no price"

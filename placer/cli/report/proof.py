@@ -124,9 +124,7 @@ def doubt_words(result: Result) -> str:
 
 
 def _rival(result: Result, speed: float) -> Option | None:
-    """Return the best placement that may be faster than a speed by its interval; None without
-    one.
-    """
+    """Return the best placement that may be faster than a speed by its interval."""
     for option in result.options:
         other = option.estimate.effective_samples_per_second
         if option.placement != result.placement and other.high > speed and _wide(other):

@@ -80,7 +80,6 @@ def _batch(problem: Problem) -> str:
 
 
 def _limits(problem: Problem) -> list[str]:
-    """Return the limits of a request, a few words each."""
     wish, shape = problem.requirements, problem.profile.architecture
     length = None if shape is None else shape.sequence_length
     limits = []

@@ -94,7 +94,6 @@ def whole_tables() -> bool:
 
 
 def _tables(items: Sequence[Item]) -> list[Table]:
-    """Return the tables of what was kept."""
     from placer.report.blocks import Table
 
     parts = [part for item in items if not isinstance(item, str) for part in item.sections]

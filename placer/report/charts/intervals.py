@@ -139,7 +139,6 @@ def interval_chart(
 
 
 def _lines(name: str) -> list[str]:
-    """Break a long name into two lines."""
     return wrap(name, MOST_LETTERS, max_lines=2, placeholder=" …") or [""]
 
 

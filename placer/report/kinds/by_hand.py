@@ -115,12 +115,10 @@ def _risks(rows: list[Document]) -> Iterator[Pair]:
 
 
 def _words(violation: object) -> str:
-    """Write a limit that is broken."""
     return str(violation["message"]) if isinstance(violation, dict) else str(violation)
 
 
 def _differences(rows: list[Document], best: Document) -> tuple[Section, ...]:
-    """Say how much slower and cheaper the others are."""
     speed = speed_of(best["estimate"])[0]["value"]
     usd = best["estimate"]["usd_per_hour"]["total"]
     pairs = [

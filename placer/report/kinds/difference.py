@@ -143,7 +143,6 @@ def _wished(row: Document) -> DifferenceRow:
 
 
 def _wish(value: object) -> str:
-    """Write the value of a wish."""
     if value is None or value in ([], {}):
         return "none"
     if isinstance(value, bool):

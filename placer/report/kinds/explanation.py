@@ -175,7 +175,6 @@ def _remedies(rows: Sequence[Document]) -> Block | None:
 
 
 def _unit(options: Sequence[Document | None]) -> str:
-    """Return the unit of the speeds of some placements."""
     return next((_speed(one)[1] for one in options if one is not None), "samples/s")
 
 
@@ -357,7 +356,6 @@ def _break_even(found: Document) -> str:
 
 
 def _worth(rows: Sequence[Document], document: Document) -> tuple[Section, ...]:
-    """Show what one more brings, and the least that brings anything."""
     cells: list[list[Cell]] = []
     for row in rows:
         name = row["code"].replace("_", " ")

@@ -173,7 +173,6 @@ def _proof(document: Document) -> str:
 
 
 def _table(document: Document, unit: str) -> Table | None:
-    """List the points with their figures."""
     points = document["points"]
     work = price_of_work(points[0]["estimate"])[1].replace("per ", "USD per ")
     marginal = f"marginal {work}"

@@ -97,7 +97,6 @@ def _bound(document: Document) -> str:
 
 
 def _shares(document: Document) -> str:
-    """Say what the least share of a job is, where shares are to be fair."""
     fair = document.get("fair")
     if not fair or not fair["held_back"]:
         return ""

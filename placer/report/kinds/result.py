@@ -98,7 +98,6 @@ def report(document: Document, today: date) -> Report:
 
 
 def _without_placement(document: Document, today: date) -> Report:
-    """Build the report of a question without an answer."""
     status, nearest = document["status"], document["nearest"]
     first = f" A change that works: {nearest[0]['note']}." if nearest else ""
     blocks: list[Block] = []
@@ -171,7 +170,6 @@ def _facts(document: Document) -> list[tuple[str, str, str]]:
 
 
 def _plan(document: Document) -> tuple[Section, ...]:
-    """Show what a plan with fallbacks reaches, and its fallbacks."""
     plan = document.get("confidence")
     if not plan:
         return ()
@@ -201,9 +199,7 @@ def _plan(document: Document) -> tuple[Section, ...]:
 
 
 def _unit(document: Document) -> tuple[str, float]:
-    """Return the unit of the objective, and how many of it one of the document's is: a language
-    model counts tokens.
-    """
+    """Return the unit of the objective, tokens of a language model, and its factor."""
     name, estimate = document["objective"]["name"], document["estimate"]
     length = None if estimate is None else tokens_per_sample(estimate)
     if length is not None and name == "throughput":
@@ -214,7 +210,6 @@ def _unit(document: Document) -> tuple[str, float]:
 
 
 def _batches(document: Document) -> tuple[Section, ...]:
-    """Show the target batch sizes that were tried, and what is proved of the others."""
     rows, chosen = document.get("batches", ()), document["request"].get("target_batch_size")
     value, (unit, each) = document["objective"]["value"], _unit(document)
 
@@ -259,7 +254,6 @@ def _batch_words(proof: Document | None, unit: str, each: float) -> str:
 
 
 def _proof(document: Document) -> tuple[Section, ...]:
-    """Show what each strategy reaches at best."""
     unit, each = _unit(document)
     bound = f"{unit} at {'most' if document['objective']['name'] == 'throughput' else 'least'}"
     figures = (bound, "nodes", "priced")

@@ -63,7 +63,6 @@ def _verdict(placement: Document, regret: Document) -> str:
 
 
 def _figures(regret: Document) -> Iterator[tuple[str, str, str]]:
-    """Yield the key figures of what is lost."""
     broken = regret.get("share_broken", 0.0)
     if regret["worst"] is not None:
         where = "where it keeps the limits" if broken else ""
@@ -172,7 +171,6 @@ def _steadier(document: Document) -> Iterator[tuple[str, str, str]]:
 
 
 def _worst(worst: Document | None) -> Iterator[tuple[str, str, str]]:
-    """Show the world in which the answer loses most."""
     if not worst or not worst["relative_regret"]:
         return
     best = worst["best_placement"]

@@ -65,7 +65,6 @@ def report(document: Document, today: date) -> Report:
 
 
 def _changes(over: Sequence[Document], breaks: Sequence[Document]) -> str:
-    """Say between which values the answer changes."""
     if not breaks:
         return "The answer is the same everywhere."
     at = along(over)

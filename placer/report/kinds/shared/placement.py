@@ -82,7 +82,6 @@ def facts_of(placement: Document, estimate: Document, outlook: Document | None) 
 
 
 def _offers(placement: Document) -> str:
-    """Name the machines as their providers do."""
     return ", ".join(dict.fromkeys(group["offer"] for group in _machines(placement)))
 
 

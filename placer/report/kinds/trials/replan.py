@@ -74,7 +74,6 @@ def _tone(document: Document) -> Literal["good", "warning", "bad"]:
 
 
 def _verdict(document: Document) -> str:
-    """Say in one sentence what to do."""
     verdict, answer, running = document["verdict"], document["answer"], document["running"]
     if verdict == "nothing":
         return "Nothing fits and nothing can go on: relax a limit."
@@ -171,7 +170,6 @@ def _speeds(speeds: list[Document], unit: str, factor: float) -> Block | None:
 
 
 def _move(document: Document) -> Iterator[tuple[str, str, str]]:
-    """Write what a move takes, and when it has paid off."""
     if document["verdict"] not in MOVES:
         return
     running = document["running"]

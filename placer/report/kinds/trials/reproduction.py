@@ -145,7 +145,6 @@ def best_of_families(rows: Iterable[Document]) -> list[Document]:
 
 
 def _parts_table(title: str, rows: Sequence[Document]) -> Table | None:
-    """List our figure and its parts, one line a placement."""
     unit, names = rows[0]["unit"], list(rows[0]["parts"])
     figures = (unit, *(SHORT.get(name, name) for name in names))
     digits = USD_DECIMALS if unit == "USD" else 2

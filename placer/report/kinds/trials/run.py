@@ -121,7 +121,6 @@ def _difference(row: Document) -> float | None:
 
 
 def _compared(summary: Document | None) -> tuple[Section, ...]:
-    """Show the seconds of a round beside those of the plan."""
     if summary is None:
         return ()
     rows = [
