@@ -47,42 +47,26 @@ def files(plan: ExportPlan) -> dict[str, str]:
 
 def document(plan: ExportPlan) -> dict[str, Any]:
     """Build the Compose file: a service with one process each machine, whatever GPUs it has."""
-    services: dict[str, Any] = {}
-    for name, environment in _machines(plan).items():
-        for node in range(int(environment["PLACER_GROUP_SIZE"])):
-            services[f"{name}-{node}"] = _service(plan, environment, node)
+    several = machines(plan, mesh_of(plan.manifest, processes=1))
+    services: dict[str, Any] = {
+        f"{name}-{node}": _service(plan, environment, node)
+        for name, environment in several.items()
+        for node in range(int(environment["PLACER_GROUP_SIZE"]))
+    }
     if plan.manifest.buckets:
         services["store"] = {"image": STORE_IMAGE, "environment": {"MOTO_PORT": str(STORE_PORT)}}
         role = {"PLACER_ROLE": "aggregator", "PLACER_GROUP_SIZE": "1"}
-        aggregator = {
-            **next(iter(_machines(plan).values())),
-            **role,
-            **(_function_ranks(plan) if plan.uses_runtime else {}),
-        }
+        aggregator = {**next(iter(several.values())), **role}
+        if plan.uses_runtime:  # one container runs all functions; each reads its own bucket
+            first = plan.manifest.world_size
+            last = first + len(plan.manifest.buckets) - 1
+            aggregator |= {"PLACER_RANK_OFFSET": str(first), "PLACER_LAST_RANK": str(last)}
         services["aggregator"] = _service(plan, aggregator, 0)
     return {"name": plan.manifest.name, "services": services}
 
 
-def _machines(plan: ExportPlan) -> dict[str, dict[str, str]]:
-    return machines(plan, mesh_of(plan.manifest, processes=1))
-
-
-def _service_of(plan: ExportPlan, rank: int) -> str:
-    group = next(g for g in reversed(plan.manifest.groups) if g.rank_offset <= rank)
-    return f"{group.name}-{rank - group.rank_offset}"
-
-
-def _function_ranks(plan: ExportPlan) -> dict[str, str]:
-    """Return the ranks of the functions: one container runs them; each reads its own bucket."""
-    first = plan.manifest.world_size
-    return {
-        "PLACER_RANK_OFFSET": str(first),
-        "PLACER_LAST_RANK": str(first + len(plan.manifest.buckets) - 1),
-    }
-
-
 def _service(plan: ExportPlan, environment: dict[str, str], node: int) -> dict[str, Any]:
-    meeting = plan.manifest.rendezvous
+    meeting, groups = plan.manifest.rendezvous, plan.manifest.groups
     meets = meeting.method == "address" or plan.uses_runtime
     address = {meeting.address_variable: f"{meeting.group}-0"} if meets else {}
     if spans_places(plan.manifest):
@@ -90,31 +74,23 @@ def _service(plan: ExportPlan, environment: dict[str, str], node: int) -> dict[s
     step = int(environment["PLACER_WORLD_STEP"])
     if environment["PLACER_WORLD_MACHINES"] != "1":
         first = int(environment["PLACER_WORLD_FIRST"]) + node // step * step
-        address["PLACER_WORLD_ADDRESS"] = _service_of(plan, first)
-    wishes = (
-        {"PLACER_STEPS": f"${{PLACER_STEPS:-{STEPS}}}", "PLACER_RESUME": "${PLACER_RESUME:-0}"}
-        if plan.uses_runtime
-        else {}
-    )
+        group = next(group for group in reversed(groups) if group.rank_offset <= first)
+        address["PLACER_WORLD_ADDRESS"] = f"{group.name}-{first - group.rank_offset}"
+    wishes = {"PLACER_STEPS": f"${{PLACER_STEPS:-{STEPS}}}", "PLACER_RESUME": "${PLACER_RESUME:-0}"}
     store = STORE if plan.manifest.buckets else {}
-    rank = (
-        '"$PLACER_RANK-$PLACER_LAST_RANK"'
-        if "PLACER_LAST_RANK" in environment
-        else '"$PLACER_RANK"'
-    )
-    site = Site(
-        rank=rank,
-        options="--one-machine" + (' --endpoint-url "$AWS_ENDPOINT_URL"' if store else ""),
-    )
-    text = script(
-        heading(plan, "compose"),
-        environment,
-        start_lines(plan, ONLY_NODE, site),
-    )
+    last = "-$PLACER_LAST_RANK" if "PLACER_LAST_RANK" in environment else ""
+    options = "--one-machine" + (' --endpoint-url "$AWS_ENDPOINT_URL"' if store else "")
+    site = Site(rank=f'"$PLACER_RANK{last}"', options=options)
+    text = script(heading(plan, "compose"), environment, start_lines(plan, ONLY_NODE, site))
     return {
         "image": plan.image,
         "command": ["bash", "-c", escaped(text)],
-        "environment": {"PLACER_NODE": str(node), **address, **store, **wishes},
+        "environment": {
+            "PLACER_NODE": str(node),
+            **address,
+            **store,
+            **(wishes if plan.uses_runtime else {}),
+        },
         "working_dir": "/work",
         "shm_size": "2gb",
         "volumes": [{"type": "bind", "source": ".", "target": "/work"}],
