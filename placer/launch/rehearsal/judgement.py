@@ -96,35 +96,30 @@ def round_seconds(rehearsal: Rehearsal) -> float:
 def _priced_again(rehearsal: Rehearsal) -> list[Line]:
     """Return a line where the manifest does not say what its own question costs."""
     said, priced = rehearsal.priced_again
-    line = Line(kind="seconds", what=PLAN, unit="s", predicted=said, measured=priced)
-    judged = _judged(line, SECONDS_TOLERANCE) if said else line
-    return [judged] if judged.within is False or bool(said) != bool(priced) else []
+    within = abs(priced / said - 1) <= SECONDS_TOLERANCE if said else None
+    if within is not False and bool(said) == bool(priced):
+        return []
+    return [
+        Line(kind="seconds", what=PLAN, unit="s", predicted=said, measured=priced, within=within)
+    ]
 
 
 def _slow_links(rehearsal: Rehearsal) -> list[Line]:
-    """Name the links that carried less than their rate."""
+    """Name the links that carried less than their rate; inside places, cards are shared."""
     network, streams = rehearsal.small.problem.network, rehearsal.plan.exchange.streams
-    rates = [
-        (pair, network.link(*pair).speed(streams, 0), rate)
-        for pair, rate in rehearsal.rates.items()
-    ]
-    return [
+    lines = [
         Line(
             kind="rate",
             what=f"rate {src} -> {dst}",
             unit="B/s",
-            predicted=priced,
+            predicted=network.link(src, dst).speed(streams, 0),
             measured=rate,
             within=False,
         )
-        for (src, dst), priced, rate in sorted(rates)
-        if src != dst and rate < SLOW_LINK * priced  # inside, cards are shared
+        for (src, dst), rate in sorted(rehearsal.rates.items())
+        if src != dst
     ]
-
-
-def _judged(line: Line, tolerance: float) -> Line:
-    off = line.difference
-    return replace(line, within=None if off is None else abs(off) <= tolerance)
+    return [line for line in lines if (line.difference or 0.0) < SLOW_LINK - 1]
 
 
 def _bytes(rehearsal: Rehearsal) -> list[Line]:
@@ -136,35 +131,27 @@ def _bytes(rehearsal: Rehearsal) -> list[Line]:
     lines = []
     for src, dst in sorted({*predicted, *rehearsal.sent}):
         should, did = predicted.get((src, dst)), rehearsal.sent.get((src, dst), 0.0)
-        line = Line(
-            kind="bytes", what=f"{src} -> {dst}", unit="B a round", predicted=should, measured=did
-        )
-        if should is None and did < max(share, LEAST_BYTES):
-            continue
         one_more = gossips and src == dst  # average at the end, of what was still under way
+        within = None
         if should is None:  # nothing was to go there
-            lines.append(replace(line, within=False))
-        else:
-            lines.append(
-                _judged(line, BYTES_TOLERANCE) if should > least and not one_more else line
-            )
+            if did < max(share, LEAST_BYTES):
+                continue
+            within = False
+        elif should > least and not one_more:
+            within = abs(did / should - 1) <= BYTES_TOLERANCE
+        way = {"kind": "bytes", "what": f"{src} -> {dst}", "unit": "B a round"}
+        lines.append(Line(**way, predicted=should, measured=did, within=within))
     return lines
 
 
 def _requests(rehearsal: Rehearsal) -> list[Line]:
     """Compare the requests to each object store, which are exact; polls and deletes are shown."""
+    rows = requests_of(rehearsal.plan, all_rounds(rehearsal.records, rehearsal.plan))
+    unknown = [None in (row["predicted"], row["measured"]) for row in rows]
+    exact = [row["predicted"] == row["measured"] for row in rows]
     return [
-        Line(
-            kind="requests",
-            what=row["what"],
-            unit="a round",
-            predicted=row["predicted"],
-            measured=row["measured"],
-            within=None
-            if None in (row["predicted"], row["measured"])
-            else row["measured"] == row["predicted"],
-        )
-        for row in requests_of(rehearsal.plan, all_rounds(rehearsal.records, rehearsal.plan))
+        Line(kind="requests", unit="a round", **row, within=None if lacks else same)
+        for row, lacks, same in zip(rows, unknown, exact, strict=True)
     ]
 
 
