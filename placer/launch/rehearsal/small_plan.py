@@ -5,6 +5,7 @@ the price of its exchange there.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -68,12 +69,12 @@ class SmallPlan:
     elements: int
     slower: tuple[tuple[str, str], ...]
 
-    @property
+    @cached_property
     def estimate(self) -> Estimate:
         """Return the estimate of the cost model."""
         return estimate(self.placement, self.problem)
 
-    @property
+    @cached_property
     def exchange_s(self) -> float:
         """Return the priced seconds of one exchange: all that is waited for beside calculation."""
         if self.rings:
@@ -110,7 +111,7 @@ class SmallPlan:
         """Build the manifest of the small plan."""
         return build_manifest(self.problem, self.placement, self.estimate, "feasible", None)
 
-    @property
+    @cached_property
     def plan(self) -> RunPlan:
         """Return the plan of its manifest; its machines are those of the network."""
         return plan_from(self.manifest(), "rehearsal")
