@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from msgspec import Struct
 
 from placer.errors import PlacerError
 
-GIB = 2**30
-"""Bytes of the "GB" in egress and storage prices."""
+GIB = 2**30  # Bytes of the "GB" in egress and storage prices
 SECONDS_PER_HOUR = 3600.0
-HOURS_PER_MONTH = 730.0
-"""Hours that providers bill as one month (8,760 / 12)."""
+HOURS_PER_MONTH = 730.0  # Hours that providers bill as one month (8,760 / 12)
 
 _NUMBER = (
     r"(?P<number>[+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,3})?)"
 )
-_LARGEST, _SMALLEST = 1e15, 1e-9
-"""Quantities outside are slips of the keyboard."""
+_LARGEST, _SMALLEST = 1e15, 1e-9  # Quantities outside are slips of the keyboard
 _PREFIX = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _COUNT_PREFIX = _PREFIX | {"B": 1e9}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
@@ -49,8 +46,7 @@ SPEED_LEVEL = 0.9
 """Share of runs whose speed lies within its interval, at least: 59 of 63 public runs did, each
 series left out in turn (docs/manual/accuracy.md).
 """
-WIDE = 2.0
-"""An interval whose ends are further apart, as a ratio, decides no ranking."""
+WIDE = 2.0  # An interval whose ends are further apart, as a ratio, decides no ranking
 
 
 def is_wide(low: float, high: float) -> bool:
@@ -65,12 +61,8 @@ def is_wide(low: float, high: float) -> bool:
 
 
 def parse_budget(text: str) -> float:
-    """Read a budget in USD per hour, such as ``5/h``, ``120/day`` or ``3000/month`` of 730 h.
-
-    Raises
-    ------
-    PlacerError
-        If the rate is ambiguous, zero, negative or not finite.
+    """Read a budget in USD per hour, such as ``5/h``, ``120/day`` or ``3000/month`` of 730 h;
+    PlacerError if the rate is ambiguous.
 
     Examples
     --------
@@ -85,20 +77,14 @@ def parse_budget(text: str) -> float:
     hours = _HOURS_OF.get(rest.removeprefix("usd"))
     if rest == "":
         example = body if float(body) > 0 else "5"
-        raise PlacerError(
-            f"budget '{text}': per hour or total?",
-            f"write {example}/h for a rate, or add --samples N for a total of {example} USD",
-        )
+        tip = f"write {example}/h for a rate, or add --samples N for a total of {example} USD"
+        raise PlacerError(f"budget '{text}': per hour or total?", tip)
     if rest in ("total", "usd", "usdtotal"):
-        raise PlacerError(
-            f"budget '{text}' is a total without a number of samples",
-            "add --samples N, or give a rate such as --budget 5/h",
-        )
+        words = f"budget '{text}' is a total without a number of samples"
+        raise PlacerError(words, "add --samples N, or give a rate such as --budget 5/h")
     if hours is None:
-        raise PlacerError(
-            f"budget '{text}' has the unknown unit '{match['rest']}'",
-            "write it as 5/h, 120/day or 3000/month",
-        )
+        words = f"budget '{text}' has the unknown unit '{match['rest']}'"
+        raise PlacerError(words, "write it as 5/h, 120/day or 3000/month")
     return _positive(text, "budget", float(match["number"]) / hours)
 
 
@@ -117,9 +103,8 @@ def parse_rate(text: str) -> float:
         raise PlacerError(f"throughput '{text}' is not samples per time", "write it as 400/s")
     factor = _PREFIX.get(match["prefix"]) or _BINARY.get(match["prefix"])
     if factor is None:
-        raise PlacerError(
-            f"throughput '{text}' has the unknown prefix '{match['prefix']}'", "use K, M or G"
-        )
+        words = f"throughput '{text}' has the unknown prefix '{match['prefix']}'"
+        raise PlacerError(words, "use K, M or G")
     seconds = {"s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "hour": 3600.0}[match["per"]]
     return _positive(text, "throughput", float(match["number"]) * factor / seconds)
 
@@ -141,9 +126,8 @@ def parse_count(text: str, what: str = "count") -> int:
     prefix = match["prefix"] if match else "?"
     factor = _COUNT_PREFIX.get(prefix) or _BINARY.get(prefix)
     if match is None or factor is None:
-        raise PlacerError(
-            f"{what} '{text}' is not a number", "write it as 32768, 32K (32,000) or 32Ki (32,768)"
-        )
+        words = f"{what} '{text}' is not a number"
+        raise PlacerError(words, "write it as 32768, 32K (32,000) or 32Ki (32,768)")
     value = _positive(text, what, float(match["number"]) * factor)
     if value != int(value):
         raise PlacerError(f"{what} '{text}' is not a whole number", "give a whole number")
@@ -181,9 +165,8 @@ def parse_bytes(text: str) -> float:
     match = re.fullmatch(_NUMBER + r"\s*(?P<prefix>[kKMGT]?i?)B", text.strip())
     factor = None if match is None else _PREFIX.get(match["prefix"]) or _BINARY.get(match["prefix"])
     if match is None or factor is None:
-        raise PlacerError(
-            f"size '{text}' is not a number of bytes", "write it as 1.12GB, 1100MB or 16GiB"
-        )
+        words = f"size '{text}' is not a number of bytes"
+        raise PlacerError(words, "write it as 1.12GB, 1100MB or 16GiB")
     return _positive(text, "size", float(match["number"]) * factor)
 
 
@@ -199,21 +182,17 @@ def parse_bandwidth(text: str) -> float:
         _NUMBER + r"\s*(?P<prefix>[A-Za-z]*?)(?P<unit>[bB])(?:/s|ps)", text.strip()
     )
     if match is None:
-        raise PlacerError(
-            f"bandwidth '{text}' is not bits or bytes per second", "write it as 250Mb/s or 31MB/s"
-        )
+        words = f"bandwidth '{text}' is not bits or bytes per second"
+        raise PlacerError(words, "write it as 250Mb/s or 31MB/s")
     prefix = match["prefix"]
     if prefix in {"g", "m", "t"}:
         good = f"{match['number']}{prefix.upper()}{match['unit']}/s"
-        raise PlacerError(
-            f"bandwidth '{text}' is ambiguous",
-            f"write {good} ({'bits' if match['unit'] == 'b' else 'bytes'} per second)",
-        )
+        tip = f"write {good} ({'bits' if match['unit'] == 'b' else 'bytes'} per second)"
+        raise PlacerError(f"bandwidth '{text}' is ambiguous", tip)
     factor = _PREFIX.get(prefix) or _BINARY.get(prefix)
     if factor is None:
-        raise PlacerError(
-            f"bandwidth '{text}' has the unknown prefix '{prefix}'", "use K, M, G or T"
-        )
+        words = f"bandwidth '{text}' has the unknown prefix '{prefix}'"
+        raise PlacerError(words, "use K, M, G or T")
     return _positive(
         text, "bandwidth", float(match["number"]) * factor / (8 if match["unit"] == "b" else 1)
     )
@@ -230,9 +209,8 @@ def parse_seconds(text: str) -> float:
     match = re.fullmatch(_NUMBER + r"\s*(?P<unit>[a-z]+)", text.strip())
     factor = _DURATION.get(match["unit"]) if match else None
     if match is None or factor is None:
-        raise PlacerError(
-            f"duration '{text}' is not a time", "write it as 200ms, 90s, 15min, 36h or 3d"
-        )
+        words = f"duration '{text}' is not a time"
+        raise PlacerError(words, "write it as 200ms, 90s, 15min, 36h or 3d")
     return _positive(text, "duration", float(match["number"]) * factor)
 
 
@@ -248,17 +226,15 @@ def parse_range(text: str, what: str = "workers", highest: int = 64) -> tuple[in
         r"\s*(?P<low>[0-9]{0,6})\s*(?:(?P<dots>\.\.)\s*(?P<high>[0-9]{0,6}))?\s*", text
     )
     if match is None or not (match["low"] or match["high"]):
-        raise PlacerError(
-            f"{what} '{text}' is not a range of whole numbers", "write it as 4, 1..16 or 8.."
-        )
+        words = f"{what} '{text}' is not a range of whole numbers"
+        raise PlacerError(words, "write it as 4, 1..16 or 8..")
     low = int(match["low"] or 1)
     high = int(match["high"] or (max(highest, low) if match["dots"] else low))
     if low < 1 or high < 1:
         raise PlacerError(f"{what} '{text}': at least 1 is needed", f"write {what} as 1..16")
     if low > high:
-        raise PlacerError(
-            f"{what} '{text}': the lower end is above the upper end", f"write it as {high}..{low}"
-        )
+        words = f"{what} '{text}': the lower end is above the upper end"
+        raise PlacerError(words, f"write it as {high}..{low}")
     return low, high
 
 
@@ -273,9 +249,8 @@ def parse_fraction(text: str, what: str, most: float = 0.5) -> float:
     match = re.fullmatch(_NUMBER + r"(?P<percent>%?)", text.strip())
     value = float(match["number"]) / (100 if match["percent"] else 1) if match else math.nan
     if not 0 <= value <= most:
-        raise PlacerError(
-            f"{what} '{text}' is not a share from 0 to {100 * most:g} %", "write it as 5% or 0.05"
-        )
+        words = f"{what} '{text}' is not a share from 0 to {100 * most:g} %"
+        raise PlacerError(words, "write it as 5% or 0.05")
     return value
 
 
@@ -285,6 +260,15 @@ def parse_date(text: str, what: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise PlacerError(f"{what} '{text}' is not a date", "write it as YYYY-MM-DD") from None
+
+
+def parse_moment(text: str, where: str, hint: str = "write it as 2026-11-24T12:00Z") -> datetime:
+    """Read an ISO date and time; without a zone it is UTC. ``where`` says where it stands."""
+    try:
+        time = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise PlacerError(f"{where}: '{text[:40]}' is not a time", hint) from None
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def format_bytes(value: float) -> str:
@@ -424,9 +408,7 @@ def format_speed(samples_per_second: float, tokens_per_sample: int | None = None
 
 
 def speed_unit(tokens_per_sample: float | None) -> str:
-    """Return the unit in which the speed of a model is shown: tokens where samples are sequences of
-    them.
-    """
+    """Return the unit of the speed of a model: tokens where samples are sequences of them."""
     return "samples/s" if tokens_per_sample is None else "tokens/s"
 
 
@@ -460,9 +442,8 @@ def _positive(text: str, what: str, value: float) -> float:
     if value <= 0:
         raise PlacerError(f"{what} '{text}' must be above zero", "give a positive amount")
     if not _SMALLEST <= value <= _LARGEST:
-        raise PlacerError(
-            f"{what} '{text}' is out of any reasonable range", "check the exponent and the unit"
-        )
+        words = f"{what} '{text}' is out of any reasonable range"
+        raise PlacerError(words, "check the exponent and the unit")
     return value
 
 

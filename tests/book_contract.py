@@ -19,8 +19,8 @@ from placer.market.books.csv_rows import KEYS, file_columns, optional_columns
 from placer.market.books.layers import Layer, find_layer
 from placer.market.catalog import FREE, Catalog
 from placer.market.checks.agreement import Located
+from placer.market.checks.coverage import WITHOUT_URL, trail
 from placer.market.checks.doubts import DEARER, audit
-from placer.market.checks.provenance import WITHOUT_URL, trail
 from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network
 from placer.market.network.link_model import FIBRE_KM_PER_RTT_S
@@ -139,9 +139,7 @@ class BookContract:
     def test_prices_per_gpu_are_within_a_factor_of_the_market(
         self, book: Catalog, default: Catalog
     ) -> None:
-        """A slipped decimal point would not be; devices that the default book lacks cost 0.02 to 25
-        USD an hour.
-        """
+        """No slipped decimal point; devices that the default book lacks cost 0.02 to 25 USD/h."""
         prices: dict[tuple[str, str], list[float]] = {}
         for offer in default.offers:
             prices.setdefault((offer.gpu, offer.market), []).append(
@@ -153,9 +151,7 @@ class BookContract:
             assert low <= offer.usd_per_hour / offer.gpu_count <= high, offer
 
     def test_a_machine_costs_alike_in_all_regions(self, book: Catalog) -> None:
-        """A slip by ten upwards shows here where big machines with few GPUs hide it from the test
-        above.
-        """
+        """A slip by ten upwards shows here where big machines with few GPUs hide it above."""
         prices: dict[tuple[str, str, str, str], list[float]] = {}
         rented = [o for o in book.offers if o.price_basis not in FREE]
         for offer in rented:
@@ -190,18 +186,14 @@ class BookContract:
         } == set()
 
     def test_places_and_devices_are_known(self, book: Catalog) -> None:
-        """Whatever is sold or linked stands in a region with coordinates, on a device with a data
-        sheet.
-        """
+        """Whatever is sold or linked stands in a region, on a device with a data sheet."""
         places = {row.place for row in (*book.offers, *book.functions, *book.stores)}
         places |= {place for link in book.links for place in (link.src, link.dst)}
         assert places <= set(book.regions)
         assert {o.gpu for o in book.offers} <= set(book.gpus)
 
     def test_no_key_stands_twice(self, rows: dict[str, list[Located]]) -> None:
-        """Of two layers the later one has replaced the row of the earlier one; contracts may repeat
-        themselves.
-        """
+        """Of two layers the later one has replaced the row; contracts may repeat themselves."""
         for file, found in rows.items():
             keys = Counter(tuple(getattr(row, column) for column in KEYS[file]) for _, row in found)
             assert not KEYS[file] or [key for key, count in keys.items() if count > 1] == [], file
@@ -219,9 +211,7 @@ class BookContract:
                 ), (src, dst)
 
     def test_every_pair_of_places_has_an_egress_price(self, book: Catalog) -> None:
-        """From each region to each, with machines or without; between the zones of those that have
-        machines.
-        """
+        """From each region to each; between the zones of those that have machines."""
         network = Network(book)
         for src in book.regions:
             for dst in book.regions:
@@ -230,9 +220,7 @@ class BookContract:
             assert network.egress_price(place, place, same_zone=False).usd_per_gib >= 0
 
     def test_paid_tiers_fall_with_volume(self, book: Catalog) -> None:
-        """List prices get cheaper with volume, so the first paid price, which solvers count with,
-        is never too low.
-        """
+        """Prices fall with volume, so the first paid price is never too low."""
         tiers: dict[tuple[str, str, str], list[float]] = {}
         for price in book.egress:
             if price.usd_per_gib > 0:
@@ -279,9 +267,7 @@ class BookContract:
                 )
 
     def test_places_lie_in_their_country_and_continent(self, book: Catalog) -> None:
-        """A box around each: a slipped sign, or latitude and longitude in each other's place, would
-        leave it.
-        """
+        """A box around each: a slipped sign, or swapped coordinates, would leave it."""
         for region in book.regions.values():
             for south, north, west, east in (
                 COUNTRIES[region.country],

@@ -12,8 +12,8 @@ from msgspec import Struct
 from placer.cost_model.timing.site_groups import EXPECTED, site_group_of
 from placer.errors import PlacerError
 from placer.market.catalog import EgressPrice, FunctionOffer, StoreOffer, VmOffer
-from placer.market.network.egress_grid import first_paid
 from placer.market.network.graph import Network
+from placer.market.network.tables import first_paid
 from placer.problem.datasets import Move, moves
 from placer.problem.exchange import Phase
 from placer.problem.placement import Placement

@@ -1,6 +1,4 @@
-"""Read a file of the user whole, up to a limit: also devices without an end, and pipes that nobody
-writes into.
-"""
+"""Read a file of the user whole, up to a limit: also endless devices, and silent pipes."""
 
 from __future__ import annotations
 
@@ -11,16 +9,16 @@ import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from placer.errors import PlacerError
 
-MOST_BYTES = 32 << 20
-"""Largest document: as objects in memory, JSON may take twenty times its size."""
+MOST_BYTES = 32 << 20  # Largest document: as objects in memory, JSON may take twenty times its size
+MOST_TOML_BYTES = 1 << 20  # Largest TOML file: 200 hosts have about 20 kB
 MOST_LINES_BYTES = 128 << 20
 """Largest file of lines, each a document of its own: logs of runs, points of sweeps."""
 PIECE_BYTES = 1 << 20
-WRITER_S = 3.0
-"""Time for somebody to open a named pipe for writing."""
+WRITER_S = 3.0  # Time for somebody to open a named pipe for writing
 LOOK_S = 0.02
 
 
@@ -34,41 +32,29 @@ class NoWriterError(OSError):
 def read_file(
     path: str | Path, hint: str = "check the path", most_bytes: int = MOST_BYTES
 ) -> bytes:
-    """Read a file whole.
-
-    Parameters
-    ----------
-    path
-        A file, a pipe or a device.
-    hint
-        What to give instead, for messages.
-    most_bytes
-        Limit of its size.
-
-    Raises
-    ------
-    PlacerError
-        If it cannot be read, or has more bytes.
-    """
+    """Read a file, a pipe or a device whole; ``hint`` says what to give instead."""
     try:
         return bounded(path, hint, most_bytes)
     except (OSError, ValueError) as error:
-        raise PlacerError(
-            f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", hint
-        ) from None
+        why = getattr(error, "strerror", None) or error
+        raise PlacerError(f"cannot read '{path}': {why}", hint) from None
+
+
+def read_toml(path: str, hint: str) -> dict[str, Any]:
+    """Read a TOML file; ``hint`` says what it has to look like."""
+    import tomllib  # most commands read none
+
+    data = read_file(path, hint, MOST_TOML_BYTES)
+    try:
+        return tomllib.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise PlacerError(f"{path}: not valid TOML: {error}", hint) from None
 
 
 def bounded(path: str | Path, hint: str, most_bytes: int = MOST_BYTES, exit_code: int = 2) -> bytes:
-    """Read a file as `read_file` does, for callers with words of their own.
-
-    Of a pipe or device no more than `MOST_LINES_BYTES` are read: some have no end.
-
-    Raises
-    ------
-    OSError, ValueError
-        If it cannot be read.
-    PlacerError
-        If it has more bytes than the limit.
+    """Read a file as `read_file` does, for callers with words of their own: OSError or ValueError
+    if it cannot be read, PlacerError if it has more bytes than the limit. Of a pipe or device no
+    more than `MOST_LINES_BYTES` are read: some have no end.
     """
     never_wait = getattr(os, "O_NONBLOCK", 0)  # to open a pipe without a writer would wait for one
     flags = os.O_RDONLY | never_wait | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -102,9 +88,7 @@ def _nothing() -> bool:
 
 
 def _pipe_waiter(file: int) -> Callable[[], bool]:
-    """Return a function that says whether to read a pipe again that has ended before its first
-    byte: nobody may have opened it for writing yet.
-    """
+    """Return a function that says whether to read a silent pipe again."""
     if not hasattr(select, "poll"):
         return _nothing
     until, poll = time.monotonic() + WRITER_S, select.poll()

@@ -13,8 +13,7 @@ from typing import BinaryIO
 
 from placer.errors import PlacerError
 
-LOOK_S = 0.2
-"""Seconds between two looks at a file."""
+LOOK_S = 0.2  # Seconds between two looks at a file
 MOST_LINE_BYTES = 1 << 20
 UNFINISHED = (".tmp", ".part", "~")
 """Ends of names under which programs write what they rename when it is whole."""
@@ -40,20 +39,10 @@ def follow(
 ) -> Iterator[Line]:
     """Yield the lines of a feed as they are written, each when it has its end.
 
-    Parameters
-    ----------
-    feed
-        A file, a folder whose files are read in the order of their names, or ``-``: what comes on
+    feed: A file, a folder whose files are read in the order of their names, or ``-``: what comes on
         standard input, until it ends.
-    idle_s
-        Seconds after which a file or folder without a new line has ended; None: never.
-    sleep
-        Waits between two looks; a feed is never waited for by looking without a pause.
-
-    Raises
-    ------
-    PlacerError
-        If the feed cannot be read, a line is too long or no UTF-8 text, or a file became shorter.
+    idle_s: Seconds after which a file or folder without a new line has ended; None: never.
+    sleep: Waits between two looks; a feed is never waited for by looking without a pause.
     """
     if feed == "-":
         yield from _of_pipe(sys.stdin.buffer)
@@ -75,7 +64,6 @@ def _of_pipe(stream: BinaryIO) -> Iterator[Line]:
 def _of_folder(
     folder: Path, idle_s: float | None, sleep: Callable[[float], None]
 ) -> Iterator[Line]:
-    """Read file after file; one is over when a later one is there."""
     done, waited_s = "", 0.0
     while idle_s is None or waited_s < idle_s:
         name = next((name for name in _names(folder) if name > done), None)
@@ -107,14 +95,9 @@ def _names(folder: Path) -> list[str]:
 
 
 def _of_file(
-    path: Path,
-    idle_s: float | None,
-    sleep: Callable[[float], None],
-    is_over: Callable[[], bool],
+    path: Path, idle_s: float | None, sleep: Callable[[float], None], is_over: Callable[[], bool]
 ) -> Iterator[Line]:
-    """Read a file to its end and wait for more; a line without its end counts once the file is
-    over.
-    """
+    """Read a file to its end and wait for more; a line without end counts once it is over."""
     try:
         file = path.open("rb")
     except OSError as error:
@@ -151,10 +134,8 @@ def _check_same(path: Path, opened: os.stat_result, read: int) -> None:
     except OSError as error:
         raise PlacerError(f"{path}: {error.strerror or error}", HINT) from None
     if now.st_size < read or (now.st_dev, now.st_ino) != (opened.st_dev, opened.st_ino):
-        raise PlacerError(
-            f"{path}: was truncated or replaced while it was read",
-            "append to a feed, or write each snapshot into a folder as a file of its own",
-        )
+        tip = "append to a feed, or write each snapshot into a folder as a file of its own"
+        raise PlacerError(f"{path}: was truncated or replaced while it was read", tip)
 
 
 def _line(raw: bytes, file: str, number: int) -> Line:

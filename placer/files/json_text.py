@@ -11,13 +11,8 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON text.
-
-    Raises
-    ------
-    ValueError
-        If the text is not JSON, an object has a key twice, a number is NaN or infinite, or a text
-        has half a character (a surrogate without its other half), which cannot be printed.
+    """Parse JSON text; ValueError if an object has a key twice, a number is NaN or infinite, or a
+    text has half a character (a surrogate without its other half), which cannot be printed.
 
     Examples
     --------
@@ -37,13 +32,8 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object of JSON from its keys and values.
-
-    Raises
-    ------
-    ValueError
-        If a key stands twice: readers differ in which value they take, so a document could show one
-        value and mean another.
+    """Build an object of JSON; ValueError if a key stands twice: readers differ in which value they
+    take, so a document could show one value and mean another.
     """
     built = dict(pairs)
     if len(built) < len(pairs):

@@ -11,10 +11,9 @@ from typing import Any, Unpack
 
 from placer.advice.portfolio.answer import PortfolioAnswer
 from placer.errors import PlacerError, unknown
-from placer.files.bounded_file import read_file
+from placer.files.bounded_file import read_file, read_toml
 from placer.interface.portfolio import portfolio
 from placer.interface.words import Limits
-from placer.market.sources.reading.toml_text import read_toml
 
 GIVE = "give a TOML file with a [[job]] for each job; see docs/manual/portfolio.md"
 SHARED_WORDS = (

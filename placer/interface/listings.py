@@ -10,8 +10,7 @@ import msgspec
 from placer.errors import PlacerError, unknown
 from placer.market.books.book_reader import located_rows
 from placer.market.books.folders import own_book_names, own_books
-from placer.market.books.layers import catalog_names, find_layer
-from placer.market.books.pin import DEFAULT_CATALOG, pinned
+from placer.market.books.layers import DEFAULT_CATALOG, catalog_names, find_layer, pinned
 from placer.market.carbon import offer_carbon
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.words.selection import filter_offers

@@ -21,8 +21,7 @@ from placer.interface.verb import verb
 from placer.interface.words import Books, Limits, Time
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.scaled_market import with_offers
-from placer.market.sources.capacity.aws_capacity import OfferedBlock
-from placer.market.sources.capacity.block_file import moment, read_blocks
+from placer.market.sources.capacity.blocks import OfferedBlock, read_blocks
 from placer.problem.requirements import Quota, Requirements
 from placer.problem.words.machines import quotas_of
 from placer.problem.words.meanings import unknown_word
@@ -30,7 +29,7 @@ from placer.problem.words.readers import read_budget, read_wish
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES, Quotas
 from placer.records import replace
-from placer.units import parse_fraction, parse_seconds
+from placer.units import parse_fraction, parse_moment, parse_seconds
 
 OWN_WORDS = ("name", "model", "priority", "weight", "max_share", "earliest", "duration")
 """Words of a job beside those of a request."""
@@ -394,10 +393,10 @@ def _offered(
     path: str | Path, book: Catalog, slots: Slots, begins: str | None
 ) -> list[tuple[VmOffer, Block]]:
     """Build the offers of a file of blocks that cover a slot, from the first slot on."""
-    first = datetime.now(UTC) if begins is None else moment(begins, "begins")
+    first = datetime.now(UTC) if begins is None else parse_moment(begins, "begins")
     made: list[tuple[VmOffer, Block]] = []
     for number, row in enumerate(read_blocks(path), start=1):
-        opens = (moment(row.start, str(path)) - first).total_seconds()
+        opens = (parse_moment(row.start, str(path)) - first).total_seconds()
         after = slots.after(max(0.0, opens))
         until = slots.until(max(0.0, opens + row.hours * HOUR_S))
         if after >= until:

@@ -177,7 +177,7 @@ def template() -> str:
 
 
 def _of_file(path: Path) -> Iterator[Setting]:
-    from placer.market.sources.reading.toml_text import read_toml
+    from placer.files.bounded_file import read_toml
 
     said = _short(path)
     text = read_file(str(path), GIVE).decode("utf-8-sig", errors="replace").splitlines()

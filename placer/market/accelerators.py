@@ -1,6 +1,4 @@
-"""Figures of devices that training on islands asks for: catalogs/accelerators.csv; and the names
-of processors as devices.
-"""
+"""Figures of devices that islands ask for (catalogs/accelerators.csv); processors as devices."""
 
 from __future__ import annotations
 

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any, Protocol
 
 from msgspec import Struct
 
-from placer.market.books.csv_rows import read_rows
-from placer.market.books.folders import shipped_catalogs
+from placer.market.books.csv_rows import shipped_table
 
-FILE = "capacity.csv"
-ANY = "*"
-"""Every provider, or every device."""
+ANY = "*"  # Every provider, or every device
 
 
 class CapacityRow(Struct, frozen=True, kw_only=True):
     """What one zone launches: at least ``machines`` of ``machines_asked`` in a share of the time.
 
-    Notes
-    -----
     A row with a ``zone`` is about that zone. One without is about any zone of its region, and one
     without a ``region`` about any zone of a class: of a provider and device, either of which may be
     ``*``. Such machines are all still there after t hours with the probability
@@ -61,8 +55,6 @@ class CapacityRow(Struct, frozen=True, kw_only=True):
 class ZoneCapacity(Struct, frozen=True, kw_only=True):
     """What a table knows of one zone; each part from the narrowest rows that have it.
 
-    Notes
-    -----
     ``launches`` and ``stays`` are rows with a share, and with survival, by rising machines; the
     same machines only once. ``corr_region`` and ``corr_across``, and ``zones`` that a region has,
     are None where no row knows them.
@@ -89,17 +81,9 @@ def zone_capacity(
     market: str,
     zone: str = "",
 ) -> ZoneCapacity:
-    """Look up one zone: its own rows, then those of its region, then those of its class.
+    """Look up one zone, or any zone of a region: its own rows, then those of its region, then those
+    of its class.
 
-    Parameters
-    ----------
-    rows
-        Of a table, such as `Catalog.capacity`.
-    zone
-        The provider's name of the zone; empty: any zone of the region.
-
-    Notes
-    -----
     Classes count from the narrowest: provider and device, the device alone, the provider alone,
     all. What a narrow row does not know comes from a wider one: a log of launches says nothing
     about how long machines stay.
@@ -119,7 +103,7 @@ def zone_capacity(
         stays=_by_machines(stays),
         corr_region=None if likeness is None else likeness.corr_region,
         corr_across=None if likeness is None else likeness.corr_across,
-        zones=_zones(groups),
+        zones=next((r.zones for group in groups for r in group if r.zones is not None), None),
     )
 
 
@@ -137,11 +121,8 @@ def named_zones(
     rows: Iterable[CapacityRow], *, provider: str, region: str, device: str, market: str
 ) -> tuple[str, ...]:
     """Return the zones of a region that a table names for such machines, sorted."""
-    return tuple(
-        sorted(
-            {row.zone for row in rows if row.zone and covers(row, provider, region, device, market)}
-        )
-    )
+    named = (row for row in rows if row.zone and covers(row, provider, region, device, market))
+    return tuple(sorted({row.zone for row in named}))
 
 
 def most_launched(rows: Iterable[CapacityRow], machine: Machine) -> int | None:
@@ -162,10 +143,6 @@ def _by_machines(rows: Sequence[CapacityRow]) -> tuple[CapacityRow, ...]:
     """Order rows by machines; of the same machines the one that was asked for most counts."""
     best = {row.machines: row for row in sorted(rows, key=lambda row: row.machines_asked)}
     return tuple(best[machines] for machines in sorted(best))
-
-
-def _zones(groups: Sequence[Sequence[CapacityRow]]) -> int | None:
-    return next((row.zones for group in groups for row in group if row.zones is not None), None)
 
 
 class Machine(Protocol):
@@ -193,24 +170,17 @@ def rows_about(rows: Iterable[CapacityRow], machines: Iterable[Machine]) -> tupl
     machines launch and stay as spot ones do.
     """
     spot = {"community": "spot"}
-    kinds = {
-        (each.provider, each.region, each.gpu, spot.get(each.market, each.market))
-        for each in machines
-    }
+    kinds = {(m.provider, m.region, m.gpu, spot.get(m.market, m.market)) for m in machines}
     return tuple(row for row in rows if any(covers(row, *kind) for kind in kinds))
 
 
-@lru_cache(maxsize=1)
 def class_rows() -> tuple[CapacityRow, ...]:
     """Return the class rows of catalogs/capacity.csv, which lie beneath every book.
 
-    Notes
-    -----
     They are in no digest of a book, as the figures of accelerators.csv are not: a saved result
     keeps the rows that it used.
     """
-    path = shipped_catalogs() / FILE
-    return tuple(CapacityRow(**row) for row in read_rows(path, FILE))
+    return shipped_table("capacity.csv", CapacityRow)
 
 
 def capacity_document(row: CapacityRow) -> dict[str, Any]:

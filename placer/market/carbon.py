@@ -1,6 +1,4 @@
-"""Carbon: what the machines of a placement emit per hour, from their power, their data centre and
-its grid.
-"""
+"""Carbon: what machines emit per hour, from their power, their data centre and its grid."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _HOURS = {"h": 1.0, "hour": 1.0, "d": 24.0, "day": 24.0}
 
 
 class PowerFigure(Struct, frozen=True, kw_only=True):
-    """A row of catalogs/power.csv: load of a device, watts of a vCPU or power usage effectiveness,
-    with its ends and basis.
-    """
+    """A row of catalogs/power.csv: a load, watts or PUE with its ends and basis."""
 
     value: float
     low: float
@@ -38,8 +34,6 @@ def offer_carbon(offer: VmOffer, catalog: Catalog) -> Interval | None:
     """Return the emissions of one machine in g CO2e per hour; None where power or grid are not
     published.
 
-    Notes
-    -----
     (devices x board power x load + vCPUs x watts of a vCPU) x PUE x g/kWh of the grid / 1000.
     Location-based: what the grid of the place emits on average of a year. What making the machines
     emitted, the network, stores and functions are not in it.
@@ -57,17 +51,13 @@ def offer_carbon(offer: VmOffer, catalog: Catalog) -> Interval | None:
         return None
     gpu, grid = catalog.gpu(offer.gpu), catalog.region(offer.place).grid_carbon_g_per_kwh or 0.0
     load, vcpu, pue = figure("load", "*"), figure("vcpu_w", gpu.kind), figure("pue", offer.provider)
-    low, value, high = (
-        (
-            offer.gpu_count * (gpu.power_w or 0.0) * getattr(load, end)
-            + offer.vcpus * getattr(vcpu, end)
-        )
-        * getattr(pue, end)
-        * grid
-        / 1000
-        for end in ("low", "value", "high")
-    )
-    return Interval(value=value, low=low, high=high)
+    board_w = offer.gpu_count * (gpu.power_w or 0.0)
+
+    def at(end: str) -> float:
+        watts = board_w * getattr(load, end) + offer.vcpus * getattr(vcpu, end)
+        return float(watts * getattr(pue, end) * grid / 1000)
+
+    return Interval(value=at("value"), low=at("low"), high=at("high"))
 
 
 def carbon_unknown(offer: VmOffer, catalog: Catalog) -> str:
@@ -79,20 +69,14 @@ def carbon_unknown(offer: VmOffer, catalog: Catalog) -> str:
 
 
 def carbon_of(machines: Iterable[tuple[VmOffer, int]], catalog: Catalog) -> Interval | None:
-    """Return the emissions of several machines in g CO2e per hour; None where those of one are not
-    known.
-    """
-    low = value = high = 0.0
+    """Return the emissions of several machines in g CO2e per hour; None if one is unknown."""
+    ends = {"value": 0.0, "low": 0.0, "high": 0.0}
     for offer, count in machines:
         each = offer_carbon(offer, catalog)
         if each is None:
             return None
-        low, value, high = (
-            low + count * each.low,
-            value + count * each.value,
-            high + count * each.high,
-        )
-    return Interval(value=value, low=low, high=high)
+        ends = {end: sum_ + count * getattr(each, end) for end, sum_ in ends.items()}
+    return Interval(**ends)
 
 
 def parse_carbon(text: str) -> float:
@@ -107,10 +91,8 @@ def parse_carbon(text: str) -> float:
         r"\s*([0-9]{1,12}(?:\.[0-9]{0,12})?)\s*(kg|g|t)\s*/\s*(hour|h|day|d)\s*", text
     )
     if match is None:
-        raise PlacerError(
-            f"max-carbon '{text}' is not an amount of CO2e per time",
-            "write it as 500g/h, 1.2kg/h or 12kg/day",
-        )
+        words = f"max-carbon '{text}' is not an amount of CO2e per time"
+        raise PlacerError(words, "write it as 500g/h, 1.2kg/h or 12kg/day")
     grams = float(match[1]) * _UNITS[match[2]] / _HOURS[match[3]]
     if grams <= 0:
         raise PlacerError(f"max-carbon '{text}' must be above zero", "give a positive amount")

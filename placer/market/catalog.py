@@ -1,13 +1,11 @@
-"""What can be rented, at what price, as of when: regions, offers, functions, stores and egress
-prices.
-"""
+"""What can be rented, at what price, as of when."""
 
 from __future__ import annotations
 
 import math
 import pickle
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from statistics import median
@@ -26,8 +24,7 @@ MARKETS = ("on_demand", "spot", "community")
 """How a machine is rented: for good; until the provider takes it away; from a third party through
 the provider, whose host may leave.
 """
-MARKET_WORDS = tuple(market.replace("_", "-") for market in MARKETS)
-"""Markets as users write them."""
+MARKET_WORDS = tuple(market.replace("_", "-") for market in MARKETS)  # Markets as users write them
 FABRICS = ("efa", "infiniband", "roce", "gpudirect-tcpx", "ethernet")
 """Networks between the machines of one zone, as offers.csv and networks.csv name them."""
 SHARE_OF_DATA_SHEET = 0.8
@@ -61,9 +58,7 @@ def store_document(store: StoreOffer) -> dict[str, Any]:
 
 
 def gpu_document(gpu: Gpu) -> dict[str, Any]:
-    """Return a device ready for JSON, without the figures that accelerators.csv adds to it when it
-    is read.
-    """
+    """Return a device ready for JSON, without figures that accelerators.csv adds to it."""
     built: dict[str, Any] = msgspec.to_builtins(gpu)
     known = accelerator_figures(gpu.gpu)
     return {k: v for k, v in built.items() if k not in FIGURES or v != known.get(k)}
@@ -112,8 +107,6 @@ class Region(Placed, msgspec.Struct, frozen=True, kw_only=True):
 class VmOffer(Placed, msgspec.Struct, frozen=True):
     """One machine that a provider rents in one region and market.
 
-    Notes
-    -----
     ``gpu`` names a row of gpus.csv; machines without a GPU name a CPU kind there. ``price_basis``
     is list, published, negotiated, estimated, reserved or owned; ``available`` caps how many exist
     (None: no cap known). ``fabric`` is one of `FABRICS` (empty: unknown) and
@@ -154,9 +147,7 @@ class VmOffer(Placed, msgspec.Struct, frozen=True):
 
     @property
     def stated_vcpus(self) -> int | None:
-        """Count the vCPUs as quotas do, a part of one as a whole one; None where nobody states
-        them: those of own machines are assumed.
-        """
+        """Count the vCPUs as quotas do, a part as a whole one; None where they are assumed."""
         known = self.price_basis != "owned" and 0 < self.vcpus < math.inf
         return math.ceil(self.vcpus) if known else None
 
@@ -175,8 +166,6 @@ class FunctionOffer(Placed, msgspec.Struct, frozen=True, kw_only=True):
     """A cloud function that can aggregate gradients; prices per GiB-second, per vCPU-second and per
     million requests.
 
-    Notes
-    -----
     ``gib_per_vcpu`` is the memory that comes with each vCPU; None where the price of memory has the
     CPU in it.
     """
@@ -217,8 +206,6 @@ class StoreOffer(Placed, msgspec.Struct, frozen=True, kw_only=True):
 class EgressPrice(msgspec.Struct, frozen=True, kw_only=True):
     """What a provider asks for bytes that leave ``src`` for ``dst``; USD per 2**30 bytes.
 
-    Notes
-    -----
     ``src`` is ``*``, an egress zone or a region. ``dst`` is the same, or ``intra_zone``,
     ``inter_zone`` (same region) or ``internet`` (another provider). A pair with volume tiers has
     several rows: each holds for the GiB of a calendar month above its ``above_gib_per_month``.
@@ -254,21 +241,14 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """A device: memory, the throughput figures of its data sheet, the class of its usual host and
     its board power in W, if known.
 
-    Parameters
-    ----------
-    matmul_tflops
-        Measured rate of large dense matrix products in BF16 (FP16 where the device has no BF16);
-        TFLOP/s; None where nobody published one.
-    nvlink_gb_per_s
-        NVLink or its like between the devices of one machine; GB/s each way; None or 0: PCIe
-        alone.
-    pcie_gb_per_s
-        PCIe of one device; GB/s each way by its data sheet.
-
-    Notes
-    -----
     The last three come from catalogs/accelerators.csv where a book does not give them: facts of the
     device beside the book, as the power usage of data centres, and in no digest of it.
+
+    matmul_tflops: Measured rate of large dense matrix products in BF16 (FP16 where the device has
+        no BF16); TFLOP/s; None where nobody published one.
+    nvlink_gb_per_s: NVLink or its like between the devices of one machine; GB/s each way; None or
+        0: PCIe alone.
+    pcie_gb_per_s: PCIe of one device; GB/s each way by its data sheet.
     """
 
     gpu: str
@@ -292,9 +272,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attainable_tflops(self) -> float:
-        """Rate of large dense matrix products in half precision; TFLOP/s; see
-        `attainable_basis`.
-        """
+        """Rate of large dense matrix products in half precision, TFLOP/s."""
         if self.matmul_tflops is not None:
             return self.matmul_tflops
         return SHARE_OF_DATA_SHEET * self.fp16_tflops
@@ -314,6 +292,18 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     as_of: str
 
 
+TABLES: dict[str, type[msgspec.Struct]] = {
+    "gpus": Gpu,
+    "regions": Region,
+    "offers": VmOffer,
+    "functions": FunctionOffer,
+    "stores": StoreOffer,
+    "egress": EgressPrice,
+    "links": MeasuredLink,
+    "settings": Setting,
+    "capacity": CapacityRow,
+}
+"""Kinds of rows of a catalog, by its fields and by the files of a book."""
 OLD_TRANSPORT = "hivemind"
 """What averages gradients where a book names nothing: as all books before did."""
 
@@ -322,8 +312,6 @@ OLD_TRANSPORT = "hivemind"
 class Catalog:
     """One dated price book, validated; what placer knows of the market.
 
-    Notes
-    -----
     ``changes`` are the words of what was changed in it for a question about another world
     (`placer.problem.words.changes`); the digest is then that of the changed book. ``capacity`` is
     empty in a question that was saved before there was such a table.
@@ -342,6 +330,19 @@ class Catalog:
     changes: tuple[str, ...] = ()
     capacity: tuple[CapacityRow, ...] = field(default=(), repr=False)
 
+    @classmethod
+    def of_tables(cls, name: str, digest: str, tables: Mapping[str, Sequence[Any]]) -> Catalog:
+        """Build a catalog of the rows of each of `TABLES`."""
+        rows: dict[str, Any] = {table: tuple(tables[table]) for table in TABLES}
+        rows["gpus"] = {gpu.gpu: gpu for gpu in rows["gpus"]}
+        rows["regions"] = {region.place: region for region in rows["regions"]}
+        return cls(name=name, digest=digest, **rows)
+
+    def rows_of(self, table: str) -> Sequence[Any]:
+        """Return the rows of one of `TABLES`, in their order."""
+        rows = getattr(self, table)
+        return tuple(rows.values()) if isinstance(rows, Mapping) else rows
+
     def __repr__(self) -> str:
         counts = f"{len(self.offers):,} offers, {len(self.regions)} regions"
         return f"<Catalog {self.name}: {counts}, digest {self.digest}>"
@@ -357,9 +358,7 @@ class Catalog:
 
     @cached_property
     def memo(self) -> dict[str, Any]:
-        """What was worked out of this catalog once and is wanted by every question about it; no
-        part of its value.
-        """
+        """What was worked out of this catalog and every question wants; no part of its value."""
         return {}
 
     @cached_property
@@ -382,9 +381,7 @@ class Catalog:
 
     @cached_property
     def usual_usd_per_gpu_hour(self) -> dict[tuple[str, str], float]:
-        """Median price of each device by device and market, without machines that are paid for
-        anyway.
-        """
+        """Median price of each device by device and market, without machines paid for anyway."""
         each: dict[tuple[str, str], list[float]] = {}
         for offer in self.offers:
             if offer.price_basis not in FREE:
@@ -417,32 +414,18 @@ class Catalog:
     def offer(
         self, place: str, instance_type: str, gpu: str, gpu_count: int, market: str
     ) -> VmOffer | None:
-        """Return the first offer of a kind of machine in the order of the book; None if there is
-        none.
-        """
+        """Return the first offer of a kind of machine in the book; None if there is none."""
         return self._offers_by_kind.get((place, instance_type, gpu, gpu_count, market))
 
     def region(self, place: str) -> Region:
-        """Find a place.
-
-        Raises
-        ------
-        PlacerError
-            If the book has no such place; the hint names the nearest one.
-        """
+        """Find a place; PlacerError names the nearest one."""
         region = self.regions.get(place)
         if region is None:
             raise unknown("place", place, self.regions)
         return region
 
     def gpu(self, name: str) -> Gpu:
-        """Find a device.
-
-        Raises
-        ------
-        PlacerError
-            If gpus.csv has no such device.
-        """
+        """Find a device of gpus.csv; PlacerError names the nearest one."""
         gpu = self.gpus.get(name)
         if gpu is None:
             raise unknown("GPU", name, self.rented_gpus)
@@ -458,19 +441,12 @@ class Catalog:
         return functions
 
     def function(self, name: str) -> FunctionOffer:
-        """Find a cloud function by ``function@place``, or the first of the book by its place.
-
-        Raises
-        ------
-        PlacerError
-            If the book has no such function, or the place has none.
-        """
+        """Find a cloud function by ``function@place``, or the first of a place."""
         function = self._functions_by_name.get(name)
         if function is None:
             names = [*self._functions_by_name]
-            raise unknown(
-                "aggregator", name, names, "" if names else f"catalog {self.name} has no functions"
-            )
+            tip = "" if names else f"catalog {self.name} has no functions"
+            raise unknown("aggregator", name, names, tip)
         return function
 
     @cached_property
@@ -488,16 +464,8 @@ class Catalog:
         if len(matches) == 1:
             return matches[0]
         names = [s.place for s in self.stores]
-        if not matches:
-            raise unknown(
-                "store",
-                name,
-                [*names, *{s.store for s in self.stores}],
-                "" if names else f"catalog {self.name} has no stores",
-            )
-        raise unknown(
-            "store",
-            name,
-            names,
-            f"'{name}' is in {len(matches)} places; name one, such as {matches[0].place}",
-        )
+        if matches:
+            tip = f"'{name}' is in {len(matches)} places; name one, such as {matches[0].place}"
+            raise unknown("store", name, names, tip)
+        tip = "" if names else f"catalog {self.name} has no stores"
+        raise unknown("store", name, [*names, *{s.store for s in self.stores}], tip)

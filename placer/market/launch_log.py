@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from placer.errors import PlacerError
 from placer.files.bounded_file import bounded
+from placer.units import parse_moment
 
 Array = npt.NDArray[Any]
 TIME = "utc"
@@ -34,8 +35,6 @@ ZONE = re.compile(r"(?P<gcp_aws>.*\d)-?[a-z]|(?P<azure>[a-z]+\d?)-\d")
 class LaunchLog:
     """Machines that could be launched.
 
-    Notes
-    -----
     ``launched`` has the shape (observations, zones), -1 where nobody asked; ``hours`` are those
     since the first observation; ``most`` is how many machines were asked for.
     """
@@ -73,20 +72,8 @@ def region_of(zone: str) -> str:
 
 
 def read_launch_log(path: Path, asked: int | None = None) -> LaunchLog:
-    """Read a CSV file with a column ``utc`` and one for each zone.
-
-    Parameters
-    ----------
-    path
-        The file.
-    asked
-        Machines that were asked for each time; None: the most that were ever launched.
-
-    Raises
-    ------
-    PlacerError
-        If there is no such file, it is no such log, or a cell is wrong: the message names line,
-        column and value.
+    """Read a CSV file with a column ``utc`` and one for each zone; ``asked`` machines were asked
+    for each time, None: the most that were ever launched. PlacerError names line, column and value.
     """
     try:
         text = bounded(path, "give a shorter log", MOST_BYTES).decode("utf-8-sig")
@@ -99,40 +86,17 @@ def read_launch_log(path: Path, asked: int | None = None) -> LaunchLog:
         zones = zones_of(next(lines, []), str(path))
         rows = list(_rows(lines, path, zones))
     except csv.Error as error:
-        raise PlacerError(
-            f"{path}:{lines.line_num}: not valid CSV: {error}", "check the quotes of this line"
-        ) from None
+        words = f"{path}:{lines.line_num}: not valid CSV: {error}"
+        raise PlacerError(words, "check the quotes of this line") from None
     if not rows:
         raise PlacerError(f"{path}: has no launches", HINT)
-    return _log(path, zones, rows, asked)
-
-
-def zones_of(head: Sequence[str], where: str) -> tuple[str, ...]:
-    """Read the header of a log: its zones.
-
-    Raises
-    ------
-    PlacerError
-        If it is the header of no such log.
-    """
-    if len(head) < 2 or head[0].strip().lower() != TIME or len(set(head)) < len(head):
-        raise PlacerError(f"{where}: no log of launches", HINT)
-    return tuple(name.strip() for name in head[1:])
-
-
-def _log(
-    path: Path, zones: tuple[str, ...], rows: list[tuple[datetime, list[int]]], asked: int | None
-) -> LaunchLog:
-    times = [time for time, _ in rows]
-    launched = np.array([counts for _, counts in rows])
+    times, launched = [time for time, _ in rows], np.array([counts for _, counts in rows])
     most = int(launched.max())
     if most < 0:
         raise PlacerError(f"{path}: every cell is empty", HINT)
     if asked is not None and asked < most:
-        raise PlacerError(
-            f"{path}: {most} machines were launched where {asked} are said to have been asked for",
-            "give the number that was asked for",
-        )
+        words = f"{most} machines were launched where {asked} are said to have been asked for"
+        raise PlacerError(f"{path}: {words}", "give the number that was asked for")
     return LaunchLog(
         zones=zones,
         hours=np.array([(time - times[0]).total_seconds() / 3600 for time in times]),
@@ -141,6 +105,13 @@ def _log(
         first=times[0],
         last=times[-1],
     )
+
+
+def zones_of(head: Sequence[str], where: str) -> tuple[str, ...]:
+    """Read the header of a log: its zones; PlacerError if it is the header of no such log."""
+    if len(head) < 2 or head[0].strip().lower() != TIME or len(set(head)) < len(head):
+        raise PlacerError(f"{where}: no log of launches", HINT)
+    return tuple(name.strip() for name in head[1:])
 
 
 def _rows(
@@ -153,49 +124,25 @@ def _rows(
         where = f"{path}:{number}"
         if number * len(cells) > MOST_CELLS:
             raise PlacerError(f"{path}: over {MOST_CELLS:,} cells", "give a shorter log")
-        time, counts = observation(cells, zones, where, last)
-        last = time
-        yield time, counts
+        last, counts = observation(cells, zones, where, last)
+        yield last, counts
 
 
 def observation(
     cells: Sequence[str], zones: Sequence[str], where: str, last: datetime | None = None
 ) -> tuple[datetime, list[int]]:
-    """Read one line of a log: when, and the machines of each zone, -1 where nobody asked.
-
-    Parameters
-    ----------
-    cells, zones
-        Cells of the line, and zones of the header.
-    where
-        File and line, for messages.
-    last
-        When the line before was written.
-
-    Raises
-    ------
-    PlacerError
-        Names the file, line, column and value that are wrong.
+    """Read one line of a log: when, and the machines of each zone, -1 where nobody asked; ``last``
+    is when the line before was written. PlacerError names line, column and value.
     """
     if len(cells) != len(zones) + 1:
-        raise PlacerError(
-            f"{where}: {len(cells)} columns where the header has {len(zones) + 1}", HINT
-        )
-    time = _time(cells[0], where)
+        words = f"{where}: {len(cells)} columns where the header has {len(zones) + 1}"
+        raise PlacerError(words, HINT)
+    time = parse_moment(cells[0], f"{where}:{TIME}", HINT)
     if last is not None and time <= last:
-        raise PlacerError(
-            f"{where}: '{cells[0]}' is not later than the line before", "sort the log by time"
-        )
+        words = f"{where}: '{cells[0]}' is not later than the line before"
+        raise PlacerError(words, "sort the log by time")
     pairs = zip(cells[1:], zones, strict=True)
     return time, [_count(cell, f"{where}:{zone}") for cell, zone in pairs]
-
-
-def _time(cell: str, where: str) -> datetime:
-    try:
-        time = datetime.fromisoformat(cell.strip())
-    except ValueError:
-        raise PlacerError(f"{where}:{TIME}: '{cell[:40]}' is not a time", HINT) from None
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def _count(cell: str, where: str) -> int:
@@ -206,8 +153,6 @@ def _count(cell: str, where: str) -> int:
     except ValueError:
         count = math.nan
     if not (0 <= count <= MOST_MACHINES and count == int(count)):
-        raise PlacerError(
-            f"{where}: '{cell[:40]}' is not a number of machines",
-            f"write a whole number from 0 to {MOST_MACHINES}, or nothing",
-        )
+        words = f"{where}: '{cell[:40]}' is not a number of machines"
+        raise PlacerError(words, f"write a whole number from 0 to {MOST_MACHINES}, or nothing")
     return int(count)

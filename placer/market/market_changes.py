@@ -1,6 +1,4 @@
-"""Changed prices and links and dropped offers: the parts of a changed world that lie in the price
-book.
-"""
+"""Changed prices and links and dropped offers: parts of a changed world in the price book."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ import msgspec
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog, EgressPrice, VmOffer
-from placer.market.network.graph import Link, Network, network_of
+from placer.market.network.graph import Network, network_of
 from placer.market.scaled_market import with_offers, with_scaled_prices
 from placer.market.words.selection import gpus_like, places_of
 from placer.records import replace
@@ -22,27 +20,15 @@ SCOPES = ("internet", "inter-region", "inter-zone")
 """What stands for a destination: places of other providers, other regions of the provider, other
 zones of the region.
 """
-ASSUMED = "assumed"
-"""Basis of a link whose bandwidth a change made up."""
-Key = tuple[str, str, str]
-"""Provider, source and destination of a row of egress.csv."""
-Pair = tuple[str, str, bool]
-"""Source and destination of bytes, and whether they stay in a zone."""
+ASSUMED = "assumed"  # Basis of a link whose bandwidth a change made up
+Key = tuple[str, str, str]  # Provider, source and destination of a row of egress.csv
+Pair = tuple[str, str, bool]  # Source and destination of bytes, and whether they stay in a zone
 
 
 def set_prices(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
-    """Change what machines cost by the hour, with the ends of their spread.
-
-    Parameters
-    ----------
-    rows
-        Text, target, factor and value of each change; a value is the price of one GPU in USD/h, so
-        that a machine with eight costs eight times as much.
-
-    Raises
-    ------
-    PlacerError
-        If a pattern matches no offer.
+    """Change what machines cost by the hour, with the ends of their spread; PlacerError if a
+    pattern matches no offer. A value is the price of one GPU in USD/h, so that a machine with eight
+    costs eight times as much.
     """
     for text, target, factor, value in rows:
         admits, source = _matcher(catalog, target), f"what if: {text}"
@@ -70,12 +56,7 @@ def _priced(offer: VmOffer, usd_per_gpu_hour: float, source: str) -> VmOffer:
 
 def drop_offers(catalog: Catalog, rows: Sequence[tuple[str, tuple[str, ...]]]) -> Catalog:
     """Take offers away; a place that is named without a device loses its functions and stores as
-    well.
-
-    Raises
-    ------
-    PlacerError
-        If a pattern matches no offer, or none is left.
+    well. PlacerError if a pattern matches no offer, or none is left.
     """
     for text, target in rows:
         admits = _matcher(catalog, target)
@@ -98,8 +79,6 @@ def set_egress(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
     """Change what bytes between places cost, all volume tiers of a pair alike; bytes inside a zone
     stay as they are.
 
-    Notes
-    -----
     A row of egress.csv may price many pairs. Where all of them are changed, the row is; else each
     changed pair gets rows of its own, which win because they are the most specific
     (`Network.egress_tiers`). A pair that the book has no price for stays without one.
@@ -122,9 +101,8 @@ def set_egress(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
                     for tier in (tiers if value is None else tiers[:1])
                 ]
         if not changed:
-            raise PlacerError(
-                f"change '{text}': the book has no egress price for it", "see placer network show"
-            )
+            words = f"change '{text}': the book has no egress price for it"
+            raise PlacerError(words, "see placer network show")
         kept = (
             price for price in catalog.egress if (price.provider, price.src, price.dst) not in gone
         )
@@ -137,24 +115,17 @@ def set_egress(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
 def _repriced(
     tier: EgressPrice, at: Key, factor: float | None, value: float | None, text: str
 ) -> EgressPrice:
-    usd = tier.usd_per_gib * factor if factor is not None else (value or 0.0)
-    mark = tier.above_gib_per_month if factor is not None else 0.0
+    usd, mark = value or 0.0, 0.0
+    if factor is not None:
+        usd, mark = tier.usd_per_gib * factor, tier.above_gib_per_month
+    provider, src, dst = at
     source = f"what if: {text}; {tier.source}"
-    return replace(
-        tier,
-        provider=at[0],
-        src=at[1],
-        dst=at[2],
-        usd_per_gib=usd,
-        above_gib_per_month=mark,
-        source=source,
-    )
+    row = replace(tier, provider=provider, src=src, dst=dst, source=source)
+    return replace(row, usd_per_gib=usd, above_gib_per_month=mark)
 
 
 def _pairs(catalog: Catalog, target: tuple[str, ...], text: str) -> set[Pair]:
-    """Return the pairs of places that two patterns name: never one place with itself, unless by
-    inter-zone.
-    """
+    """Return the pairs of places of two patterns; one with itself only by inter-zone."""
     src, dst = _places(target[0], catalog), target[1]
     provider = {place: region.provider for place, region in catalog.regions.items()}
     if dst == "inter-zone":
@@ -169,18 +140,11 @@ def _pairs(catalog: Catalog, target: tuple[str, ...], text: str) -> set[Pair]:
             for zone in (True, False)
         }
     else:
-        pairs = {
-            (a, b, zone)
-            for a in src
-            for b in _places(dst, catalog)
-            if a != b
-            for zone in (True, False)
-        }
+        ends = _places(dst, catalog)
+        pairs = {(a, b, zone) for a in src for b in ends if a != b for zone in (True, False)}
     if not pairs:
-        raise PlacerError(
-            f"change '{text}' names no two different places",
-            "write egress:SRC:inter-zone for bytes inside a region",
-        )
+        tip = "write egress:SRC:inter-zone for bytes inside a region"
+        raise PlacerError(f"change '{text}' names no two different places", tip)
     return pairs
 
 
@@ -204,7 +168,6 @@ def _pairs_by_row(catalog: Catalog) -> dict[Key, list[Pair]]:
 
 
 def _own_key(pair: Pair) -> Key:
-    """Return the most specific row of a pair."""
     (provider, src), (to, dst) = pair[0].split("/", 1), pair[1].split("/", 1)
     if pair[0] == pair[1]:
         return provider, src, "intra_zone" if pair[2] else "inter_zone"
@@ -214,19 +177,15 @@ def _own_key(pair: Pair) -> Key:
 def set_bandwidths(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
     """Change the bandwidth of links, both ways unless ``one-way`` is said; round-trip times stay.
 
-    Notes
-    -----
     A factor holds for one stream, its low and high, and for what many streams reach together. A
     rate is that of one stream; what many reach stays. A place is linked with itself only where both
     ends name it without wildcards: a pattern means the ways between places.
     """
     links = {(link.src, link.dst): link for link in catalog.links}
     for text, target, factor, value in rows:
-        network = (
-            Network(replace(catalog, links=tuple(links.values())), None)
-            if links
-            else network_of(catalog)
-        )
+        network = network_of(catalog)
+        if links:
+            network = Network(replace(catalog, links=tuple(links.values())))
         ends = [
             (a, b)
             for a in _places(target[0], catalog)
@@ -234,27 +193,21 @@ def set_bandwidths(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
             if a != b or target[0] == target[1] == a
         ]
         if not ends:
-            raise PlacerError(
-                f"change '{text}' names no two different places",
-                "write bandwidth:SRC:DST with two places or patterns",
-            )
+            tip = "write bandwidth:SRC:DST with two places or patterns"
+            raise PlacerError(f"change '{text}' names no two different places", tip)
         both = len(target) == 2
         for src, dst in dict.fromkeys([*ends, *((b, a) for a, b in ends if both)]):
-            link = _linked(network.link(src, dst), factor, value)
+            link = network.link(src, dst)
+            if value is None:
+                link = link.scaled(factor or 1.0)
+            else:  # that of one stream
+                link = replace(link, bytes_per_second=value, low=value, high=value)
             source = f"what if: {text}; {link.source}"
             links[src, dst] = replace(link, basis=ASSUMED, source=source).row(catalog.as_of[1])
     return replace(catalog, links=tuple(links.values()))
 
 
-def _linked(link: Link, factor: float | None, value: float | None) -> Link:
-    """Return a link with its changed bandwidth; a given ``value`` is that of one stream."""
-    if value is not None:
-        return replace(link, bytes_per_second=value, low=value, high=value)
-    return link.scaled(factor or 1.0)
-
-
 def _places(pattern: str, catalog: Catalog) -> list[str]:
-    """Return the places of a name, a pattern, a provider or a continent."""
     patterns = places_of(pattern, catalog)
     return [place for place in catalog.regions if _matches(place, patterns)]
 
@@ -264,7 +217,6 @@ def _matches(place: str, patterns: Sequence[str]) -> bool:
 
 
 def _matcher(catalog: Catalog, target: tuple[str, ...]) -> Callable[[VmOffer], bool]:
-    """Return whether an offer is at the places, of the devices and in the market of a target."""
     places = set(_places(target[0], catalog))
     gpus = None if len(target) == 1 else set(gpus_like(target[1], catalog))
     market = target[2] if len(target) == 3 else "*"
@@ -276,7 +228,6 @@ def _matcher(catalog: Catalog, target: tuple[str, ...]) -> Callable[[VmOffer], b
 
 
 def _no_offer(text: str, target: tuple[str, ...], catalog: Catalog) -> PlacerError:
-    """Say that nothing matches, with what comes nearest."""
     words = ":".join(word.replace("_", "-") for word in target)
     known = dict.fromkeys(f"{o.place}:{o.gpu}:{o.market.replace('_', '-')}" for o in catalog.offers)
     error = unknown("offer", words, known, "see placer offers")

@@ -34,8 +34,6 @@ MOVING = Spread(
 )
 """A spot price that was read, without a history of its own.
 
-Notes
------
 The changes of log(price) over 112 to 284 days, divided by the root of the days and multiplied by
 that of 30, have a root mean square of 0.268 for H100 (15 pairs), 0.101 for L4 (4) and 0.061 for
 A100 (4): ``tests/market/spot_price_moves.csv``. 80 % of a normal law lie within 1.2816 times that,
@@ -55,8 +53,6 @@ class PriceInterval(Struct, frozen=True, kw_only=True):
     """The price of one machine with the ends between which it is expected for 30 days, 4 times in
     5; USD/h.
 
-    Notes
-    -----
     ``basis`` is list (exact), history (of this very price), published or assumed (of its class);
     ``source`` says what the ends come from.
     """
@@ -82,8 +78,6 @@ def price_interval(offer: VmOffer) -> PriceInterval:
     """Return the interval of an offer's price: from its own history where the book has one, else
     from the class of the price.
 
-    Notes
-    -----
     A history is the 10 % and the 90 % quantile of the last 30 days. A price that can move by itself
     may move as far again from where it is now, either way; the quantiles alone held 47 % of the
     prices of the next 30 days on random walks, these ends 83 %
@@ -101,13 +95,8 @@ def price_interval(offer: VmOffer) -> PriceInterval:
     low, high = offer.usd_per_hour_low, offer.usd_per_hour_high
     if (low is None and high is None) or not price:
         spread = _spread(offer)
-        return PriceInterval(
-            value=price,
-            low=price * spread.low,
-            high=price * spread.high,
-            basis=spread.basis,
-            source=spread.source,
-        )
+        ends = {"low": price * spread.low, "high": price * spread.high}
+        return PriceInterval(value=price, **ends, basis=spread.basis, source=spread.source)
     low, high = min(price, low or price), max(price, high or price)
     if offer.moves:
         low, high = price * low / high, price * high / low
@@ -124,17 +113,11 @@ def first_interval(offer: VmOffer) -> PriceInterval:
     price = offer.usd_per_hour
     spread = {"estimated": ESTIMATE, "published": PAPER}.get(offer.price_basis, EXACT)
     low, high = price * spread.low, price * spread.high
-    return PriceInterval(
-        value=price,
-        low=min(low, offer.usd_per_hour_low or low),
-        high=max(high, offer.usd_per_hour_high or high),
-        basis=spread.basis,
-        source=spread.source,
-    )
+    low, high = min(low, offer.usd_per_hour_low or low), max(high, offer.usd_per_hour_high or high)
+    return PriceInterval(value=price, low=low, high=high, basis=spread.basis, source=spread.source)
 
 
 def _spread(offer: VmOffer) -> Spread:
-    """Return the class of a price without a history."""
     basis = offer.price_basis
     if basis == "estimated":
         return GUESS if offer.moves and GUESSED in offer.source else ESTIMATE

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import msgspec
 
@@ -10,14 +11,13 @@ from placer.market.catalog import Catalog, VmOffer
 from placer.market.network.graph import Link, Network, network_of
 from placer.records import replace
 
-FREE = "free-egress"
-"""Key under which a catalog keeps its market with free egress."""
+RowType = TypeVar("RowType", bound=msgspec.Struct)
+FREE = "free-egress"  # Key under which a catalog keeps its market with free egress
 SCALED_USE = "scaled-use"
 """Key under which a catalog keeps its markets with other prices of use, by factor."""
 AGGREGATOR_PLACES = "aggregator-places"
 """Key under which a catalog keeps the places of functions with their stores."""
-ONE_ROW = "one-row"
-"""Key under which a catalog keeps the one row in which it differs from another."""
+ONE_ROW = "one-row"  # Key under which a catalog keeps the one row in which it differs from another
 
 
 class RowChange(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -33,16 +33,8 @@ class RowChange(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 def with_scaled_prices(
     catalog: Catalog, matches: Callable[[VmOffer], bool], factor: float, source: str = "what if"
 ) -> Catalog:
-    """Multiply the price of some machines, with the ends of its spread; all else stays.
-
-    Parameters
-    ----------
-    matches
-        Says which offers are scaled.
-    factor
-        From 0; 0 gives them away.
-    source
-        What is put before the source of each scaled price.
+    """Multiply the price of some machines, with the ends of its spread, by a factor from 0; all
+    else stays. ``source`` is put before the source of each scaled price.
     """
     return with_offers(
         catalog, tuple(scaled(o, factor, source) if matches(o) else o for o in catalog.offers)
@@ -62,20 +54,9 @@ def scaled(offer: VmOffer, factor: float, source: str) -> VmOffer:
 
 
 def with_one_price(catalog: Catalog, offer: VmOffer, factor: float | None) -> Catalog:
-    """Multiply the price of one row of a catalog, or leave the row out.
-
-    Parameters
-    ----------
-    offer
-        The row itself, not one that is equal.
-    factor
-        From 0; None leaves the row out.
-
-    Returns
-    -------
-    Catalog
-        Knows in which row it differs (`ONE_ROW`), so that what was admitted of the others is not
-        looked at again.
+    """Multiply the price of one row of a catalog, the row itself and not one that is equal, by a
+    factor from 0; None leaves the row out. The result knows in which row it differs (`ONE_ROW`), so
+    that what was admitted of the others is not looked at again.
     """
     changed = None if factor is None else scaled(offer, factor, "what if")
     offers = (changed if other is offer else other for other in catalog.offers)
@@ -85,9 +66,7 @@ def with_one_price(catalog: Catalog, offer: VmOffer, factor: float | None) -> Ca
 
 
 def with_offers(catalog: Catalog, offers: tuple[VmOffer, ...]) -> Catalog:
-    """Put offers that differ in their prices alone in place of the old ones: links and egress stay
-    worked out.
-    """
+    """Put offers that differ in prices alone in place of the old ones: links stay worked out."""
     changed = replace(catalog, offers=offers)
     changed.memo["network"] = network_of(catalog)  # it knows no prices of machines
     if AGGREGATOR_PLACES in catalog.memo:  # nor do these
@@ -96,22 +75,13 @@ def with_offers(catalog: Catalog, offers: tuple[VmOffer, ...]) -> Catalog:
 
 
 def with_scaled_egress(catalog: Catalog, factor: float) -> Catalog:
-    """Multiply every price of egress; links and admitted offers stay what they are.
-
-    Parameters
-    ----------
-    factor
-        From 0; 0 makes egress free, as a tool that ignores it assumes. That market is kept.
+    """Multiply every price of egress by a factor from 0; links and admitted offers stay what they
+    are. 0 makes egress free, as a tool that ignores it assumes; that market is kept.
     """
     free: Catalog | None = catalog.memo.get(FREE) if factor == 0 else None
     if free is not None:
         return free
-    changed = replace(
-        catalog,
-        egress=tuple(
-            replace(price, usd_per_gib=price.usd_per_gib * factor) for price in catalog.egress
-        ),
-    )
+    changed = replace(catalog, egress=_scaled_rows(catalog.egress, factor))
     _remember(changed, catalog, Network(changed, network_of(catalog)))
     if factor == 0:
         catalog.memo[FREE] = changed  # whole, since other threads may ask
@@ -119,38 +89,39 @@ def with_scaled_egress(catalog: Catalog, factor: float) -> Catalog:
 
 
 def with_scaled_use(catalog: Catalog, factor: float) -> Catalog:
-    """Multiply every price that is paid by use: egress, stores and functions; machines keep theirs.
-
-    Parameters
-    ----------
-    factor
-        From 0. Each market is kept, so that few factors should be asked for.
+    """Multiply every price that is paid by use, of egress, stores and functions, by a factor from
+    0; machines keep theirs. Each market is kept, so that few factors should be asked for.
     """
     known: dict[float, Catalog] = catalog.memo.setdefault(SCALED_USE, {})
     if factor not in known:
         changed = replace(
-            with_scaled_egress(catalog, factor),
-            stores=tuple(replace(store, **_fees(store, factor)) for store in catalog.stores),
-            functions=tuple(replace(each, **_fees(each, factor)) for each in catalog.functions),
+            catalog,
+            egress=_scaled_rows(catalog.egress, factor),
+            stores=_scaled_rows(catalog.stores, factor),
+            functions=_scaled_rows(catalog.functions, factor),
         )
         _remember(changed, catalog, Network(changed, network_of(catalog)))
         known[factor] = changed
     return known[factor]
 
 
-def _fees(row: msgspec.Struct, factor: float) -> dict[str, float]:
-    prices = [name for name in row.__struct_fields__ if name.startswith("usd_per_")]
-    return {name: getattr(row, name) * factor for name in prices}
+def _scaled_rows(rows: Iterable[RowType], factor: float) -> tuple[RowType, ...]:
+    return tuple(
+        msgspec.structs.replace(
+            row,
+            **{
+                name: getattr(row, name) * factor
+                for name in row.__struct_fields__
+                if name.startswith("usd_per_")
+            },
+        )
+        for row in rows
+    )
 
 
 def with_scaled_links(catalog: Catalog, factor: float) -> Catalog:
-    """Multiply the bandwidth of every link between two places; round-trip times and what one
-    machine carries stay.
-
-    Parameters
-    ----------
-    factor
-        Above 0, for single streams and for what many streams reach together.
+    """Multiply the bandwidth of every link between two places, of single streams and of what many
+    reach together, by a factor above 0; round-trip times and what one machine carries stay.
     """
     changed = replace(catalog)
     _remember(changed, catalog, _ScaledLinks(network_of(catalog), changed, factor))

@@ -8,8 +8,8 @@ from msgspec import Struct, to_builtins
 
 from placer.cost_model.estimate import Estimate
 from placer.documents.result_parts import estimate_document, placement_document
+from placer.market.books.defended_figures import Outlier
 from placer.market.catalog import VmOffer
-from placer.market.checks.outliers import Outlier
 from placer.market.price_interval import PriceInterval
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem

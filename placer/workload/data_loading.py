@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from placer.market.catalog import StoreOffer, VmOffer
 from placer.market.network.graph import Network
-from placer.market.network.link_grid import GBPS
+from placer.market.network.tables import GBPS
 from placer.market.words.own_places import SITES
 from placer.records import replace
 from placer.workload.profile import Rate

@@ -1,6 +1,4 @@
-"""The contract of price books, kept by each shipped book, by imported ones and by a stack with a
-contract.
-"""
+"""The contract of price books: each shipped book, imported ones, a stack with a contract."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from placer.market.books.layers import Layer, catalog_names, find_layer
 from placer.market.catalog import Catalog
 from placer.market.network.graph import Network
 from placer.market.sources.harvest import Harvest
-from placer.market.sources.links.imported import import_links
+from placer.market.sources.links import import_links
 from placer.market.sources.prices.skypilot.catalogs import read_skypilot
 from placer.market.sources.reading.fetch import Document, read_document
 from placer.market.sources.reading.mapping import shipped_mapping
@@ -79,9 +77,7 @@ class TestSkyPilotOverDefault(BookContract):
         return over_default(harvest, tmp_path_factory.mktemp("home"))
 
     def test_imported_machines_are_there(self, book: Catalog) -> None:
-        """The T4 of N. Virginia costs 0.5 USD/h as in the fixture, not 0.526 as in the default
-        book.
-        """
+        """The T4 of N. Virginia costs 0.5 USD/h as in the fixture, not 0.526."""
         prices = {
             o.usd_per_hour
             for o in book.offers_at("aws/us-east-1")
@@ -134,9 +130,7 @@ STACK = {
     "contract/discounts.csv": "provider,region,instance_type,gpu,market,multiplier,source,as_of\n"
     "gcp,*,*,*,*,0.8,contract 47,2026-11-01\ngcp,us-west1,*,T4,*,0.5,contract 47,2026-11-01\n",
 }
-"""An owned site, a quote with a spot price above on-demand and a reservation, and a contract over
-all of it.
-"""
+"""An owned site, a quote with a dear spot price, a reservation, a contract over all of it."""
 
 
 class TestStackWithAContract(BookContract):
@@ -158,9 +152,7 @@ class TestStackWithAContract(BookContract):
         ]
 
     def test_the_contract_took_off_what_it_says(self, book: Catalog, default: Catalog) -> None:
-        """Half for the T4 of Oregon, a fifth elsewhere at Google, nothing at others nor off the
-        reservation.
-        """
+        """Half for the T4 of Oregon, a fifth elsewhere at Google, nothing at others."""
         before = {(o.place, o.instance_type, o.market): o.usd_per_hour for o in default.offers}
         for offer in (
             o

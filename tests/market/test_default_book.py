@@ -1,17 +1,32 @@
-"""The default book: what it covers, slips it must not have, and the prices that its columns tell
-apart.
-"""
+"""The default book: its devices, its community market, and where its figures come from."""
 
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+import placer
+from conftest import Run
+from instances import two_places
+from placer.advice.recommendation.recommend import recommend
 from placer.cost_model.dollars import function_usd
 from placer.cost_model.estimate import estimate
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
-from placer.market.catalog import Catalog
+from placer.market.books.csv_rows import read_rows
+from placer.market.books.folders import shipped_catalogs
+from placer.market.catalog import SHARE_OF_DATA_SHEET, Catalog, Gpu, gpu_document
+from placer.market.checks.coverage import cited, resolve, rows_by_kind, trail
 from placer.market.network.graph import Network
+from placer.market.sources.harvest import Tally
+from placer.market.sources.prices.skypilot.export import skypilot_lines
+from placer.market.sources.prices.skypilot.names import skypilot_machine
+from placer.market.words.selection import filter_offers
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
@@ -49,9 +64,7 @@ def test_every_device_has_a_price(default: Catalog) -> None:
 
 
 def test_attached_gpus_cost_host_and_accelerator(default: Catalog) -> None:
-    """GCP's T4 in us-central1: n1-standard-4 0.19 + T4 0.35 = 0.54 USD/h; two T4 on n1-standard-8
-    0.38 + 0.70.
-    """
+    """GCP's T4 in us-central1: 0.19 + 0.35 = 0.54 USD/h; two T4 on 8 vCPUs 0.38 + 0.70."""
     prices = {
         o.instance_type: o.usd_per_hour
         for o in default.offers_at("gcp/us-central1")
@@ -73,9 +86,7 @@ def test_no_part_of_a_gpu_is_sold_as_a_whole(default: Catalog) -> None:
 
 
 def test_bands_of_the_spot_advisor(default: Catalog) -> None:
-    """Only AWS publishes how often spot machines go: five bands, on spot offers alone, most of the
-    GPU ones.
-    """
+    """Only AWS publishes how often spot machines go: five bands, most of the GPU ones."""
     banded = [
         o
         for o in default.offers
@@ -97,9 +108,7 @@ def test_a_function_is_found_by_place_or_by_name(default: Catalog) -> None:
 
 
 def test_the_named_function_is_priced_and_links_use_its_place() -> None:
-    """The same placement and seconds; the function's part of the price is 0.8 as large but for the
-    requests.
-    """
+    """The function's part of the price is 0.8 as large but for the requests."""
     wish: dict[str, Any] = {"exchange": "central", "storage": "aws/us-east-1"}
     x86, arm = (
         Advisor("default").estimate("resnet50", "aws/us-east-1=4xT4:spot", aggregator=name, **wish)
@@ -110,9 +119,7 @@ def test_the_named_function_is_priced_and_links_use_its_place() -> None:
 
 
 def test_a_named_function_lasts_in_saved_problems() -> None:
-    """The name comes back from JSON; where a place lacks it, the first function of that place is
-    meant.
-    """
+    """The name comes back from JSON; without it the first function of the place is meant."""
     problem = Advisor("default").problem(
         "resnet50", exchange="central", aggregator="lambda-arm@aws/us-east-1"
     )
@@ -206,3 +213,188 @@ def test_retrieval_is_priced() -> None:
     )
     more = (dear.usd_per_hour.storage - plain.usd_per_hour.storage) * plain.step.total / 3600
     assert more == pytest.approx(2 * 4 * problem.gradient_bytes / 2**30 * 0.01)
+
+
+MINE = Gpu(
+    gpu="mine",
+    kind="gpu",
+    memory_gib=79,
+    fp16_tflops=100,
+    memory_gb_per_s=2000,
+    host="a10",
+    source="our own",
+    as_of="2026-11-01",
+)
+"""A device that accelerators.csv does not have."""
+
+
+def test_every_row_can_be_read_and_names_a_device_of_the_default_book(default: Catalog) -> None:
+    """Every GPU has a row, with its PCIe at least; no row is about anything else."""
+    rows = {
+        row["gpu"]: row
+        for row in read_rows(shipped_catalogs() / "accelerators.csv", "accelerators.csv")
+    }
+    assert set(rows) == {gpu.gpu for gpu in default.gpus.values() if gpu.kind == "gpu"}
+    assert all(bool(row["matmul_source"]) == bool(row["matmul_tflops"]) for row in rows.values())
+
+
+def test_attainable_is_measured_or_a_share_of_the_data_sheet(erben: Catalog) -> None:
+    """A100: 271.2 TFLOP/s, measured, in every book; the T4 has 0.8 x 65 = 52 by its data sheet."""
+    a100, t4 = erben.gpu("A100-40"), erben.gpu("T4")
+    assert (a100.attainable_tflops, a100.attainable_basis) == (271.2, "measured")
+    assert (t4.attainable_tflops, t4.attainable_basis) == (52, "estimated")
+    assert SHARE_OF_DATA_SHEET == 0.8
+
+
+def test_a_book_may_have_figures_of_its_own() -> None:
+    """A book's figure wins over the table; a device that the table lacks has none."""
+    assert (MINE.nvlink_gb_per_s, MINE.pcie_gb_per_s, MINE.attainable_tflops) == (None, None, 80)
+    a100 = replace(MINE, gpu="A100-40", matmul_tflops=250.0)
+    assert (a100.matmul_tflops, a100.nvlink_gb_per_s) == (250.0, 300)
+
+
+def test_documents_hold_only_figures_of_the_book() -> None:
+    """What the table adds is added again when a document is read; a book's own figure is kept."""
+    own = replace(MINE, gpu="A100-40", matmul_tflops=250.0)
+    document = gpu_document(own)
+    assert (document["matmul_tflops"], "nvlink_gb_per_s" in document) == (250.0, False)
+    assert msgspec.convert(document, Gpu) == own
+
+
+def test_rows_that_name_the_community_cloud_are_in_its_market(default: Catalog) -> None:
+    """440 rows were on spot and 20 of L4 on demand, all from prices of RunPod's Community Cloud; a
+    secure machine is on demand. RunPod has no other market in the book.
+    """
+    rows = [offer for offer in default.offers if offer.provider == "runpod"]
+    named = [offer for offer in rows if "Community Cloud" in offer.source]
+    assert len(named) == 460
+    assert {offer.market for offer in named} == {"community"}
+    assert {offer.market for offer in rows} == {"community", "on_demand"}
+    assert not [o for o in default.offers if o.market == "community" and o.provider != "runpod"]
+
+
+def test_spot_alone_leaves_them_out(default: Catalog) -> None:
+    """Spot admits no machine of a third party, any market does, theirs nothing else."""
+    places = [{o.provider for o in filter_offers(default, market=m)} for m in ("spot", "community")]
+    assert "runpod" not in places[0]
+    assert places[1] == {"runpod"}
+    assert len(filter_offers(default)) == len(default.offers)
+    with pytest.raises(placer.PlacerError, match="no offer of catalog"):
+        placer.recommend("roberta-xlm", places="runpod", market="spot", budget="5/h")
+
+
+def test_they_are_taken_to_leave_as_spot_machines_do() -> None:
+    """An answer on one has an outlook with interruptions, no floor, and a warning of its own."""
+    got = placer.recommend(
+        "roberta-xlm", places="runpod", market="community", gpu="RTX4090", budget="1/h"
+    )
+    assert got.placement is not None
+    assert {group.market for group in got.placement.groups} == {"community"}
+    assert "community" in [warning.code for warning in got.warnings]
+    outlook = got.to_dict()["outlook"]["spot"]
+    assert outlook["floor_samples_per_second"] == 0
+    assert got.to_manifest()["groups"][0]["offer"]["market"] == "community"
+
+
+def test_skypilot_knows_them_by_name(default: Catalog) -> None:
+    """A task asks for the machine of the community cloud; the price files of SkyPilot have secure
+    machines alone, and say how many are left out.
+    """
+    assert skypilot_machine("runpod", "1x_L4", "community") == "1x_L4_COMMUNITY"
+    tally = Tally(skip_bad=False)
+    skypilot_lines(default, tally)
+    left_out = [sum(n.values()) for why, n in tally.left_out.items() if "community" in why]
+    assert left_out == [460]
+
+
+def test_an_older_question_with_such_a_machine_on_spot_still_works() -> None:
+    """A saved problem has its own offers: one of RunPod that is on spot stays so."""
+    problem = two_places(market="spot")
+    assert {pool.offer.market for pool in problem.pools} == {"spot"}
+    again = type(problem).from_dict(json.loads(json.dumps(problem.to_dict())))
+    assert recommend(again).placement == recommend(problem).placement
+
+
+FILES = sorted(
+    path
+    for path in shipped_catalogs().rglob("*.csv")
+    if path.name not in ("columns.csv", "sources.csv")
+)
+QUOTE = (
+    "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,usd_per_hour,price_basis,available,source,as_of\n"
+    "gcp,us-west1,mine,T4,1,8,30,spot,0.2,negotiated,,quote 4711,2026-11-01\n"
+)
+
+
+def texts(path: Path) -> set[str]:
+    """Every text of a file that names a source."""
+    with path.open(encoding="utf-8", newline="") as handle:
+        return {
+            row[column]
+            for row in csv.DictReader(handle)
+            for column in ("source", "carbon_source", "matmul_source")
+            if row.get(column)
+        }
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(shipped_catalogs())))
+def test_every_source_of_a_shipped_file_is_known(path: Path) -> None:
+    """Books and what lies beside them: devices, cables, runs and claims; mirrors as well."""
+    assert [text for text in sorted(texts(path)) if not all(trail(text))] == []
+    assert texts(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        (
+            "Google Cloud Compute Engine Spot price list (via karpenter-provider-gcp)",
+            "Google Cloud Compute Engine Spot price list",
+        ),
+        (
+            "estimate: 0.40 x on-demand (Azure has a spot price)",
+            "estimate: 0.40 x on-demand (Azure",
+        ),
+        ("AWS EC2 price list (via tsaol/aws-gpu); x 0.8: contract 47", "AWS EC2 price list"),
+        ("AWS EC2 price listing", None),
+        ("my AWS EC2 price list", None),
+        ("", None),
+    ],
+)
+def test_leading_words_name_the_source(text: str, source: str | None) -> None:
+    """Whole words at the beginning; what follows them does not matter."""
+    found = resolve(text)
+    assert (found.source if found else None) == source
+
+
+def test_an_unknown_mirror_is_seen() -> None:
+    """The list is known, where it was copied from is not."""
+    listed, mirror = trail("AWS EC2 price list (via nobody/knows)")
+    assert (listed is not None, mirror) == (True, None)
+
+
+def test_sources_are_counted_by_the_rows_that_name_them(default: Catalog) -> None:
+    """629 prices of AWS came by one mirror and 93 by another; no source is unknown."""
+    sources, own = cited(default)
+    rows = {found.source: found.rows for found in sources}
+    assert own == 0
+    assert (
+        rows["AWS EC2 price list"]
+        == rows["tsaol/aws-gpu"] + rows["apache-libcloud 3.9.1"]
+        == 629 + 93
+    )
+    named = sum(len(found) for found in rows_by_kind(default).values()) + sum(
+        bool(r.carbon_source) for r in default.regions.values()
+    )
+    assert sum(found.rows for found in sources if found.kind != "mirror") == named
+
+
+def test_a_source_of_the_users_own_is_a_note(run: Run, tmp_path: Path) -> None:
+    """Not an error, not a warning: the exit code is 0."""
+    path = tmp_path / "quote.csv"
+    path.write_text(QUOTE, encoding="utf-8")
+    done = run("catalog", "validate", str(path))
+    assert done.returncode == 0, done.stderr
+    assert "note: 1 row names a source of the user's own" in done.stdout
+    assert json.loads(run("catalog", "validate", str(path), "--json").stdout)["own_sources"] == 1
+    assert "note:" not in run("catalog", "validate", "default").stdout

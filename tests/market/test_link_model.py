@@ -1,6 +1,4 @@
-"""The link model: no pair beats light, published links are near, and the data of the cables is
-whole.
-"""
+"""The link model: none beats light, published links are near, cables are whole."""
 
 import itertools
 
@@ -10,21 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placer.market.books.csv_rows import shipped_table
 from placer.market.catalog import Catalog, Region
 from placer.market.network.geography import (
-    corridors,
+    Corridor,
     great_circle_km,
     hub_distances_km,
     hubs,
     zone_of,
 )
 from placer.market.network.graph import Network
-from placer.market.network.link_model import (
-    FIBRE_KM_PER_RTT_S,
-    RTT_FLOOR_S,
-    ZONES,
-    Pairs,
-)
+from placer.market.network.link_model import FIBRE_KM_PER_RTT_S, RTT_FLOOR_S, ZONES, Pairs
 
 PUBLISHED = {
     ("gcp/us-central1", "gcp/europe-west1"): 0.21,
@@ -100,9 +94,7 @@ def test_published_streams_between_clouds_are_within_15_percent(
 
 
 def test_streams_from_an_unknown_site_have_a_wide_interval(erben: Catalog) -> None:
-    """The on-premise cluster of Erben et al. (table 5) reached a third of the model's stream; its
-    interval says so.
-    """
+    """The cluster of Erben et al. (table 5) reached a third of the model; its interval says so."""
     network = Network(erben)
     for link in (row for row in erben.links if row.src == "onprem/erben-eu" != row.dst):
         assert link.gbps_one_stream is not None
@@ -165,11 +157,9 @@ def test_the_spread_follows_what_is_known() -> None:
 
 @pytest.mark.parametrize("gcp", [False, True])
 def test_distances_between_hubs_are_the_shortest_of_networkx(gcp: bool) -> None:
-    """Another implementation of Dijkstra's algorithm finds the same length for every pair of
-    hubs.
-    """
+    """Another implementation of Dijkstra's algorithm finds the same for every pair."""
     graph: nx.Graph[str] = nx.Graph()
-    for corridor in corridors():
+    for corridor in shipped_table("corridors.csv", Corridor):
         length_km = great_circle_km(hubs()[corridor.hub_a], hubs()[corridor.hub_b])
         graph.add_edge(
             corridor.hub_a,

@@ -1,12 +1,15 @@
-"""Books in layers, contracts, the compiled cache and the pin."""
+"""Books laid over each other: whole and partial ones, contracts, networks, pins, the cache."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import struct
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from conftest import Run
@@ -15,9 +18,9 @@ from placer.interface.advisor import Advisor
 from placer.market.books.book_reader import load_catalog
 from placer.market.books.cache import MOST_KEPT, cache_folder, read_compiled
 from placer.market.books.folders import own_books, shipped_catalogs
-from placer.market.books.layers import find_layer
-from placer.market.books.pin import default_words, pin_document, pin_file
-from placer.market.catalog import Catalog, VmOffer
+from placer.market.books.layers import default_words, find_layer, pin_document, pin_file
+from placer.market.catalog import Catalog, VmOffer, offer_document
+from placer.market.checks.agreement import check_figures
 from placer.market.network.graph import Network
 from placer.records import replace
 
@@ -55,9 +58,7 @@ def t4(catalog: Catalog, place: str = "gcp/us-west1", market: str = "spot") -> V
 def test_a_later_layer_replaces_rows_of_the_same_key_and_adds_others(
     tmp_path: Path, erben: Catalog
 ) -> None:
-    """The quote has the machine of the book at 0.11 instead of 0.18 USD/h, and one that the book
-    has not.
-    """
+    """The quote has a machine at 0.11 instead of 0.18 USD/h, and one that the book has not."""
     machine = t4(erben).instance_type
     quote = write(tmp_path / "quote.csv", QUOTE.replace("n1-standard-8+T4", machine) + ADDED)
     stack = load_catalog(["erben-2023", quote])
@@ -68,47 +69,12 @@ def test_a_later_layer_replaces_rows_of_the_same_key_and_adds_others(
     assert stack.digest != erben.digest
 
 
-BAND = (
-    OFFERS.replace("source", "interruption_low,interruption_high,source")
-    + "gcp,us-west1,x,T4,1,8,30,spot,0.1,list,,{},q,2026-11-01\n"
-)
-LINK = (
-    "src,dst,gbps_one_stream,gbps_low,gbps_high,rtt_ms,basis,source,"
-    "as_of\n"
-    "gcp/us-west1,gcp/us-central1,{},40,measured,q,2026-11-01\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (BAND.format("0.1,0.05"), "interruption_low '0.1' is above interruption_high '0.05'"),
-        (BAND.format("5,10"), "interruptions from 5.0 to 10.0 are no shares"),
-        (LINK.format("0.2,0.3,0.4"), "gbps_low '0.3' is above gbps_one_stream '0.2'"),
-    ],
-)
-def test_figures_that_contradict_each_other_are_refused_with_their_line(
-    tmp_path: Path, text: str, words: str
-) -> None:
-    """A band or a spread the wrong way round, and percent that were meant as shares: the message
-    names the line.
-    """
-    path = write(tmp_path / "quote.csv", text)
-    with pytest.raises(PlacerError, match=r"quote\.csv:2") as caught:
-        load_catalog(["erben-2023", path])
-    assert words in caught.value.message
-
-
 def test_volume_tiers_of_a_pair_are_replaced_together(tmp_path: Path) -> None:
-    """One flat price of a contract takes the place of all tiers of AWS to the internet, not of the
-    first alone.
-    """
+    """One flat price of a contract takes the place of all tiers of AWS to the internet."""
     before = Network(load_catalog("default")).egress_tiers("aws/us-east-1", "gcp/us-west1")
     key = before[0]
-    flat = write(
-        tmp_path / "flat.csv",
-        f"provider,src,dst,usd_per_gib,source,as_of\n{key.provider},{key.src},{key.dst},0.04,contract,2026-11-01\n",
-    )
+    row = f"{key.provider},{key.src},{key.dst},0.04,contract,2026-11-01\n"
+    flat = write(tmp_path / "flat.csv", f"provider,src,dst,usd_per_gib,source,as_of\n{row}")
     after = Network(load_catalog(["default", flat])).egress_tiers("aws/us-east-1", "gcp/us-west1")
     assert len(before) > 1
     assert [tier.usd_per_gib for tier in after] == [0.04]
@@ -117,13 +83,10 @@ def test_volume_tiers_of_a_pair_are_replaced_together(tmp_path: Path) -> None:
 def test_a_contract_takes_off_the_layers_below_and_its_last_line_wins(
     tmp_path: Path, erben: Catalog
 ) -> None:
-    """20 % off all spot machines of Google, 50 % off in us-west1: 0.18 becomes 0.09; A10 on Lambda
-    stays.
-    """
-    header = "provider,region,instance_type,gpu,market,multiplier,source,as_of\n"
+    """20 % off Google's spot machines, 50 % in us-west1: 0.18 becomes 0.09; Lambda stays."""
     text = (
-        f"{header}gcp,*,*,*,spot,0.8,contract 47,2026-11-01\ngcp,us-west1,*,*,*,0.5,contract "
-        f"47,2026-11-01\n"
+        f"{CONTRACT}gcp,*,*,*,spot,0.8,contract 47,2026-11-01\n"
+        "gcp,us-west1,*,*,*,0.5,contract 47,2026-11-01\n"
     )
     stack = load_catalog(["erben-2023", write(tmp_path / "contract.csv", text)])
     assert t4(stack).usd_per_hour == pytest.approx(0.5 * t4(erben).usd_per_hour)
@@ -158,33 +121,74 @@ def test_a_partial_layer_alone_says_what_it_needs(tmp_path: Path) -> None:
         load_catalog(write(tmp_path / "quote.csv", QUOTE))
 
 
+BAND = (
+    OFFERS.replace("source", "interruption_low,interruption_high,source")
+    + "gcp,us-west1,x,T4,1,8,30,spot,0.1,list,,{},q,2026-11-01\n"
+)
+LINK = (
+    "src,dst,gbps_one_stream,gbps_low,gbps_high,rtt_ms,basis,source,as_of\n"
+    "gcp/us-west1,gcp/us-central1,{},40,measured,q,2026-11-01\n"
+)
+FABRIC = (
+    OFFERS.replace("source", "network_gbps,fabric,max_island_machines,source")
+    + "aws,us-east-1,mine,H100,8,192,2048,on_demand,40,negotiated,,{},quote 7,2026-11-01\n"
+)
+NETWORKS = "provider,instance_type,network_gbps,fabric,max_island_machines,source,as_of\n"
+CONTRACT = "provider,region,instance_type,gpu,market,multiplier,source,as_of\n"
+SAME = QUOTE + QUOTE.splitlines()[1] + "\n"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a,b\n1,2\n", "unknown header"),
-        ("", "unknown header"),
-        ("<html>404</html>\n", "unknown header"),
+        ("a,b\n1,2\n", "1: unknown header"),
+        ("", "1: unknown header"),
+        ("<html>404</html>\n", "1: unknown header"),
+        (QUOTE.replace("us-west1", "us-west9"), "2: region 'gcp/us-west9' is not in regions.csv"),
+        (QUOTE.replace("0.11", "free"), "2: usd_per_hour 'free' is not a number"),
+        (SAME, "3: gcp/us-west1/n1-standard-8+T4/T4/1/spot is already in line 2"),
+        # 1 and 01 devices are one machine: of two prices nobody could say which counts.
         (
-            QUOTE.replace("us-west1", "us-west9"),
-            r"mine\.csv:2: region 'gcp/us-west9' is not in regions\.csv",
+            QUOTE + QUOTE.splitlines()[1].replace("T4,1,", "T4,01,") + "\n",
+            "/01/spot is already in line 2",
         ),
-        (QUOTE.replace("0.11", "free"), r"mine\.csv:2: usd_per_hour 'free' is not a number"),
+        # A band or a spread the wrong way round, and percent that were meant as shares.
+        (BAND.format("0.1,0.05"), "2: interruption_low '0.1' is above interruption_high '0.05'"),
+        (BAND.format("5,10"), "2: interruptions from 5.0 to 10.0 are no shares"),
+        (LINK.format("0.2,0.3,0.4"), "2: gbps_low '0.3' is above gbps_one_stream '0.2'"),
+        # A fabric nobody knows, no bandwidth, no machines.
         (
-            QUOTE + QUOTE.splitlines()[1].replace("0.11", "0.12") + "\n",
-            r"mine\.csv:3: .* is already in line 2",
+            FABRIC.format("3200,token-ring,"),
+            "2: fabric 'token-ring' is not one of efa, infiniband, roce, gpudirect-tcpx, ethernet",
+        ),
+        (FABRIC.format("3200,EFA,"), "2: fabric 'EFA' is not one of efa"),
+        (FABRIC.format("0,efa,"), "2: network_gbps '0' is not above 0"),
+        (FABRIC.format("-1,efa,"), "2: network_gbps '-1' is not above 0"),
+        (FABRIC.format("3200,efa,0"), "max_island_machines '0' is not a whole number from 1"),
+        (FABRIC.format("3200,efa,2.5"), "max_island_machines '2.5' is not a whole number from 1"),
+        (f"{NETWORKS}aws,*,3200,myrinet,,s,2026-11-01", "2: fabric 'myrinet' is not one of efa"),
+        (f"{NETWORKS}aws,*,-5,efa,,s,2026-11-01", "2: network_gbps '-5' is not above 0"),
+        (f"{NETWORKS}aws,*,5,efa,0,s,2026-11-01", "max_island_machines '0' is not a whole number"),
+        (f"{NETWORKS}aws,*,5,efa,,,2026-11-01", "source '' is empty"),
+        (f"{NETWORKS}aws,,5,efa,,s,2026-11-01", "instance_type '' is empty"),
+        (f"{NETWORKS}aws,*,5,efa,,s,yesterday", "as_of 'yesterday' is not a date"),
+        # Less than a hundredth makes machines free, more than 100 makes them vanish: slips.
+        *(
+            (f"{CONTRACT}aws,*,*,*,*,{slip},c,2026-11-01", f"2: multiplier '{slip}'")
+            for slip in ("0", "-1", "NaN", "1e-300", "1e9", "")
         ),
     ],
 )
 def test_a_bad_layer_is_refused_with_file_and_line(tmp_path: Path, text: str, says: str) -> None:
-    """The message names the layer's own file and line, not those of the stack."""
-    with pytest.raises(PlacerError, match=says):
-        load_catalog(["erben-2023", write(tmp_path / "mine.csv", text)])
+    """The message names the layer's own file, line, column and value."""
+    with pytest.raises(PlacerError) as caught:
+        load_catalog(["default", write(tmp_path / "mine.csv", text)])
+    assert "mine.csv:" in caught.value.message
+    assert says in caught.value.message
 
 
 def test_the_second_reading_comes_from_the_cache_and_is_the_same(home: Path) -> None:
-    """Every row and their order; the cache has one file for the contents, whatever they are
-    called.
-    """
+    """Every row and their order; the cache has one file for the contents of any name."""
     first, second = load_catalog("erben-2023"), load_catalog("erben-2023")
     assert first == second
     copied = load_catalog(str(shutil.copytree(shipped_catalogs() / "erben-2023", home / "renamed")))
@@ -324,56 +328,19 @@ def test_a_book_of_the_shelf_is_found_by_name_and_shipped_ones_win(home: Path) -
 
 
 def test_max_price_age_leaves_out_old_prices(run: Run) -> None:
-    """The book is of April 2023: nothing is younger than ten days (exit 5); a century admits
-    all.
-    """
-    done = run(
-        "recommend",
-        "--model",
-        "roberta-xlm",
-        "--budget",
-        "5/h",
-        "--catalog",
-        "erben-2023",
-        "--max-price-age",
-        "10d",
-    )
+    """The book is of April 2023: nothing is younger than ten days; a century admits all."""
+    asked = "recommend --model roberta-xlm --budget 5/h --catalog erben-2023 --max-price-age 10d"
+    done = run(*asked.split())
     assert done.returncode == 5
     assert "all prices that fit are from before" in done.stderr
-    assert (
-        run(
-            "estimate",
-            "--model",
-            "roberta-xlm",
-            "--workers",
-            "gcp/us-central1=2xT4:spot",
-            "--catalog",
-            "erben-2023",
-        ).returncode
-        == 0
-    )
     everything = Advisor("erben-2023").recommend(
         "roberta-xlm", budget="5/h", max_price_age="36500d"
     )
     assert everything.value == Advisor("erben-2023").recommend("roberta-xlm", budget="5/h").value
 
 
-def test_two_spellings_of_one_number_are_one_key(tmp_path: Path) -> None:
-    """A machine with 1 and with 01 devices is one machine: of two prices for it nobody could say
-    which counts.
-    """
-    twice = write(
-        tmp_path / "quote.csv",
-        QUOTE + QUOTE.splitlines()[1].replace("T4,1,8", "T4,01,8").replace("0.11", "0.22") + "\n",
-    )
-    with pytest.raises(PlacerError, match=r"quote\.csv:3: .*/01/spot is already in line 2"):
-        load_catalog(["erben-2023", twice])
-
-
 def test_a_price_that_rots_in_the_cache_is_not_believed(home: Path, erben: Catalog) -> None:
-    """A float with a flipped bit is read as another price; here the 0.18 USD/h of a T4 become
-    5.9e-300.
-    """
+    """A flipped bit is another price; here 0.18 USD/h of a T4 become 5.9e-300."""
     load_catalog("erben-2023")
     (path,) = cache_folder().glob("*.msgpack")
     data, price = path.read_bytes(), struct.pack(">d", t4(erben).usd_per_hour)
@@ -402,3 +369,53 @@ def test_what_a_layer_has_no_column_for_stays_as_below(tmp_path: Path) -> None:
     found = [next(o for o in stack.offers if o.usd_per_hour == 0.77) for stack in (silent, empty)]
     assert [offer.network_gbps for offer in found] == [banded.network_gbps, None]
     assert [offer.interruption_high for offer in found] == [banded.interruption_high] * 2
+
+
+def test_a_quote_names_its_fabric(tmp_path: Path) -> None:
+    """Figures and word arrive, also from the cache and from a document."""
+    quote = write(tmp_path / "quote.csv", FABRIC.format("3200,infiniband,32"))
+    for _ in range(2):
+        offer = next(
+            o
+            for o in load_catalog(["default", quote]).offers
+            if o.region == "us-east-1" and o.instance_type == "mine"
+        )
+        network = offer.network_gbps, offer.fabric, offer.max_island_machines
+        assert network == (3200, "infiniband", 32)
+    assert msgspec.convert(json.loads(json.dumps(offer_document(offer))), VmOffer) == offer
+
+
+def test_a_fabric_nobody_knows_is_refused_in_a_document(erben: Catalog) -> None:
+    """A saved market does not pass columns.csv; the nearest word is named."""
+    changes: dict[str, Any] = {"fabric": "infinibnd"}
+    offers = (msgspec.structs.replace(erben.offers[0], **changes), *erben.offers[1:])
+    with pytest.raises(PlacerError, match="infinibnd") as caught:
+        check_figures(replace(erben, offers=offers))
+    assert "infiniband" in caught.value.hint
+
+
+def test_networks_of_a_user_win(tmp_path: Path) -> None:
+    """A reserved cluster at RunPod; the last line that covers a type counts, others keep theirs."""
+    lines = (
+        "runpod,8x_*,1600,infiniband,8,contract 7,2026-11-01\n"
+        "runpod,8x_L40S,400,ethernet,4,contract 7,2026-11-01\n"
+    )
+    book = load_catalog(["default", write(tmp_path / "ours.csv", NETWORKS + lines)])
+    found = {o.instance_type: o for o in book.offers if o.gpu_count == 8}
+    assert found["8x_H100-SXM"].fabric == "infiniband"
+    assert found["8x_L40S"].network_gbps == 400
+    assert found["p5.48xlarge"].network_gbps == 3200
+    assert book.digest != load_catalog("default").digest
+
+
+def test_an_offer_with_a_cell_of_its_own_keeps_it(tmp_path: Path) -> None:
+    """Also an empty one; a quote without the columns gets the network of its type."""
+    found = []
+    for name, cell in (("", ""), ("network_gbps,", "800,"), ("network_gbps,", ",")):
+        text = (
+            f"{OFFERS.replace('source', f'{name}source')}aws,us-east-1,p5.48xlarge,H100,8,192,2048,"
+            f"on_demand,31,negotiated,,{cell}quote 7,2026-11-01\n"
+        )
+        book = load_catalog(["default", write(tmp_path / "quote.csv", text)])
+        found += [o.network_gbps for o in book.offers if o.usd_per_hour == 31]
+    assert found == [3200, 800, None]

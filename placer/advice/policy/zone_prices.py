@@ -6,7 +6,7 @@ import csv
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from placer.files.bounded_file import bounded
 from placer.market.catalog import Catalog
 from placer.market.launch_log import LaunchLog, region_of
 from placer.market.network.graph import network_of
+from placer.units import parse_moment
 
 Array = npt.NDArray[Any]
 HINT = (
@@ -186,12 +187,7 @@ def _price_trace(log: LaunchLog, head: list[str], rows: list[list[str]], path: s
 
 
 def _hours(cell: str, first: datetime, where: str) -> float:
-    try:
-        time = datetime.fromisoformat(cell.strip())
-    except ValueError:
-        raise PlacerError(f"{where}: '{cell[:40]}' is not a time", HINT) from None
-    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time
-    return (time - first).total_seconds() / 3600
+    return (parse_moment(cell, where, HINT) - first).total_seconds() / 3600
 
 
 def _usd(cell: str, where: str) -> float:

@@ -9,7 +9,7 @@ from placer.cost_model.estimate import Estimate, exchange_phases, pool_of
 from placer.cost_model.timing.site_groups import worker_rate
 from placer.cost_model.timing.transfers import machine_loads
 from placer.market.catalog import VmOffer
-from placer.market.network.link_grid import GBPS
+from placer.market.network.tables import GBPS
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement

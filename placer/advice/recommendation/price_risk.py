@@ -11,8 +11,8 @@ from placer.cost_model.limits import evaluated
 from placer.cost_model.objective import objective_of
 from placer.cost_model.outlook.risk import machine_groups
 from placer.cost_model.outlook.totals import totals_of
+from placer.market.books.defended_figures import Outlier, outlier_of, usual_share
 from placer.market.catalog import Catalog, VmOffer
-from placer.market.checks.outliers import Outlier, outlier_of, usual_share
 from placer.market.price_interval import price_interval
 from placer.market.scaled_market import with_offers, with_one_price
 from placer.problem.placement import Placement

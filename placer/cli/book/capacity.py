@@ -50,7 +50,7 @@ def show_command(
     market
         spot, on-demand or any.
     """
-    from placer.market.books.partial_books import over_default
+    from placer.market.books.book_reader import over_default
     from placer.market.capacity_table import capacity_document
     from placer.market.words.selection import ASKED_MARKETS, gpus_of
 
@@ -96,9 +96,8 @@ def check_command(ctx: click.Context, names: tuple[str, ...] = (), *, as_json: T
 
     import msgspec
 
-    from placer.market.books.book_reader import devices, located_rows
-    from placer.market.books.partial_books import over_default
-    from placer.market.checks.capacity_cover import covered, wrong_dates
+    from placer.market.books.book_reader import devices, located_rows, over_default
+    from placer.market.checks.doubts import covered, wrong_dates
 
     book, layers = over_default(names)
     rows = located_rows([devices(), *layers])["capacity.csv"]

@@ -14,17 +14,17 @@ from placer.cli.command import Json, as_command
 from placer.cli.output import print_json, say, write_csv
 from placer.cli.screen.show import show
 from placer.errors import PlacerError, unknown
+from placer.market.books.book_reader import over_default
 from placer.market.books.folders import check_book_name
 from placer.market.books.layers import catalog_names
-from placer.market.books.partial_books import over_default
 from placer.market.catalog import Catalog
 from placer.market.launch_log import read_launch_log, region_of
 from placer.market.sources.capacity import aws_capacity, gcp_advice, live, quotas
-from placer.market.sources.capacity.asked import Asked, machine_of, read_answer, read_json_answer
-from placer.market.sources.capacity.merged import merged
+from placer.market.sources.capacity.answers import Asked, machine_of, read_answer, read_json_answer
 from placer.market.sources.capacity.own_launches import launches_harvest
 from placer.market.sources.harvest import Harvest, Origin
 from placer.market.sources.reading.fetch import read_document
+from placer.market.sources.save import merged
 
 KINDS = {
     "log": "aws, azure or gcp",

@@ -39,7 +39,7 @@ def show_command(names: tuple[str, ...] = (), *, as_json: Table) -> None:
     """
     import msgspec
 
-    from placer.market.books.partial_books import over_default
+    from placer.market.books.book_reader import over_default
     from placer.market.checks.coverage import ages, cited, coverage, regions_by_provider, unsure
 
     book, layers = over_default(names)
@@ -94,7 +94,7 @@ def diff_command(old: str, new: str, *, limit: int = 30, as_json: Table) -> None
     """
     import msgspec
 
-    from placer.market.books.partial_books import over_default
+    from placer.market.books.book_reader import over_default
     from placer.market.checks.differences import differences
 
     (before, _), (after, _) = over_default([old]), over_default([new])
@@ -133,8 +133,7 @@ def validate_command(
     """
     import msgspec
 
-    from placer.market.books.book_reader import devices, located_rows
-    from placer.market.books.partial_books import over_default
+    from placer.market.books.book_reader import devices, located_rows, over_default
     from placer.market.checks.coverage import cited
     from placer.market.checks.doubts import audit, far_prices
 
@@ -180,7 +179,7 @@ def pin_command(names: tuple[str, ...] = (), *, clear: bool = False, as_json: Js
     """
     from placer.errors import PlacerError
     from placer.market.books.book_reader import load_catalog
-    from placer.market.books.pin import pin_document, pin_file, pinned
+    from placer.market.books.layers import pin_document, pin_file, pinned
 
     if names and clear:
         raise PlacerError(
@@ -235,9 +234,9 @@ def skypilot_command(folder: str, *, catalog: Catalog, force: bool = False, as_j
         Replace existing files.
     """
     from placer.market.books.book_reader import load_catalog
+    from placer.market.sources.harvest import Tally
+    from placer.market.sources.prices.skypilot.catalogs import SOURCES, source_rows
     from placer.market.sources.prices.skypilot.export import skypilot_lines, write_lines
-    from placer.market.sources.prices.skypilot.price_sources import SOURCES, source_rows
-    from placer.market.sources.reading.tally import Tally
 
     if not folder.strip() or "\0" in folder:
         raise PlacerError(

@@ -14,10 +14,9 @@ from placer.errors import PlacerError, unknown
 from placer.units import counted, format_bytes, format_plain
 
 if TYPE_CHECKING:
-    from placer.market.sources.changes import Changes
     from placer.market.sources.harvest import Harvest, Row
     from placer.market.sources.reading.mapping import SourceMap
-    from placer.market.sources.refresh import Refreshed
+    from placer.market.sources.refresh import Changes, Refreshed
 
 EPILOG = """\b
 Examples:
@@ -83,8 +82,8 @@ def import_command(
     """
     from placer.market.books.folders import check_book_name
     from placer.market.books.layers import catalog_names
-    from placer.market.sources.prices.listing import read_listing
     from placer.market.sources.prices.skypilot.catalogs import read_skypilot
+    from placer.market.sources.reading.book_rows import read_listing
 
     if name is not None:
         check_book_name(name, catalog_names())

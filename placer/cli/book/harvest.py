@@ -92,7 +92,7 @@ def say_next(
     """Say which commands use the book, laid over the books that were given, else over those that
     are pinned.
     """
-    from placer.market.books.pin import DEFAULT_CATALOG, pinned
+    from placer.market.books.layers import DEFAULT_CATALOG, pinned
 
     if dry_run:
         say("nothing was written (--dry-run)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from placer.cli.book import harvest as harvests
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from placer.market.catalog import Region
     from placer.market.sources.harvest import Harvest
     from placer.market.sources.reading.mapping import SourceMap
+
+TIER = ("above_gib_per_month", "usd_per_gib", "source", "as_of")
+"""What is shown of a volume tier."""
 
 
 @as_command(
@@ -42,29 +46,20 @@ def show_command(places: tuple[str, ...], *, catalog: Catalog, as_json: Table) -
             "name at most 40 places",
         )
     network = network_of(book)
-    graph = network.graph(places_of_book)
-    edges = sorted(graph.edges(data=True), key=lambda e: (e[0], e[1]))
-    links = [
-        {
+    links = []
+    for a, b in product(sorted(places_of_book), repeat=2):
+        link, tiers = network.link(a, b), network.egress_tiers(a, b)
+        figures = {
             "from": a,
             "to": b,
-            "bytes_per_second": d["bytes_per_second"],
-            "rtt_seconds": d["rtt_s"],
-            "usd_per_gib": d["usd_per_gib"],
-            "egress_tiers": [
-                {
-                    "above_gib_per_month": tier.above_gib_per_month,
-                    "usd_per_gib": tier.usd_per_gib,
-                    "source": tier.source,
-                    "as_of": tier.as_of,
-                }
-                for tier in network.egress_tiers(a, b)
-            ],
-            "basis": d["basis"],
-            "source": d["source"],
+            "bytes_per_second": link.bytes_per_second,
+            "rtt_seconds": link.rtt_s,
+            "usd_per_gib": network.egress_price(a, b).usd_per_gib,
+            "egress_tiers": [{name: getattr(tier, name) for name in TIER} for tier in tiers],
+            "basis": link.basis,
+            "source": link.source,
         }
-        for a, b, d in edges
-    ]
+        links.append(figures)
     document = {"schema": "placer.network/v1", "catalog": book.name, "links": links}
     show(document, as_json=as_json)
 
@@ -157,7 +152,7 @@ def import_command(
     from placer.market.books.book_reader import load_catalog
     from placer.market.books.folders import check_book_name
     from placer.market.books.layers import catalog_names
-    from placer.market.sources.links.imported import import_links
+    from placer.market.sources.links import import_links
     from placer.market.sources.reading.fetch import read_document
 
     name = check_book_name(
@@ -210,7 +205,7 @@ def _runs(
     files: Sequence[str], src: str | None, dst: str | None, pairs: str | None, *, needs_ends: bool
 ) -> list[tuple[str, dict[str, str]]]:
     """Return the files with the places between which they were measured."""
-    from placer.market.sources.links.imported import read_pairs
+    from placer.market.sources.links import read_pairs
     from placer.market.sources.reading.fetch import read_document
 
     if pairs is not None:

@@ -47,7 +47,7 @@ def command(
 
     from placer.interface.listings import offers_document, offers_of
     from placer.market.books.book_reader import load_catalog
-    from placer.market.checks.groups import grouped
+    from placer.market.checks.coverage import grouped
 
     book = load_catalog(catalog)
     offers = offers_of(book, gpu=gpu, places=places, market=market, sort=sort)
@@ -67,7 +67,7 @@ def command(
 
 
 def _keys(group_by: str) -> tuple[str, ...]:
-    from placer.market.checks.groups import GROUPS
+    from placer.market.checks.coverage import GROUPS
     from placer.market.words.selection import words
 
     keys = tuple(dict.fromkeys(words(group_by, "group-by")))

@@ -125,8 +125,7 @@ def _token(path: str) -> str:
 
 def _checked(catalog: tuple[str, ...]) -> tuple[str, ...]:
     """Refuse books that are not there before anything is started; paths become absolute."""
-    from placer.market.books.layers import find_layer, is_path
-    from placer.market.books.pin import default_words
+    from placer.market.books.layers import default_words, find_layer, is_path
 
     for word in catalog or default_words():
         find_layer(word)

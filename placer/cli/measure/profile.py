@@ -121,7 +121,7 @@ def command(ctx: click.Context, target: str | None = None, **words: Unpack[Optio
 
 def _prepared(typed: str, word: str | None, words: Options) -> tuple[Profiling, str]:
     """Check everything that can be checked before time is spent."""
-    from placer.market.books.partial_books import over_default
+    from placer.market.books.book_reader import over_default
     from placer.profiler.devices import choose_device
     from placer.profiler.measured_profile import FRAMEWORKS, published_efficiency
     from placer.profiler.profiling import Profiling

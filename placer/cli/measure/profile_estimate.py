@@ -27,7 +27,7 @@ def estimate(target: str | None, words: Mapping[str, Any]) -> None:
     Raise `PlacerError` if there are several precisions or batch sizes, or the model cannot run on
     the meta device.
     """
-    from placer.market.books.partial_books import over_default
+    from placer.market.books.book_reader import over_default
     from placer.profiler.estimate.estimate import estimate as work_out
     from placer.profiler.measured_profile import USUAL_PRECISION, estimated_profile
     from placer.profiler.target import load_target

@@ -21,8 +21,8 @@ from placer.cost_model.outlook.totals import (
     totals_of,
     unmeasured,
 )
+from placer.market.books.defended_figures import Outlier
 from placer.market.catalog import VmOffer
-from placer.market.checks.outliers import Outlier
 from placer.market.words.own_places import own_places
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem

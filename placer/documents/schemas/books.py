@@ -9,14 +9,13 @@ from msgspec import UNSET, Meta, field
 from placer.documents.schemas.parts import Anything, Day, Maybe, Named, Part, every_key
 from placer.market.capacity_table import CapacityRow
 from placer.market.catalog import VmOffer
-from placer.market.checks.coverage import Age, Cited, Covered, Unsure
+from placer.market.checks.coverage import Age, Cited, Covered, OfferGroup, Unsure
 from placer.market.checks.differences import Change
 from placer.market.checks.doubts import Finding
-from placer.market.checks.groups import OfferGroup
-from placer.market.sources.capacity.aws_capacity import OfferedBlock
+from placer.market.sources.capacity.blocks import OfferedBlock
 from placer.market.sources.capacity.quotas import QuotaRow
-from placer.market.sources.changes import Changes
 from placer.market.sources.harvest import BookOrigin, Origin
+from placer.market.sources.refresh import Changes
 from placer.records import Count
 
 LeftOut = Annotated[dict[str, Count], Meta(description="Left out, by reason.")]

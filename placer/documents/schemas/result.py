@@ -31,7 +31,7 @@ from placer.documents.schemas.proofs import (
     Status,
     Verification,
 )
-from placer.market.checks.outliers import Outlier
+from placer.market.books.defended_figures import Outlier
 from placer.market.price_interval import PriceInterval
 from placer.problem.problem import SCHEMA as PROBLEM_SCHEMA
 from placer.problem.problem import Problem

@@ -17,7 +17,7 @@ from placer.launch.rehearsal.gloo_ring import first_copies, ring_bytes, ring_sec
 from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.shaped_network import Shape
 from placer.market.catalog import MeasuredLink
-from placer.market.network.link_grid import GBPS
+from placer.market.network.tables import GBPS
 from placer.problem.exchange import bytes_by_link, fragments, traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem

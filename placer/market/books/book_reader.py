@@ -1,6 +1,4 @@
-"""Read a catalog: a stack of price books, each a folder of CSV files whose columns and limits stand
-in catalogs/columns.csv.
-"""
+"""Read a catalog: a stack of price books, folders of CSV files as catalogs/columns.csv has them."""
 
 from __future__ import annotations
 
@@ -12,45 +10,37 @@ import msgspec
 from placer.errors import PlacerError
 from placer.market.books.cache import read_compiled, write_compiled
 from placer.market.books.csv_rows import KEYS, header_of, read_numbered_rows
-from placer.market.books.discounts import Discount, discounted
 from placer.market.books.folders import shipped_catalogs
-from placer.market.books.layers import BOOK_FILES, Layer, LayerFile, digest_of, find_layer
-from placer.market.books.networks import COLUMNS, MachineNetwork, connected
-from placer.market.books.pin import default_words
-from placer.market.capacity_table import CapacityRow, class_rows
-from placer.market.catalog import (
-    Catalog,
-    EgressPrice,
-    FunctionOffer,
-    Gpu,
-    MeasuredLink,
-    Region,
-    Setting,
-    StoreOffer,
-    VmOffer,
+from placer.market.books.layers import (
+    BOOK_FILES,
+    DEFAULT_CATALOG,
+    Layer,
+    LayerFile,
+    default_words,
+    digest_of,
+    find_layer,
 )
+from placer.market.books.offer_rules import (
+    COLUMNS,
+    Discount,
+    MachineNetwork,
+    Rows,
+    connected,
+    discounted,
+)
+from placer.market.capacity_table import CapacityRow, class_rows
+from placer.market.catalog import TABLES, Catalog
 from placer.market.checks.agreement import Located, check_book
-from placer.records import replace
 
-KINDS: dict[str, Callable[..., Any]] = {
-    "gpus.csv": Gpu,
-    "regions.csv": Region,
-    "networks.csv": MachineNetwork,
-    "offers.csv": VmOffer,
-    "discounts.csv": Discount,
-    "functions.csv": FunctionOffer,
-    "stores.csv": StoreOffer,
-    "egress.csv": EgressPrice,
-    "links.csv": MeasuredLink,
-    "settings.csv": Setting,
-    "capacity.csv": CapacityRow,
-}
 CONTRACT = "discounts.csv"
 NETWORKS = "networks.csv"
+KINDS: dict[str, Callable[..., Any]] = {
+    **{f"{table}.csv": kind for table, kind in TABLES.items()},
+    CONTRACT: Discount,
+    NETWORKS: MachineNetwork,
+}
 RULES = (CONTRACT, NETWORKS)
-"""Files whose lines are about offers by wildcards: those of all layers count, none replaces
-another.
-"""
+"""Files whose lines are about offers by wildcards: those of all layers count."""
 REQUIRED_FILES = ("regions.csv", "offers.csv", "egress.csv")
 """What some layer of a catalog must have."""
 KEPT_FROM_BELOW = {
@@ -63,12 +53,9 @@ KEPT_FROM_BELOW = {
 def load_catalog(names: str | Sequence[str] | None = None) -> Catalog:
     """Read and check a catalog: one book, or several of which later ones win.
 
-    Parameters
-    ----------
-    names
-        Each a shipped book such as ``default``, a book of the user's own, or the path of a folder
-        or of one CSV file; rows of later ones replace those of earlier ones with the same key. None
-        or none: what is pinned, else ``default``.
+    names: Each a shipped book such as ``default``, a book of the user's own, or the path of a
+        folder or of one CSV file; rows of later ones replace those of earlier ones with the same
+        key. None or none: what is pinned, else ``default``.
 
     Raises
     ------
@@ -76,13 +63,21 @@ def load_catalog(names: str | Sequence[str] | None = None) -> Catalog:
         If there is no such book, or a cell is wrong: the message names file, line, column and
         value.
 
-    Notes
-    -----
     What was read once is kept in the cache under the digest of its contents
     (`placer.market.books.cache`).
     """
     words = (names,) if isinstance(names, str) else tuple(names or ()) or default_words()
     return stacked([find_layer(word) for word in words])
+
+
+def over_default(words: Sequence[str]) -> tuple[Catalog, tuple[Layer, ...]]:
+    """Read some layers, or what is pinned; if no one of them is whole, the default book lies under
+    them. Return the catalog and its layers, the lowest first.
+    """
+    layers = tuple(find_layer(word) for word in words or default_words())
+    if not all(any(file in layer.files for layer in layers) for file in REQUIRED_FILES):
+        layers = (find_layer(DEFAULT_CATALOG), *layers)
+    return stacked(layers), layers
 
 
 def stacked(layers: Sequence[Layer]) -> Catalog:
@@ -103,31 +98,23 @@ def devices() -> Layer:
 
 
 def located_rows(layers: Sequence[Layer]) -> dict[str, list[Located]]:
-    """Lay the rows of some layers over each other, each with the words that say where it stands.
-
-    Raises
-    ------
-    PlacerError
-        If a cell is wrong.
-    """
-    rows: dict[str, dict[tuple[Any, ...], list[Located]]] = {file: {} for file in BOOK_FILES}
+    """Lay rows of layers over each other, with where each stands; PlacerError for a wrong cell."""
+    rows: dict[str, Rows] = {file: {} for file in BOOK_FILES}
     unsaid: dict[tuple[Any, ...], list[str]] = {}
     for number, layer in enumerate(layers):
-        for file in layer.files:
-            if file not in RULES:
-                content = layer.files[file]
-                header = header_of(content.data)
-                above = _by_key(file, _parsed(file, content))
-                if file == "offers.csv":
-                    absent = [column for column in COLUMNS if column not in header]
-                    unsaid |= dict.fromkeys(above, absent)
-                rows[file] |= _completed(file, above, rows[file], header)
-        for file in RULES:
-            if file in layer.files:
-                rows[file][number,] = _parsed(file, layer.files[file])
+        for file, content in layer.files.items():
+            if file in RULES:
+                rows[file][number,] = _parsed(file, content)
+                continue
+            header = header_of(content.data)
+            above = _by_key(file, _parsed(file, content))
+            if file == "offers.csv":
+                absent = [column for column in COLUMNS if column not in header]
+                unsaid |= dict.fromkeys(above, absent)
+            rows[file] |= _completed(file, above, rows[file], header)
         if CONTRACT in layer.files:
             contract = [row for _, row in rows[CONTRACT][number,]]
-            rows["offers.csv"] = _contracted(rows["offers.csv"], contract)
+            rows["offers.csv"] = discounted(rows["offers.csv"], contract)
     networks = [row for lines in rows[NETWORKS].values() for _, row in lines]
     rows["offers.csv"] = connected(rows["offers.csv"], networks, unsaid)
     return {
@@ -144,31 +131,18 @@ def _merged(stack: Sequence[Layer], digest: str, name: str) -> Catalog:
                 f"lay it over a whole book: --catalog default --catalog {stack[-1].name}; "
                 f"catalogs/columns.csv lists the columns of {file}",
             )
-    plain = {file: tuple(row for _, row in found) for file, found in located.items()}
-    gpus = {gpu.gpu: gpu for gpu in plain["gpus.csv"]}
-    regions = {region.place: region for region in plain["regions.csv"]}
-    check_book(located, regions, gpus)
-    return Catalog(
-        name=name,
-        digest=digest,
-        regions=regions,
-        gpus=gpus,
-        offers=plain["offers.csv"],
-        functions=plain["functions.csv"],
-        stores=plain["stores.csv"],
-        egress=plain["egress.csv"],
-        links=plain["links.csv"],
-        settings=plain["settings.csv"],
-        capacity=_with_classes(plain["capacity.csv"]),
-    )
+    tables = {table: [row for _, row in located[f"{table}.csv"]] for table in TABLES}
+    tables["capacity"] = _with_classes(tables["capacity"])
+    catalog = Catalog.of_tables(name, digest, tables)
+    check_book(located, catalog.regions, catalog.gpus)
+    return catalog
 
 
-def _with_classes(rows: Sequence[CapacityRow]) -> tuple[CapacityRow, ...]:
+def _with_classes(rows: Sequence[CapacityRow]) -> list[CapacityRow]:
     """Lay the rows of books over the class rows that come with placer."""
     columns = KEYS["capacity.csv"]
-    below = {tuple(getattr(row, name) for name in columns): row for row in class_rows()}
-    above = {tuple(getattr(row, name) for name in columns): row for row in rows}
-    return (*{**below, **above}.values(),)
+    keyed = {tuple(getattr(row, c) for c in columns): row for row in (*class_rows(), *rows)}
+    return [*keyed.values()]
 
 
 def _parsed(file: str, found: LayerFile) -> list[Located]:
@@ -179,53 +153,19 @@ def _parsed(file: str, found: LayerFile) -> list[Located]:
     ]
 
 
-def _completed(
-    file: str,
-    above: dict[tuple[Any, ...], list[Located]],
-    below: dict[tuple[Any, ...], list[Located]],
-    header: Sequence[str],
-) -> dict[tuple[Any, ...], list[Located]]:
-    """Give rows what their file has no column for and the rows that they replace know: a quote says
-    nothing about networks.
-    """
+def _completed(file: str, above: Rows, below: Rows, header: Sequence[str]) -> Rows:
+    """Give rows what their file has no column for: a quote says nothing about networks."""
     absent = [column for column in KEPT_FROM_BELOW.get(file, ()) if column not in header]
-    if not absent:
-        return above
-    return {
-        key: [(where, _with(row, absent, below[key][0][1])) for where, row in found]
-        if key in below
-        else found
-        for key, found in above.items()
-    }
+    for key in (above.keys() & below.keys()) if absent else ():
+        known = {column: getattr(below[key][0][1], column) for column in absent}
+        above[key] = [(where, msgspec.structs.replace(row, **known)) for where, row in above[key]]
+    return above
 
 
-def _with(row: Any, columns: Sequence[str], other: Any) -> Any:
-    values = {column: getattr(other, column) for column in columns}
-    return (
-        msgspec.structs.replace(row, **values)
-        if isinstance(row, msgspec.Struct)
-        else replace(row, **values)
-    )
-
-
-def _by_key(file: str, rows: Sequence[Located]) -> dict[tuple[Any, ...], list[Located]]:
+def _by_key(file: str, rows: Sequence[Located]) -> Rows:
     """Group rows by the key that a later layer replaces: the volume tiers of a pair together."""
     columns = [column for column in KEYS[file] if column != "above_gib_per_month"]
-    groups: dict[tuple[Any, ...], list[Located]] = {}
+    groups: Rows = {}
     for at in rows:
         groups.setdefault(tuple(getattr(at[1], column) for column in columns), []).append(at)
     return groups
-
-
-def _contracted(
-    offers: dict[tuple[Any, ...], list[Located]], contract: Sequence[Discount]
-) -> dict[tuple[Any, ...], list[Located]]:
-    return {
-        key: [
-            (where, offer)
-            for (where, _), offer in zip(
-                found, discounted([row for _, row in found], contract), strict=True
-            )
-        ]
-        for key, found in offers.items()
-    }

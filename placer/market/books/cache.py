@@ -1,6 +1,4 @@
-"""Catalogs that were read and checked before: MessagePack files in the cache, named by the digest
-of what they were made from.
-"""
+"""Catalogs that were read and checked before: MessagePack files, by the digest of their layers."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import gc
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -18,35 +16,11 @@ import msgspec
 
 from placer.files.whole_files import whole_file
 from placer.market.books.folders import own_folder, shipped_catalogs
-from placer.market.capacity_table import CapacityRow
-from placer.market.catalog import (
-    Catalog,
-    EgressPrice,
-    FunctionOffer,
-    Gpu,
-    MeasuredLink,
-    Region,
-    Setting,
-    StoreOffer,
-    VmOffer,
-)
+from placer.market.catalog import TABLES, Catalog, VmOffer
 from placer.version import __version__
 
-TABLES: dict[str, type[msgspec.Struct]] = {
-    "gpus": Gpu,
-    "regions": Region,
-    "offers": VmOffer,
-    "functions": FunctionOffer,
-    "stores": StoreOffer,
-    "egress": EgressPrice,
-    "links": MeasuredLink,
-    "settings": Setting,
-    "capacity": CapacityRow,
-}
-MARK_BYTES = 32
-"""At the end of each file: the SHA-256 of what stands before it."""
-MOST_KEPT = 12
-"""Compiled catalogs that the cache keeps; the ones used longest ago go first."""
+MARK_BYTES = 32  # At the end of each file: the SHA-256 of what stands before it
+MOST_KEPT = 12  # Compiled catalogs that the cache keeps; the ones used longest ago go first
 
 
 def cache_folder() -> Path:
@@ -84,27 +58,14 @@ def writing_problem() -> str:
 
 
 def read_compiled(digest: str, name: str) -> Catalog | None:
-    """Load a catalog from the cache.
-
-    Parameters
-    ----------
-    digest
-        Of the layers.
-    name
-        What the catalog is called this time; the cache does not know names.
-
-    Returns
-    -------
-    Catalog or None
-        None if the cache has no whole file of this digest: then the CSV files are read.
-    """
+    """Load a catalog from the cache; None if it has no whole file of this digest."""
     if not _used.get():
         return None
     path = _path(digest)
     try:
         data = path.read_bytes() if _own(path) else b""
-        if not _whole(data):
-            return None
+        if hashlib.sha256(data[:-MARK_BYTES]).digest() != data[-MARK_BYTES:]:
+            return None  # a price may have rotted
         with _no_collection():
             tables = msgspec.msgpack.decode(data[:-MARK_BYTES])
             rows = {table: _rows(tables[table], kind) for table, kind in TABLES.items()}
@@ -112,13 +73,7 @@ def read_compiled(digest: str, name: str) -> Catalog | None:
             os.utime(path)
     except (OSError, msgspec.DecodeError, TypeError, ValueError, KeyError, IndexError):
         return None
-    return Catalog(
-        name=name,
-        digest=digest,
-        gpus={gpu.gpu: gpu for gpu in rows["gpus"]},
-        regions={region.place: region for region in rows["regions"]},
-        **{table: rows[table] for table in TABLES if table not in ("gpus", "regions")},
-    )
+    return Catalog.of_tables(name, digest, rows)
 
 
 def write_compiled(catalog: Catalog) -> None:
@@ -129,7 +84,7 @@ def write_compiled(catalog: Catalog) -> None:
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         content = msgspec.msgpack.encode(
-            {table: _columns(getattr(catalog, table), kind) for table, kind in TABLES.items()}
+            {table: _columns(catalog.rows_of(table), kind) for table, kind in TABLES.items()}
         )
         path = _path(catalog.digest)
         if path.exists() and not _own(path):
@@ -142,9 +97,7 @@ def write_compiled(catalog: Catalog) -> None:
 
 
 def _own(path: Path) -> bool:
-    """Return whether a file is there that nobody but this user, or root, can have written: whoever
-    writes prices into it can make its digest too.
-    """
+    """Return whether nobody but this user, or root, can have written a file and its digest."""
     try:
         status = path.lstat()
     except FileNotFoundError:
@@ -153,18 +106,8 @@ def _own(path: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and mine and not status.st_mode & 0o022
 
 
-def _whole(data: bytes) -> bool:
-    """Tell whether a file ends with the digest of the rest: nothing else would see a price that
-    rotted.
-    """
-    return hashlib.sha256(data[:-MARK_BYTES]).digest() == data[-MARK_BYTES:]
-
-
-def _columns(rows: Any, kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return every column as its distinct values and the position of each row's among them: a fifth
-    of the bytes and half of the time.
-    """
-    rows = tuple(rows.values()) if isinstance(rows, Mapping) else rows
+def _columns(rows: Sequence[Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return every column as its values and the position of each row: a fifth of the bytes."""
     columns = {}
     for name in kind.__struct_fields__:
         values = [getattr(row, name) for row in rows]
@@ -183,9 +126,7 @@ def _rows(content: Mapping[str, Any], kind: type[msgspec.Struct]) -> tuple[Any, 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Stop looking for garbage while many rows are made, none of which is garbage: half of the time
-    otherwise.
-    """
+    """Collect no garbage while many rows are made, none of which is: half of the time."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -196,12 +137,9 @@ def _no_collection() -> Iterator[None]:
 
 
 def _path(digest: str) -> Path:
-    """Return the file of a digest; the layout of the rows, the version and columns file, whose
-    checks it passed, and the figures that no digest covers are part of its name.
-    """
-    layout = repr(
-        (__version__, MARK_BYTES, {table: kind.__struct_fields__ for table, kind in TABLES.items()})
-    ).encode()
+    """Return the file of a digest; layout and figures in no digest are part of its name."""
+    columns = {table: kind.__struct_fields__ for table, kind in TABLES.items()}
+    layout = repr((__version__, MARK_BYTES, columns)).encode()
     files = ("columns.csv", "accelerators.csv", "capacity.csv")
     beside = b"".join((shipped_catalogs() / name).read_bytes() for name in files)
     return cache_folder() / f"{digest}-{hashlib.sha256(layout + beside).hexdigest()[:8]}.msgpack"

@@ -8,13 +8,14 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from placer.errors import PlacerError
 from placer.files.bounded_file import bounded
 from placer.market.books.folders import shipped_catalogs
 from placer.units import parse_date
 
+Row = TypeVar("Row")
 KEYS: dict[str, tuple[str, ...]] = {
     "gpus.csv": ("gpu",),
     "accelerators.csv": ("gpu",),
@@ -58,16 +59,12 @@ worth, and public_models.csv the dimensions of public models.
 """
 
 
-MOST_BOOK_BYTES = 64 << 20
-"""Largest file of a price book; the largest shipped one has 1 MB."""
-MOST_HEADER_BYTES = 65_536
-"""Longest first line that is looked at."""
+MOST_BOOK_BYTES = 64 << 20  # Largest file of a price book; the largest shipped one has 1 MB
+MOST_HEADER_BYTES = 65_536  # Longest first line that is looked at
 
 
 def header_of(data: bytes) -> list[str]:
-    """Read the names of the columns of a CSV file; what is not text or CSV has some that nothing is
-    called.
-    """
+    """Read the names of the columns of a CSV file; what is no CSV has none that is known."""
     first = data[:MOST_HEADER_BYTES].decode("utf-8-sig", errors="replace").splitlines()[:1]
     try:
         return next(csv.reader(first), [])
@@ -76,30 +73,21 @@ def header_of(data: bytes) -> list[str]:
 
 
 def read_rows(path: Path, file: str) -> Iterator[dict[str, Any]]:
-    """Read one CSV file of a book and check every cell against columns.csv; see
-    `read_numbered_rows`.
-    """
+    """Read one CSV file of a book; see `read_numbered_rows`."""
     return (row for _, row in read_numbered_rows(path, file))
+
+
+@lru_cache(maxsize=16)
+def shipped_table(file: str, kind: Callable[..., Row]) -> tuple[Row, ...]:
+    """Return the rows of a table that lies beside the shipped books."""
+    return tuple(kind(**row) for row in read_rows(shipped_catalogs() / file, file))
 
 
 def read_numbered_rows(
     path: Path, file: str, data: bytes | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Read one CSV file with the number of each line and check every cell against columns.csv.
-
-    Parameters
-    ----------
-    path
-        Where it lies, for the messages.
-    file
-        Which file of columns.csv it is.
-    data
-        What stands in it, if it was read before.
-
-    Raises
-    ------
-    PlacerError
-        Names ``file:line:column`` and the value that is wrong.
+    """Read one CSV file, or what stood in it, with the number of each line; every cell is as
+    columns.csv has it for ``file``, or PlacerError names ``file:line:column`` and the value.
     """
     columns = file_columns(file)
     try:
@@ -108,19 +96,16 @@ def read_numbered_rows(
         ).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         if isinstance(error, UnicodeDecodeError):
-            raise PlacerError(
-                f"{path}: cannot be read as UTF-8 text", "save it as UTF-8 CSV"
-            ) from None
-        raise PlacerError(
-            f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}", "check the path"
-        ) from None
+            words = f"{path}: cannot be read as UTF-8 text"
+            raise PlacerError(words, "save it as UTF-8 CSV") from None
+        words = f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise PlacerError(words, "check the path") from None
     lines = csv.reader(text.splitlines(), strict=True)
     try:
         yield from _checked_rows(lines, path, file, columns)
     except csv.Error as error:
-        raise PlacerError(
-            f"{path}:{lines.line_num}: not valid CSV: {error}", "check the quotes of this line"
-        ) from None
+        words = f"{path}:{lines.line_num}: not valid CSV: {error}"
+        raise PlacerError(words, "check the quotes of this line") from None
 
 
 def _checked_rows(
@@ -143,10 +128,8 @@ def _checked_rows(
         if not cells:
             continue
         if len(cells) != len(header):
-            raise PlacerError(
-                f"{path}:{lines.line_num}: {len(cells)} cells instead of {len(header)}",
-                "check the commas of this line",
-            )
+            words = f"{path}:{lines.line_num}: {len(cells)} cells instead of {len(header)}"
+            raise PlacerError(words, "check the commas of this line")
         try:
             row = {name: of[cell] for name, of, cell in zip(header, parsed, cells, strict=True)}
         except ValueError:
@@ -165,7 +148,6 @@ def _checked_rows(
 def _wrong_cell(
     header: list[str], parsed: list[_Parsed], cells: list[str], where: str
 ) -> PlacerError:
-    """Say which cell of a line is wrong: the first one."""
     for name, values, cell in zip(header, parsed, cells, strict=True):
         try:
             values[cell]
@@ -203,10 +185,9 @@ def optional_columns(file: str) -> frozenset[str]:
     )
 
 
-MOST_TEXT = 2_000
-"""Longest text of a cell."""
-_OPTIONAL = "optional:"
-"""Before a type of columns.csv: the whole column may be missing."""
+MOST_TEXT = 2_000  # Longest text of a cell
+_MAY_BE_EMPTY = "optional_"  # Before a type of columns.csv: a cell may be empty
+_OPTIONAL = "optional:"  # Before a type of columns.csv: the whole column may be missing
 
 
 def _column_types(file: str) -> dict[str, str]:
@@ -215,12 +196,15 @@ def _column_types(file: str) -> dict[str, str]:
 
 
 def _parser(kind: str) -> Callable[[str], Any]:
-    """Build the parser of one type of columns.csv."""
+    optional, kind = kind.startswith(_MAY_BE_EMPTY), kind.removeprefix(_MAY_BE_EMPTY)
     if kind.startswith("choice:"):
-        return _choice(kind.removeprefix("choice:").split("|"))
-    if kind.startswith("optional_choice:"):
-        return _choice(["", *kind.removeprefix("optional_choice:").split("|")])
-    return _PARSERS[kind]
+        return _choice([""] * optional + kind.removeprefix("choice:").split("|"))
+    parse = _PARSERS[kind]
+    if not optional:
+        return parse
+    if kind == "text":
+        return lambda cell: _text(cell) if cell else ""
+    return lambda cell: parse(cell) if cell.strip() else None
 
 
 def _text(cell: str) -> str:
@@ -233,19 +217,8 @@ def _text(cell: str) -> str:
     return cell
 
 
-def _optional_text(cell: str) -> str:
-    return _text(cell) if cell else ""
-
-
 def plain_number(cell: str) -> float:
-    """Read a number in ASCII digits, without the underscores that Python allows; NaN and infinity
-    are read too.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
+    """Read a number in ASCII digits, also NaN and infinity; ValueError if it is none."""
     try:
         value = float(cell)
     except ValueError:
@@ -270,22 +243,13 @@ def _number(low: float, high: float, *, open_low: bool = False) -> Callable[[str
     return parse
 
 
-def _whole(cell: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", cell) or int(cell) < 1:
-        raise ValueError("is not a whole number from 1")
-    return int(cell)
+def _whole(digits: int) -> Callable[[str], int]:
+    def parse(cell: str) -> int:
+        if not re.fullmatch(rf"[0-9]{{1,{digits}}}", cell) or int(cell) < 1:
+            raise ValueError("is not a whole number from 1")
+        return int(cell)
 
-
-def _large(cell: str) -> int:
-    """Read a whole number of up to 15 digits, such as a number of parameters."""
-    if not re.fullmatch(r"[1-9][0-9]{0,14}", cell):
-        raise ValueError("is not a whole number from 1")
-    return int(cell)
-
-
-def _optional(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Let a cell be empty."""
-    return lambda cell: parse(cell) if cell.strip() else None
+    return parse
 
 
 def _date(cell: str) -> str:
@@ -306,17 +270,13 @@ def _choice(allowed: list[str]) -> Callable[[str], str]:
 
 _PARSERS: dict[str, Callable[[str], Any]] = {
     "text": _text,
-    "optional_text": _optional_text,
     "positive": _number(0.0, 1e9, open_low=True),
-    "optional_positive": _optional(_number(0.0, 1e9, open_low=True)),
     "nonnegative": _number(0.0, 1e9),
-    "optional_nonnegative": _optional(_number(0.0, 1e9)),
     "multiplier": _number(0.01, 100.0),
-    "optional_share": _optional(_number(0.0, 1.0)),
+    "share": _number(0.0, 1.0),
     "latitude": _number(-90.0, 90.0),
     "longitude": _number(-180.0, 180.0),
-    "whole": _whole,
-    "whole_large": _large,
-    "optional_whole": _optional(_whole),
+    "whole": _whole(9),
+    "whole_large": _whole(15),  # such as a number of parameters
     "date": _date,
 }

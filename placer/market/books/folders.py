@@ -15,9 +15,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 def shipped_folder(name: str) -> Path:
-    """Find the folder of a data package such as ``catalogs``, which installs as
-    ``placer.catalogs``.
-    """
+    """Find the folder of a data package: ``catalogs`` installs as ``placer.catalogs``."""
     spec = find_spec(f"placer.{name}")
     assert spec is not None
     return Path(next(iter(spec.submodule_search_locations or [])))
@@ -29,9 +27,7 @@ def shipped_catalogs() -> Path:
 
 
 def own_books() -> Path:
-    """Return the folder of the user's books: ``$PLACER_HOME/catalogs``, else the user's data
-    folder.
-    """
+    """Return the folder of the user's books, ``$PLACER_HOME/catalogs`` or in the data folder."""
     return own_folder("data") / "catalogs"
 
 
@@ -39,8 +35,6 @@ def own_folder(kind: Literal["cache", "config", "data"]) -> Path:
     """Return the folder of what placer keeps for a user: ``$PLACER_HOME``, else the usual one of
     the system for what is kept.
 
-    Notes
-    -----
     A user without a home, as in a container under any number, has a folder in which nothing can be:
     reading finds nothing there, and writing says so.
     """
@@ -73,18 +67,10 @@ def own_book_names() -> list[str]:
 
 
 def check_book_name(name: str, taken: list[str]) -> str:
-    """Refuse names that are no plain folder name, or that a shipped book has.
-
-    Raises
-    ------
-    PlacerError
-        Says what a name may be.
-    """
+    """Refuse names that are no plain folder name, or that a shipped book has."""
     if not NAME.fullmatch(name) or name.endswith(".csv"):
-        raise PlacerError(
-            f"'{name}' is not the name of a book",
-            "use lower-case letters, digits, '-', '_' and '.', as in aws-live",
-        )
+        words = f"'{name}' is not the name of a book"
+        raise PlacerError(words, "use lower-case letters, digits, '-', '_' and '.', as in aws-live")
     if name in taken:
         raise PlacerError(f"'{name}' is a shipped book", "choose another name")
     return name

@@ -1,17 +1,20 @@
 """The layers of a catalog: shipped books, the user's own, folders and single files; rows of
-later layers replace those of earlier ones.
+later layers replace those of earlier ones. A request that names none uses those that were pinned.
 """
 
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import bounded
+from placer.files.json_text import parse_json
 from placer.market.books.csv_rows import MOST_BOOK_BYTES, file_columns, header_of, optional_columns
 from placer.market.books.folders import own_book_names, own_books, shipped_catalogs
 
@@ -29,6 +32,11 @@ BOOK_FILES = (
     "capacity.csv",
 )
 """The files that a layer may have, in the order in which they are read."""
+
+
+MOST_NAMED = 5  # Columns that an error names
+PIN_SCHEMA = "placer.pin/v1"
+DEFAULT_CATALOG = "default"
 
 
 class LayerFile(Struct, frozen=True, kw_only=True):
@@ -51,9 +59,7 @@ class Layer(Struct, frozen=True, kw_only=True):
 
 
 def digest_of(layers: Sequence[Layer]) -> str:
-    """Digest of a stack of layers: the contents of all files in their order, not their names or
-    places.
-    """
+    """Digest of the contents of all files of some layers, not of their names or places."""
     digest = hashlib.sha256()
     for layer in layers:
         for file in BOOK_FILES:
@@ -70,27 +76,16 @@ def catalog_names() -> list[str]:
 
 
 def find_layer(word: str) -> Layer:
-    """Read the files of a layer.
-
-    Parameters
-    ----------
-    word
-        A shipped book such as ``default``, a book of the user's own such as ``aws``, or the path of
-        a folder or of one CSV file.
-
-    Raises
-    ------
-    PlacerError
-        If there is no such layer, or a file is none of a book.
+    """Read the files of a layer: a shipped book such as ``default``, a book of the user's own such
+    as ``aws``, or the path of a folder or of one CSV file. PlacerError if there is none.
     """
     if not isinstance(word, str):
         raise PlacerError(f"catalog {word!r} is not a name", "give text")
     path = _path_of(word)
     if path is None:
         if not is_path(word) and _is_there(word):
-            raise PlacerError(
-                f"unknown catalog '{word}'", f"for the folder or file of that name write ./{word}"
-            )
+            tip = f"for the folder or file of that name write ./{word}"
+            raise PlacerError(f"unknown catalog '{word}'", tip)
         raise unknown("catalog", word, [*catalog_names(), *own_book_names()])
     if path.is_file():
         return _single(path)
@@ -100,20 +95,12 @@ def find_layer(word: str) -> Layer:
         if member.is_file():
             files[file] = LayerFile(path=member, data=_read(member))
         elif member.exists():
-            raise PlacerError(
-                f"{member} is not a file",
-                "a price book has CSV files; catalogs/columns.csv lists them",
-            )
+            tip = "a price book has CSV files; catalogs/columns.csv lists them"
+            raise PlacerError(f"{member} is not a file", tip)
     if not files:
-        raise PlacerError(
-            f"'{word}' has no file of a price book",
-            f"a book is a folder with {', '.join(BOOK_FILES[1:3])} and so on",
-        )
+        tip = f"a book is a folder with {', '.join(BOOK_FILES[1:3])} and so on"
+        raise PlacerError(f"'{word}' has no file of a price book", tip)
     return Layer(name=path.name if is_path(word) else word, files=files)
-
-
-MOST_NAMED = 5
-"""Columns that an error names."""
 
 
 def is_path(word: str) -> bool:
@@ -122,7 +109,6 @@ def is_path(word: str) -> bool:
 
 
 def _is_there(word: str) -> bool:
-    """Tell whether something of that name lies in the current folder."""
     try:
         return Path(word).exists()
     except (OSError, ValueError):
@@ -130,9 +116,7 @@ def _is_there(word: str) -> bool:
 
 
 def _path_of(word: str) -> Path | None:
-    """Return the folder or file of a layer; None if there is none. Links are followed now, so that
-    a refresh cannot change what is read.
-    """
+    """Return the folder or file of a layer; links are followed now, before a refresh."""
     if not word.strip():
         return None
     try:
@@ -183,9 +167,7 @@ def _closest(data: bytes) -> str:
 
 def _kind_of(data: bytes) -> str | None:
     header = set(header_of(data))
-    if not header:
-        return None
-    for file in BOOK_FILES:
+    for file in BOOK_FILES if header else ():
         known = set(file_columns(file))
         if header <= known and known - optional_columns(file) <= header:
             return file
@@ -196,6 +178,57 @@ def _read(path: Path) -> bytes:
     try:
         return bounded(path, "give a smaller file", MOST_BOOK_BYTES)
     except OSError as error:
-        raise PlacerError(
-            f"{path}: cannot be read: {error.strerror or error}", "check the path"
-        ) from None
+        words = f"{path}: cannot be read: {error.strerror or error}"
+        raise PlacerError(words, "check the path") from None
+
+
+def pin_file() -> Path:
+    """Return where the pin stands."""
+    return own_books().parent / "pin.json"
+
+
+def pin_document(words: tuple[str, ...]) -> dict[str, Any]:
+    """Build the pin of some books as they are now."""
+    names = (str(Path(word).resolve()) if is_path(word) else word for word in words)  # lasting
+    layers = (find_layer(word) for word in words)
+    pins = [{"name": name, "digest": at.digest} for name, at in zip(names, layers, strict=True)]
+    return {"schema": PIN_SCHEMA, "catalogs": pins}
+
+
+def default_words() -> tuple[str, ...]:
+    """Return the names of the pinned books, else ``default``; exit code 5 if one changed."""
+    pins = pinned()
+    again = (
+        f"if that is meant: placer catalog pin "
+        f"{' '.join(shlex.quote(name) for name, _ in pins)}; or placer catalog pin --clear"
+    )
+    for name, digest in pins:
+        try:
+            current = find_layer(name).digest
+        except PlacerError as error:
+            words = f"the pinned catalog '{name}' cannot be read: {error.message}"
+            raise PlacerError(words, again, exit_code=5) from None
+        if current != digest:
+            words = f"has changed (digest {current}, pinned {digest})"
+            raise PlacerError(f"the pinned catalog '{name}' {words}", again, exit_code=5)
+    return tuple(name for name, _ in pins) or (DEFAULT_CATALOG,)
+
+
+def pinned() -> tuple[tuple[str, str], ...]:
+    """Return name and digest of each pinned book, the lowest first; empty if none is."""
+    path = pin_file()
+    return tuple(_read_pin(path)) if path.is_file() else ()
+
+
+def _read_pin(path: Path) -> list[tuple[str, str]]:
+    try:
+        document = parse_json(bounded(path, "remove it"))
+        if document["schema"] != PIN_SCHEMA:
+            raise ValueError
+        pins = [(entry["name"], entry["digest"]) for entry in document["catalogs"]]
+        if not pins or not all(isinstance(text, str) for pin in pins for text in pin):
+            raise ValueError
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        tip = "remove it, or write it again with 'placer catalog pin NAME...'"
+        raise PlacerError(f"'{path}' is not a pin file of placer", tip) from None
+    return pins

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -10,8 +11,7 @@ from placer.errors import PlacerError, unknown
 from placer.market.capacity_table import ANY, CapacityRow
 from placer.market.catalog import FABRICS, FREE, Catalog, Gpu, Region, VmOffer
 
-MOST = 1e12
-"""No figure of a book is so large."""
+MOST = 1e12  # No figure of a book is so large
 POSITIVE = {
     "gpus": (
         "memory_gib",
@@ -27,71 +27,43 @@ POSITIVE = {
 }
 """Columns by table whose figures are above 0 where they are known."""
 SIGNED = ("latitude_deg", "longitude_deg")
-Located = tuple[str, Any]
-"""A row after the words that say where it stands: ``path:line``."""
+CONTINENTS = {"AF", "AS", "EU", "NA", "OC", "SA"}
+Located = tuple[str, Any]  # A row after the words that say where it stands: ``path:line``
 
 
 def check_book(
     rows: Mapping[str, Sequence[Located]], regions: Mapping[str, Region], gpus: Mapping[str, Gpu]
 ) -> None:
-    """Refuse rows whose place or device no other file knows, prices of nothing and broken volume
-    tiers.
-
-    Parameters
-    ----------
-    rows
-        Rows of each file, in its order.
-    regions, gpus
-        What regions.csv and gpus.csv know, by place and by name.
-
-    Raises
-    ------
-    PlacerError
-        Names ``file:line`` and the value that is wrong.
-    """
+    """Refuse rows whose place or device no other file knows, and figures that cannot be."""
     for file in ("offers.csv", "functions.csv", "stores.csv"):
         for where, row in rows[file]:
             if row.place not in regions:
-                raise PlacerError(
-                    f"{where}: region '{row.place}' is not in regions.csv",
-                    "add it there with its coordinates",
-                )
+                words = f"{where}: region '{row.place}' is not in regions.csv"
+                raise PlacerError(words, "add it there with its coordinates")
     for where, offer in rows["offers.csv"]:
         if offer.gpu not in gpus:
-            raise PlacerError(
-                f"{where}: gpu '{offer.gpu}' is not in gpus.csv", "add it there with its memory"
-            )
+            words = f"{where}: gpu '{offer.gpu}' is not in gpus.csv"
+            raise PlacerError(words, "add it there with its memory")
         _check_offer(where, offer)
     _check_egress(rows["egress.csv"], regions)
-    _check_tiers(rows["egress.csv"])
     for where, link in rows["links.csv"]:
         for place in (link.src, link.dst):
             if place not in regions:
-                raise PlacerError(
-                    f"{where}: region '{place}' is not in regions.csv", "add it there"
-                )
+                words = f"{where}: region '{place}' is not in regions.csv"
+                raise PlacerError(words, "add it there")
         _check_rising(where, link, "gbps_low", "gbps_one_stream", "gbps_high")
     _check_capacity(rows["capacity.csv"], regions, gpus)
 
 
 def check_figures(catalog: Catalog) -> None:
-    """Refuse figures that no book can have, in one that was read from a document and not from its
-    tables.
-
-    Raises
-    ------
-    PlacerError
-        Names the row and the value that is wrong.
-    """
+    """Refuse figures that no book can have, in one that was read from a document."""
     for table in ("regions", "gpus", "offers", "functions", "stores", "egress", "links"):
-        rows = getattr(catalog, table)
-        for row in rows.values() if isinstance(rows, Mapping) else rows:
+        for row in catalog.rows_of(table):
             _check_figures(table, row)
     for offer in catalog.offers:
         if offer.fabric and offer.fabric not in FABRICS:
-            raise unknown(
-                f"fabric of {offer.instance_type} in {offer.place}", offer.fabric, FABRICS
-            )
+            what = f"fabric of {offer.instance_type} in {offer.place}"
+            raise unknown(what, offer.fabric, FABRICS)
 
 
 def _check_figures(table: str, row: Any) -> None:
@@ -102,28 +74,22 @@ def _check_figures(table: str, row: Any) -> None:
         positive = name in POSITIVE.get(table, ())
         if not 0 <= value < MOST or (positive and value == 0):
             clash = next(
-                str(getattr(row, word)) for word in ("gpu", "place", "src") if hasattr(row, word)
+                getattr(row, word) for word in ("gpu", "place", "src") if hasattr(row, word)
             )
-            words = f"{name} '{value:g}' of {clash} in {table}"
-            raise PlacerError(
-                words, f"it is {'above' if positive else 'at least'} 0 and below {MOST:g}"
-            )
+            tip = f"it is {'above' if positive else 'at least'} 0 and below {MOST:g}"
+            raise PlacerError(f"{name} '{value:g}' of {clash} in {table}", tip)
 
 
 def _check_offer(where: str, offer: VmOffer) -> None:
     """Refuse prices of nothing, and ranges of prices or interruptions that are reversed."""
     if offer.usd_per_hour == 0 and offer.price_basis not in FREE:
-        raise PlacerError(
-            f"{where}: usd_per_hour '0' of a rented machine",
-            "give its price, or price_basis owned or reserved",
-        )
+        tip = "give its price, or price_basis owned or reserved"
+        raise PlacerError(f"{where}: usd_per_hour '0' of a rented machine", tip)
     _check_rising(where, offer, "usd_per_hour_low", "usd_per_hour_high")
     _check_rising(where, offer, "interruption_low", "interruption_high")
-    if (offer.interruption_high or 0) > 1 or (offer.interruption_low or 0) >= 1:
-        words = (
-            f"{where}: interruptions from {offer.interruption_low} to "
-            f"{offer.interruption_high} are no shares of the machines"
-        )
+    low, high = offer.interruption_low, offer.interruption_high
+    if (high or 0) > 1 or (low or 0) >= 1:
+        words = f"{where}: interruptions from {low} to {high} are no shares of the machines"
         raise PlacerError(words, "write 5 to 10 % as 0.05 and 0.1; an open band ends at 1")
 
 
@@ -132,35 +98,39 @@ def _check_rising(where: str, row: Any, *names: str) -> None:
     known = [(name, value) for name in names if (value := getattr(row, name)) is not None]
     for (lower, low), (upper, high) in pairwise(known):
         if low > high:
-            raise PlacerError(
-                f"{where}: {lower} '{low:g}' is above {upper} '{high:g}'", "correct one of the two"
-            )
+            words = f"{where}: {lower} '{low:g}' is above {upper} '{high:g}'"
+            raise PlacerError(words, "correct one of the two")
 
 
 def _check_egress(prices: Sequence[Located], regions: Mapping[str, Region]) -> None:
-    """Refuse prices whose provider, source or destination no region has: a slip would fall back to
-    a wider price.
-    """
+    """Refuse ends that no region has, which would fall back, and tiers that do not rise."""
     known: dict[str, set[str]] = {}
     for region in regions.values():
         known.setdefault(region.provider, {"*"}).update((region.region, region.egress_zone))
-    zones = {region.egress_zone for region in regions.values()}
+    zones = {region.egress_zone for region in regions.values()} | CONTINENTS
+    highest: dict[tuple[str, str, str], float] = {}
     for where, price in prices:
         if price.provider not in known:
-            raise PlacerError(
-                f"{where}: provider '{price.provider}' has no region",
-                "correct it, or add its regions",
-            )
-        allowed = known[price.provider] | zones | _CONTINENTS
-        for name, value, words in (
-            ("src", price.src, allowed),
-            ("dst", price.dst, allowed | {"intra_zone", "inter_zone", "internet"}),
-        ):
-            if value not in words:
-                raise PlacerError(
-                    f"{where}: {name} '{value}' is no region or egress zone of {price.provider}",
-                    "correct this cell",
-                )
+            words = f"{where}: provider '{price.provider}' has no region"
+            raise PlacerError(words, "correct it, or add its regions")
+        allowed = known[price.provider] | zones
+        ends = allowed | {"intra_zone", "inter_zone", "internet"}
+        for name, known_ends in (("src", allowed), ("dst", ends)):
+            value = getattr(price, name)
+            if value not in known_ends:
+                what = f"{name} '{value}' is no region or egress zone of {price.provider}"
+                raise PlacerError(f"{where}: {what}", "correct this cell")
+    for where, price in prices:
+        pair = price.provider, price.src, price.dst
+        mark, before = price.above_gib_per_month, highest.get(pair)
+        words = f"{where}: above_gib_per_month '{mark:g}' of {'/'.join(pair)}"
+        if before is None and mark != 0:
+            tip = "add the row of the first GiB, free or not, above this one"
+            raise PlacerError(f"{words} has no tier from 0 before it", tip)
+        if before is not None and mark <= before:
+            tip = "order the tiers by rising marks, each mark once"
+            raise PlacerError(f"{words} is not above the mark before it, {before:g}", tip)
+        highest[pair] = mark
 
 
 def _check_capacity(
@@ -170,30 +140,34 @@ def _check_capacity(
     providers = {region.provider for region in regions.values()}
     for where, row in rows:
         if row.provider not in (ANY, *providers):
-            raise PlacerError(
-                f"{where}: provider '{row.provider}' has no region", "correct it, or write *"
-            )
+            words = f"{where}: provider '{row.provider}' has no region"
+            raise PlacerError(words, "correct it, or write *")
         if row.region and row.place not in regions:
-            raise PlacerError(
-                f"{where}: region '{row.place}' is not in regions.csv",
-                "add it there, or leave it empty for a class row",
-            )
+            words = f"{where}: region '{row.place}' is not in regions.csv"
+            raise PlacerError(words, "add it there, or leave it empty for a class row")
         if row.device not in (ANY, *gpus):
-            raise PlacerError(
-                f"{where}: device '{row.device}' is not in gpus.csv", "correct it, or write *"
-            )
+            words = f"{where}: device '{row.device}' is not in gpus.csv"
+            raise PlacerError(words, "correct it, or write *")
         _check_capacity_row(where, row)
-    _check_falling(rows)
+    groups: dict[tuple[Any, ...], list[tuple[int, str, float]]] = defaultdict(list)
+    for where, row in rows:
+        if row.share is not None:
+            key = (row.provider, row.region, row.zone, row.device, row.market, row.machines_asked)
+            groups[key].append((row.machines, where, row.share))
+    for group in groups.values():  # shares that grow with the machines: who has eight has four
+        for (fewer, _, wide), (machines, where, share) in pairwise(sorted(group)):
+            if share > wide:
+                words = f"{where}: share '{share:g}' of {machines} machines is above that of"
+                tip = "at least eight machines means at least four: correct one of the two"
+                raise PlacerError(f"{words} {fewer}, {wide:g}", tip)
 
 
 def _check_capacity_row(where: str, row: CapacityRow) -> None:
     if row.zone and not row.region:
         raise PlacerError(f"{where}: zone '{row.zone}' has no region", "name its region")
     if row.machines > row.machines_asked:
-        raise PlacerError(
-            f"{where}: machines '{row.machines}' of {row.machines_asked} that were asked for",
-            "machines is at most machines_asked",
-        )
+        words = f"{where}: machines '{row.machines}' of {row.machines_asked} that were asked for"
+        raise PlacerError(words, "machines is at most machines_asked")
     if row.share is None and row.survival_a is None:
         raise PlacerError(f"{where}: neither share nor survival", "give one of the two")
     for names in (("share", "share_low", "share_high"), ("survival_a", "survival_b_h")):
@@ -204,43 +178,3 @@ def _check_capacity_row(where: str, row: CapacityRow) -> None:
     _check_rising(where, row, "corr_across", "corr_region")
     if (row.corr_region is None) != (row.corr_across is None):
         raise PlacerError(f"{where}: one of two correlations", "give corr_region and corr_across")
-
-
-def _check_falling(rows: Sequence[Located]) -> None:
-    """Refuse shares that grow with the machines: who has eight has four."""
-    groups: dict[tuple[Any, ...], list[tuple[int, str, float]]] = {}
-    for where, row in rows:
-        if row.share is not None:
-            key = (row.provider, row.region, row.zone, row.device, row.market, row.machines_asked)
-            groups.setdefault(key, []).append((row.machines, where, row.share))
-    for group in groups.values():
-        for (fewer, _, wide), (machines, where, share) in pairwise(sorted(group)):
-            if share > wide:
-                raise PlacerError(
-                    f"{where}: share '{share:g}' of {machines} machines is above that of {fewer}, "
-                    f"{wide:g}",
-                    "at least eight machines means at least four: correct one of the two",
-                )
-
-
-def _check_tiers(prices: Sequence[Located]) -> None:
-    """Refuse volume tiers that do not start at 0 or whose marks do not rise from row to row."""
-    highest: dict[tuple[str, str, str], float] = {}
-    for place, price in prices:
-        pair = (price.provider, price.src, price.dst)
-        mark, before = price.above_gib_per_month, highest.get(pair)
-        where = f"{place}: above_gib_per_month '{mark:g}' of {'/'.join(pair)}"
-        if before is None and mark != 0:
-            raise PlacerError(
-                f"{where} has no tier from 0 before it",
-                "add the row of the first GiB, free or not, above this one",
-            )
-        if before is not None and mark <= before:
-            raise PlacerError(
-                f"{where} is not above the mark before it, {before:g}",
-                "order the tiers by rising marks, each mark once",
-            )
-        highest[pair] = mark
-
-
-_CONTINENTS = {"AF", "AS", "EU", "NA", "OC", "SA"}

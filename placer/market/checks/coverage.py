@@ -1,17 +1,54 @@
-"""What a catalog covers: offers by provider, device and market, regions, and how old its figures
-are.
+"""What a catalog covers: offers put together by what they have in common, how old its figures are,
+and where the sources stand in public that its rows name.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import median
 from typing import Any
 
-from placer.market.catalog import Catalog
-from placer.market.checks.provenance import trail
+from placer.market.books.csv_rows import shipped_table
+from placer.market.catalog import Catalog, VmOffer
+
+GROUPS: Mapping[str, Callable[[VmOffer, Catalog], str]] = {
+    "gpu": lambda offer, catalog: offer.gpu,
+    "device": lambda offer, catalog: offer.device,
+    "machine": lambda offer, catalog: offer.instance_type,
+    "place": lambda offer, catalog: offer.place,
+    "provider": lambda offer, catalog: offer.provider,
+    "country": lambda offer, catalog: catalog.region(offer.place).country,
+    "continent": lambda offer, catalog: catalog.region(offer.place).continent,
+    "market": lambda offer, catalog: offer.market.replace("_", "-"),
+}
+WITHOUT_URL = ("measurement", "estimate", "definition")
+"""Kinds of sources that need not stand anywhere in public."""
+_VIA = re.compile(r"\(via ([^()]+)\)")
+"""What repeats the figures of another: ``(via tsaol/aws-gpu)``."""
+UNSURE: Mapping[str, Callable[[str], bool]] = {
+    "not yet checked against the price list": lambda text: "from memory" in text,
+    "assumed in part": lambda text: "assumed" in text,
+    "estimates": lambda text: text.startswith("estimate: "),
+}
+"""How the source of a row says that nobody read its figure where it is published."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OfferGroup:
+    """Offers of one kind; USD/h for each device, the cheapest with its place."""
+
+    group: tuple[str, ...]
+    offers: int
+    places: int
+    usd_per_gpu_hour_low: float
+    usd_per_gpu_hour_median: float
+    usd_per_gpu_hour_high: float
+    cheapest: str
+    newest: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,47 +69,6 @@ class Covered:
     newest: str
 
 
-def coverage(catalog: Catalog) -> tuple[Covered, ...]:
-    """Count the offers of a catalog by provider and device, in the order of their names."""
-    groups: dict[tuple[str, str], list[Any]] = {}
-    for offer in catalog.offers:
-        groups.setdefault((offer.provider, offer.gpu), []).append(offer)
-    figures = []
-    for (provider, gpu), offers in sorted(groups.items()):
-        prices = [offer.usd_per_gpu_hour for offer in offers]
-        dates = [offer.as_of for offer in offers]
-        figures.append(
-            Covered(
-                provider=provider,
-                gpu=gpu,
-                regions=len({offer.region for offer in offers}),
-                on_demand=sum(offer.market == "on_demand" for offer in offers),
-                spot=sum(offer.market == "spot" for offer in offers),
-                community=sum(offer.market == "community" for offer in offers),
-                usd_per_gpu_hour_low=min(prices),
-                usd_per_gpu_hour_median=median(prices),
-                usd_per_gpu_hour_high=max(prices),
-                estimated=sum(offer.price_basis == "estimated" for offer in offers),
-                oldest=min(dates),
-                newest=max(dates),
-            )
-        )
-    return tuple(figures)
-
-
-def rows_by_kind(catalog: Catalog) -> Mapping[str, Collection[Any]]:
-    """Return every row of a catalog by what it is about, in words."""
-    return {
-        "machines": catalog.offers,
-        "functions": catalog.functions,
-        "stores": catalog.stores,
-        "egress": catalog.egress,
-        "links": catalog.links,
-        "regions": catalog.regions.values(),
-        "devices": catalog.gpus.values(),
-    }
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Age:
     """Rows of one kind and the dates of the oldest and the newest."""
@@ -81,6 +77,102 @@ class Age:
     rows: int
     oldest: str
     newest: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """One line of sources.csv: the words that name a source, who answers for it, where it is."""
+
+    source: str
+    publisher: str
+    kind: str
+    url: str
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cited:
+    """A source of sources.csv and how many rows of a catalog name it."""
+
+    source: str
+    publisher: str
+    kind: str
+    url: str
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unsure:
+    """Rows of one kind whose source says that nobody read the figure; ``of`` counts all rows of the
+    kind.
+    """
+
+    kind: str
+    words: str
+    rows: int
+    of: int
+
+
+def _grouped(
+    offers: Iterable[VmOffer], catalog: Catalog, by: tuple[str, ...]
+) -> dict[tuple[str, ...], list[VmOffer]]:
+    groups: dict[tuple[str, ...], list[VmOffer]] = {}
+    for offer in offers:
+        groups.setdefault(tuple(GROUPS[key](offer, catalog) for key in by), []).append(offer)
+    return groups
+
+
+def _usd(members: Sequence[VmOffer]) -> dict[str, float]:
+    each = [offer.usd_per_gpu_hour for offer in members]
+    ends = {"low": min(each), "median": median(each), "high": max(each)}
+    return {f"usd_per_gpu_hour_{name}": usd for name, usd in ends.items()}
+
+
+def grouped(offers: Iterable[VmOffer], catalog: Catalog, by: tuple[str, ...]) -> list[OfferGroup]:
+    """Put offers together by one or more keys of `GROUPS`; cheapest group first."""
+    groups = []
+    for key, members in _grouped(offers, catalog, by).items():
+        best = min(members, key=lambda offer: (offer.usd_per_gpu_hour, offer.place))
+        group = OfferGroup(
+            group=key,
+            offers=len(members),
+            places=len({offer.place for offer in members}),
+            cheapest=f"{best.instance_type} {best.market.replace('_', '-')} in {best.place}",
+            newest=max(offer.as_of for offer in members),
+            **_usd(members),
+        )
+        groups.append(group)
+    return sorted(groups, key=lambda group: (group.usd_per_gpu_hour_low, group.group))
+
+
+def coverage(catalog: Catalog) -> tuple[Covered, ...]:
+    """Count the offers of a catalog by provider and device, in the order of their names."""
+    figures = []
+    groups = _grouped(catalog.offers, catalog, ("provider", "gpu"))
+    for (provider, gpu), offers in sorted(groups.items()):
+        dates = [offer.as_of for offer in offers]
+        markets = Counter(offer.market for offer in offers)
+        covered = Covered(
+            provider=provider,
+            gpu=gpu,
+            regions=len({offer.region for offer in offers}),
+            on_demand=markets["on_demand"],
+            spot=markets["spot"],
+            community=markets["community"],
+            estimated=sum(offer.price_basis == "estimated" for offer in offers),
+            oldest=min(dates),
+            newest=max(dates),
+            **_usd(offers),
+        )
+        figures.append(covered)
+    return tuple(figures)
+
+
+def rows_by_kind(catalog: Catalog) -> Mapping[str, Sequence[Any]]:
+    """Return every row of a catalog by what it is about, in words."""
+    tables = ("offers", "functions", "stores", "egress", "links", "regions", "gpus")
+    words = {"offers": "machines", "gpus": "devices"}
+    return {words.get(table, table): catalog.rows_of(table) for table in tables}
 
 
 def ages(catalog: Catalog) -> tuple[Age, ...]:
@@ -98,75 +190,57 @@ def regions_by_provider(catalog: Catalog) -> dict[str, int]:
     return dict(sorted(Counter(region.provider for region in catalog.regions.values()).items()))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cited:
-    """A source of sources.csv and how many rows of a catalog name it."""
+def resolve(text: str) -> Source | None:
+    """Find the source that the ``source`` cell of a row names: it begins with the words by which
+    catalogs/sources.csv knows the source, and the longest such words win. None for a source of the
+    user's own.
 
-    source: str
-    publisher: str
-    kind: str
-    url: str
-    rows: int
+    Examples
+    --------
+    >>> resolve("AWS Lambda price list (arm)").url
+    'https://aws.amazon.com/lambda/pricing/'
+    >>> resolve("quote 4711 of our dealer") is None
+    True
+    """
+    sources = (
+        s
+        for s in shipped_table("sources.csv", Source)
+        if text.startswith(s.source) and not text[len(s.source) :][:1].isalnum()
+    )
+    return max(sources, key=lambda s: len(s.source), default=None)
+
+
+@lru_cache(maxsize=4096)
+def trail(text: str) -> tuple[Source | None, ...]:
+    """Find the source that a cell names and behind it the mirrors where it was read.
+
+    Examples
+    --------
+    >>> [found.kind for found in trail("AWS EC2 price list (via tsaol/aws-gpu)")]
+    ['price-list', 'mirror']
+    """
+    return resolve(text), *(resolve(name) for name in _VIA.findall(text))
 
 
 def cited(catalog: Catalog) -> tuple[tuple[Cited, ...], int]:
-    """List the sources and mirrors that the rows of a catalog name, most named first.
-
-    Returns
-    -------
-    tuple of Cited
-        A row of regions.csv may name two: one of its point, one of its carbon intensity.
-    int
-        How many rows name a source that sources.csv does not know: the user's own.
+    """List the sources and mirrors that the rows of a catalog name, most named first; and count the
+    rows that name a source that sources.csv does not know: the user's own.
     """
-    counts = Counter(found for text in _source_texts(catalog) for found in trail(text))
+    texts = [row.source for rows in rows_by_kind(catalog).values() for row in rows]
+    # A row of regions.csv may name two: one of its point, one of its carbon intensity.
+    texts += [region.carbon_source for region in catalog.regions.values() if region.carbon_source]
+    counts = Counter(found for text in texts for found in trail(text))
     own = counts.pop(None, 0)
     listed = [
-        Cited(
-            source=found.source,
-            publisher=found.publisher,
-            kind=found.kind,
-            url=found.url,
-            rows=rows,
-        )
-        for found, rows in counts.most_common()
-        if found is not None
+        Cited(source=s.source, publisher=s.publisher, kind=s.kind, url=s.url, rows=rows)
+        for s, rows in counts.most_common()
+        if s is not None
     ]
     return tuple(listed), own
 
 
-def _source_texts(catalog: Catalog) -> Iterator[str]:
-    for rows in rows_by_kind(catalog).values():
-        yield from (row.source for row in rows)
-    yield from (region.carbon_source for region in catalog.regions.values() if region.carbon_source)
-
-
-UNSURE: Mapping[str, Callable[[str], bool]] = {
-    "not yet checked against the price list": lambda text: "from memory" in text,
-    "assumed in part": lambda text: "assumed" in text,
-    "estimates": lambda text: text.startswith("estimate: "),
-}
-"""How the source of a row says that its figure was not read where it is published, in words and as
-a test.
-"""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Unsure:
-    """Rows of one kind whose source says that nobody read the figure; ``of`` counts all rows of the
-    kind.
-    """
-
-    kind: str
-    words: str
-    rows: int
-    of: int
-
-
 def unsure(catalog: Catalog) -> tuple[Unsure, ...]:
-    """Count the rows that are not checked, assumed or estimated, by kind; a row may be counted
-    under two words.
-    """
+    """Count the rows that are not checked, assumed or estimated, by kind; some count twice."""
     texts = (
         Unsure(kind=kind, words=words, rows=sum(holds(row.source) for row in rows), of=len(rows))
         for words, holds in UNSURE.items()

@@ -1,37 +1,39 @@
 """What makes a price book doubtful although every cell can be read: slips of the decimal point,
-missing prices, impossible links.
+missing prices, impossible links, shares of launches that are old.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Literal
 
 from placer.errors import PlacerError
+from placer.market.books.defended_figures import outlier_of
+from placer.market.capacity_table import CapacityRow, zone_capacity
 from placer.market.catalog import FREE, Catalog, VmOffer
 from placer.market.checks.agreement import Located
-from placer.market.checks.outliers import outlier_of
 from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import network_of
 from placer.market.network.link_model import light_rtt_s
 
 ABSURD = 1_000.0
 """A price this many times the median of its device, or that small a part of it, is a slip."""
-DEARER = "spot above on-demand"
-"""Words by which the source of a spot price says that it is no slip."""
-OLDEST_YEAR = 2015
-"""No price of a machine that trains today is older."""
+DEARER = "spot above on-demand"  # Words by which the source of a spot price says that it is no slip
+OLDEST_YEAR = 2015  # No price of a machine that trains today is older
 STEEP = 0.4
 """A contract that takes off more is rare, a multiplier that was meant as what is taken off is not.
+"""
+OLD_DAYS = 30
+"""Shares of a zone that are older say no more than those of its class: neighbouring weeks differ by
+10 points and more.
 """
 
 
 def is_slip(price: float, usual: float) -> bool:
-    """Tell whether a price is out of all proportion to what is usual; both in the same unit, above
-    0.
-    """
+    """Tell whether a price is out of all proportion to what is usual; same unit, above 0."""
     return not usual / ABSURD <= price <= usual * ABSURD
 
 
@@ -44,25 +46,20 @@ class Finding:
     message: str
 
 
+def _error(where: str, message: str) -> Finding:
+    return Finding(level="error", where=where, message=message)
+
+
+def _warning(where: str, message: str) -> Finding:
+    return Finding(level="warning", where=where, message=message)
+
+
 def audit(
     rows: Mapping[str, Sequence[Located]], catalog: Catalog, today: date | None = None
 ) -> tuple[Finding, ...]:
-    """Look for doubtful rows of a catalog.
-
-    Parameters
-    ----------
-    rows
-        Rows of each file with their lines, from `book_reader.located_rows`.
-    catalog
-        What was made of them.
-    today
-        Day after which a date is in the future; None takes today's in UTC, by which refreshes date
-        their prices.
-
-    Returns
-    -------
-    tuple of Finding
-        Errors first; in the order of the files.
+    """Look for doubtful rows, with their lines from `located_rows`, of the catalog that was made of
+    them; errors first, in the order of the files. ``today`` is the day in UTC after which a date is
+    in the future: by it refreshes date their prices.
     """
     doubts = [
         *_prices(rows["offers.csv"], catalog),
@@ -76,102 +73,69 @@ def audit(
 
 
 def _prices(offers: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
-    """Yield the prices of a device that are out of all proportion."""
     for where, offer in offers:
-        middle, price = (
-            catalog.usual_usd_per_gpu_hour.get((offer.gpu, offer.market)),
-            offer.usd_per_gpu_hour,
-        )
-        if middle is None or offer.price_basis in FREE:
-            continue
-        if is_slip(price, middle):
-            text = (
-                f"{_name(offer)} costs {price:g} USD/h for each {offer.gpu}; the median of the "
-                f"catalog is {middle:g}"
-            )
-            yield Finding(level="error", where=where, message=text)
+        middle = catalog.usual_usd_per_gpu_hour.get((offer.gpu, offer.market))
+        price = offer.usd_per_gpu_hour
+        if middle is not None and offer.price_basis not in FREE and is_slip(price, middle):
+            text = f"costs {price:g} USD/h for each {offer.gpu}; the median of the catalog is"
+            yield _error(where, f"{_name(offer)} {text} {middle:g}")
 
 
 def _spot(offers: Sequence[Located]) -> Iterator[Finding]:
-    """Yield the spot machines dearer than on demand: it happens, and it is worth a word unless the
-    source has it.
-    """
+    """Yield the spot machines dearer than on demand, unless their source has a word on it."""
     on_demand = {
         _kind(offer): offer.usd_per_hour for _, offer in offers if offer.market == "on_demand"
     }
     for where, offer in offers:
         other = on_demand.get(_kind(offer))
-        if (
-            offer.market != "spot"
-            or other is None
-            or offer.price_basis in FREE
-            or DEARER in offer.source
-        ):
+        if offer.market != "spot" or other is None or offer.price_basis in FREE:
             continue
-        if offer.usd_per_hour > other:
-            text = (
-                f"{_name(offer)} costs {offer.usd_per_hour:g} USD/h on spot and {other:g} on demand"
-            )
-            yield Finding(level="warning", where=where, message=text)
+        if offer.usd_per_hour > other and DEARER not in offer.source:
+            text = f"costs {offer.usd_per_hour:g} USD/h on spot and {other:g} on demand"
+            yield _warning(where, f"{_name(offer)} {text}")
 
 
 def far_prices(offers: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
     """Yield the spot prices far from the usual share of on-demand: one warning for the machines of
     a region that have the same device.
 
-    Notes
-    -----
     Beside `audit`, since such a price may well be true. Of a stack of books it is asked of the rows
     of the upper ones alone.
     """
-    found: dict[tuple[str, str], list[str]] = {}
-    said: dict[tuple[str, str], tuple[str, str]] = {}
+    found: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
     for where, offer in offers:
         off = outlier_of(offer, catalog)
         if off is None or off.share > 1:  # `audit` has what is dearer than on demand
             continue
-        key = offer.place, offer.gpu
-        found.setdefault(key, []).append(offer.instance_type)
         text = (
             f"on spot for {off.share:.2f} x on-demand; the median of {off.usual.regions} regions "
             f"is {off.usual.share:.2f} x (modified z-score {off.score:.1f})"
         )
-        said.setdefault(key, (where, text))
+        machines = found.setdefault((offer.place, offer.gpu), [])
+        machines.append((where, offer.instance_type, text))
     for (place, gpu), machines in found.items():
-        where, text = said[place, gpu]
+        where, machine, text = machines[0]
         more = f" and {len(machines) - 1} more" if len(machines) > 1 else ""
-        yield Finding(
-            level="warning", where=where, message=f"{gpu} in {place} ({machines[0]}{more}) {text}"
-        )
+        yield _warning(where, f"{gpu} in {place} ({machine}{more}) {text}")
 
 
 def _contracts(lines: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
-    """Yield the lines of a contract that change no price, such as one of the market ``ondemand``,
-    and multipliers that look like slips.
-    """
+    """Yield the lines of a contract that change no price, and multipliers like slips."""
     for where, line in lines:
         what = f"{line.provider}/{line.region} {line.instance_type} {line.gpu} {line.market}"
-        if not any(
-            line.covers(offer) and offer.source.endswith(line.words) for offer in catalog.offers
-        ):
+        off = 1 - line.multiplier
+        if not any(line.covers(o) and o.source.endswith(line.words) for o in catalog.offers):
             text = (
                 "no machine has this discount: it applies to the layers below, and of its "
                 "lines that fit the last counts"
             )
-            yield Finding(level="warning", where=where, message=f"{what}: {text}")
-        if line.multiplier > 1:
-            yield Finding(
-                level="warning",
-                where=where,
-                message=f"{what}: {line.multiplier:g} raises prices; 0.85 is 15 % off",
-            )
+            yield _warning(where, f"{what}: {text}")
+        if off < 0:
+            text = f"{line.multiplier:g} raises prices; 0.85 is 15 % off"
+            yield _warning(where, f"{what}: {text}")
         elif line.multiplier < STEEP:
-            off, meant = 100 * (1 - line.multiplier), 1 - line.multiplier
-            yield Finding(
-                level="warning",
-                where=where,
-                message=f"{what}: {line.multiplier:g} is {off:.0f} % off; is {meant:g} meant?",
-            )
+            text = f"{line.multiplier:g} is {100 * off:.0f} % off; is {off:g} meant?"
+            yield _warning(where, f"{what}: {text}")
 
 
 def _kind(offer: VmOffer) -> tuple[str, str, str, int]:
@@ -183,23 +147,16 @@ def _name(offer: VmOffer) -> str:
 
 
 def _dates(rows: Mapping[str, Sequence[Located]], today: str) -> Iterator[Finding]:
-    """Yield the figures from the future, and prices from before there was anything to rent."""
     for file, found in rows.items():
         for where, row in found:
             if row.as_of > today:
-                yield Finding(
-                    level="error", where=where, message=f"as_of {row.as_of} is in the future"
-                )
+                yield _error(where, f"as_of {row.as_of} is in the future")
             elif file == "offers.csv" and row.as_of < f"{OLDEST_YEAR}":
-                yield Finding(
-                    level="error",
-                    where=where,
-                    message=f"as_of {row.as_of} is before {OLDEST_YEAR}: no price of today",
-                )
+                text = f"as_of {row.as_of} is before {OLDEST_YEAR}: no price of today"
+                yield _error(where, text)
 
 
 def _links(links: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
-    """Yield the round-trip times that light in fibre could not do."""
     for where, link in links:
         if link.rtt_ms is None:
             continue
@@ -210,13 +167,11 @@ def _links(links: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
                 f"{link.src} to {link.dst}: {link.rtt_ms:g} ms there and back over {km:,.0f} "
                 f"km; light in fibre takes {least_ms:.1f} ms"
             )
-            yield Finding(level="error", where=where, message=text)
+            yield _error(where, text)
 
 
 def _egress(catalog: Catalog) -> Iterator[Finding]:
-    """Yield the pairs of places with machines that no egress price covers; one finding for each
-    source.
-    """
+    """Yield the pairs of places with machines without an egress price, by source."""
     network, places = network_of(catalog), sorted({offer.place for offer in catalog.offers})
     for src in places:
         missing = []
@@ -226,8 +181,39 @@ def _egress(catalog: Catalog) -> Iterator[Finding]:
             except PlacerError:
                 missing.append(dst)
         if missing:
+            text = f"to {len(missing)} places, such as {missing[0]}; it is never taken as free"
+            yield _error(catalog.name, f"no egress price from {src} {text}")
+
+
+def covered(book: Catalog) -> dict[str, int]:
+    """Count the kinds of spot machine of a book, each a place and device, by what is known of how
+    often they launch: ``zone or region measured``, ``class assumed`` and so on; ``unknown`` without
+    any row.
+    """
+    own: dict[tuple[str, str, str], CapacityRow] = {}
+    for row in book.capacity:
+        if row.market == "spot" and row.share is not None:
+            own.setdefault((row.provider, row.region, row.device), row)
+    counted: Counter[str] = Counter()
+    for kind in {(offer.provider, offer.region, offer.gpu) for offer in book.offers if offer.moves}:
+        provider, region, gpu = kind
+        known = zone_capacity(
+            book.capacity, provider=provider, region=region, device=gpu, market="spot"
+        )
+        best = own.get(kind) or next(iter(known.launches), None)
+        counted["unknown" if best is None else f"{best.level} {best.basis}"] += 1
+    return dict(sorted(counted.items()))
+
+
+def wrong_dates(rows: Sequence[Located], today: date) -> Iterator[Finding]:
+    """Yield the rows of capacity from the future, and old shares of zones and regions."""
+    oldest = (today - timedelta(days=OLD_DAYS)).isoformat()
+    for where, row in rows:
+        if row.as_of > today.isoformat():
+            yield _error(where, f"as_of {row.as_of} is in the future")
+        elif row.region and row.share is not None and row.as_of < oldest:
             text = (
-                f"no egress price from {src} to {len(missing)} places, such as {missing[0]}; it "
-                f"is never taken as free"
+                f"{row.zone or row.place} {row.device}: as of {row.as_of}, over {OLD_DAYS} days: "
+                "shares of neighbouring weeks differ by 10 points and more"
             )
-            yield Finding(level="error", where=catalog.name, message=text)
+            yield _warning(where, text)

@@ -9,16 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec import Struct
 
-from placer.market.books.csv_rows import read_rows
-from placer.market.books.folders import shipped_catalogs
+from placer.market.books.csv_rows import shipped_table
 
 EARTH_RADIUS_KM = 6371.0
 ACCESS_FACTOR = 1.5
-"""Length of the way from a place to a hub over its great circle: rarely straight. Fitted; 1.2 to 2
-do as well.
-"""
-ACCESS_HUBS = 2
-"""A place joins its nearest two hubs. Fitted; 1 and 3 are no better."""
+"""Length of the way from a place to a hub over its great circle. Fitted; 1.2 to 2 do as well."""
+ACCESS_HUBS = 2  # A place joins its nearest two hubs. Fitted; 1 and 3 are no better.
 
 
 Array = np.ndarray[Any, Any]
@@ -48,9 +44,7 @@ class Hub(Struct, frozen=True, kw_only=True):
 
 
 class Corridor(Struct, frozen=True, kw_only=True):
-    """A way that cables take between two hubs; ``gcp_factor`` says how much longer Google Cloud's
-    way along it is.
-    """
+    """A way that cables take between two hubs; Google Cloud's is ``gcp_factor`` longer."""
 
     hub_a: str
     hub_b: str
@@ -72,9 +66,7 @@ def pairwise_km(pairs: Sequence[tuple[Point, Point]]) -> list[float]:
 
 
 def great_circles_km(lat_a: Array, lon_a: Array, lat_b: Array, lon_b: Array) -> Array:
-    """Return the great-circle distances in kilometres of points given in degrees (haversine);
-    shapes broadcast.
-    """
+    """Return great-circle distances in km of points in degrees (haversine); they broadcast."""
     lat_a, lat_b, d_lon = np.radians(lat_a), np.radians(lat_b), np.radians(lon_b - lon_a)
     h = np.sin((lat_b - lat_a) / 2) ** 2 + np.cos(lat_a) * np.cos(lat_b) * np.sin(d_lon / 2) ** 2
     built: Array = 2 * EARTH_RADIUS_KM * np.arcsin(np.minimum(1.0, np.sqrt(h)))
@@ -84,30 +76,12 @@ def great_circles_km(lat_a: Array, lon_a: Array, lat_b: Array, lon_b: Array) -> 
 @lru_cache(maxsize=1)
 def hubs() -> dict[str, Hub]:
     """Return the hubs by name (catalogs/hubs.csv)."""
-    return {
-        row["hub"]: Hub(**row) for row in read_rows(shipped_catalogs() / "hubs.csv", "hubs.csv")
-    }
-
-
-@lru_cache(maxsize=1)
-def corridors() -> tuple[Corridor, ...]:
-    """Return the corridors between hubs (catalogs/corridors.csv)."""
-    return tuple(
-        Corridor(**row) for row in read_rows(shipped_catalogs() / "corridors.csv", "corridors.csv")
-    )
+    return {row.hub: row for row in shipped_table("hubs.csv", Hub)}
 
 
 class Access:
-    """Ways from some points to their nearest hubs, nearest first.
-
-    Attributes
-    ----------
-    hub
-        Numbers of hubs in the order of `hubs`; shape (points, `ACCESS_HUBS`).
-    km
-        Lengths of the ways; the same shape.
-    latitude_deg, longitude_deg
-        Of the points; shape (points,).
+    """Ways from some points to their nearest hubs, nearest first: numbers of hubs in the order of
+    `hubs`, and km; shape (points, `ACCESS_HUBS`).
     """
 
     def __init__(self, points: Sequence[Point]) -> None:
@@ -132,14 +106,8 @@ def zone_of(point: Point) -> str:
 
 def ways_km(a: Access, b: Access, *, gcp: bool = False) -> Array:
     """Return the lengths of the shortest ways over the corridors, with the access of both ends; the
-    same in both directions; shape (points of a, points of b).
-
-    Parameters
-    ----------
-    a, b
-        Points.
-    gcp
-        Whether Google Cloud carries the traffic: some corridors are longer for it.
+    same in both directions; shape (points of a, points of b). Some corridors are longer where
+    Google Cloud carries the traffic.
     """
     between = hub_distances_km(gcp)
     there, back = _ways_km(a, b, between), _ways_km(b, a, between).T
@@ -160,7 +128,6 @@ def _ways_km(a: Access, b: Access, between: Array) -> Array:
 
 
 def _degrees(points: Sequence[Point]) -> tuple[Array, Array]:
-    """Return latitudes and longitudes; shape (points,)."""
     return (
         np.array([point.latitude_deg for point in points], dtype=float),
         np.array([point.longitude_deg for point in points], dtype=float),
@@ -172,15 +139,13 @@ def hub_distances_km(gcp: bool = False) -> Array:
     """Return the kilometres of corridors between all hubs, in the order of `hubs`; shape (hubs,
     hubs).
 
-    Notes
-    -----
     Floyd and Warshall's algorithm, a hub at a time: half a millisecond for 89 hubs. The import of
     networkx alone would take 0.4 s of every recommendation; a test compares the two.
     """
     at = {hub: number for number, hub in enumerate(hubs())}
     table = np.full((len(at), len(at)), np.inf)
     np.fill_diagonal(table, 0.0)
-    for corridor in corridors():
+    for corridor in shipped_table("corridors.csv", Corridor):
         length_km = great_circle_km(hubs()[corridor.hub_a], hubs()[corridor.hub_b])
         if gcp and corridor.gcp_factor is not None:
             length_km *= corridor.gcp_factor

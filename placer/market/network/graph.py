@@ -1,38 +1,28 @@
-"""The directed graph of regions: bandwidth of one stream, round-trip time and egress price of each
-pair.
-"""
+"""The directed graph of regions: bandwidth, round-trip time and egress price of each pair."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog, EgressPrice, MeasuredLink, VmOffer
-from placer.market.network.egress_grid import EgressGrid, first_paid
 from placer.market.network.geography import Array
-from placer.market.network.link_grid import GBPS, LinkGrid, streams_bytes_per_s
+from placer.market.network.tables import GBPS, EgressGrid, LinkGrid, first_paid, streams_bytes_per_s
 from placer.market.words.own_places import SITES
 from placer.records import replace
 from placer.units import GIB
 
-if TYPE_CHECKING:
-    import networkx as nx
-
-MODEL = "link model: way along cables, factor of zones, window / rtt"
-"""Source of an estimated link."""
+MODEL = "link model: way along cables, factor of zones, window / rtt"  # Source of an estimated link
 
 
 class Link(Struct, frozen=True, kw_only=True):
     """One direction between two places.
 
-    Notes
-    -----
     ``bytes_per_second`` is one TCP stream, with a low and a high; ``cap`` what any number of
     streams of one pair of machines reaches together. ``basis`` is measured, published or estimated.
     """
@@ -87,9 +77,7 @@ class Link(Struct, frozen=True, kw_only=True):
         )
 
     def row(self, day: str) -> MeasuredLink:
-        """Return the row of a price book that says what is known of the link, so that it stays the
-        same in a smaller book.
-        """
+        """Return the row of a book that says what is known, so that the link stays as it is."""
         return MeasuredLink(
             src=self.src,
             dst=self.dst,
@@ -105,9 +93,7 @@ class Link(Struct, frozen=True, kw_only=True):
 
 
 def network_of(catalog: Catalog) -> Network:
-    """Give the network of a catalog: the same one for every question, so that links and prices are
-    worked out once.
-    """
+    """Give the network of a catalog, the same for every question: it is worked out once."""
     network = catalog.memo.get("network")
     if network is None:
         network = catalog.memo.setdefault("network", Network(catalog))
@@ -116,9 +102,7 @@ def network_of(catalog: Catalog) -> Network:
 
 
 def largest_cards(catalog: Catalog, places: Iterable[str]) -> list[VmOffer]:
-    """Pick the offer of each place that says what many streams reach there: a cut-down catalog with
-    it keeps its links.
-    """
+    """Pick the offer of each place that bounds many streams: with it links stay the same."""
     offers = (catalog.offers_at(place) for place in places)
     return [
         max(rows, key=lambda row: math.inf if row.network_gbps is None else row.network_gbps)
@@ -128,14 +112,8 @@ def largest_cards(catalog: Catalog, places: Iterable[str]) -> list[VmOffer]:
 
 
 class Network:
-    """Links and egress prices of a catalog, worked out when first asked for.
-
-    Parameters
-    ----------
-    catalog
-        Regions with coordinates, measured links, egress prices.
-    linked
-        A network with the same regions, offers and measured links, whose links are shared.
+    """Links and egress prices of a catalog, worked out when first asked for; links are shared with
+    ``linked``, a network with the same regions, offers and measured links.
     """
 
     def __init__(self, catalog: Catalog, linked: Network | None = None) -> None:
@@ -166,20 +144,11 @@ class Network:
         return self._between(self._grid.rtt_s, places)
 
     def speeds(self, places: Sequence[str], streams: int = 1, machines: int = 1) -> Array:
-        """Return the bytes/s from place to place of so many pairs of machines with so many streams
-        each; shape (places, places).
-        """
+        """Return bytes/s from place to place of pairs of machines; shape (places, places)."""
         return self._between(self._grid.speed(streams, machines), places)
 
     def prices(self, places: Sequence[str], *, same_zone: bool = True) -> Array:
-        """Return the egress prices in USD per byte between some places; see `egress_price`; shape
-        (places, places).
-
-        Raises
-        ------
-        PlacerError
-            If the book lacks one of the prices.
-        """
+        """Return egress prices in USD per byte; see `egress_price`; shape (places, places)."""
         table = self._between(self._prices.usd_per_byte(same_zone), places)
         for src, dst in np.argwhere(np.isnan(table))[:1]:
             self.egress_tiers(places[src], places[dst], same_zone=same_zone)
@@ -196,13 +165,7 @@ class Network:
         return self._index[place]
 
     def link(self, src: str, dst: str) -> Link:
-        """Find the link from ``src`` to ``dst``: measured if the book has it, else estimated.
-
-        Raises
-        ------
-        PlacerError
-            If a place is unknown.
-        """
+        """Find the link from ``src`` to ``dst``: measured if the book has it, else estimated."""
         link = self._links.get((src, dst))
         if link is None:
             link = self._links[src, dst] = self._find(src, dst)
@@ -219,20 +182,6 @@ class Network:
         """Find the price per GiB that everything per hour counts with: the first paid tier of
         `egress_tiers`.
 
-        Parameters
-        ----------
-        src, dst
-            Places.
-        same_zone
-            Whether two machines of one region share a zone.
-
-        Raises
-        ------
-        PlacerError
-            If the book has no price: egress is never free by omission.
-
-        Notes
-        -----
         A monthly free allowance and the cheaper tiers of large volumes are left out, so that
         dollars per hour stay linear in bytes and, with prices that fall with volume, never too low.
         `placer.cost_model.dollars` prices a whole month with all tiers.
@@ -247,19 +196,8 @@ class Network:
         self, src: str, dst: str, *, same_zone: bool = True
     ) -> tuple[EgressPrice, ...]:
         """Find all volume tiers of bytes from ``src`` to ``dst``, lowest mark first; the most
-        specific pair of the book wins.
-
-        Parameters
-        ----------
-        src, dst
-            Places.
-        same_zone
-            Whether two machines of one region share a zone.
-
-        Raises
-        ------
-        PlacerError
-            If the book has no price: egress is never free by omission.
+        specific pair of the book wins. Two machines of one region may share a zone or not.
+        PlacerError if the book has no price: egress is never free by omission.
         """
         self._at(src), self._at(dst)
         tiers = self._prices.of(src, dst, same_zone=same_zone)
@@ -275,35 +213,9 @@ class Network:
         """Return the egress price in USD per byte; see `egress_price`."""
         return self.egress_price(src, dst, same_zone=same_zone).usd_per_gib / GIB
 
-    def graph(self, places: list[str]) -> nx.DiGraph[str]:
-        """Build the complete directed graph of some places, with link and price attributes."""
-        import networkx as nx
-
-        graph: nx.DiGraph[str] = nx.DiGraph()
-        for src in places:
-            for dst in places:
-                link = self.link(src, dst)
-                graph.add_edge(
-                    src,
-                    dst,
-                    **{
-                        f: getattr(link, f)
-                        for f in ("bytes_per_second", "rtt_s", "basis", "source")
-                    },
-                )
-                graph.edges[src, dst]["usd_per_gib"] = self.egress_price(src, dst).usd_per_gib
-        return graph
-
     def estimated_link(self, src: str, dst: str) -> Link:
-        """Estimate the link from ``src`` to ``dst``, whatever the book has measured.
-
-        Raises
-        ------
-        PlacerError
-            If a place is unknown.
-        """
-        grid = LinkGrid(self._catalog, src, dst)
-        return _link(grid, src, dst, "estimated", MODEL)
+        """Estimate the link from ``src`` to ``dst``, whatever the book has measured."""
+        return _link(LinkGrid(self._catalog, src, dst), src, dst, "estimated", MODEL)
 
     def _find(self, src: str, dst: str) -> Link:
         self._at(src), self._at(dst)
@@ -316,7 +228,6 @@ class Network:
 
 
 def _link(grid: LinkGrid, src: str, dst: str, basis: str, source: str) -> Link:
-    """Return a link of a table."""
     at = grid.index[src], grid.index[dst]
     return Link(
         src=src,

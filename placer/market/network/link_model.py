@@ -3,7 +3,7 @@ window.
 
 Every figure that comes from here is labelled ``estimated``. The error stands at `ROUTE_FACTORS` and
 `SPREAD`; ``placer network check`` works it out for any measured grid, and
-`placer.market.network.link_fit` refits the factors.
+`placer.market.network.measured_links` refits the factors.
 """
 
 from __future__ import annotations
@@ -28,23 +28,18 @@ FIBRE_KM_PER_RTT_S = 100_000.0
 RTT_FLOOR_S = 0.0024
 """Median round-trip time between providers in one city: 2.1 to 2.8 ms in public ICMP measurements.
 """
-IN_REGION_RTT_S = 0.0007
-"""Erben et al. (2024), table 3: 0.64 to 0.72 ms inside a region."""
-SAME_CITY_KM = 60.0
-"""Places as near as this reach each other without a hub."""
+IN_REGION_RTT_S = 0.0007  # Erben et al. (2024), table 3: 0.64 to 0.72 ms inside a region.
+SAME_CITY_KM = 60.0  # Places as near as this reach each other without a hub
 BACKBONE_KM = 300.0
 """Places of one cloud as near as this may be joined by its own fibre; two providers meet at a hub.
 """
-CITY_FACTOR = 1.3
-"""Length of a direct way over its great circle; assumed."""
+CITY_FACTOR = 1.3  # Length of a direct way over its great circle; assumed
 OWN_BACKBONE = 0.96
 """How much shorter the way inside one cloud is than between two, which have to meet. Fitted."""
 CLOUDS = ("aws", "azure", "gcp")
 """Providers with a backbone of their own, and those that the model was fitted to."""
 STREAM_WINDOW_BYTES = 2.67e6
-"""Bytes one TCP stream keeps in flight with Linux defaults: 21.4 Mbit, Erben et al. (2024), tables
-3 to 5.
-"""
+"""Bytes one TCP stream keeps in flight: 21.4 Mbit, Erben et al. (2024), tables 3 to 5."""
 STREAM_CAP_BYTES_PER_S = {
     "aws": 4.8e9 / 8,
     "gcp": 7.0e9 / 8,
@@ -76,12 +71,8 @@ SPREAD = 1.25
 Holds 97 % of the 2,176 measured round-trip times whose estimate is `NEAR_RTT_S` or more, and all
 published streams between clouds: their windows are 0.88 to 1.17 times `STREAM_WINDOW_BYTES`.
 """
-NEAR_RTT_S = 0.02
-"""Nearer places depend more on where networks meet than on the way between them."""
-NEAR_SPREAD = 1.6
-"""The same for places with a shorter round-trip time than `NEAR_RTT_S`: holds 90 % of the other
-166.
-"""
+NEAR_RTT_S = 0.02  # Nearer places depend more on where networks meet than on the way between them
+NEAR_SPREAD = 1.6  # The same for places nearer than `NEAR_RTT_S`: holds 90 % of the other 166
 UNKNOWN_SPREAD = 3.1
 """The same where nobody measured a stream of one of the providers: the window of its hosts is not
 known.
@@ -102,9 +93,7 @@ ZONES = (
     "south-america",
     "southeast-asia",
 )
-"""Parts of the world in the order of `ROUTE_FACTORS`; a place is in the zone of its nearest hub
-(catalogs/hubs.csv).
-"""
+"""Parts of the world in the order of `ROUTE_FACTORS`; a place is in that of its nearest hub."""
 ROUTE_FACTORS = {
     "africa": (1.33,),
     "america-east": (1.35, 1.45),
@@ -119,12 +108,12 @@ ROUTE_FACTORS = {
 }
 """Route length over the way along corridors, for each zone with the zones up to itself.
 
-Fitted by `placer.market.network.link_fit` to public ICMP measurements between 70 regions of AWS,
-Azure and GC (2022; 2,342 pairs, both directions alike). On these pairs the round-trip time is 4.2 %
-off in the median and 14.0 % at the 90th percentile; on regions that the fit had not seen (a third
-left out, four draws) 4.6 % and 15.3 %; on the pairs of a provider it had not seen 4.8 % and 14.7 %
-(AWS), 5.7 % and 16.9 % (Azure), 5.3 % and 18.2 % (GC). Which corridors clouds use (not the South
-Atlantic, not from India to South Africa), the factor of GC in catalogs/corridors.csv and the
+Fitted by `placer.market.network.measured_links` to public ICMP measurements between 70 regions of
+AWS, Azure and GC (2022; 2,342 pairs, both directions alike). On these pairs the round-trip time is
+4.2 % off in the median and 14.0 % at the 90th percentile; on regions that the fit had not seen (a
+third left out, four draws) 4.6 % and 15.3 %; on the pairs of a provider it had not seen 4.8 % and
+14.7 % (AWS), 5.7 % and 16.9 % (Azure), 5.3 % and 18.2 % (GC). Which corridors clouds use (not the
+South Atlantic, not from India to South Africa), the factor of GC in catalogs/corridors.csv and the
 constants above were chosen on all pairs, so only the factors are held out. The factor of GC (any
 from 1.3 to 1.8 does as well) and Texas as a part of the west follow one published pair each (Erben
 et al. (2024), tables 3 and 4). Near pairs are worst: 14 % in the median between 60 and 500 km.
@@ -133,9 +122,7 @@ africa and middle-east with themselves have one pair each.
 
 
 def light_rtt_s(a: Region, b: Region) -> float:
-    """Return the least round-trip time in seconds between two places: light in fibre along the
-    great circle.
-    """
+    """Return the least round-trip time in s of two places: light in fibre, great circle."""
     return great_circle_km(a, b) / FIBRE_KM_PER_RTT_S
 
 
@@ -155,14 +142,7 @@ _FACTORS = _factors()
 
 
 class Pairs:
-    """Estimates of all links from some places to others; every table has the shape (sources,
-    destinations).
-
-    Parameters
-    ----------
-    sources, destinations
-        Places.
-    """
+    """Estimates of all links from some places to others; shape (sources, destinations)."""
 
     def __init__(self, sources: Sequence[Region], destinations: Sequence[Region]) -> None:
         self.sources, self.destinations = sources, destinations
@@ -194,9 +174,7 @@ class Pairs:
 
     @cached_property
     def rtt_s(self) -> Array:
-        """Round-trip times: floor + factor of the zones x way, and no faster than light in
-        fibre.
-        """
+        """Round-trip times: floor + factor of the zones x way, no faster than light in fibre."""
         rows, columns = ([ZONES.index(zone) for zone in one.zones] for one in self._accesses)
         way_s = _FACTORS[np.ix_(rows, columns)] * self.weighted_km / FIBRE_KM_PER_RTT_S
         light_s = self.direct_km / FIBRE_KM_PER_RTT_S
@@ -225,8 +203,6 @@ class Pairs:
     def cap_bytes_per_s(self, rtt_s: Array) -> Array:
         """Return what any number of streams between two machines reaches.
 
-        Notes
-        -----
         Inside a region the cap of one stream. Elsewhere the source's cap on egress: clouds do not
         throttle what comes in (public measurements: 6.9 Gb/s from GC into AWS, which sends 4.8). A
         provider that nobody measured takes in no more than it sends.

@@ -1,13 +1,15 @@
-"""How far the link model is from measured links: errors by pair of continents, and rows that cannot
-be true.
+"""How far the link model is from measured links: errors by pair of continents, rows that cannot be
+true, and the route factors that measured round-trip times ask for.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from statistics import median, quantiles
+from typing import Any
 
 from msgspec import Struct
 
@@ -15,16 +17,25 @@ from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog, located_rows
 from placer.market.books.layers import Layer, find_layer
 from placer.market.catalog import Catalog, MeasuredLink, Region
+from placer.market.network.geography import zone_of
 from placer.market.network.graph import Network
-from placer.market.network.link_fit import fitted_factors
-from placer.market.network.link_grid import GBPS
-from placer.market.network.link_model import light_rtt_s, route_factor
+from placer.market.network.link_model import (
+    FIBRE_KM_PER_RTT_S,
+    RTT_FLOOR_S,
+    ZONES,
+    Pairs,
+    light_rtt_s,
+    route_factor,
+)
+from placer.market.network.tables import GBPS
 from placer.records import Count, replace
 
 SAME_REGION, ALL = "same region", "all"
 """Names of the groups that are no pair of continents; `ALL` leaves the same region out."""
-FIGURES = ("rtt", "one stream", "many streams")
-"""What is compared."""
+FIGURES = ("rtt", "one stream", "many streams")  # What is compared
+LEAST_KM = 300.0  # Shorter ways say more about the floor than about the route
+SHRINK = 3.0
+"""A factor counts as this many more pairs with the median of all: few pairs pull it little."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,16 +94,10 @@ class NetworkCheck(
 ):
     """The link model beside measured links; errors are shares of 1. Suspects take no part in them.
 
-    Parameters
-    ----------
-    unknown_places
-        Rows by place without coordinates.
-    estimated_rows
-        Rows that nobody measured.
-    empty_rows
-        Rows without a figure.
-    factors
-        Only with --fit.
+    unknown_places: Rows by place without coordinates.
+    estimated_rows: Rows that nobody measured.
+    empty_rows: Rows without a figure.
+    factors: Only with --fit.
     """
 
     catalog: str
@@ -107,57 +112,31 @@ class NetworkCheck(
 
 
 def check_network(grids: Sequence[str], catalog: str | Sequence[str] | None = None) -> NetworkCheck:
-    """Compare the link model, never the measured rows, with measured links.
-
-    Parameters
-    ----------
-    grids
-        Books, folders or CSV files with the columns of links.csv; none: the links of the catalog
-        itself.
-    catalog
-        Book or books whose regions say where places are; regions of a grid replace them.
-
-    Raises
-    ------
-    PlacerError
-        If there is no such grid, it has no links, or none of them can be compared.
+    """Compare the link model, never the measured rows, with measured links: of books, folders or
+    CSV files with the columns of links.csv, or of the catalog itself. Its regions say where places
+    are; regions of a grid replace them. PlacerError if no link can be compared.
     """
     book = load_catalog(catalog)
     layers = [find_layer(grid) for grid in grids]
-    located = (
-        [(book.name, link) for link in book.links]
-        if not layers
-        else [row for layer in layers for row in _links(layer)]
-    )
+    located = [row for layer in layers for row in _rows(layer, "links.csv")]
+    if not layers:
+        located = [(book.name, link) for link in book.links]
     names = tuple(layer.name for layer in layers) or (book.name,)
     if not located:
-        raise PlacerError(
-            f"{' and '.join(names)}: no measured links",
-            "name a book or a CSV file with rows of links.csv",
-        )
-    known = replace(book, regions={**book.regions, **_regions(layers)}, links=())
+        words = f"{' and '.join(names)}: no measured links"
+        raise PlacerError(words, "name a book or a CSV file with rows of links.csv")
+    brought = [layer for layer in layers if "regions.csv" in layer.files]
+    regions = {row.place: row for layer in brought for _, row in _rows(layer, "regions.csv")}
+    known = replace(book, regions={**book.regions, **regions}, links=())
     return _checked(located, known, book.name, names)
 
 
-def _links(layer: Layer) -> list[tuple[str, MeasuredLink]]:
-    """Return the rows of links.csv of a layer, with where they stand."""
-    text = layer.files.get("links.csv")
+def _rows(layer: Layer, file: str) -> list[tuple[str, Any]]:
+    text = layer.files.get(file)
     if text is None:
-        raise PlacerError(
-            f"'{layer.name}' has no links.csv",
-            "name a book or a CSV file with measured links; erben-2023 is a shipped one",
-        )
-    return located_rows([Layer(name=layer.name, files={"links.csv": text})])["links.csv"]
-
-
-def _regions(layers: Sequence[Layer]) -> dict[str, Region]:
-    """Return the regions that the grids bring along."""
-    files = [
-        Layer(name=layer.name, files={"regions.csv": layer.files["regions.csv"]})
-        for layer in layers
-        if "regions.csv" in layer.files
-    ]
-    return {region.place: region for _, region in located_rows(files)["regions.csv"]}
+        tip = "name a book or a CSV file with measured links; erben-2023 is a shipped one"
+        raise PlacerError(f"'{layer.name}' has no {file}", tip)
+    return located_rows([Layer(name=layer.name, files={file: text})])[file]
 
 
 def _checked(
@@ -170,32 +149,38 @@ def _checked(
         place for _, row in located for place in {row.src, row.dst} if place not in known.regions
     )
     measured = [(where, row) for where, row in located if row.basis != "estimated"]
-    placed = [
-        (where, row)
-        for where, row in measured
-        if row.src in known.regions and row.dst in known.regions
-    ]
-    suspects = tuple(_suspects(placed, known))
-    wrong = {(suspect.where, suspect.src, suspect.dst) for suspect in suspects}
-    sound = [row for where, row in placed if (where, row.src, row.dst) not in wrong]
+    placed = [at for at in measured if {at[1].src, at[1].dst} <= known.regions.keys()]
+    suspects, sound = [], []
+    for where, row in placed:
+        light_ms = light_rtt_s(known.region(row.src), known.region(row.dst)) * 1e3
+        if row.rtt_ms is not None and row.rtt_ms < light_ms:
+            ends = {"src": row.src, "dst": row.dst}
+            suspects.append(Suspect(where=where, **ends, rtt_ms=row.rtt_ms, light_ms=light_ms))
+        else:
+            sound.append(row)
     network = Network(known)
     misses = [miss for row in sound for miss in _misses(row, known, network)]
     if not misses and not suspects:
-        raise PlacerError(
-            f"{' and '.join(grids)}: none of {len(located):,} rows can be compared"
-            + (f": {_named(unknown)}" if unknown else ""),
-            "add the places to regions.csv beside the grid, or name the book that has them with "
-            "--catalog"
-            if unknown
-            else "a row needs basis measured or published, and rtt_ms, gbps_one_stream or "
-            "gbps_many_streams",
+        words = f"{' and '.join(grids)}: none of {len(located):,} rows can be compared"
+        tip = (
+            "a row needs basis measured or published, and rtt_ms, gbps_one_stream or "
+            "gbps_many_streams"
         )
+        if unknown:
+            places = sorted(unknown)
+            more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+            words = f"{words}: no book knows {', '.join(places[:3])}{more}"
+            tip = (
+                "add the places to regions.csv beside the grid, or name the book that has them "
+                "with --catalog"
+            )
+        raise PlacerError(words, tip)
     return NetworkCheck(
         catalog=catalog,
         grids=grids,
         rows=len(located),
         errors=tuple(_errors(misses)),
-        suspects=suspects,
+        suspects=tuple(suspects),
         unknown_places=dict(sorted(unknown.items())),
         estimated_rows=len(located) - len(measured),
         empty_rows=sum(
@@ -206,43 +191,24 @@ def _checked(
     )
 
 
-def _named(unknown: Mapping[str, int]) -> str:
-    places = sorted(unknown)
-    more = f" and {len(places) - 3} more" if len(places) > 3 else ""
-    return f"no book knows {', '.join(places[:3])}{more}"
-
-
-def _suspects(placed: Iterable[tuple[str, MeasuredLink]], known: Catalog) -> Iterator[Suspect]:
-    for where, row in placed:
-        light_ms = light_rtt_s(known.region(row.src), known.region(row.dst)) * 1e3
-        if row.rtt_ms is not None and row.rtt_ms < light_ms:
-            yield Suspect(
-                where=where, src=row.src, dst=row.dst, rtt_ms=row.rtt_ms, light_ms=light_ms
-            )
-
-
 def _misses(row: MeasuredLink, known: Catalog, network: Network) -> Iterator[Miss]:
-    """Yield each measured figure of a row beside the model's."""
     link = network.estimated_link(row.src, row.dst)
-    ends = sorted((known.region(row.src).continent, known.region(row.dst).continent))
-    group = SAME_REGION if row.src == row.dst else "-".join(ends)
-    models = (link.rtt_s, link.bytes_per_second, link.cap)
+    continents = sorted((known.region(row.src).continent, known.region(row.dst).continent))
+    group = SAME_REGION if row.src == row.dst else "-".join(continents)
     rtt_s = None if row.rtt_ms is None else row.rtt_ms / 1e3
-    streams = [
-        None if gbps is None else gbps * GBPS
-        for gbps in (row.gbps_one_stream, row.gbps_many_streams)
-    ]
-    for figure, model, measured in zip(FIGURES, models, (rtt_s, *streams), strict=True):
-        if measured is not None:
-            yield Miss(
-                src=row.src, dst=row.dst, figure=figure, group=group, model=model, measured=measured
-            )
+    figures = (
+        (link.rtt_s, rtt_s, 1.0),
+        (link.bytes_per_second, row.gbps_one_stream, GBPS),
+        (link.cap, row.gbps_many_streams, GBPS),
+    )
+    for name, (model, figure, unit) in zip(FIGURES, figures, strict=True):
+        if figure is not None:
+            ends, measured = {"src": row.src, "dst": row.dst}, figure * unit
+            yield Miss(**ends, figure=name, group=group, model=model, measured=measured)
 
 
 def _errors(misses: Sequence[Miss]) -> Iterator[ErrorGroup]:
-    """Yield the errors of each figure: pairs of continents by name, then the same region, then all
-    between regions.
-    """
+    """Yield errors of each figure: pairs of continents, the same region, all between regions."""
     for figure in FIGURES:
         groups: dict[str, list[Miss]] = {}
         for miss in misses:
@@ -270,17 +236,46 @@ def _error_group(figure: str, group: str, misses: Sequence[Miss]) -> ErrorGroup:
 
 
 def _refits(rows: Sequence[MeasuredLink], known: Catalog) -> Iterator[Refit]:
-    """Yield the factors that the measured round-trip times ask for; both directions of a pair count
-    as one.
-    """
+    """Yield the factors that measured round-trip times ask for, of both directions as one."""
     pairs: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         if row.rtt_ms is not None and row.src != row.dst:
-            pairs.setdefault((min(row.src, row.dst), max(row.src, row.dst)), []).append(
-                row.rtt_ms / 1e3
-            )
+            key = min(row.src, row.dst), max(row.src, row.dst)
+            pairs.setdefault(key, []).append(row.rtt_ms / 1e3)
     measured = [
         (known.region(a), known.region(b), sum(rtts) / len(rtts)) for (a, b), rtts in pairs.items()
     ]
-    for zones, fitted in sorted(fitted_factors(measured).items()):
+    for zones, fitted in sorted(_fitted_factors(measured).items()):
         yield Refit(zones=zones, factor=route_factor(*zones), fitted=fitted)
+
+
+def _fitted_factors(
+    measured: Iterable[tuple[Region, Region, float]],
+) -> dict[tuple[str, str], float]:
+    """Fit one factor for each pair of zones, in the order of `ZONES`, to pairs of places with their
+    round-trip time in seconds; each pair of places once.
+
+    The factor that makes the summed relative error of a pair of zones least is a weighted median of
+    (rtt - floor) / way, with weights way / rtt. It is drawn to the plain median of all pairs.
+    """
+    groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for a, b, rtt_s in measured:
+        way_km = float(Pairs([a], [b]).weighted_km[0, 0])
+        if way_km >= LEAST_KM:
+            way_s = way_km / FIBRE_KM_PER_RTT_S
+            first, second = sorted((zone_of(a), zone_of(b)), key=ZONES.index)
+            factor = (rtt_s - RTT_FLOOR_S) / way_s, way_s / rtt_s
+            groups.setdefault((first, second), []).append(factor)
+    middle = median(factor for group in groups.values() for factor, _ in group) if groups else 0.0
+    return {
+        zones: (len(group) * _weighted_median(group) + SHRINK * middle) / (len(group) + SHRINK)
+        for zones, group in groups.items()
+    }
+
+
+def _weighted_median(pairs: list[tuple[float, float]]) -> float:
+    """Return the value at which half of the weight is reached; weights are positive."""
+    ordered = sorted(pairs)
+    reached = accumulate(weight for _, weight in ordered)
+    half = sum(weight for _, weight in pairs) / 2
+    return next(value for (value, _), sum_ in zip(ordered, reached, strict=True) if sum_ >= half)

@@ -1,10 +1,8 @@
-"""Refresh a user's book from a provider's own prices: ask, check, compare with the book before,
-write at once.
-"""
+"""Refresh a user's book from a provider's prices: ask, check, compare, write at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,37 +12,58 @@ from typing import Any
 from placer.errors import PlacerError, SourceError
 from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import check_book_name, own_book_names, own_books
-from placer.market.books.layers import catalog_names
-from placer.market.books.pin import pinned
-from placer.market.sources.changes import Changes, changes
+from placer.market.books.layers import catalog_names, pinned
 from placer.market.sources.harvest import Harvest, Row
-from placer.market.sources.prices import azure, gcp
-from placer.market.sources.prices.aws import listing as aws
-from placer.market.sources.prices.quotes import Gathered, checked
+from placer.market.sources.prices import aws, azure, gcp
+from placer.market.sources.prices.scope import checked, scope_of
 from placer.market.sources.save import ORIGIN, locked, replaceable, save
-from placer.market.sources.scope import Scope, scope_of
+from placer.records import Count
 
 OFFERS = "offers.csv"
+Key = tuple[str, str, str]  # Place, machine type and market of an offer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """One machine whose price moved; USD/h."""
+
+    place: str
+    instance_type: str
+    market: str
+    before_usd_per_hour: float
+    after_usd_per_hour: float
+
+    @property
+    def share(self) -> float:
+        """Change as a share of the price before: 0.1 is 10 % dearer."""
+        return self.after_usd_per_hour / self.before_usd_per_hour - 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Changes:
+    """How many prices rose, fell, stayed, came, went, or were not asked for this time, and the
+    largest move.
+    """
+
+    up: Count
+    down: Count
+    same: Count
+    new: Count
+    gone: Count
+    not_asked: Count
+    largest: Change | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refreshed:
     """What a refresh found and did.
 
-    Parameters
-    ----------
-    folder
-        Where the book lies; None after a dry run.
-    rows
-        The offers of the new book.
-    changes
-        Against the book of this name before; None if there was none.
-    left_out
-        How many prices were left out, by reason.
-    kept
-        Regions that failed and whose old offers were kept, with how many.
-    failed
-        Regions that failed, with their error.
+    folder: Where the book lies; None after a dry run.
+    rows: The offers of the new book.
+    changes: Against the book of this name before; None if there was none.
+    left_out: How many prices were left out, by reason.
+    kept: Regions that failed and whose old offers were kept, with how many.
+    failed: Regions that failed, with their error.
     """
 
     name: str
@@ -70,56 +89,38 @@ def refresh(
 ) -> Refreshed:
     """Read a provider's prices and write them as a book of the user.
 
-    Parameters
-    ----------
-    provider
-        ``aws``, ``azure`` or ``gcp``.
-    places
-        Regions or wildcards, such as ``us-west-2,eu-*``; None for all that the shipped book knows.
-    gpu
-        Devices or families; None for all.
-    name
-        Name of the book; None for the provider's.
-    partial
-        Keep the old offers of regions that fail; otherwise one region that fails ends the refresh.
-    dry_run
-        Write nothing.
-    tell
-        Called with what is being read.
-
-    Raises
-    ------
-    PlacerError
-        With exit code 2 for wrong words or missing credentials; with exit code 7 if the provider
-        does not deliver, another process refreshes this book, or it cannot be written. The old book
-        stays as it was.
+    ``places`` and ``gpu`` are as `scope_of` reads them; ``name`` is that of the book, None: the
+    provider's. ``partial`` keeps the old offers of regions that fail; otherwise one that fails ends
+    the refresh. ``tell`` is called with what is being read. Exit code 2 stands for wrong words or
+    missing credentials; 7 if the provider does not deliver, another process refreshes this book, or
+    it cannot be written. The old book stays as it was.
     """
     scope = scope_of(provider, places=places, gpu=gpu)
     book = check_book_name(provider if name is None else name, catalog_names())
     if partial and provider != "aws":
-        raise PlacerError(
-            f"--partial says nothing for {provider}, whose regions come in one list",
-            "leave --partial out",
-        )
+        words = f"--partial says nothing for {provider}, whose regions come in one list"
+        raise PlacerError(words, "leave --partial out")
     with nullcontext() if dry_run else locked(book, "refreshed", 0):
         before = _before(book, provider)
-        gathered = _gathered(scope, tell, partial)
-        now = datetime.now(UTC)
-        rows, left_out, notes = checked(gathered, scope, now.date())
+        if provider == "aws":
+            gathered = aws.gather(scope, tell, partial=partial)
+        else:
+            gathered = {"azure": azure.gather, "gcp": gcp.gather}[provider](scope, tell)
+        rows, left_out, notes = checked(gathered, scope, datetime.now(UTC).date())
         kept = [
             row
             for row in before or ()
-            if row["region"] in gathered.failed and scope.wants_gpu(row["gpu"])
+            if row["region"] in gathered.failed and row["gpu"] in scope.gpus
         ]
         if not rows:
-            raise _nothing(provider, left_out)
-        everything = sorted(
-            [*rows, *kept],
-            key=lambda row: (str(row["region"]), str(row["instance_type"]), str(row["market"])),
-        )
-        compared = (
-            None if before is None else changes(before, everything, scope.regions, scope.gpus)
-        )
+            reasons = sorted(left_out.items(), key=lambda item: (-item[1], item[0]))[:2]
+            why = "; ".join(f"{reason} ({count:,})" for reason, count in reasons)
+            words = f"{provider} gave no price that can be used{f': {why}' if why else ''}"
+            raise SourceError(words, "widen --in and --gpu; the old book stays as it was")
+        everything = sorted([*rows, *kept], key=_key)
+        compared = None
+        if before is not None:
+            compared = changes(before, everything, scope.regions, scope.gpus)
         notes = [*notes, *_failures(gathered.failed, kept), *_doubts(book, compared, dry_run)]
         harvest = Harvest(
             rows={OFFERS: everything}, origins=gathered.origins, left_out=left_out, notes=notes
@@ -138,20 +139,47 @@ def refresh(
     )
 
 
-def _gathered(scope: Scope, tell: Callable[[str], None], partial: bool) -> Gathered:
-    if scope.provider == "aws":
-        return aws.gather(scope, tell, partial=partial)
-    return {"azure": azure.gather, "gcp": gcp.gather}[scope.provider](scope, tell)
+def changes(
+    before: Iterable[Mapping[str, Any]],
+    after: Iterable[Row],
+    regions: Collection[str],
+    gpus: Collection[str],
+) -> Changes:
+    """Compare rows of offers.csv by place, machine and market; of the regions and devices that were
+    asked for: an old offer beyond them is not gone.
+    """
+    old, new = {_key(row): row for row in before}, {_key(row): row for row in after}
+    moves = [
+        Change(
+            place=key[0],
+            instance_type=key[1],
+            market=key[2],
+            before_usd_per_hour=float(old[key]["usd_per_hour"]),
+            after_usd_per_hour=float(new[key]["usd_per_hour"] or 0),
+        )
+        for key in sorted(old.keys() & new.keys())
+    ]
+    moved = [move for move in moves if move.share]
+    missing = [old[key] for key in old.keys() - new.keys()]
+    beyond = sum(row["region"] not in regions or row["gpu"] not in gpus for row in missing)
+    return Changes(
+        up=sum(move.share > 0 for move in moved),
+        down=sum(move.share < 0 for move in moved),
+        same=len(moves) - len(moved),
+        new=len(new.keys() - old.keys()),
+        gone=len(missing) - beyond,
+        not_asked=beyond,
+        largest=max(moved, key=lambda move: abs(move.share), default=None),
+    )
+
+
+def _key(row: Mapping[str, Any]) -> Key:
+    return f"{row['provider']}/{row['region']}", str(row["instance_type"]), str(row["market"])
 
 
 def _before(book: str, provider: str) -> list[dict[str, Any]] | None:
     """Return the offers of the book that is there; None if there is none or nobody can read it.
-
-    Raises
-    ------
-    PlacerError
-        If it holds something that no refresh of this provider wrote, and that a new book would
-        lose.
+    PlacerError if it holds something that no refresh of this provider wrote: it would be lost.
     """
     folder = replaceable(own_books() / book)
     try:
@@ -163,29 +191,21 @@ def _before(book: str, provider: str) -> list[dict[str, Any]] | None:
         file for file in files if file not in (OFFERS, ORIGIN)
     ]
     if others:
-        raise PlacerError(
-            f"the book '{book}' holds more than prices of {provider}: {', '.join(others[:3])}",
-            "choose another name with --as",
-        )
+        words = f"the book '{book}' holds more than prices of {provider}: {', '.join(others[:3])}"
+        raise PlacerError(words, "choose another name with --as")
     return rows
 
 
 def _failures(failed: Mapping[str, str], kept: Sequence[Mapping[str, Any]]) -> list[str]:
     notes = []
     for region, why in failed.items():
-        rows = [row for row in kept if row["region"] == region]
-        days = sorted({str(row["as_of"]) for row in rows})
-        what = (
-            f"{len(rows)} old offers of {days[0]} were kept"
-            if rows
-            else "the book has no offers of it"
-        )
-        notes.append(f"{region} failed ({why}): {what}")
+        days = sorted(str(row["as_of"]) for row in kept if row["region"] == region)
+        what = f"{len(days)} old offers of {days[0]} were kept" if days else ""
+        notes.append(f"{region} failed ({why}): {what or 'the book has no offers of it'}")
     return notes
 
 
 def _doubts(book: str, compared: Changes | None, dry_run: bool) -> list[str]:
-    """Return what to look at before the new book is used."""
     doubts = []
     if compared is None and book in own_book_names():
         doubts.append(
@@ -200,12 +220,3 @@ def _doubts(book: str, compared: Changes | None, dry_run: bool) -> list[str]:
             f"the book '{book}' is pinned as it was before: pin it again with 'placer catalog pin'"
         )
     return doubts
-
-
-def _nothing(provider: str, left_out: Mapping[str, int]) -> PlacerError:
-    reasons = sorted(left_out.items(), key=lambda item: (-item[1], item[0]))[:2]
-    why = f": {'; '.join(f'{reason} ({count:,})' for reason, count in reasons)}" if reasons else ""
-    return SourceError(
-        f"{provider} gave no price that can be used{why}",
-        "widen --in and --gpu; the old book stays as it was",
-    )

@@ -7,47 +7,29 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
 from placer.errors import PlacerError, SourceError
-from placer.market.books.csv_rows import file_columns, optional_columns, read_rows
+from placer.market.books.csv_rows import KEYS, file_columns, optional_columns, read_rows
 from placer.market.books.folders import check_book_name, own_books
 from placer.market.books.layers import catalog_names
-from placer.market.sources.harvest import FORMULA, BookOrigin, Cell, Harvest
+from placer.market.sources.harvest import FORMULA, BookOrigin, Cell, Harvest, Row
+from placer.records import replace
 
 ORIGIN = "origin.json"
 """Beside the CSV files of a book: documents with digests, date, what was left out."""
 LOCK_SECONDS = 2.0
+CAPACITY_FILES = ("capacity.csv", "offers.csv")  # What a book of capacity may have
 
 
 def save(harvest: Harvest, name: str) -> Path:
-    """Write a harvest as the user's book ``name``, in place of one of the same name.
+    """Write a harvest as the user's book ``name``, in place of one of the same name; return its
+    folder. Exit code 7 if a row breaks catalogs/columns.csv; the old book stays as it was.
 
-    Parameters
-    ----------
-    harvest
-        Rows and origins.
-    name
-        Lower-case letters, digits, ``-``, ``_`` and ``.``.
-
-    Returns
-    -------
-    Path
-        Folder of the book.
-
-    Raises
-    ------
-    PlacerError
-        If a row breaks catalogs/columns.csv (exit code 7, the message names file, line and cell),
-        nothing was found, another process writes this book, or the folder cannot be written. The
-        old book stays as it was.
-
-    Notes
-    -----
     A book is a link to a folder that is never changed: writing makes a new folder, checks it and
     moves the link. A reader that has begun with the old folder can finish: the one before the
     current is kept.
@@ -66,26 +48,9 @@ def save(harvest: Harvest, name: str) -> Path:
 
 @contextmanager
 def locked(name: str, done: str, seconds: float) -> Iterator[Path]:
-    """Keep other processes from doing the same to a book of the user.
-
-    Parameters
-    ----------
-    name
-        Of the book.
-    done
-        What is done to it, for the lock and the message: ``written``, ``refreshed``.
-    seconds
-        How long another process is waited for.
-
-    Yields
-    ------
-    Path
-        The folder of the user's books.
-
-    Raises
-    ------
-    PlacerError
-        With exit code 7 if another process is at it for longer, or the folder cannot be written.
+    """Keep other processes from doing the same to a book of the user; yield the folder of the
+    user's books. ``done`` says what is done: ``written``, ``refreshed``; another process is waited
+    for so many seconds, then exit code 7.
     """
     from filelock import FileLock, Timeout
 
@@ -95,10 +60,8 @@ def locked(name: str, done: str, seconds: float) -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
-        raise SourceError(
-            f"the book '{name}' is being {done} by another process",
-            "wait for it, then run this again",
-        ) from None
+        words = f"the book '{name}' is being {done} by another process"
+        raise SourceError(words, "wait for it, then run this again") from None
     except (OSError, NotImplementedError) as error:
         raise _unwritable(name, folder, error) from None
     try:
@@ -110,10 +73,30 @@ def locked(name: str, done: str, seconds: float) -> Iterator[Path]:
 def replaceable(book: Path) -> Path:
     """Refuse a place where something lies that is no book of `save`."""
     if os.path.lexists(book) and _target(book) is None:
-        raise PlacerError(
-            f"'{book}' was not written by placer", "move it away, or choose another name with --as"
-        )
+        tip = "move it away, or choose another name with --as"
+        raise PlacerError(f"'{book}' was not written by placer", tip)
     return book
+
+
+def merged(harvest: Harvest, name: str) -> Harvest:
+    """Lay rows of capacity over those of the book of that name; no other file may be in it."""
+    book = own_books() / name
+    if not book.is_dir():
+        return harvest
+    other = sorted(path.name for path in book.glob("*.csv") if path.name not in CAPACITY_FILES)
+    if other:
+        words = f"the book '{name}' has {other[0]}: it is no book of capacity"
+        raise PlacerError(words, "choose another name with --as")
+    rows: dict[str, Sequence[Row]] = {}
+    for file in CAPACITY_FILES:
+        below = read_rows(book / file, file) if (book / file).is_file() else ()
+        keyed = {
+            tuple(row.get(column) or "" for column in KEYS[file]): row
+            for row in (*below, *harvest.rows.get(file, ()))
+        }
+        if keyed:
+            rows[file] = [*keyed.values()]
+    return replace(harvest, rows=rows)
 
 
 def _unwritable(name: str, folder: Path, error: Exception) -> PlacerError:
@@ -125,14 +108,21 @@ def _unwritable(name: str, folder: Path, error: Exception) -> PlacerError:
 
 
 def _checked_folder(harvest: Harvest, name: str, folder: Path) -> Path:
+    """Write the files of a book, and read every one again as any book is read."""
     made = folder / f".{name}@{secrets.token_hex(4)}"
     made.mkdir()
     try:
         _write(harvest, made)
-        _check(harvest, made)
-    except BaseException:
+        for file in harvest.rows:
+            for _ in read_rows(made / file, file):
+                pass
+    except BaseException as error:
         shutil.rmtree(made, ignore_errors=True)
-        raise
+        if isinstance(error, SourceError) or not isinstance(error, PlacerError):
+            raise
+        message = error.message.replace(f"{made}{os.sep}", "")
+        words = f"the source gave a row that no book may have: {message}"
+        raise SourceError(words, "nothing was changed") from None
     return made
 
 
@@ -168,23 +158,9 @@ def _sync(stream: TextIO) -> None:
 
 def _text(cell: Cell) -> str:
     if isinstance(cell, str) and cell.startswith(FORMULA):
-        raise SourceError(
-            f"the source gave '{cell[:80]}', which begins as a formula does", "nothing was changed"
-        )
+        words = f"the source gave '{cell[:80]}', which begins as a formula does"
+        raise SourceError(words, "nothing was changed")
     return "" if cell is None else repr(cell) if isinstance(cell, float) else str(cell)
-
-
-def _check(harvest: Harvest, made: Path) -> None:
-    """Read every file again as any book is read."""
-    for file in harvest.rows:
-        try:
-            for _ in read_rows(made / file, file):
-                pass
-        except PlacerError as error:
-            message = error.message.replace(f"{made}{os.sep}", "")
-            raise SourceError(
-                f"the source gave a row that no book may have: {message}", "nothing was changed"
-            ) from None
 
 
 def _put_in_place(made: Path, book: Path) -> None:
@@ -194,18 +170,14 @@ def _put_in_place(made: Path, book: Path) -> None:
         link.symlink_to(made.name, target_is_directory=True)
         link.replace(book)
     except BaseException:
-        if (
-            _target(book) != made
-        ):  # Ctrl-C may come after the link has moved: then the new folder is the book
+        if _target(book) != made:  # Ctrl-C may come after the link has moved: then it is the book
             _remove(made, link)
         raise
     _remove(*(old for old in book.parent.glob(f".{book.name}@*") if old not in (made, before)))
 
 
 def _target(book: Path) -> Path | None:
-    """Return the folder that the link of a book names; None if there is no link, or one that `save`
-    does not make.
-    """
+    """Return the folder that the link of a book names; None if `save` made no such link."""
     try:
         name = str(book.readlink())
     except OSError:
@@ -214,7 +186,6 @@ def _target(book: Path) -> Path | None:
 
 
 def _remove(*leftovers: Path) -> None:
-    """Remove folders, and links that were made and not moved."""
     for path in leftovers:
         if path.is_symlink():
             path.unlink(missing_ok=True)

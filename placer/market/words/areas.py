@@ -1,6 +1,4 @@
-"""Names of parts of the world: countries, continents, the European Union and cities, with the
-places of a book that lie in them.
-"""
+"""Names of parts of the world, from continents to cities, with the places of a book in them."""
 
 from __future__ import annotations
 
@@ -11,8 +9,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from placer.errors import PlacerError
-from placer.market.books.csv_rows import read_rows
-from placer.market.books.folders import shipped_catalogs
+from placer.market.books.csv_rows import shipped_table
 from placer.market.catalog import Catalog, Region
 
 CONTINENTS = {
@@ -24,14 +21,11 @@ CONTINENTS = {
     "south-america": "SA",
 }
 """Continents by the names that users write; the codes are those of regions.csv."""
-UNION = ("eu", "european-union")
-"""Names of the European Union, which is smaller than the continent."""
+UNION = ("eu", "european-union")  # Names of the European Union, which is smaller than the continent
 
 
 class Country(Struct, frozen=True, kw_only=True):
-    """A row of catalogs/countries.csv: ISO 3166-1 codes, names, continent, capital, and whether it
-    is a member of the European Union.
-    """
+    """A row of catalogs/countries.csv; ``also`` has other names, ``eu`` is yes or no."""
 
     country: str
     iso3: str
@@ -77,15 +71,12 @@ def plain_name(text: str) -> str:
 @lru_cache(maxsize=1)
 def countries() -> dict[str, Country]:
     """Return the countries by their two-letter codes (catalogs/countries.csv)."""
-    path = shipped_catalogs() / "countries.csv"
-    return {row["country"]: Country(**row) for row in read_rows(path, "countries.csv")}
+    return {row.country: row for row in shipped_table("countries.csv", Country)}
 
 
-@lru_cache(maxsize=1)
 def cities() -> tuple[City, ...]:
     """Return the cities, the largest first (catalogs/cities.csv)."""
-    path = shipped_catalogs() / "cities.csv"
-    return tuple(City(**row) for row in read_rows(path, "cities.csv"))
+    return shipped_table("cities.csv", City)
 
 
 def country_named(word: str) -> Country | None:
@@ -96,11 +87,7 @@ def country_named(word: str) -> Country | None:
 
 def city_named(word: str) -> City | None:
     """Find a city by its name, or by name and country such as ``London/CA``; None if there is
-    none.
-
-    Notes
-    -----
-    Of several cities of one name it is the largest. ``Frankfurt`` finds ``Frankfurt am Main``.
+    none. Of several it is the largest. ``Frankfurt`` finds ``Frankfurt am Main``.
     """
     written, _, where = word.partition("/")
     name, country = plain_name(written), country_named(where) if where else None
@@ -113,34 +100,21 @@ def city_named(word: str) -> City | None:
 
 
 def area_places(word: str, catalog: Catalog) -> list[str] | None:
-    """Return the places of a book in an area; None if the word names no area.
-
-    Parameters
-    ----------
-    word
-        A continent, ``EU`` for the European Union, a country by name or ISO code, a city, or the
-        name of a region without its provider.
-
-    Raises
-    ------
-    PlacerError
-        If the book has no place there, or the word stands for two areas.
+    """Return the places of a book in an area: a continent, ``EU`` for the European Union, a country
+    by name or ISO code, a city, or a region without its provider; None if the word names none.
+    PlacerError if the book has no place there, or the word stands for two areas.
     """
-    name = plain_name(word)
+    name, regions = plain_name(word), catalog.regions.values()
     if name in UNION:
         members = {country.country for country in countries().values() if country.eu == "yes"}
-        return _some(word, (r for r in catalog.regions.values() if r.country in members), catalog)
-    continent = CONTINENTS.get(name)
-    if continent is not None:
-        inside = (r for r in catalog.regions.values() if r.continent == continent)
-        return _some(word, inside, catalog)
-    country = country_named(word)
-    if country is not None:
+        return _some(word, (r for r in regions if r.country in members), catalog)
+    country, continent = country_named(word), CONTINENTS.get(name)
+    if continent is None and country is not None:
         return _in_country(word, country, catalog)
-    if name.upper() in CONTINENTS.values():
-        inside = (r for r in catalog.regions.values() if r.continent == name.upper())
-        return _some(word, inside, catalog)
-    named = [region for region in catalog.regions.values() if name in _names(region)]
+    if continent is not None or name.upper() in CONTINENTS.values():
+        code = continent or name.upper()
+        return _some(word, (r for r in regions if r.continent == code), catalog)
+    named = [region for region in regions if name in _names(region)]
     return _some(word, named, catalog) if named else None
 
 
@@ -158,8 +132,6 @@ def area_names(catalog: Catalog) -> list[str]:
 def area_words(patterns: Sequence[str], catalog: Catalog) -> list[str]:
     """Return patterns of places with the name of an area in place of all its places.
 
-    Notes
-    -----
     Only an area whose places stand together in the order of the book is named, as `area_places`
     lists them; of several such areas the largest. A single place stays as it is.
     """
@@ -185,14 +157,10 @@ def area_words(patterns: Sequence[str], catalog: Catalog) -> list[str]:
 
 
 def _in_country(word: str, country: Country, catalog: Catalog) -> list[str]:
-    """Return the places in a country; a code of two letters that once meant a continent is refused
-    where both have places.
-    """
+    """Return the places in a country; where its code also means a continent it is refused."""
     inside = [region for region in catalog.regions.values() if region.country == country.country]
-    name = next((n for n, code in CONTINENTS.items() if code == word.upper()), None)
-    if name is None:
-        return _some(word, inside, catalog)
-    there = [region for region in catalog.regions.values() if region.continent == word.upper()]
+    name = next((n for n, code in CONTINENTS.items() if code == word.upper()), "")
+    there = [r for r in catalog.regions.values() if name and r.continent == word.upper()]
     if inside and there:
         raise PlacerError(
             f"place '{word}' is {country.name} or {name.replace('-', ' ').title()}",
@@ -202,7 +170,6 @@ def _in_country(word: str, country: Country, catalog: Catalog) -> list[str]:
 
 
 def _names(region: Region) -> tuple[str, str]:
-    """Return the names of one region without its provider: its own and that of its city."""
     return plain_name(region.region), plain_name(region.city)
 
 
@@ -210,15 +177,8 @@ def _some(word: str, inside: Iterable[Region], catalog: Catalog) -> list[str]:
     """Return the places of some regions; an area without any would be no limit at all."""
     places = [region.place for region in inside]
     if not places:
-        raise PlacerError(
-            f"catalog '{catalog.name}' has no place in '{word}'",
-            f"it has places in {_where(catalog)}",
-        )
+        codes = {region.country for region in catalog.regions.values()}
+        named = sorted(row.name for row in countries().values() if row.country in codes)
+        tip = f"it has places in {', '.join(named[:12])}{' ...' * (len(named) > 12)}"
+        raise PlacerError(f"catalog '{catalog.name}' has no place in '{word}'", tip)
     return places
-
-
-def _where(catalog: Catalog) -> str:
-    """Name the countries of a book."""
-    codes = {region.country for region in catalog.regions.values()}
-    named = sorted(row.name for row in countries().values() if row.country in codes)
-    return f"{', '.join(named[:12])}{' ...' * (len(named) > 12)}"

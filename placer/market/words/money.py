@@ -8,18 +8,15 @@ from functools import lru_cache
 from msgspec import Struct
 
 from placer.errors import PlacerError, unknown
-from placer.market.books.csv_rows import read_rows
-from placer.market.books.folders import shipped_catalogs
+from placer.market.books.csv_rows import shipped_table
 
-SIGNS = {"€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR"}
-"""Signs that stand for one currency."""
+SIGNS = {"€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR"}  # Signs that stand for one currency
 _BEFORE = re.compile(r"(?P<money>[€£¥₹]|[A-Za-z]{3}(?![A-Za-z]))\s*(?P<rest>[0-9.,].*)")
 _AFTER = re.compile(
     r"(?P<amount>[0-9.,]+(?:[eE][+-]?[0-9]{1,3}(?![A-Za-z]))?)\s*"
     r"(?P<money>[€£¥₹]|[A-Za-z]{3}(?![A-Za-z]))(?P<rest>.*)"
 )
-_OWN_WORDS = ("usd", "per")
-"""Three letters in an amount that name no foreign currency."""
+_OWN_WORDS = ("usd", "per")  # Three letters in an amount that name no foreign currency
 
 
 class ExchangeRate(Struct, frozen=True, kw_only=True):
@@ -39,27 +36,12 @@ class ExchangeRate(Struct, frozen=True, kw_only=True):
 @lru_cache(maxsize=1)
 def exchange_rates() -> dict[str, ExchangeRate]:
     """Return the rates by currency (catalogs/exchange_rates.csv)."""
-    path = shipped_catalogs() / "exchange_rates.csv"
-    return {row["currency"]: ExchangeRate(**row) for row in read_rows(path, "exchange_rates.csv")}
+    return {row.currency: row for row in shipped_table("exchange_rates.csv", ExchangeRate)}
 
 
 def in_dollars(text: str) -> tuple[str, ExchangeRate | None]:
-    """Write an amount of money in USD.
-
-    Parameters
-    ----------
-    text
-        Such as ``5EUR/h``, ``€5/h`` or ``EUR 200``; an amount in USD stays as it is.
-
-    Returns
-    -------
-    tuple of str and ExchangeRate
-        The amount in USD with what stood behind it, and the rate; None for an amount in USD.
-
-    Raises
-    ------
-    PlacerError
-        If no rate of the currency is known.
+    """Write an amount of money, such as ``5EUR/h``, ``€5/h`` or ``EUR 200``, in USD with what stood
+    behind it, and the rate; an amount in USD stays as it is and has none.
 
     Examples
     --------
@@ -69,33 +51,23 @@ def in_dollars(text: str) -> tuple[str, ExchangeRate | None]:
     body = text.strip()
     before, after = _BEFORE.fullmatch(body), _AFTER.fullmatch(body)
     if before is not None:
-        money, amount, rest = before["money"], *_split(before["rest"])
+        match = re.match(r"[0-9.,]+(?:[eE][+-]?[0-9]+)?", before["rest"])
+        amount = "" if match is None else match[0]
+        money, rest = before["money"], before["rest"][len(amount) :]
     elif after is not None:
         money, amount, rest = after["money"], after["amount"], after["rest"]
     else:
         return text, None
     if money.lower() in _OWN_WORDS:
         return text, None
-    rate = _rate(SIGNS.get(money, money.upper()), text)
+    currency = SIGNS.get(money, money.upper())
+    rate = exchange_rates().get(currency)
+    if rate is None:
+        error = unknown("currency", currency, ["USD", *exchange_rates()])
+        tip = f"{error.hint}; give the budget in USD: 5/h"
+        raise PlacerError(f"budget '{text}': {error.message}", tip)
     if not re.fullmatch(
         r"[0-9]{1,3}(,[0-9]{3})*(\.[0-9]*)?|[0-9]*\.?[0-9]+([eE][+-]?[0-9]+)?", amount
     ):
         raise PlacerError(f"budget '{text}' is not an amount", "write it as 5EUR/h")
     return f"{float(amount.replace(',', '')) * rate.usd:.12g}{rest}", rate
-
-
-def _split(text: str) -> tuple[str, str]:
-    """Split what stands behind a currency into the amount and the rest."""
-    match = re.match(r"[0-9.,]+(?:[eE][+-]?[0-9]+)?", text)
-    amount = "" if match is None else match[0]
-    return amount, text[len(amount) :]
-
-
-def _rate(currency: str, text: str) -> ExchangeRate:
-    rate = exchange_rates().get(currency)
-    if rate is None:
-        error = unknown("currency", currency, ["USD", *exchange_rates()])
-        raise PlacerError(
-            f"budget '{text}': {error.message}", f"{error.hint}; give the budget in USD: 5/h"
-        )
-    return rate

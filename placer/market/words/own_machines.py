@@ -38,14 +38,12 @@ MEMORY_GIB_OF_VCPU, SYSTEM_GIB = 4.0, 0.5
 """Memory beside each vCPU of a machine without a GPU, and what its system keeps; assumed: the
 general machines of clouds, and as catalogs/gpus.csv has it.
 """
-LEAST_KILOWATT_W = 10
-"""Less than that is written in watts."""
+LEAST_KILOWATT_W = 10  # Less than that is written in watts
 LINE_SPREAD = (0.5, 1.0)
 """Ends of a line's bandwidth over what is said or assumed: others share it, and it carries no more
 than it is sold for.
 """
-RTT_MS = 0.3
-"""Round-trip time inside a site: as measured in the cluster of Erben et al. (2024)."""
+RTT_MS = 0.3  # Round-trip time inside a site: as measured in the cluster of Erben et al. (2024).
 LEAST_MACHINES, MOST_MACHINES = 1, 100_000
 _WORD = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,40})=(?P<count>[0-9]{1,9})x"
@@ -64,8 +62,6 @@ _AMOUNTS = {
 class OwnMachines:
     """Some machines of one kind at a site of one's own.
 
-    Notes
-    -----
     ``usd_per_kwh`` is the price of electricity, ``line_gbps`` what the site sends to the world and
     receives, ``lan_gbps`` the network of one machine inside it, ``watts`` what one machine draws
     (None: by the data sheet of its devices). ``memory_gib`` and ``vcpus`` are the host of one
@@ -110,23 +106,10 @@ def own_words(given: str | Sequence[str]) -> list[str]:
 
 
 def parse_own(text: str, catalog: Catalog) -> OwnMachines:
-    """Read ``NAME=NxDEVICE@PLACE`` and what may follow it.
-
-    Parameters
-    ----------
-    text
-        Such as ``office=2xA100-40@Berlin`` or
-        ``lab=1xH100:8@47.38,8.54:power=0.20/kWh:line=10Gb/s:lan=100Gb/s:watts=7000`` or
-        ``lab=1xH100:8@Zurich:ram=2TB:cpus=96:nvlink=no:cost=9/h``. The place is a city
-        of catalogs/cities.csv, with its country where it is not the largest of that name
-        (``London/CA``), a country, or latitude and longitude in degrees.
-    catalog
-        Knows the devices.
-
-    Raises
-    ------
-    PlacerError
-        Names the part that is wrong.
+    """Read ``NAME=NxDEVICE@PLACE`` and what may follow it, such as ``office=2xA100-40@Berlin`` or
+    ``lab=1xH100:8@47.38,8.54:power=0.20/kWh:line=10Gb/s:lan=100Gb/s:watts=7000``; PlacerError names
+    the part that is wrong. The place is a city of catalogs/cities.csv, with its country where it is
+    not the largest of that name (``London/CA``), a country, or latitude and longitude in degrees.
     """
     match = _WORD.fullmatch(text.strip())
     if match is None:
@@ -142,10 +125,8 @@ def parse_own(text: str, catalog: Catalog) -> OwnMachines:
     watts, cost = given.get("watts"), given.get("cost")
     unknown_power = device.power_w is None and device.kind != "cpu"
     if unknown_power and watts is None and cost is None:
-        raise PlacerError(
-            f"own '{text}': nobody publishes the power of {gpu}",
-            f"say what one machine draws: {text}:watts=400",
-        )
+        tip = f"say what one machine draws: {text}:watts=400"
+        raise PlacerError(f"own '{text}': nobody publishes the power of {gpu}", tip)
     usual = {name: figure(f"own_{name}", "*").value for name in ("power", "line", "lan")}
     vcpus = processor_vcpus(gpu)
     each = VCPUS_OF_GPU if vcpus is None else vcpus
@@ -172,29 +153,20 @@ def parse_own(text: str, catalog: Catalog) -> OwnMachines:
 
 def with_own_machines(catalog: Catalog, own: OwnMachines) -> Catalog:
     """Put own machines into a book: a region, an offer at the price of its electricity, the line of
-    the site, and egress that nobody bills.
-
-    Raises
-    ------
-    PlacerError
-        If the site has such machines already.
-
-    Notes
-    -----
-    Several kinds of machines may share a site; its place is that of the first.
+    the site, and egress that nobody bills. Several kinds of machines may share a site, whose place
+    is that of the first; PlacerError if it has such machines already.
     """
     day, source = catalog.as_of[1], f"given with --own {own.text}"
     device = device_of(own.gpu, catalog)
     catalog = replace(catalog, gpus={**catalog.gpus, own.gpu: device})
     offer = _offer(own, device, day, source)
     if catalog.offer(own.place, offer.instance_type, own.gpu, own.gpu_count, offer.market):
-        raise PlacerError(
-            f"own '{own.text}': {own.place} has such machines already", "choose another name"
-        )
+        words = f"own '{own.text}': {own.place} has such machines already"
+        raise PlacerError(words, "choose another name")
     offers = (*catalog.offers, offer)
     if own.place in catalog.regions:
         return replace(catalog, offers=offers)
-    line = own.line_gbps
+    line, guessed = own.line_gbps, "line" in own.assumed
     link = MeasuredLink(
         src=own.place,
         dst=own.place,
@@ -202,18 +174,14 @@ def with_own_machines(catalog: Catalog, own: OwnMachines) -> Catalog:
         gbps_low=line * LINE_SPREAD[0],
         gbps_high=line * LINE_SPREAD[1],
         rtt_ms=RTT_MS,
-        basis="estimated" if "line" in own.assumed else "published",
-        source=f"{source}: line of the site{', assumed' * ('line' in own.assumed)}",
+        basis="estimated" if guessed else "published",
+        source=f"{source}: line of the site{', assumed' * guessed}",
         as_of=day,
     )
+    free = f"{source}: nobody bills bytes (assumed)"
     egress = (
         EgressPrice(
-            provider=PROVIDER,
-            src=own.name,
-            dst=dst,
-            usd_per_gib=0.0,
-            source=f"{source}: nobody bills bytes (assumed)",
-            as_of=day,
+            provider=PROVIDER, src=own.name, dst=dst, usd_per_gib=0.0, source=free, as_of=day
         )
         for dst in ("intra_zone", "inter_zone", "*", "internet")
     )
@@ -227,12 +195,8 @@ def with_own_machines(catalog: Catalog, own: OwnMachines) -> Catalog:
 
 
 def device_of(name: str, catalog: Catalog) -> Gpu:
-    """Return a device of a book; processors of any number of vCPUs are multiples of one of its own.
-
-    Raises
-    ------
-    PlacerError
-        If the book has no such device, nor any processor.
+    """Return a device of a book, PlacerError if it has none of that name; processors of any number
+    of vCPUs are multiples of one of its own.
     """
     vcpus = processor_vcpus(name)
     known = [(processor_vcpus(gpu), gpu) for gpu in catalog.gpus if processor_vcpus(gpu)]
@@ -296,9 +260,7 @@ def _site_words(own: OwnMachines, gpu: Gpu) -> list[tuple[str, str]]:
 
 
 def machine_watts(own: OwnMachines, gpu: Gpu) -> float:
-    """Return what one machine draws while it trains: devices and vCPUs as the carbon model has
-    them, with the losses of an unknown room.
-    """
+    """Return what one machine draws while it trains, as the carbon model has it."""
     if own.watts is not None:
         return own.watts
     devices = own.gpu_count * (gpu.power_w or 0.0) * figure("load", "*").value
@@ -363,7 +325,6 @@ def _device(word: str, text: str, catalog: Catalog) -> str:
 
 
 def _where(word: str, text: str) -> City:
-    """Find a point: coordinates, a city, or the capital of a country."""
     point = _POINT.fullmatch(word)
     if point is not None:
         return _near(float(point[1]), float(point[2]), text)
@@ -374,22 +335,17 @@ def _where(word: str, text: str) -> City:
     capital = None if country is None else city_named(f"{country.capital}/{country.country}")
     if capital is not None:
         return capital
-    error = unknown(
-        "city", word, [*(c.city for c in cities()), *(c.name for c in countries().values())]
-    )
-    raise PlacerError(
-        f"own '{text}': {error.message}",
-        f"{error.hint}; or give a country, or coordinates such as 52.52,13.40",
-    )
+    names = [*(c.city for c in cities()), *(c.name for c in countries().values())]
+    error = unknown("city", word, names)
+    tip = f"{error.hint}; or give a country, or coordinates such as 52.52,13.40"
+    raise PlacerError(f"own '{text}': {error.message}", tip)
 
 
 def _near(latitude_deg: float, longitude_deg: float, text: str) -> City:
-    """Return a point with the name and the country of the nearest city."""
     if not (-90 <= latitude_deg <= 90 and -180 <= longitude_deg <= 180):
-        raise PlacerError(
-            f"own '{text}': {latitude_deg:g},{longitude_deg:g} is not a point on the globe",
-            "give latitude and longitude in degrees, such as 52.52,13.40",
-        )
+        words = f"{latitude_deg:g},{longitude_deg:g} is not a point on the globe"
+        tip = "give latitude and longitude in degrees, such as 52.52,13.40"
+        raise PlacerError(f"own '{text}': {words}", tip)
     point = City(
         city="",
         country="",
@@ -403,7 +359,6 @@ def _near(latitude_deg: float, longitude_deg: float, text: str) -> City:
 
 
 def _given(more: str, text: str) -> Mapping[str, float]:
-    """Read what follows the place."""
     given: dict[str, float] = {}
     for part in filter(None, (part.strip() for part in more.split(":"))):
         key, sign, value = part.partition("=")

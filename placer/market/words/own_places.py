@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-PROVIDER = "onprem"
-"""Provider of every site of one's own."""
-SITES = f"{PROVIDER}/"
-"""How the places of machines of one's own begin."""
-PREFIX = "own="
-"""Before the words of own machines among the changes of a book."""
+PROVIDER = "onprem"  # Provider of every site of one's own
+SITES = f"{PROVIDER}/"  # How the places of machines of one's own begin
+PREFIX = "own="  # Before the words of own machines among the changes of a book
 
 
 def own_places(changes: Sequence[str]) -> tuple[str, ...]:

@@ -11,8 +11,7 @@ from placer.market.catalog import MARKETS, Catalog, VmOffer
 from placer.market.words.areas import area_names, area_places
 
 Words = str | Iterable[str] | None
-ASKED_MARKETS = ("any", *MARKETS)
-"""Markets as a question names them: any stands for all."""
+ASKED_MARKETS = ("any", *MARKETS)  # Markets as a question names them: any stands for all
 _VENDOR = re.compile(r"\b(NVIDIA|AMD|TESLA|GEFORCE|QUADRO|INSTINCT)-")
 """What vendors and schedulers write before the name of a device."""
 
@@ -43,13 +42,7 @@ def match_places(value: Words, catalog: Catalog) -> list[str]:
 
 
 def words(value: Words, what: str) -> list[str]:
-    """Split comma-separated words; lists pass through; a wish without any word is an error.
-
-    Raises
-    ------
-    PlacerError
-        If something else than text is given, or nothing.
-    """
+    """Split comma-separated words; lists pass through; a wish without words is an error."""
     if value is None:
         return []
     parts = [value] if isinstance(value, str) else list(value)
@@ -64,12 +57,7 @@ def words(value: Words, what: str) -> list[str]:
 
 def gpus_of(value: Words, catalog: Catalog) -> tuple[str, ...]:
     """Resolve GPU names; a family such as A100 stands for all its sizes, A100:80GB and
-    nvidia-a100-sxm4-80gb for A100-80.
-
-    Raises
-    ------
-    PlacerError
-        If nothing matches; the nearest device is named.
+    nvidia-a100-sxm4-80gb for A100-80. PlacerError with the nearest device if nothing matches.
     """
     found: list[str] = []
     for word in words(value, "gpu"):
@@ -77,26 +65,15 @@ def gpus_of(value: Words, catalog: Catalog) -> tuple[str, ...]:
         if not matches:
             raise unknown("GPU", word, catalog.rented_gpus)
         if not any(gpu in catalog.rented_gpus for gpu in matches):
-            raise PlacerError(
-                f"catalog '{catalog.name}' rents no {word}",
-                f"it has {', '.join(catalog.rented_gpus)}",
-            )
+            tip = f"it has {', '.join(catalog.rented_gpus)}"
+            raise PlacerError(f"catalog '{catalog.name}' rents no {word}", tip)
         found += matches
     return tuple(dict.fromkeys(found))
 
 
 def devices_of(value: Words, catalog: Catalog) -> tuple[str, ...]:
-    """Resolve GPUs as `gpus_of` does; ``A100:8`` stands for machines with eight of them alone.
-
-    Returns
-    -------
-    tuple of str
-        Names of GPUs, with a colon and the number of GPUs of a machine where one was given.
-
-    Raises
-    ------
-    PlacerError
-        If nothing matches, or no machine has so many.
+    """Resolve GPUs as `gpus_of` does; ``A100:8`` stands for machines with eight of them alone, and
+    is returned with the number. PlacerError if nothing matches, or no machine has so many.
     """
     found: list[str] = []
     for word in words(value, "gpu"):
@@ -107,10 +84,9 @@ def devices_of(value: Words, catalog: Catalog) -> tuple[str, ...]:
         gpus, count = gpus_of(name, catalog), int(number)
         sizes = {offer.gpu_count for offer in catalog.offers if offer.gpu in gpus}
         if count not in sizes:
-            raise PlacerError(
-                f"catalog '{catalog.name}' rents no machine with {count} x {name}",
-                f"it has machines with {', '.join(map(str, sorted(sizes)))}",
-            )
+            missing = f"catalog '{catalog.name}' rents no machine with {count} x {name}"
+            tip = f"it has machines with {', '.join(map(str, sorted(sizes)))}"
+            raise PlacerError(missing, tip)
         found += [f"{gpu}:{count}" for gpu in gpus]
     return tuple(dict.fromkeys(found))
 
@@ -139,24 +115,17 @@ def gpus_named(word: str, catalog: Catalog) -> list[str]:
         exact = exact or [gpu for gpu in catalog.gpus if gpu.upper() == written]
         found = exact or [gpu for gpu in catalog.gpus if gpu.upper().startswith(f"{written}-")]
         if memory is not None and written not in (plain, plain.replace("-", "")):
-            found = [gpu for gpu in found if _holds(catalog.gpus[gpu].memory_gib, memory)]
+            # Drivers keep some of the memory by which a device is sold.
+            low, high = 0.85 * memory, 1.05 * memory
+            found = [gpu for gpu in found if low <= catalog.gpus[gpu].memory_gib <= high]
         if found:
             return found
     return []
 
 
-def _holds(memory_gib: float, gigabytes: float) -> bool:
-    """Tell whether a device is sold as one with so many GB: drivers keep some of it."""
-    return 0.85 * gigabytes <= memory_gib <= 1.05 * gigabytes
-
-
 def gpus_like(pattern: str, catalog: Catalog) -> tuple[str, ...]:
-    """Return the devices of a catalog that a name, a family or a pattern with wildcards stands for.
-
-    Raises
-    ------
-    PlacerError
-        If nothing matches; the nearest device is named.
+    """Return the devices of a catalog that a name, a family or a pattern with wildcards stands for;
+    PlacerError with the nearest one if nothing matches.
     """
     if "*" not in pattern and "?" not in pattern:
         return gpus_of(pattern, catalog)
@@ -172,18 +141,9 @@ def patterns_of(value: Words, catalog: Catalog) -> tuple[str, ...]:
 
 
 def places_of(word: str, catalog: Catalog) -> list[str]:
-    """Return the places that a name, a pattern or an area stands for; patterns stay patterns.
-
-    Parameters
-    ----------
-    word
-        ``provider/region``, with wildcards or without; a provider; or an area as in
-        `placer.market.words.areas.area_places`, such as ``eu``, ``europe``, ``germany`` or ``us``.
-
-    Raises
-    ------
-    PlacerError
-        If nothing matches.
+    """Return the places that a word stands for: ``provider/region``, with wildcards, which stay
+    patterns, or without; a provider; or an area, as `area_places` knows them. PlacerError if
+    nothing matches.
     """
     pattern = word if "/" in word or word.startswith("*") else f"{word}/*"
     if any(fnmatchcase(place, pattern) for place in catalog.regions):

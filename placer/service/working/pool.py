@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from placer.market.books.folders import own_books
-from placer.market.books.pin import pin_file
+from placer.market.books.layers import pin_file
 from placer.service.metrics import Metrics
 from placer.service.problems import FullError
 from placer.service.settings import Settings

@@ -1,6 +1,4 @@
-"""``placer capacity import``: answers in the providers' formats, from files and from servers that
-speak their interfaces, and logs of launches.
-"""
+"""``placer capacity import``: answers of providers from files and servers; logs of launches."""
 
 from __future__ import annotations
 
@@ -176,9 +174,7 @@ def test_advice_of_google_is_a_row_of_its_zone(call: Call, tmp_path: Path, home:
 
 
 def test_an_hour_of_uptime_bounds_nothing(call: Call, tmp_path: Path, home: Path) -> None:
-    """It is the longest that Google says; survival stays that of the class. Advice about several
-    zones is about none.
-    """
+    """An hour is the longest that Google says. Advice about several zones is about none."""
     first = ADVICE["recommendations"][0]
     other = {
         "scores": {"obtainability": 0.5, "estimatedUptime": "3600s"},
@@ -197,9 +193,7 @@ def test_an_hour_of_uptime_bounds_nothing(call: Call, tmp_path: Path, home: Path
 def test_history_of_google_is_a_price_with_its_range(
     call: Call, tmp_path: Path, home: Path
 ) -> None:
-    """The last price, and the 10th to 90th percentile of four days. A preemption rate counts stops
-    and is told.
-    """
+    """The last price, and the 10th to 90th percentile of four days; stops are told."""
     answer = saved(tmp_path, HISTORY)
     code, out, err = call("gcp-history", "--from", answer, "--machine", "a3-highgpu-8g")
     assert code == 0, err

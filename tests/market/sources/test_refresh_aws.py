@@ -1,6 +1,4 @@
-"""``placer catalog refresh aws``: EC2 by moto's real server; price list and spot history in AWS'
-formats, over HTTP in front of it.
-"""
+"""``placer catalog refresh aws``: EC2 by moto; price list and spot history in front of it."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ from price_servers import Answer, Request, Server, as_json, aws_entry, serving
 
 from conftest import home_with_book
 from placer.cli import run as run_placer
-from placer.market.sources.prices.aws import account
-from placer.market.sources.prices.aws.spot import quantile, spot_prices
+from placer.market.sources.prices import aws_account as account
+from placer.market.sources.prices.aws import quantile, spot_prices
 
 ACCESS, SECRET = "AKIACANARY0123456789", "canary/secret+0123456789abcdefghijklmnop"
 """In the formats of AWS' keys; must never come back."""
@@ -63,9 +61,7 @@ def call(
 
 
 def login(home: Path) -> dict[str, str]:
-    """Environment with the canaries and without the files and the metadata service of this
-    machine.
-    """
+    """Environment with the canaries and without what this machine knows of AWS."""
     return {
         "PLACER_HOME": str(home_with_book(home / "home")),
         "AWS_ACCESS_KEY_ID": ACCESS,
@@ -109,9 +105,7 @@ def region_of(request: Request) -> str:
 def aws(
     moto: str, entries: list[str], spot: Spot | None = None, page: int = 100
 ) -> Callable[[Request], Answer]:
-    """Answer the price list and the spot history here, and the rest of EC2 by moto; without
-    ``spot`` moto's own prices.
-    """
+    """Answer the price list here, and the spot history if it is given; the rest by moto."""
 
     def answer(request: Request) -> Answer:
         if request.headers.get("x-amz-target") == "AWSPriceListService.GetProducts":
@@ -206,9 +200,7 @@ def test_prices_of_two_regions_become_a_book(call: Call, moto: str, tmp_path: Pa
 
 
 def test_the_price_list_is_asked_for_plain_linux(call: Call, moto: str) -> None:
-    """Filters of GetProducts; the spot history is asked for Linux, for the types wanted, over 30
-    days.
-    """
+    """Filters of GetProducts; spot history for Linux, the types wanted, over 30 days."""
     with serving(aws(moto, OREGON, HISTORY)) as server:
         assert call(server, "--in", "us-west-2", "--gpu", "T4", "--dry-run")[0] == 0
     question = json.loads(next(r.body for r in server.requests if "x-amz-target" in r.headers))

@@ -1,6 +1,4 @@
-"""``placer catalog refresh azure`` against a server that speaks the Retail Prices API, and what
-every refresh keeps.
-"""
+"""``placer catalog refresh azure`` by the Retail Prices API, and what every refresh keeps."""
 
 from __future__ import annotations
 
@@ -74,9 +72,7 @@ def one_page(items: list[dict[str, Any]]) -> Callable[[Request], Answer]:
 
 
 def test_prices_become_a_book(call: Call, tmp_path: Path) -> None:
-    """Linux prices of known regions are written with the shape of the shipped book; the rest is
-    counted by reason.
-    """
+    """Linux prices of known regions, with the shape of the shipped book; the rest is counted."""
     with serving(one_page(ITEMS)) as server:
         code, out, err = call(server)
     assert (code, err) == (0, "")
@@ -103,9 +99,7 @@ def test_prices_become_a_book(call: Call, tmp_path: Path) -> None:
 
 
 def test_the_question_names_sizes_regions_and_market(call: Call) -> None:
-    """The filter asks for Linux or Windows machines as one goes, of the sizes with a T4, in the
-    regions named.
-    """
+    """The filter asks for machines as one goes, sizes with a T4, regions named."""
     with serving(one_page(ITEMS)) as server:
         assert call(server, "--in", "eastus", "--gpu", "T4", "--dry-run")[0] == 0
     question = server.requests[0].query["$filter"]
@@ -144,9 +138,7 @@ def test_a_full_page_without_a_link_is_followed_by_number(call: Call, tmp_path: 
 
 
 def test_changes_against_the_book_before_are_said(call: Call) -> None:
-    """0.526 -> 0.5786 is 10 % dearer; one price is cheaper, one gone; what was not asked for is
-    said apart.
-    """
+    """0.526 -> 0.5786 is 10 % dearer; one is cheaper, one gone; what was not asked for is apart."""
     with serving(one_page(ITEMS)) as server:
         call(server)
     with serving(
@@ -296,9 +288,7 @@ def test_a_short_wait_is_waited_for(call: Call) -> None:
 
 
 def test_a_retry_date_is_read() -> None:
-    """Retry-After may hold a date: one in the past is no wait, one in two minutes is about 120
-    s.
-    """
+    """Retry-After may hold a date: in the past it is no wait, in two minutes about 120 s."""
     later = datetime.now(UTC) + timedelta(seconds=120)
     assert pages._pause("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
     assert pages._pause(later.strftime("%a, %d %b %Y %H:%M:%S GMT")) == pytest.approx(120, abs=5)
@@ -326,9 +316,7 @@ def test_a_silent_server_is_given_up(call: Call, monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_the_address_must_be_one(call: Call, url: str) -> None:
-    """Another scheme, plain HTTP to another machine, or a password in it: exit code 2 before
-    anything is sent.
-    """
+    """Another scheme, plain HTTP to another machine, a password in it: nothing is sent."""
     code, _, err = call(url)
     assert code == 2
     assert "PLACER_AZURE_PRICES_URL" in err
@@ -355,9 +343,7 @@ def test_a_folder_of_the_users_own_is_not_replaced(call: Call, tmp_path: Path) -
 
 
 def test_two_refreshes_of_one_book_do_not_meet(call: Call, tmp_path: Path) -> None:
-    """While another process holds the book, exit code 7 before anything is asked; another name
-    works.
-    """
+    """While another process holds the book, exit code 7; another name works."""
     (tmp_path / "catalogs").mkdir()
     with (
         serving(one_page(ITEMS)) as server,
@@ -381,9 +367,7 @@ def test_a_shelf_that_cannot_be_written_is_said_first(
 
 
 def test_ctrl_c_keeps_the_old_book(call: Call, tmp_path: Path) -> None:
-    """SIGINT to a real process that waits for a silent server: exit code 130, the old book intact,
-    no lock left behind.
-    """
+    """SIGINT to a process that waits for a silent server: 130, the old book, no lock left."""
     with serving(one_page(ITEMS)) as server:
         call(server)
     before = (tmp_path / "catalogs" / "azure" / "offers.csv").read_bytes()

@@ -14,11 +14,11 @@ from price_servers import Answer, Request, Server, as_json, gcp_sku, serving
 
 from conftest import home_with_book
 from placer.errors import PlacerError
+from placer.market.sources.harvest import Tally
 from placer.market.sources.prices.pages import address
 from placer.market.sources.reading.mapped_rows import mapped_rows
 from placer.market.sources.reading.mapping import shipped_mapping
 from placer.market.sources.reading.records import parsed_records
-from placer.market.sources.reading.tally import Tally
 from placer.market.sources.refresh import refresh as refresh_book
 
 KEY = "AIzaSyCANARY-0123456789abcdefghijklmnopq"
@@ -146,9 +146,7 @@ def test_h200_machines_have_cores_and_disks_of_their_own(refresh: Run, tmp_path:
 
 
 def test_a_machine_without_the_price_of_a_part_is_left_out(refresh: Run) -> None:
-    """Without the disk a2-ultragpu would be too cheap, and a GPU without its host's spot price is
-    no machine.
-    """
+    """Without the disk a2-ultragpu would be too cheap; a GPU needs its host's spot price."""
     some = [
         sku for sku in N1 + A2 if not sku["description"].startswith(("SSD", "Spot Preemptible N1"))
     ]
@@ -164,9 +162,7 @@ def test_a_machine_without_the_price_of_a_part_is_left_out(refresh: Run) -> None
 
 
 def test_only_pairs_that_the_shipped_book_has_are_priced(refresh: Run, tmp_path: Path) -> None:
-    """Google lists A100 parts for all of the Americas, but us-east1 has no a2-ultragpu: nothing is
-    invented.
-    """
+    """Google lists A100 parts for all of the Americas, but us-east1 has no a2-ultragpu."""
     with serving(pages_of(N1 + A2)) as server:
         refresh(server)
     assert ("us-east1", "n1-standard-4+1xT4", "on_demand") in prices(tmp_path)
@@ -290,9 +286,7 @@ def test_a_slip_in_one_region_does_not_hide_in_a_sum(refresh: Run, tmp_path: Pat
 def test_no_field_of_a_sku_can_break_a_refresh(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: tuple[Any, ...]
 ) -> None:
-    """Whatever one field of the format holds, the parts that can be read are: spot machines at
-    least.
-    """
+    """Whatever one field of the format holds, the parts that can be read are."""
     odd = []
     values: list[Any] = [None, 7, "", "x", [], {}, ["a"], [[]], True, 1e300]
     for value in values:
@@ -331,9 +325,7 @@ def test_no_field_of_a_sku_can_break_a_refresh(
     ],
 )
 def test_descriptions_tell_parts(words: str, part: tuple[str, str] | None) -> None:
-    """As Google writes them; spot by the words alone, since some spot SKUs are filed as
-    OnDemand.
-    """
+    """As Google writes them; spot by the words alone: some are filed as OnDemand."""
     unit = "GiBy.h" if "Ram" in words else "GiBy.mo" if "SSD" in words else "h"
     sku = gcp_sku(words, 1.0, IOWA, unit=unit, usage="OnDemand")
     mapping, tally = shipped_mapping("gcp"), Tally(skip_bad=False)

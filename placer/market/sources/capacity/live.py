@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.market.sources.capacity.asked import Asked
-from placer.market.sources.capacity.gcp_advice import advice_request, history_request
+from placer.market.sources.capacity.answers import Asked
 from placer.market.sources.harvest import Origin
-from placer.market.sources.prices.aws.account import HOME, Account
-from placer.market.sources.prices.pages import address, pages
-from placer.market.sources.prices.quotes import origin
+from placer.market.sources.prices.aws_account import HOME, Account
+from placer.market.sources.prices.pages import address, pages, secret
+from placer.market.sources.prices.scope import origin
 
 COMPUTE_URL = "https://compute.googleapis.com/compute/beta"
 COMPUTE_VARIABLE = "PLACER_GCP_COMPUTE_URL"
@@ -22,76 +20,65 @@ PROJECT = re.compile(r"[a-z][a-z0-9.:-]{1,80}")
 
 
 def ask_google(method: str, project: str, asked: Asked) -> tuple[dict[str, Any], Origin]:
-    """Ask Google Cloud for advice.
-
-    Parameters
-    ----------
-    method
-        ``capacity`` or ``capacityHistory``.
-    project
-        Of the user.
-    asked
-        With its region.
-
-    Raises
-    ------
-    PlacerError
-        Without an access token or a project; with exit code 7 if Google does not answer.
-    """
-    token = os.environ.get(TOKEN, "").strip()
-    if not token or not (token.isascii() and token.isprintable() and " " not in token):
-        raise PlacerError(
-            "no access token for Google Cloud",
-            f"set {TOKEN} to what 'gcloud auth print-access-token' prints, or give --from FILE",
-        )
+    """Ask Google Cloud for advice about a region: ``capacity`` or ``capacityHistory``."""
+    missing = "no access token for Google Cloud"
+    tip = f"set {TOKEN} to what 'gcloud auth print-access-token' prints, or give --from FILE"
+    token = secret((TOKEN,), "the access token for Google Cloud", missing, tip)
     if not PROJECT.fullmatch(project):
         raise PlacerError(f"'{project[:40]}' is not a project of Google Cloud", "give --project ID")
-    question = advice_request(asked) if method == "capacity" else history_request(asked)
+    question = _advice(asked) if method == "capacity" else _history(asked)
     base = address(COMPUTE_VARIABLE, COMPUTE_URL)
     with pages(base, headers={"Authorization": f"Bearer {token}"}) as source:
         url = f"{base}/projects/{project}/regions/{asked.region}/advice/{method}"
         return source.get(url, question=question), source.origin()
 
 
-def ask_scores(asked: Asked) -> tuple[dict[str, Any], Origin]:
-    """Ask EC2 for the spot placement scores of single zones of a region."""
+def _advice(asked: Asked) -> dict[str, Any]:
+    policy: dict[str, Any] = {"targetShape": "ANY_SINGLE_ZONE"}
+    if asked.zone:
+        policy["zones"] = [{"zone": f"zones/{asked.zone}"}]
+    selections = {"asked": {"machineTypes": [asked.offer.instance_type]}}
+    return {
+        "instanceProperties": {"scheduling": {"provisioningModel": "SPOT"}},
+        "instanceFlexibilityPolicy": {"instanceSelections": selections},
+        "size": asked.machines,
+        "distributionPolicy": policy,
+    }
+
+
+def _history(asked: Asked) -> dict[str, Any]:
+    location = f"zones/{asked.zone}" if asked.zone else f"regions/{asked.region}"
+    spot = {"provisioningModel": "SPOT"}
+    return {
+        "instanceProperties": {"machineType": asked.offer.instance_type, "scheduling": spot},
+        "locationPolicy": {"location": location},
+        "types": ["PREEMPTION", "PRICE"],
+    }
+
+
+def ask_aws(kind: str, asked: Asked, hours: int) -> tuple[dict[str, Any], Origin]:
+    """Ask for spot placement scores of single zones of a region (``aws-scores``), or for what can
+    be bought for so many hours: capacity blocks (``aws-blocks``) or training plans (``aws-plans``).
+    """
+    machine, count = asked.offer.instance_type, asked.machines
+    wishes: dict[str, Any] = {"InstanceType": machine, "InstanceCount": count}
+    if kind == "aws-blocks":
+        operation, key = "describe_capacity_block_offerings", "CapacityBlockOfferings"
+        return _asked("ec2", asked.region, operation, key, CapacityDurationHours=hours, **wishes)
+    if kind == "aws-plans":
+        operation, key = "search_training_plan_offerings", "TrainingPlanOfferings"
+        wishes |= {"InstanceType": f"ml.{machine}", "TargetResources": ["training-job"]}
+        return _asked("sagemaker", asked.region, operation, key, DurationHours=hours, **wishes)
     return _asked(
         "ec2",
         asked.region,
         "get_spot_placement_scores",
         "SpotPlacementScores",
-        InstanceTypes=[asked.offer.instance_type],
-        TargetCapacity=asked.machines,
+        InstanceTypes=[machine],
+        TargetCapacity=count,
         TargetCapacityUnitType="units",
         SingleAvailabilityZone=True,
         RegionNames=[asked.region],
-    )
-
-
-def ask_blocks(asked: Asked, hours: int) -> tuple[dict[str, Any], Origin]:
-    """Ask EC2 which capacity blocks can be bought."""
-    return _asked(
-        "ec2",
-        asked.region,
-        "describe_capacity_block_offerings",
-        "CapacityBlockOfferings",
-        InstanceType=asked.offer.instance_type,
-        InstanceCount=asked.machines,
-        CapacityDurationHours=hours,
-    )
-
-
-def ask_plans(asked: Asked, hours: int) -> tuple[dict[str, Any], Origin]:
-    """Ask SageMaker which training plans can be bought."""
-    return _asked(
-        "sagemaker",
-        asked.region,
-        "search_training_plan_offerings",
-        "TrainingPlanOfferings",
-        InstanceType=f"ml.{asked.offer.instance_type}",
-        InstanceCount=asked.machines,
-        DurationHours=hours,
-        TargetResources=["training-job"],
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import Any
 
@@ -16,14 +15,11 @@ from placer.market.sources.harvest import Harvest, Origin, Row
 Array = npt.NDArray[Any]
 LEAST_SPREAD = 0.1
 """Range of a share on either side at least: neighbouring weeks differ by 10 points and more."""
-SHORT_SPREAD = 0.2
-"""The same of a log that is shorter than `FEW_DAYS`."""
+SHORT_SPREAD = 0.2  # The same of a log that is shorter than `FEW_DAYS`
 FEW_DAYS = 3
 RESAMPLES, SEED = 400, 0
-FEW_LOSSES = 5
-"""Losses below which no survival is fitted."""
-SHAPES_H = np.geomspace(0.05, 50.0, 60)
-"""Values of b that are tried, hours."""
+FEW_LOSSES = 5  # Losses below which no survival is fitted
+SHAPES_H = np.geomspace(0.05, 50.0, 60)  # Values of b that are tried, hours
 
 
 def launches_harvest(
@@ -31,8 +27,6 @@ def launches_harvest(
 ) -> Harvest:
     """Make rows of a log: for each zone, shares of at least 1, 2, 4, ... machines.
 
-    Notes
-    -----
     Zones may be written with their provider before them, as places are. The range is the 5th to the
     95th percentile of a bootstrap over days, and no narrower than weeks differ. Survival is fitted
     to how long so many machines could be launched: who can launch them has not lost them.
@@ -47,8 +41,9 @@ def launches_harvest(
         if not (log.launched[:, at] >= 0).any():
             left_out["zone at which nobody asked"] += 1
             continue
-        for machines in counts_up_to(log.most):
-            share, low, high = share_of(log, at, machines)
+        counts = {2**power for power in range(log.most.bit_length())} | {log.most}
+        for machines in sorted(counts):
+            share, low, high = _share_of(log, at, machines)
             rows.append(
                 {
                     "provider": provider,
@@ -70,22 +65,8 @@ def launches_harvest(
     return Harvest(rows={"capacity.csv": rows}, origins=[origin], left_out=left_out)
 
 
-def counts_up_to(most: int) -> list[int]:
-    """Return 1, 2, 4 and so on, and the most.
-
-    Examples
-    --------
-    >>> counts_up_to(12)
-    [1, 2, 4, 8, 12]
-    """
-    counts = [2**power for power in range(int(math.log2(most)) + 1)]
-    return [*counts, most] if counts[-1] < most else counts
-
-
-def share_of(log: LaunchLog, zone: int, machines: int) -> tuple[float, float, float]:
-    """Return the share of the observations of a zone with at least so many machines, and its
-    range.
-    """
+def _share_of(log: LaunchLog, zone: int, machines: int) -> tuple[float, float, float]:
+    """Return the share of looks at a zone with at least so many machines, and its range."""
     launched = log.launched[:, zone]
     seen = launched >= 0
     enough = (launched >= machines) & seen
@@ -98,19 +79,14 @@ def share_of(log: LaunchLog, zone: int, machines: int) -> tuple[float, float, fl
     picks = np.random.default_rng(SEED).integers(0, days, (RESAMPLES, days))
     hits, looks = totals[:, picks].sum(-1)
     low, high = np.quantile(hits / looks, (0.05, 0.95))
-    return (
-        round(share, 4),
-        round(max(0.0, min(float(low), share - spread)), 4),
-        round(min(1.0, max(float(high), share + spread)), 4),
-    )
+    least, most = min(float(low), share - spread), max(float(high), share + spread)
+    return round(share, 4), round(max(0.0, least), 4), round(min(1.0, most), 4)
 
 
 def survival_of(log: LaunchLog, zone: int, machines: int) -> dict[str, float]:
     """Fit (1 + t / b)^-a to the times that a zone goes on to launch so many machines; nothing where
     too few of them ended.
 
-    Notes
-    -----
     The likeliest a for a given b is the number of ended times over the sum of ln(1 + t / b); b is
     looked for on a grid.
     """
@@ -129,8 +105,6 @@ def times_left(log: LaunchLog, zone: int, machines: int) -> tuple[Array, Array, 
     """Return the hours from each look with so many machines to the next one without them, whether
     there is one (else they last at least until the last look), and how many losses there are.
 
-    Notes
-    -----
     Each look counts, as survival in `CapacityRow` does: it is met at any moment. Looks at which
     nobody asked are passed over.
     """

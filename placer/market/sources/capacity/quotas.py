@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from placer.errors import PlacerError, SourceError
 from placer.market.catalog import Catalog, VmOffer
-from placer.market.sources.capacity.asked import figure, rows_under
+from placer.market.sources.capacity.answers import figure, rows_under
 from placer.records import Count
 
 MOST = 999_999_999
@@ -46,14 +46,9 @@ AZURE_TOTALS = {"cores": "on_demand", "lowprioritycores": "spot"}
 class QuotaRow(Struct, frozen=True):
     """A row of a quota file: at most so many GPUs or vCPUs of what matches.
 
-    Parameters
-    ----------
-    scope
-        Whether each place, GPU and market has the quota, or all together.
-    machine
-        Machine types that count: patterns with | between.
-    vcpus
-        Most vCPUs of all machines that match together, in place of gpus.
+    scope: Whether each place, GPU and market has the quota, or all together.
+    machine: Machine types that count: patterns with | between.
+    vcpus: Most vCPUs of all machines that match together, in place of gpus.
     """
 
     place: str
@@ -74,19 +69,11 @@ class QuotaRow(Struct, frozen=True):
         return f"{self.place}: at most {amount}{name}{market}"
 
 
-Found = tuple[list[QuotaRow], Counter[str]]
-"""Rows, and what was left out by reason."""
+Found = tuple[list[QuotaRow], Counter[str]]  # Rows, and what was left out by reason
 
 
 def aws_quotas(document: Any, region: str, book: Catalog, where: str) -> Found:
-    """Read quotas of EC2: vCPUs of families such as ``P4, P3 and P2``, which share them; on demand
-    apart from spot.
-
-    Raises
-    ------
-    PlacerError
-        If the book has no such region, or the answer has no quota of machines of the book.
-    """
+    """Read quotas of EC2: vCPUs of families such as ``P4, P3 and P2``, which share them."""
     place, machines = _place("aws", region, book), _machines("aws", book)
     rows, left_out = [], Counter[str]()
     for quota in rows_under(document if isinstance(document, dict) else {}, "Quotas", where):
@@ -118,30 +105,22 @@ def _family_patterns(families: str) -> list[str]:
 
 def gcp_quotas(document: Any, book: Catalog, where: str) -> Found:
     """Read quotas of Compute Engine: GPUs of each metric of a region, and of a project in all
-    regions together; several answers may stand in one list.
-
-    Raises
-    ------
-    PlacerError
-        If the answer has no quota of GPUs of the book.
-
-    Notes
-    -----
-    Spot machines of a device without a preemptible quota take the standard one.
+    regions together; several answers may stand in one list. Spot machines of a device without a
+    preemptible quota take the standard one.
     """
     rows, left_out = [], Counter[str]()
-    answers = document if isinstance(document, list) else [document]
-    for answer in answers:
+    sold = {offer.gpu for offer in book.offers if offer.provider == "gcp"}
+    for answer in document if isinstance(document, list) else [document]:
         region = f"gcp/{answer.get('name', '')}" if isinstance(answer, Mapping) else ""
         quotas = rows_under(answer if region else {}, "quotas", where)
         named = {str(quota.get("metric", "")) for quota in quotas}
         for quota in quotas:
             metric = str(quota.get("metric", ""))
             match = GCP_METRIC.fullmatch(metric)
-            gpu, machine = _gcp_gpu(match["gpu"], book) if match else ("", "*")
+            gpu, machine = GCP_GPUS.get(match["gpu"], (match["gpu"], "*")) if match else ("", "*")
             if metric == "GPUS_ALL_REGIONS":
                 place, gpu, market = "gcp/*", "*", "*"
-            elif not match or not gpu:
+            elif not match or gpu not in sold:
                 left_out[f"metric of no GPU that the book has: {metric[:80]}"] += 1
                 continue
             elif region not in book.regions:
@@ -157,22 +136,8 @@ def gcp_quotas(document: Any, book: Catalog, where: str) -> Found:
     return _some(rows, where, "give what 'gcloud compute regions describe' prints"), left_out
 
 
-def _gcp_gpu(name: str, book: Catalog) -> tuple[str, str]:
-    """Return the device of a metric and its machine types; no device where the book has none."""
-    gpu, machine = GCP_GPUS.get(name, (name, "*"))
-    sold = {offer.gpu for offer in book.offers if offer.provider == "gcp"}
-    return (gpu if gpu in sold else "", machine)
-
-
 def azure_quotas(document: Any, region: str, book: Catalog, where: str) -> Found:
-    """Read quotas of Azure: vCPUs of families, of all machines of a region, and of its spot
-    machines.
-
-    Raises
-    ------
-    PlacerError
-        If the book has no such region, or the answer has no quota of machines of the book.
-    """
+    """Read quotas of Azure: vCPUs of families, of all machines of a region, of spot ones."""
     place, machines = _place("azure", region, book), _machines("azure", book)
     rows, left_out = [], Counter[str]()
     for usage in rows_under({"usages": document}, "usages", where):
@@ -194,8 +159,6 @@ def azure_quotas(document: Any, region: str, book: Catalog, where: str) -> Found
 def _azure_families(offer: VmOffer) -> set[str]:
     """Return the names that the family of a machine may have, in small letters and digits.
 
-    Notes
-    -----
     Some families leave out that machines are isolated (i) or have RDMA (r), name a device that the
     size does not, or write it behind the version: ``Standard_ND96asr_v4`` is of
     ``standardNDASv4_A100Family``.
@@ -215,9 +178,8 @@ def _azure_families(offer: VmOffer) -> set[str]:
 def _place(provider: str, region: str, book: Catalog) -> str:
     place = f"{provider}/{region}"
     if place not in book.regions:
-        raise PlacerError(
-            f"region '{place}' is not in the book", "name one of its regions with --in"
-        )
+        words = f"region '{place}' is not in the book"
+        raise PlacerError(words, "name one of its regions with --in")
     return place
 
 

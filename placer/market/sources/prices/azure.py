@@ -7,44 +7,26 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from placer.market.sources.harvest import Tally
 from placer.market.sources.prices.pages import Pages, address, pages
-from placer.market.sources.prices.quotes import Gathered
-from placer.market.sources.reading.mapped_rows import Known, mapped_rows
-from placer.market.sources.reading.mapping import shipped_mapping
-from placer.market.sources.reading.records import parsed_records
-from placer.market.sources.reading.tally import Tally
-from placer.market.sources.scope import Scope
+from placer.market.sources.prices.scope import Gathered, Scope
+from placer.market.sources.reading.mapped_rows import Known, shipped_rows
 
 PRICES_URL = "https://prices.azure.com/api/retail/prices"
 VERSION = "2023-01-01-preview"
 """learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices, read 2026-11-21.
 """
-SIZES_A_QUESTION = 15
-"""Sizes that one filter names, so that the address stays short."""
+SIZES_A_QUESTION = 15  # Sizes that one filter names, so that the address stays short
 REGIONS_A_QUESTION = 10
-FULL_PAGE = 100
-"""A full page has 100 items, or 1000."""
+FULL_PAGE = 100  # A full page has 100 items, or 1000
 
 
 def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
-    """Ask for the sizes of the shipped book: the interface names no GPU, vCPU or memory.
-
-    Parameters
-    ----------
-    scope
-        What is asked for.
-    tell
-        Called with what is being read.
-
-    Raises
-    ------
-    PlacerError
-        With exit code 7 if the interface does not deliver.
-    """
+    """Ask for the sizes of the shipped book: the interface names no GPU, vCPU or memory."""
     machines = {name: asdict(shape) for name, shape in scope.shapes.items() if scope.wants(shape)}
     places = [f"azure/{region}" for region in scope.known_regions]
     known = Known(regions=places, gpus=scope.devices, machines=machines)
-    mapping, tally = shipped_mapping("azure"), Tally(skip_bad=True, by_reason=True)
+    tally = Tally(skip_bad=True, by_reason=True)
     with pages(address("PLACER_AZURE_PRICES_URL", PRICES_URL)) as source:
         items = [
             item
@@ -52,19 +34,14 @@ def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
             for item in _items(source, question, tell)
         ]
         origins = [source.origin()]
-    records = parsed_records({"Items": items}, mapping, source.base)
     today = datetime.now(UTC).date().isoformat()
-    found = [
-        one
-        for one in mapped_rows(records, mapping, tally, {}, today, known)
-        if one.row["region"] in scope.regions
-    ]
+    rows = shipped_rows("azure", {"Items": items}, source.base, tally, None, known, today)
+    found = [one for one in rows if one.row["region"] in scope.regions]
     note = "Azure names no GPU in its prices: only the sizes of the shipped book were asked for"
     return Gathered(found=found, origins=origins, left_out=tally.reasons(), notes=[note])
 
 
 def _questions(sizes: Sequence[str], scope: Scope) -> Iterator[str]:
-    """Yield the filters of the interface, a few sizes each."""
     few = scope.regions if len(scope.regions) <= REGIONS_A_QUESTION else ()
     for start in range(0, len(sizes), SIZES_A_QUESTION):
         parts = ["serviceName eq 'Virtual Machines'", "priceType eq 'Consumption'"]
@@ -82,16 +59,11 @@ def _items(
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the items of all pages of one filter.
 
-    Notes
-    -----
     The interface has left out its link to the next page before (March 2023), so a full page without
     one is followed by its number.
     """
-    params: dict[str, str] | None = {
-        "api-version": VERSION,
-        "currencyCode": "USD",
-        "$filter": question,
-    }
+    asked = {"api-version": VERSION, "currencyCode": "USD", "$filter": question}
+    params: dict[str, str] | None = asked
     url, seen, count = source.base, {""}, 0
     while True:
         tell(f"prices of Azure, page {source.count + 1}")
@@ -109,14 +81,6 @@ def _items(
             seen.add(link)
             url, params = link, None
         elif items and len(items) % FULL_PAGE == 0:
-            url, params = (
-                source.base,
-                {
-                    "api-version": VERSION,
-                    "currencyCode": "USD",
-                    "$filter": question,
-                    "$skip": str(count),
-                },
-            )
+            url, params = source.base, {**asked, "$skip": str(count)}
         else:
             return

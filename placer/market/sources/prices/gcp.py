@@ -3,64 +3,49 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 from typing import Any
 
-from placer.errors import PlacerError
 from placer.market.checks.doubts import is_slip
-from placer.market.sources.harvest import Row
-from placer.market.sources.prices.pages import Pages, address, pages
-from placer.market.sources.prices.quotes import Gathered, quote
-from placer.market.sources.reading.mapped_rows import Found, mapped_rows
-from placer.market.sources.reading.mapping import shipped_mapping
-from placer.market.sources.reading.records import parsed_records
-from placer.market.sources.reading.tally import Tally
-from placer.market.sources.scope import Scope, Shape
+from placer.market.sources.harvest import Row, Tally
+from placer.market.sources.prices.pages import Pages, address, pages, secret
+from placer.market.sources.prices.scope import Gathered, Scope, Shape, quote
+from placer.market.sources.reading.mapped_rows import Found, shipped_rows
 
 CATALOG_URL = "https://cloudbilling.googleapis.com/v1"
-COMPUTE = "services/6F81-5844-456A/skus"
-"""Compute Engine in the catalog of services."""
+COMPUTE = "services/6F81-5844-456A/skus"  # Compute Engine in the catalog of services
 SOURCE = "Google Cloud Billing Catalog API"
 KEYS = ("PLACER_GCP_API_KEY", "GOOGLE_API_KEY")
-PAGE_SKUS = "5000"
-"""Most that the interface gives in one page."""
-HOURS_A_MONTH = 730.0
-"""Google's own month, by which it turns monthly prices of disks into hourly ones."""
-UNITS = {"h": 1.0, "GiBy.h": 1.0, "GiBy.mo": HOURS_A_MONTH}
-"""Hours of each unit of a price; memory and disks are sold by GiB."""
+PAGE_SKUS = "5000"  # Most that the interface gives in one page
+UNITS = {"h": 1.0, "GiBy.h": 1.0, "GiBy.mo": 730.0}
+"""Hours of each unit of a price; memory and disks are sold by GiB. A month is Google's own, by
+which it turns monthly prices of disks into hourly ones.
+"""
 FAMILIES = {"c2": "Compute optimized", "a3-megagpu": "A3Plus", "a3-ultragpu": "A3Ultra"}
 """Google's words for families of machines; the others are the first part of their names."""
 SSD_GIB = {"a2-ultragpu": 375.0, "a3-highgpu": 750.0, "a3-megagpu": 750.0, "a3-ultragpu": 1500.0}
 """Local SSD for each GPU that these machines always have, GiB:
 cloud.google.com/compute/docs/accelerator-optimized-machines, 2026-03."""
 
-Part = tuple[str, str, str]
-"""What is sold, in which region and market: ``("A2 Core", "us-central1", "spot")``."""
-Prices = dict[Part, tuple[float, str]]
-"""USD/h, and the first day."""
+Prices = dict[tuple[str, str, str], tuple[float, str]]
+"""USD/h and the first day of what is sold, in which region and market: ``("A2 Core",
+"us-central1", "spot")``.
+"""
 
 
 def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
-    """Add up cores, memory, GPUs and disks that a machine always has.
-
-    Parameters
-    ----------
-    scope
-        What is asked for.
-    tell
-        Called with what is being read.
-
-    Raises
-    ------
-    PlacerError
-        With exit code 2 without a key; with exit code 7 if the interface does not deliver.
-    """
+    """Add up cores, memory, GPUs and disks that a machine always has; exit code 2 without a key."""
     left_out: Counter[str] = Counter()
     base = address("PLACER_GCP_BILLING_URL", CATALOG_URL)
-    with pages(base, headers={"X-Goog-Api-Key": _key()}) as source:
+    key = secret(
+        KEYS,
+        "the key for Google's price list",
+        "no key for Google's price list",
+        f"set {KEYS[0]} to an API key whose project may use the Cloud Billing API",
+    )
+    with pages(base, headers={"X-Goog-Api-Key": key}) as source:
         prices = _prices(_skus(source, tell), scope, left_out)
         origins = [source.origin()]
     found = [
@@ -77,28 +62,10 @@ def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
     return Gathered(found=found, origins=origins, left_out=left_out, notes=[note])
 
 
-def _key() -> str:
-    key = next((value for name in KEYS if (value := os.environ.get(name, "").strip())), "")
-    if not key:
-        raise PlacerError(
-            "no key for Google's price list",
-            f"set {KEYS[0]} to an API key whose project may use the Cloud Billing API",
-        )
-    if not (key.isascii() and key.isprintable() and " " not in key):
-        raise PlacerError(
-            "the key for Google's price list has characters that no key has",
-            f"check {' and '.join(KEYS)}",
-        )
-    return key
-
-
 def _skus(source: Pages, tell: Callable[[str], None]) -> Iterator[Mapping[str, Any]]:
-    token, seen = "", {""}
+    params, seen = {"pageSize": PAGE_SKUS, "currencyCode": "USD"}, {""}
     while True:
         tell(f"prices of Google Cloud, page {source.count + 1}")
-        params = {"pageSize": PAGE_SKUS, "currencyCode": "USD"} | (
-            {"pageToken": token} if token else {}
-        )
         page, skus = source.rows("skus", f"{source.base}/{COMPUTE}", params)
         token = page.get("nextPageToken", "")
         if not isinstance(token, str):
@@ -109,24 +76,22 @@ def _skus(source: Pages, tell: Callable[[str], None]) -> Iterator[Mapping[str, A
         if token in seen:
             raise source.broken("leads back to itself")
         seen.add(token)
+        params = {**params, "pageToken": token}
 
 
 def _prices(skus: Iterator[Mapping[str, Any]], scope: Scope, left_out: Counter[str]) -> Prices:
     """Return the prices of parts by region and market; of two prices of one part the newer."""
     prices: Prices = {}
-    mapping, tally = shipped_mapping("gcp"), Tally(skip_bad=True, by_reason=True)
-    records = parsed_records({"skus": list(skus)}, mapping, SOURCE)
-    for _, row, _ in mapped_rows(records, mapping, tally, {}, None):
+    tally = Tally(skip_bad=True, by_reason=True)
+    for _, row, _ in shipped_rows("gcp", {"skus": list(skus)}, SOURCE, tally):
         name, market, price = str(row["part"]), str(row["market"]), _hourly(row)
         for region in str(row["regions"]).split():
-            if region not in scope.known_regions:
-                if region != "global":
-                    left_out[
-                        f"part in a region that the shipped book does not know: gcp/{region[:40]}"
-                    ] += 1
-                continue
-            before = prices.setdefault((name, region, market), price)
-            prices[name, region, market] = max(before, price, key=lambda p: (p[1], p[0]))
+            if region in scope.known_regions:
+                before = prices.setdefault((name, region, market), price)
+                prices[name, region, market] = max(before, price, key=lambda p: (p[1], p[0]))
+            elif region != "global":
+                place = f"gcp/{region[:40]}"
+                left_out[f"part in a region that the shipped book does not know: {place}"] += 1
     left_out.update(tally.reasons())
     return _without_slips(prices, left_out)
 
@@ -140,9 +105,7 @@ def _hourly(row: Row) -> tuple[float, str]:
 
 
 def _without_slips(prices: Prices, left_out: Counter[str]) -> Prices:
-    """Drop parts far from their median over regions: a GPU for nothing would hide in the sum of a
-    machine.
-    """
+    """Drop parts far from their median over regions: a sum would hide a GPU for nothing."""
     of_part: dict[tuple[str, str], list[float]] = defaultdict(list)
     for (name, _, market), (price, _) in prices.items():
         if price > 0:
@@ -168,23 +131,15 @@ def _quote(
     }
     if len(amounts) < len(parts):
         if amounts and (len(parts) == 2 or any(part.startswith("GPU ") for part in amounts)):
-            left_out[
-                f"machine without a price of a part: "
-                f"{', '.join(sorted(parts.keys() - amounts.keys()))}"
-            ] += 1
+            missing = ", ".join(sorted(parts.keys() - amounts.keys()))
+            left_out[f"machine without a price of a part: {missing}"] += 1
         return None
     since = max(day for _, day in amounts.values())
+    usd = sum(amount * amounts[part][0] for part, amount in parts.items())
     gpus = ", GPUs" if len(parts) > 2 else ""
     disks = " and local SSD" if "SSD" in parts else ""
-    return quote(
-        region,
-        name,
-        shape,
-        market,
-        sum(amount * amounts[part][0] for part, amount in parts.items()),
-        f"{SOURCE}: cores, memory{gpus}{disks}",
-        since,
-    )
+    source = f"{SOURCE}: cores, memory{gpus}{disks}"
+    return quote(region, name, shape, market, usd, source, since)
 
 
 def _parts(name: str, shape: Shape) -> dict[str, float]:
@@ -194,9 +149,8 @@ def _parts(name: str, shape: Shape) -> dict[str, float]:
     family = FAMILIES.get(family, family.upper())
     parts = {f"{family} Core": shape.vcpus, f"{family} Ram": shape.memory_gib}
     if not shape.gpu.startswith("CPU-"):
-        parts[f"GPU {'H100 Mega' if series == 'a3-megagpu' else shape.gpu}"] = float(
-            shape.gpu_count
-        )
+        gpu = "H100 Mega" if series == "a3-megagpu" else shape.gpu
+        parts[f"GPU {gpu}"] = float(shape.gpu_count)
     if series in SSD_GIB:
         parts["SSD"] = SSD_GIB[series] * shape.gpu_count
     return parts

@@ -1,13 +1,15 @@
-"""Rows of a source that a book can have: regions and devices are known, prices can be, each machine
-stands once.
+"""Price lists of any source as rows that a book can have: regions and devices are known, prices can
+be, each machine stands once.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -15,52 +17,95 @@ from placer.errors import PlacerError, SourceError, unknown
 from placer.market.books.csv_rows import KEYS
 from placer.market.catalog import FREE
 from placer.market.checks.doubts import ABSURD, OLDEST_YEAR, is_slip
-from placer.market.sources.harvest import Row
-from placer.market.sources.reading.mapped_rows import Found, Known, known_by_default
+from placer.market.sources.harvest import Harvest, Row, Tally
+from placer.market.sources.reading.fetch import READ_SECONDS, is_url, read_document
+from placer.market.sources.reading.mapped_rows import (
+    Found,
+    Known,
+    known_by_default,
+    mapped_rows,
+    unread,
+)
 from placer.market.sources.reading.mapping import PLACED, SourceMap
-from placer.market.sources.reading.tally import Tally
+from placer.market.sources.reading.records import read_records
 from placer.records import replace
 
-SPOT_DAYS = 90
-"""EC2 keeps 90 days of spot prices; one that is older is not what is asked for today."""
+
+def read_listing(
+    places: Sequence[str],
+    mapping: SourceMap,
+    *,
+    skip_bad: bool = False,
+    as_of: date | None = None,
+    read_seconds: float = READ_SECONDS,
+) -> Harvest:
+    """Read documents, by path or URL, as rows of one file of a book; columns with equal names need
+    no mapping. ``as_of`` is the date of rows that say none; None leaves that to the mapping.
+    PlacerError names ``place:line``, column and cell that are wrong.
+    """
+    tally = Tally(skip_bad=skip_bad)
+    by_book = mapping.machines == "book"
+    counted = mapping.kind in PLACED and (skip_bad or mapping.unknown_names == "counted")
+    known = known_by_default(mapping.set.get("provider", "")) if counted or by_book else None
+    found: list[Found] = []
+    origins = []
+    notes: list[str] = []
+    for place in places:
+        document = read_document(place, read_seconds=read_seconds)
+        records = read_records(document, mapping, tally)
+        written = as_of or (date_of(place) if mapping.undated == "file" else None)
+        day = None if written is None else written.isoformat()
+        found += mapped_rows(records, mapping, tally, {}, day, known)
+        origins.append(document.origin)
+        names = unread(records, mapping)
+        notes += [f"their columns that were not read: {', '.join(names[:20])}"] if names else []
+        if records.cut_off:
+            notes.append("the last line has no end: check that the file is complete")
+    rows = book_rows(found, mapping, tally)
+    if not rows:
+        raise tally.nothing()
+    return Harvest(
+        rows={f"{mapping.kind}.csv": rows},
+        origins=origins,
+        left_out=tally.reasons(),
+        notes=[*dict.fromkeys(notes), *tally.sentences()],
+    )
+
+
+def date_of(place: str) -> date:
+    """Return the day of a document: that of the file, today for a URL."""
+    today = datetime.now(UTC).date()
+    if is_url(place):
+        return today
+    return min(today, datetime.fromtimestamp(Path(place).stat().st_mtime, UTC).date())
+
+
+SPOT_DAYS = 90  # EC2 keeps 90 days of spot prices; one that is older is not what is asked for today
 
 
 def book_rows(
     found: Iterable[Found], mapping: SourceMap, tally: Tally, known: Known | None = None
 ) -> list[Row]:
-    """Check rows against what is known, and bring those that mean the same into one.
-
-    Raises
-    ------
-    PlacerError
-        With exit code 7 at the first wrong row, unless it may be left out.
+    """Check rows against what is known, and bring those that mean the same into one. Exit code 7 at
+    the first wrong row, unless it may be left out.
     """
+    found = list(found)
     if mapping.kind in PLACED:
         known = known or known_by_default()
-        found = list(_named(found, known))
+        for one in found:
+            _check_names(one, known)
         known = replace(known, usual={**_own_prices(found), **known.usual})
     kept = _plausible(found, tally, {} if known is None else known.usual)
     rows = _folded(kept, tally) if mapping.zone else _once(kept, mapping.kind, tally)
     return [{name: cell for name, cell in row.items() if name != "since"} for row in rows]
 
 
-def _named(found: Iterable[Found], known: Known) -> Iterator[Found]:
-    """Yield the rows; one whose region or device is not known is wrong."""
-    for one in found:
-        if f"{one.row['provider']}/{one.row['region']}" not in known.regions:
-            raise _no_region(one.where, one.row, known.regions)
-        if "gpu" in one.row and one.row["gpu"] not in known.gpus:
-            raise _no_gpu(one.where, str(one.row["gpu"]), known.gpus)
-        yield one
-
-
 def _own_prices(found: Iterable[Found]) -> dict[tuple[str, str], float]:
     """Return the medians of the rows themselves, for devices that the book does not rent."""
-    prices: dict[tuple[str, str], list[float]] = {}
+    prices: dict[tuple[str, str], list[float]] = defaultdict(list)
     for one in found:
         if "gpu" in one.row and 0 < _usd(one) < math.inf:
-            key = str(one.row["gpu"]), str(one.row["market"])
-            prices.setdefault(key, []).append(_each(one))
+            prices[str(one.row["gpu"]), str(one.row["market"])].append(_each(one))
     return {key: median(values) for key, values in prices.items()}
 
 
@@ -77,20 +122,17 @@ def _since(one: Found) -> str:
 
 
 def _plausible(
-    found: Iterable[Found], tally: Tally, usual: Mapping[tuple[str, str], float]
+    found: Sequence[Found], tally: Tally, usual: Mapping[tuple[str, str], float]
 ) -> Iterator[Found]:
     """Yield rows that can be. With one price of a record its others go too."""
-    today = datetime.now(UTC).date()
-    everything, wrong = list(found), set()
-    for one in everything:
+    today, wrong = datetime.now(UTC).date(), set()
+    for one in found:
         words = _fault(one, usual, today)
         if words and one.where not in wrong:
-            price = (
-                f": {_usd(one):g} USD/h of {one.row['instance_type']}" if "price" in words else ""
-            )
-            tally.refuse(one.where, words, name=price)
+            price = f": {_usd(one):g} USD/h of {one.row['instance_type']}"
+            tally.refuse(one.where, words, name=price if "price" in words else "")
             wrong.add(one.where)
-    yield from (one for one in everything if one.where not in wrong)
+    yield from (one for one in found if one.where not in wrong)
 
 
 def _fault(one: Found, usual: Mapping[tuple[str, str], float], today: date) -> str:
@@ -141,10 +183,8 @@ def _folded(found: Iterable[Found], tally: Tally) -> Iterator[Row]:
         zones = machines.setdefault(tuple(one.row[name] for name in KEYS["offers.csv"]), {})
         before = zones.setdefault(one.zone, one)
         if _usd(before) != _usd(one) and _since(before) == _since(one):
-            tally.note(
-                "a machine stands twice in one zone with two prices: the higher one counts",
-                one.where,
-            )
+            words = "a machine stands twice in one zone with two prices: the higher one counts"
+            tally.note(words, one.where)
         zones[one.zone] = max(before, one, key=lambda price: (_since(price), _usd(price)))
     offers = {key: _one_offer(list(zones.values()), tally) for key, zones in machines.items()}
     for key, one in offers.items():
@@ -159,9 +199,8 @@ def _one_offer(zones: Sequence[Found], tally: Tally) -> Found:
     on_demand = zones[0].row["market"] == "on_demand"
     dearest, cheapest = max(zones, key=_usd), min(zones, key=lambda one: (_usd(one), one.zone))
     if on_demand and _usd(cheapest) < _usd(dearest):
-        tally.note(
-            "zones of a region differ in the on-demand price: the highest one counts", dearest.where
-        )
+        words = "zones of a region differ in the on-demand price: the highest one counts"
+        tally.note(words, dearest.where)
     chosen = dearest if on_demand else cheapest
     sizes = {n: min(float(zone.row[n] or 0) for zone in zones) for n in ("vcpus", "memory_gib")}
     several = not on_demand and len(zones) > 1
@@ -171,42 +210,37 @@ def _one_offer(zones: Sequence[Found], tally: Tally) -> Found:
     return chosen._replace(row=row)
 
 
-def _no_region(where: str, row: Row, places: Iterable[str]) -> PlacerError:
-    """Build the error of a place that is not in the book: a zone, a region that is spelled
-    otherwise, or none.
-    """
-    provider, region = str(row["provider"]), str(row["region"])
-    pairs = [place.split("/", 1) for place in places]
-    regions = [name for owner, name in pairs if owner == provider]
-    if not regions:
-        error = unknown("provider", provider, {owner for owner, _ in pairs})
-        return _unnamed(where, error.message, f"{error.hint}; correct it", "provider")
-    zone = re.fullmatch(r"(.+\d)-?[a-z]|(.+)-\d", region)
-    of = next((name for name in (zone.groups() if zone else ()) if name in regions), None)
-    if of is not None:
-        return _unnamed(where, f"region '{region}' is a zone of {of}", f"write {of}", "region")
-    error = unknown(f"region of {provider}", region, regions)
-    others = sorted(owner for owner, name in pairs if name == region)
-    elsewhere = f"; {' and '.join(others)} has one of this name" if others else ""
-    return _unnamed(where, error.message, f"{error.hint}{elsewhere}; correct it", "region")
+def _check_names(one: Found, known: Known) -> None:
+    """Refuse a row whose place or device is not known, with what its words come nearest to."""
+    provider, region = str(one.row["provider"]), str(one.row["region"])
+    if f"{provider}/{region}" not in known.regions:
+        pairs = [place.split("/", 1) for place in known.regions]
+        regions = [name for owner, name in pairs if owner == provider]
+        if not regions:
+            error = unknown("provider", provider, {owner for owner, _ in pairs})
+            raise _unnamed(one, error.message, f"{error.hint}; correct it", "provider")
+        zone = re.fullmatch(r"(.+\d)-?[a-z]|(.+)-\d", region)
+        of = next((name for name in (zone.groups() if zone else ()) if name in regions), None)
+        if of is not None:
+            raise _unnamed(one, f"region '{region}' is a zone of {of}", f"write {of}", "region")
+        error = unknown(f"region of {provider}", region, regions)
+        others = sorted(owner for owner, name in pairs if name == region)
+        elsewhere = f"; {' and '.join(others)} has one of this name" if others else ""
+        raise _unnamed(one, error.message, f"{error.hint}{elsewhere}; correct it", "region")
+    if "gpu" in one.row and one.row["gpu"] not in known.gpus:
+        gpu = str(one.row["gpu"])
+        words = {word.removesuffix("GB") for word in re.split(r"[^A-Z0-9]+", gpu.upper())}
+        family = [name for name in known.gpus if name.upper().split("-")[0] in words]
+        whole = [name for name in family if words.issuperset(name.upper().split("-"))]
+        fit = [max(whole, key=lambda name: name.count("-"))] if whole else family
+        error = unknown("gpu", gpu, known.gpus)
+        tip = f"write {' or '.join(fit)}" if fit else f"{error.hint}; correct it"
+        raise _unnamed(one, error.message, tip, "gpu")
 
 
-def _no_gpu(where: str, gpu: str, gpus: Iterable[str]) -> PlacerError:
-    """Build the error of a device that is not in gpus.csv, with those that its words name: Tesla
-    T4, A100 80GB.
-    """
-    words = {word.removesuffix("GB") for word in re.split(r"[^A-Z0-9]+", gpu.upper())}
-    family = [name for name in gpus if name.upper().split("-")[0] in words]
-    whole = [name for name in family if words.issuperset(name.upper().split("-"))]
-    fit = [max(whole, key=lambda name: name.count("-"))] if whole else family
-    error = unknown("gpu", gpu, gpus)
-    tip = f"write {' or '.join(fit)}" if fit else f"{error.hint}; correct it"
-    return _unnamed(where, error.message, tip, "gpu")
-
-
-def _unnamed(where: str, message: str, tip: str, column: str) -> PlacerError:
+def _unnamed(one: Found, message: str, tip: str, column: str) -> PlacerError:
     return SourceError(
-        f"{where}: {message}",
+        f"{one.where}: {message}",
         f"{tip}, rename it in the table [values.{column}] of a mapping file, or leave such rows "
         "out with --skip-bad",
     )

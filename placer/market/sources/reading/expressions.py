@@ -18,6 +18,7 @@ from placer.errors import PlacerError
 
 _TEXT = {"types": ["string", "null"]}
 _PATTERN = {"types": ["string"]}
+_FIGURE = {"types": ["number", "null"]}
 
 
 class _Functions(Functions):  # type: ignore[misc]
@@ -40,11 +41,11 @@ class _Functions(Functions):  # type: ignore[misc]
     def _func_median(self, values: list[float] | None) -> float | None:
         return median(values) if values else None
 
-    @signature({"types": ["number", "null"]}, {"types": ["number"]})  # type: ignore[untyped-decorator]
+    @signature(_FIGURE, {"types": ["number"]})  # type: ignore[untyped-decorator]
     def _func_times(self, value: float | None, factor: float) -> float | None:
         return None if value is None else round(value * factor, 9)
 
-    @signature({"types": ["number", "null"]})  # type: ignore[untyped-decorator]
+    @signature(_FIGURE)  # type: ignore[untyped-decorator]
     def _func_day(self, seconds: float | None) -> str | None:
         """Return the day of a Unix time in UTC."""
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC).date().isoformat()
@@ -55,21 +56,13 @@ _OPTIONS = jmespath.Options(custom_functions=_Functions())
 
 @lru_cache(maxsize=512)
 def compiled(expression: str) -> tuple[Any, tuple[str, ...]]:
-    """Parse an expression; return it with the names that it has.
-
-    Raises
-    ------
-    PlacerError
-        If it is none of JMESPath.
-    """
+    """Parse an expression of JMESPath; return it with the names that it has."""
     try:
         parsed = jmespath.compile(expression)
     except (JMESPathError, RecursionError) as error:
         words = " ".join(str(error).split())[:120]
-        raise PlacerError(
-            f"'{expression[:80]}' is no expression: {words}",
-            "write it as jmespath.org says, names with blanks in quotes: '\"Price per hour\"'",
-        ) from None
+        tip = "write it as jmespath.org says, names with blanks in quotes: '\"Price per hour\"'"
+        raise PlacerError(f"'{expression[:80]}' is no expression: {words}", tip) from None
     return parsed, tuple(dict.fromkeys(_names(parsed.parsed)))
 
 
@@ -81,13 +74,7 @@ def _names(node: dict[str, Any]) -> Iterator[str]:
 
 
 def evaluate(expression: str, record: Any) -> Any:
-    """Look up an expression in a record.
-
-    Raises
-    ------
-    ValueError
-        If a function does not take what the record has.
-    """
+    """Look up an expression in a record; ValueError if a function does not take what it has."""
     try:
         return compiled(expression)[0].search(record, _OPTIONS)
     except (JMESPathError, re.error, RecursionError, TypeError, OverflowError, OSError) as error:
@@ -95,13 +82,7 @@ def evaluate(expression: str, record: Any) -> Any:
 
 
 class Lookup:
-    """Looks up expressions in the records of one document, whose texts often repeat.
-
-    Parameters
-    ----------
-    given
-        What every record has under ``given``.
-    """
+    """Looks up expressions in records of a document, whose texts often repeat."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._given = given
@@ -128,12 +109,7 @@ class Lookup:
 
 
 def as_text(value: Any) -> str:
-    """Write a value as a cell of CSV; null is an empty one.
-
-    Raises
-    ------
-    ValueError
-        If it is a list or an object.
+    """Write a value as a cell of CSV, null as an empty one; ValueError for a list or an object.
 
     Examples
     --------

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
-from placer.market.sources.harvest import FORMULA, Row
+from placer.market.sources.harvest import FORMULA, Row, Tally
 from placer.market.sources.reading.expressions import Lookup, as_text
 from placer.market.sources.reading.mapping import (
     PLACED,
@@ -17,14 +17,13 @@ from placer.market.sources.reading.mapping import (
     SourceMap,
     columns_of,
     needed_columns,
+    shipped_mapping,
     unit_factors,
 )
-from placer.market.sources.reading.records import Record, Records
-from placer.market.sources.reading.tally import Tally
+from placer.market.sources.reading.records import Record, Records, parsed_records
 
 MARKETS = {"ondemand": "on_demand", "spot": "spot", "community": "community"}
 """Markets without blanks, hyphens and capitals, as price lists spell them."""
-
 SIZES = ("gpu", "gpu_count", "vcpus", "memory_gib", "network_gbps", "fabric", "local_disk_gb")
 """Columns of a machine that ``machines = "book"`` takes from the book."""
 
@@ -39,16 +38,8 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """What a book knows.
-
-    Parameters
-    ----------
-    regions, gpus
-        Places and devices that rows may name.
-    machines
-        Columns of a row by type of machine, for mappings that leave them to the book.
-    usual
-        Usual price of a device by (device, market); USD/h.
+    """What a book knows: places and devices that rows may name; columns of a row by type of
+    machine; and the usual price of a device by (device, market), USD/h.
     """
 
     regions: Collection[str] = ()
@@ -60,16 +51,28 @@ class Known:
 def known_by_default(provider: str = "") -> Known:
     """Return what the default book knows, with the machines of a provider."""
     book = load_catalog("default")
-    return Known(
-        regions=book.regions,
-        gpus=book.gpus,
-        machines={
-            offer.instance_type: {name: getattr(offer, name) for name in SIZES}
-            for offer in book.offers
-            if offer.provider == provider
-        },
-        usual=book.usual_usd_per_gpu_hour,
-    )
+    machines = {
+        offer.instance_type: {name: getattr(offer, name) for name in SIZES}
+        for offer in book.offers
+        if offer.provider == provider
+    }
+    usual = book.usual_usd_per_gpu_hour
+    return Known(regions=book.regions, gpus=book.gpus, machines=machines, usual=usual)
+
+
+def shipped_rows(
+    name: str,
+    document: Any,
+    where: str,
+    tally: Tally,
+    given: Mapping[str, Any] | None = None,
+    known: Known | None = None,
+    day: str | None = None,
+) -> Iterator[Found]:
+    """Yield the rows of parsed JSON by a mapping that comes with placer; see `mapped_rows`."""
+    mapping = shipped_mapping(name)
+    records = parsed_records(document, mapping, where)
+    return mapped_rows(records, mapping, tally, given or {}, day, known)
 
 
 def mapped_rows(
@@ -82,25 +85,9 @@ def mapped_rows(
 ) -> Iterator[Found]:
     """Yield the rows that records make; every cell is read as catalogs/columns.csv says.
 
-    Parameters
-    ----------
-    records
-        Of one document.
-    mapping
-        Which of its names and units are which.
-    tally
-        Gets what is left out and what is wrong.
-    given
-        What expressions find under ``given``, beside the ``file``.
-    day
-        ISO date of rows that say none; None refuses such rows.
-    known
-        Rows of other places and devices are counted before more is read of them; None reads all.
-
-    Raises
-    ------
-    PlacerError
-        If a column that is needed is neither there nor mapped nor set, or at the first wrong row.
+    given: What expressions find under ``given``, beside the ``file``.
+    day: ISO date of rows that say none; None refuses such rows.
+    known: Rows of other places and devices are counted before more is read of them; None reads all.
     """
     look = Lookup({**given, "file": records.file})
     machines = known.machines if known is not None and mapping.machines == "book" else None
@@ -159,25 +146,20 @@ class _Reader:
         day: str | None,
         machines: Mapping[str, Row] | None,
     ) -> None:
-        parsers = columns_of(mapping.kind)
-        named = {*part.columns, *part.fields, *part.set}
+        self.part, self.mapping, self.look = part, mapping, look
+        self.machines, self.day = machines, day
+        self.read_before: dict[tuple[str, str], Any] = {}
+        self.factors = unit_factors(mapping)
+        parsers, named = columns_of(mapping.kind), set(part.given())
         own = [name for name in parsers if name not in named and name in records.names]
         columns = {**part.columns, **{name: name for name in own}}
-        missing = [n for n in needed_columns(mapping.kind) if n not in named and n not in columns]
-        filled = next(iter(machines.values()), {}) if machines else {}
-        missing = [n for n in missing if n not in filled and (n != "as_of" or day is None)]
+        there = {*named, *columns, *(next(iter(machines.values()), {}) if machines else {})}
+        if day is not None:
+            there.add("as_of")
+        missing = [name for name in needed_columns(mapping.kind) if name not in there]
         if missing and records.rows:
-            raise PlacerError(
-                f"'{records.place}' gives no {', '.join(missing)}",
-                f"map them to its columns ({', '.join(records.names[:12])}), or give --set",
-            )
-        self.part = part
-        self.look = look
-        self.machines = machines
-        self.day = day
-        self.read_before: dict[tuple[str, str], Any] = {}
-        self.mapping = mapping
-        self.factors = unit_factors(mapping)
+            tip = f"map them to its columns ({', '.join(records.names[:12])}), or give --set"
+            raise PlacerError(f"'{records.place}' gives no {', '.join(missing)}", tip)
         self.sources = {
             name: (columns.get(name), part.fields.get(name), part.set.get(name, ""))
             for name in parsers
@@ -198,19 +180,9 @@ class _Reader:
         return None
 
     def read(self, record: Record) -> Row:
-        """Return a row.
-
-        Raises
-        ------
-        ValueError
-            Says which column and what is wrong.
-        """
-        row = {
-            column: self._value(column, *source, record) for column, source in self.sources.items()
-        }
-        if self.machines is not None:
-            row = {**self.machines[row["instance_type"]], **row}
-        return row
+        """Return a row; ValueError says which column and what is wrong."""
+        row = {name: self._value(name, *source, record) for name, source in self.sources.items()}
+        return row if self.machines is None else {**self.machines[row["instance_type"]], **row}
 
     def _value(
         self, column: str, name: str | None, expression: str | None, fixed: str, record: Record
@@ -237,7 +209,6 @@ class _Reader:
         return value if factor is None or value is None else float(f"{value * factor:.12g}")
 
     def _placers(self, column: str, text: str) -> str:
-        """Return placer's spelling of a cell."""
         text = self.mapping.values.get(column, {}).get(text, text)
         if column == "market":
             return MARKETS.get(re.sub(r"[\s_-]", "", text).lower(), text)

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import msgspec
 
 from placer.errors import PlacerError, unknown
+from placer.files.bounded_file import read_toml
 from placer.market.books.csv_rows import file_columns, optional_columns, plain_number
 from placer.market.sources.reading.expressions import compiled
-from placer.market.sources.reading.toml_text import read_toml
 from placer.records import replace
 from placer.units import parse_bandwidth, parse_bytes, parse_seconds
 
@@ -21,8 +21,7 @@ SHIPPED = Path(__file__).parent.parent / "mappings"
 PRICES = ("offers", "egress", "stores", "functions", "regions")
 """Kinds of rows that ``placer catalog import`` makes: files of a book without their ending."""
 KINDS = (*PRICES, "links", "capacity", "blocks", "parts")
-PLACED = ("offers", "stores", "functions")
-"""Kinds of rows that need a region with coordinates."""
+PLACED = ("offers", "stores", "functions")  # Kinds of rows that need a region with coordinates
 HINT = "docs/manual/mappings.md says what a mapping file has"
 Parsers = Mapping[str, Callable[[str], Any]]
 
@@ -30,16 +29,9 @@ Parsers = Mapping[str, Callable[[str], Any]]
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What each record gives for columns of placer.
 
-    Parameters
-    ----------
-    when
-        Expression; the part makes no row of a record where it gives nothing.
-    columns
-        Name of the source's own column or key, by column of placer.
-    fields
-        Expression, by column of placer.
-    set
-        The same text in every row, by column of placer.
+    By column of placer: ``columns`` has the source's own column or key, ``fields`` an expression,
+    ``set`` the same text for every row. Where the expression ``when`` gives nothing, the part makes
+    no row of a record.
     """
 
     when: str = ""
@@ -53,9 +45,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A kind of records that makes no rows: ``reason`` in words, and the expression ``name`` for
-    what it is about.
-    """
+    """Records that make no rows: ``reason`` in words, expression ``name`` of what it is."""
 
     when: str
     reason: str
@@ -64,41 +54,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class SourceMap(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A mapping file.
+    """A mapping file; docs/manual/mappings.md says what each word means.
 
-    Parameters
-    ----------
-    about
-        What it reads, in a sentence.
-    kind
-        One of `KINDS`.
-    format
-        Container of the records.
-    rows
-        Expression for the list of records inside a JSON document; default: the document itself.
-    needs
-        Columns or keys that must be there; ``a|b`` for one of two.
-    ignored
-        Columns or keys that are known and not read; others are named in a note.
-    values
-        Placer's value by the source's, by column of placer.
-    units
-        Unit of the source by column of placer: ``Mb/s``, ``us``, ``MiB``, ``cents``.
-    zone
-        Expression; rows that differ only in it become one: the dearest on demand, else the
-        cheapest.
-    unknown_names
-        Whether a region or device that no book knows is an error or is counted.
-    machines
-        What says which devices a machine has: the row, or the book by the type of the machine.
-    undated
-        Whether rows without a date get that of the file.
-    whole_lines
-        Whether a last line without an end is cut off.
-    leave_out, refuse
-        Records that are counted, and those that are wrong.
-    each
-        Several rows of each record; default: one.
+    ``rows`` is an expression for the list of records inside a JSON document. Of ``needs``, ``a|b``
+    asks for one of two columns. ``values`` and ``units`` are by column of placer. ``each`` makes
+    several rows of each record.
     """
 
     about: str = ""
@@ -154,19 +114,8 @@ def shipped_mapping(name: str) -> SourceMap:
 
 
 def read_mapping(path: str, kind: str = "") -> SourceMap:
-    """Read a mapping file.
-
-    Parameters
-    ----------
-    path
-        A TOML file.
-    kind
-        Of its rows, where it does not say it.
-
-    Raises
-    ------
-    PlacerError
-        If it cannot be read, or has a table, column, unit or expression that there is not.
+    """Read a mapping file; ``kind`` is that of its rows, where it does not say it. PlacerError
+    names a table, column, unit or expression that there is not.
     """
     try:
         mapping = msgspec.convert(read_toml(path, HINT), SourceMap)
@@ -183,11 +132,8 @@ def read_mapping(path: str, kind: str = "") -> SourceMap:
         unit_factors(mapping)
         if mapping.zone and mapping.kind != "offers":
             raise PlacerError(f"{mapping.kind} have no zone", "leave zone out")
-        if (
-            mapping.machines == "book"
-            and mapping.kind == "offers"
-            and "provider" not in mapping.set
-        ):
+        by_book = mapping.machines == "book" and mapping.kind == "offers"
+        if by_book and "provider" not in mapping.set:
             raise PlacerError('machines = "book" needs a provider', "add it to [set]")
     except PlacerError as error:
         raise PlacerError(f"{path}: {error.message}", error.hint) from None
@@ -195,22 +141,7 @@ def read_mapping(path: str, kind: str = "") -> SourceMap:
 
 
 def with_words(mapping: SourceMap, maps: Sequence[str], constants: Sequence[str]) -> SourceMap:
-    """Add what the command line says to a mapping.
-
-    Parameters
-    ----------
-    mapping
-        With its kind.
-    maps
-        Pairs ``placer_column=their_column`` with commas between.
-    constants
-        Pairs ``placer_column=value``.
-
-    Raises
-    ------
-    PlacerError
-        If a column is unknown or given twice.
-    """
+    """Add pairs ``placer_column=their_column`` and ``placer_column=value`` to a mapping."""
     columns = [_pair(word, "--map") for words in maps for word in words.split(",")]
     fixed = [_pair(word, "--set") for word in constants]
     known = columns_of(mapping.kind)
@@ -228,10 +159,8 @@ def with_words(mapping: SourceMap, maps: Sequence[str], constants: Sequence[str]
 def _pair(word: str, option: str) -> tuple[str, str]:
     name, equals, value = (part.strip() for part in word.partition("="))
     if not equals or not name or not value:
-        raise PlacerError(
-            f"{option} '{word}' is not a pair",
-            "write placer_column=value, as in usd_per_hour=Price",
-        )
+        tip = "write placer_column=value, as in usd_per_hour=Price"
+        raise PlacerError(f"{option} '{word}' is not a pair", tip)
     return name, value
 
 
@@ -250,13 +179,7 @@ def _check_once(names: Sequence[str], where: str) -> None:
 
 @lru_cache(maxsize=16)
 def columns_of(kind: str) -> Parsers:
-    """Return the columns of a kind of rows with their parsers.
-
-    Raises
-    ------
-    PlacerError
-        If there is no such kind.
-    """
+    """Return the columns of a kind of rows with their parsers."""
     if kind in _NO_FILE:
         return _NO_FILE[kind]
     if kind not in KINDS:
@@ -268,17 +191,14 @@ def columns_of(kind: str) -> Parsers:
 def needed_columns(kind: str) -> list[str]:
     """Return the columns of a kind that no row can do without."""
     optional = () if kind in _NO_FILE else optional_columns(f"{kind}.csv")
-    return [
-        name for name, parse in columns_of(kind).items() if name not in optional and _fails(parse)
-    ]
-
-
-def _fails(parse: Callable[[str], Any]) -> bool:
-    try:
-        parse("")
-    except ValueError:
-        return True
-    return False
+    needed = []
+    for name, parse in columns_of(kind).items():
+        try:
+            parse("")
+        except ValueError:
+            if name not in optional:
+                needed.append(name)
+    return needed
 
 
 def _since(cell: str) -> str | None:
@@ -326,13 +246,7 @@ _NO_FILE = {"links": _LINKS, "parts": _PARTS}
 
 
 def unit_factors(mapping: SourceMap) -> dict[str, float]:
-    """Return what the figures of columns are multiplied by.
-
-    Raises
-    ------
-    PlacerError
-        If a column has no unit, or none of this name.
-    """
+    """Return what the figures of columns are multiplied by; PlacerError for an unknown unit."""
     return {column: _factor(column, unit) for column, unit in mapping.units.items()}
 
 
@@ -346,7 +260,5 @@ def _factor(column: str, unit: str) -> float:
     money = {"USD": 1.0, "cents": 0.01}
     if column.startswith("usd_") and unit in money:
         return money[unit]
-    raise PlacerError(
-        f"unit '{unit}' of {column} is not known",
-        "write Mb/s of a rate, us of a time, MiB of a size, cents of a price",
-    )
+    words = f"unit '{unit}' of {column} is not known"
+    raise PlacerError(words, "write Mb/s of a rate, us of a time, MiB of a size, cents of a price")

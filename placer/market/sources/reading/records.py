@@ -1,7 +1,10 @@
-"""Records of a document, whatever holds them: CSV, JSON, or lines of JSON."""
+"""Records of a document, whatever holds them: CSV in any encoding, JSON, or lines of JSON."""
 
 from __future__ import annotations
 
+import csv
+import io
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -10,20 +13,19 @@ from urllib.parse import urlsplit
 
 from placer.errors import PlacerError, SourceError, unknown
 from placer.files.json_text import parse_json
-from placer.market.sources.reading.csv_text import read_table
+from placer.market.sources.harvest import Tally
 from placer.market.sources.reading.expressions import evaluate
 from placer.market.sources.reading.fetch import Document, is_url
 from placer.market.sources.reading.mapping import SourceMap
-from placer.market.sources.reading.tally import Tally
 
 Record = Mapping[str, Any]
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+MOST_NAME = 200  # Longest name of a column
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Records:
-    """Records with where each stands, the names that they have, and whether the end of the last
-    line is missing.
-    """
+    """Records with where each stands, and whether the end of the last line is missing."""
 
     place: str
     names: Sequence[str]
@@ -38,21 +40,8 @@ class Records:
 
 
 def read_records(document: Document, mapping: SourceMap, tally: Tally) -> Records:
-    """Split a document into records.
-
-    Parameters
-    ----------
-    document
-        What was read.
-    mapping
-        Says which container it is and which names it needs.
-    tally
-        Counts rows of CSV with other cells than the header.
-
-    Raises
-    ------
-    PlacerError
-        With exit code 7 if it is not of this format; if a name is missing that the mapping needs.
+    """Split a document into records; ``tally`` counts rows of CSV with other cells than the header.
+    Exit code 7 if it is not of the format of the mapping, or lacks a name that it needs.
     """
     place = document.origin.place
     if mapping.format == "csv":
@@ -61,8 +50,8 @@ def read_records(document: Document, mapping: SourceMap, tally: Tally) -> Record
         found = list(_of_json(document, mapping))
         names = dict.fromkeys(name for _, record in found for name in record)
         records = Records(place=place, names=[*names], rows=found)
-    if mapping.format != "csv" and not records.rows:
-        return records
+        if not found:
+            return records
     for need in mapping.needs:
         if not set(need.split("|")) & set(records.names):
             words = need.replace("|", " or ")
@@ -80,24 +69,73 @@ def _about(mapping: SourceMap) -> str:
 
 
 def _of_csv(document: Document, mapping: SourceMap, tally: Tally) -> Records:
-    table, place = read_table(document), document.origin.place
+    place = document.origin.place
+    text = _text(document.data, place)
+    lines = _lines(text, place)
+    header = _header(next(lines, None), place)
     rows: list[tuple[str, Record]] = []
-    where = f"{place}:1"
-    for number, cells in table.cells:
+    where = ""
+    for number, cells in lines:
         where = f"{place}:{number}"
-        if len(cells) != len(table.header):
-            tally.refuse(where, f"{len(cells)} cells instead of {len(table.header)}")
+        if len(cells) != len(header):
+            tally.refuse(where, f"{len(cells)} cells instead of {len(header)}")
         else:
-            rows.append((where, dict(zip(table.header, map(str.strip, cells), strict=True))))
-    if table.cut_off and mapping.whole_lines and rows and rows[-1][0] == where:
+            rows.append((where, dict(zip(header, map(str.strip, cells), strict=True))))
+    # A program that writes a file to its end leaves the end of the last line.
+    cut_off = bool(where) and not text.endswith(("\n", "\r"))
+    if cut_off and mapping.whole_lines and rows and rows[-1][0] == where:
         tally.refuse(where, "the last line has no end: the file is cut off")
         rows.pop()
-    return Records(
-        place=place,
-        names=table.header,
-        rows=rows,
-        cut_off=table.cut_off and not mapping.whole_lines,
-    )
+    cut_off = cut_off and not mapping.whole_lines
+    return Records(place=place, names=header, rows=rows, cut_off=cut_off)
+
+
+def _header(first: tuple[int, list[str]] | None, place: str) -> list[str]:
+    if first is None:
+        raise SourceError(f"'{place}' is empty", "fetch it again")
+    where, names = f"{place}:{first[0]}", [name.strip() for name in first[1]]
+    if len(names) == 1 and (other := next((c for c in ";\t" if c in names[0]), None)):
+        words = "tabs" if other == "\t" else f"'{other}'"
+        tip = "export it as CSV with commas"
+        raise SourceError(f"'{place}' is separated by {words}, not by commas", tip)
+    if any(len(name) > MOST_NAME or not name.isprintable() for name in names):
+        words = f"{where}: the first line has no names of columns"
+        raise SourceError(words, "name a CSV file with a header")
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
+        raise SourceError(f"{where}: column '{twice[0]}' appears twice", "keep one of the two")
+    return names
+
+
+def _text(data: bytes, place: str) -> str:
+    """Decode UTF-8 with or without a mark, or UTF-16 with one; say what is no CSV at all."""
+    if data[:4] == b"PK\x03\x04":
+        what, tip = "a zip archive or a workbook", "unpack it, or export it as CSV"
+        raise SourceError(f"'{place}' is {what}", tip)
+    try:
+        text = data.decode("utf-16" if data[:2] in UTF16_MARKS else "utf-8-sig")
+    except UnicodeDecodeError:
+        raise SourceError(f"'{place}' is not UTF-8 text", "save it as UTF-8 CSV") from None
+    first = text.lstrip()[:1]
+    if "\0" in text:
+        what, tip = "not text: it has zero bytes", "save it as UTF-8 CSV"
+    elif first == "<":
+        what, tip = "a web page (HTML), no CSV", "use the address of the raw file"
+    elif first in ("{", "["):
+        what, tip = "JSON, not CSV", 'name a mapping file that says format = "json" or "jsonl"'
+    else:
+        return text
+    raise SourceError(f"'{place}' is {what}", tip)
+
+
+def _lines(text: str, place: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in reader:
+            if row:
+                yield reader.line_num, row
+    except csv.Error as error:
+        words = f"{place}:{reader.line_num}: not valid CSV: {error}"
+        raise SourceError(words, "check the quotes of this line, or fetch it again") from None
 
 
 def _of_json(document: Document, mapping: SourceMap) -> Iterator[tuple[str, Record]]:
@@ -117,12 +155,8 @@ def _of_json(document: Document, mapping: SourceMap) -> Iterator[tuple[str, Reco
 
 
 def parsed_records(parsed: Any, mapping: SourceMap, place: str) -> Records:
-    """Return the records of JSON that was parsed before, such as the answer of an interface.
-
-    Raises
-    ------
-    PlacerError
-        With exit code 7 if there is no list of objects where the mapping says.
+    """Return the records of JSON that was parsed before, such as the answer of an interface. Exit
+    code 7 if there is no list of objects where the mapping says.
     """
     try:
         found = evaluate(mapping.rows, parsed) if mapping.rows else parsed
@@ -132,9 +166,9 @@ def parsed_records(parsed: Any, mapping: SourceMap, place: str) -> Records:
     if not all(isinstance(record, dict) for record in records):
         under = f" under '{mapping.rows}'" if mapping.rows else ""
         raise SourceError(f"{place}: has no list of objects{under}", _about(mapping))
-    alone = len(records) == 1
+    several = len(records) > 1
     rows = [
-        (place if alone else f"{place}: row {number}", record)
+        (f"{place}: row {number}" if several else place, record)
         for number, record in enumerate(records, 1)
     ]
     return Records(place=place, names=(), rows=rows)

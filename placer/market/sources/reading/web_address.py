@@ -12,7 +12,6 @@ DIRECT: dict[str, None] = {f"all://{host}": None for host in ("127.0.0.1", "loca
 a proxy's loopback device is another machine.
 """
 LOOPBACK_INTERFACE = "lo" if sys.platform == "linux" else "lo0"
-"""Name of the loopback device."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
 
 

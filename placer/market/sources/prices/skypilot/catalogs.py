@@ -1,40 +1,120 @@
-"""Machines and prices from SkyPilot's catalogs: rows of vms.csv become offers of a book."""
+"""Machines and prices from SkyPilot's catalogs: rows of vms.csv become offers of a book. Of Google
+Cloud a host and its devices are two rows whose prices are added. What vms.csv cannot say of prices
+(basis, source, date and optional figures) stands in a file of placer beside it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from placer.errors import PlacerError, unknown
-from placer.market.books.csv_rows import read_rows
-from placer.market.sources.harvest import Harvest, Origin, Row
-from placer.market.sources.prices.listing import date_of
-from placer.market.sources.prices.skypilot.machines import whole_machines
-from placer.market.sources.prices.skypilot.names import PROVIDERS
-from placer.market.sources.prices.skypilot.price_sources import (
-    SOURCES,
-    Key,
-    read_sources,
-    with_sources,
+from placer.market.books.csv_rows import KEYS, file_columns, read_numbered_rows, read_rows
+from placer.market.catalog import FREE, Catalog
+from placer.market.sources.harvest import FORMULA, Harvest, Origin, Row, Tally
+from placer.market.sources.prices.skypilot.names import (
+    ATTACHABLE,
+    COMES_WITH_DEVICE,
+    PROVIDERS,
+    hosts_of,
+    placer_device,
 )
-from placer.market.sources.reading.book_rows import book_rows
+from placer.market.sources.reading.book_rows import book_rows, date_of
 from placer.market.sources.reading.fetch import READ_SECONDS, is_url, read_document
 from placer.market.sources.reading.mapped_rows import Found, known_by_default, mapped_rows, unread
 from placer.market.sources.reading.mapping import shipped_mapping
-from placer.market.sources.reading.records import read_records
-from placer.market.sources.reading.tally import Tally
+from placer.market.sources.reading.records import Record, read_records
 from placer.market.sources.reading.web_address import public
 from placer.records import replace
 
-MOST_BYTES = 64 * 2**20
-"""Largest vms.csv, unpacked: the largest of SkyPilot's has about 5 MB."""
-OWN_FILES = ("regions.csv", "gpus.csv")
-"""Files with placer's columns that may lie in the folder: places and devices that no shipped book
-knows.
+SOURCES = "placer-sources.csv"
+"""Beside a vms.csv: the rows of offers.csv that it was made from, with the columns of offers.csv.
 """
+SAID = (
+    "price_basis",
+    "source",
+    "as_of",
+    "available",
+    "usd_per_hour_low",
+    "usd_per_hour_high",
+    "network_gbps",
+    "interruption_low",
+    "interruption_high",
+    "fabric",
+    "max_island_machines",
+    "local_disk_gb",
+)
+"""Columns that are taken from there for an offer whose price is still the same."""
+DIGITS = 9
+"""Prices are compared to 1e-9 USD/h: the sums of Google Cloud's hosts and devices are rounded so.
+"""
+
+Key = tuple[Any, ...]
+
+
+def source_rows(book: Catalog, providers: Iterable[str]) -> dict[str, list[Row]]:
+    """Return the rows of each provider's `SOURCES`.
+
+    An offer with a text that a spreadsheet would take for a formula is left out: its price comes
+    back as any of SkyPilot's does.
+    """
+    columns = list(file_columns("offers.csv"))
+    rows: dict[str, list[Row]] = {provider: [] for provider in providers}
+    for offer in book.offers:
+        cells = {column: getattr(offer, column) for column in columns}
+        formula = any(isinstance(cell, str) and cell.startswith(FORMULA) for cell in cells.values())
+        if offer.provider in rows and offer.price_basis not in FREE and not formula:
+            exact = {n: repr(cell) for n, cell in cells.items() if isinstance(cell, float)}
+            rows[offer.provider].append({**cells, **exact})
+    return rows
+
+
+def read_sources(place: str, most_bytes: int) -> tuple[dict[Key, Row], list[Origin]]:
+    """Read what lies beside a vms.csv, by the key of the offer; nothing beside a URL."""
+    path = Path(place).parent / SOURCES
+    if is_url(place) or not path.is_file():
+        return {}, []
+    document = read_document(str(path), most_bytes=most_bytes)
+    rows = (row for _, row in read_numbered_rows(path, "offers.csv", document.data))
+    return {_key(row): row for row in rows if row["price_basis"] not in FREE}, [document.origin]
+
+
+def with_sources(offers: Sequence[Row], known: Mapping[Key, Row]) -> tuple[list[Row], int]:
+    """Give offers what is known of them, as long as their price is the one that it was said of;
+    return them with the number of those that nothing is known of.
+    """
+    found: list[Row] = []
+    plain = 0
+    for offer in offers:
+        row = known.get(_key(offer))
+        if row is not None and _price(row) == _price(offer):
+            found.append({**offer, **{column: row.get(column) for column in SAID}})
+        else:
+            found.append(offer)
+            plain += 1
+    return found, plain
+
+
+def _key(row: Row) -> Key:
+    return tuple(row[column] for column in KEYS["offers.csv"])
+
+
+def _price(row: Row) -> float:
+    return round(float(row["usd_per_hour"] or 0), DIGITS)
+
+
+MOST_BYTES = 64 * 2**20  # Largest vms.csv, unpacked: the largest of SkyPilot's has about 5 MB
+OWN_FILES = ("regions.csv", "gpus.csv")
+"""Files with placer's columns that may lie in the folder, for what no shipped book knows."""
+ONLY_HOST = "host"
+"""What the column Hosts, which placer alone writes, says of a machine that is only there to be
+added to devices; of devices it names the hosts.
+"""
+SIZES = ("vCPUs", "MemoryGiB", "Price")
 
 
 def read_skypilot(
@@ -45,37 +125,15 @@ def read_skypilot(
     as_of: date | None = None,
     read_seconds: float = READ_SECONDS,
 ) -> Harvest:
-    """Read vms.csv files as offers.
+    """Read vms.csv files as offers: one on demand and, where there is a spot price, one spot offer
+    of each machine and region.
 
-    Parameters
-    ----------
-    places
-        Folders such as ``catalogs/v8`` with ``aws/vms.csv`` and so on, files and URLs, packed with
-        gzip or not.
-    provider
-        Provider of files whose folder is not named after one.
-    skip_bad
-        Leave wrong rows out and count them.
-    as_of
-        Date of the prices that `placer.market.sources.prices.skypilot.price_sources.SOURCES` does
-        not date; vms.csv has none. Default: a file's own date, today for a URL.
-    read_seconds
-        Longest silence of a server; s.
+    places: Folders such as ``catalogs/v8`` with ``aws/vms.csv`` and so on, files and URLs, packed
+        with gzip or not.
+    provider: Of files whose folder is not named after one.
+    as_of: Date of the prices that `SOURCES` does not date; vms.csv has none. Default: a file's own
+        date, today for a URL.
 
-    Returns
-    -------
-    Harvest
-        One on-demand offer and, where there is a spot price, one spot offer of each machine and
-        region.
-
-    Raises
-    ------
-    PlacerError
-        With exit code 7: a document was not delivered or is no vms.csv, a row is wrong, or no row
-        can be used.
-
-    Notes
-    -----
     A price that an export of placer wrote has its basis, source and date again as long as it was
     not changed since.
     """
@@ -104,65 +162,58 @@ def read_skypilot(
             words = f"their columns that were not read: {', '.join(names[:20])}"
             tally.note(words, document.origin.place)
         if cloud == "gcp":
-            records = replace(records, rows=list(whole_machines(records.rows, tally)))
+            records = replace(records, rows=list(_whole_machines(records.rows, tally)))
         day = (as_of or date_of(place)).isoformat()
         found += mapped_rows(records, mapping, tally, {"provider": cloud}, day, known)
     offers = book_rows(found, mapping, tally, known)
     if not offers:
         raise tally.nothing()
     offers, undated = with_sources(offers, said)
-    dates = [] if as_of is not None or not undated else [_undated(undated, len(offers))]
+    notes = tally.sentences()
+    there = {path.parent.name for folder in folders for path in Path(folder).glob("*/vms.csv")}
+    if strangers := sorted(there - set(PROVIDERS)):
+        notes.append(f"providers that no book knows were not read: {', '.join(strangers)}")
+    if as_of is None and undated:
+        which = "the prices"
+        if undated < len(offers):
+            which = f"{undated:,} of {len(offers):,} prices"
+        notes.append(
+            f"the dates of {which} are those of the file, not of the prices (today for a URL); "
+            f"--as-of, or {SOURCES} beside it, says others"
+        )
     return Harvest(
         rows={"offers.csv": offers, **{file: rows for file, rows in own.items() if rows}},
         origins=origins,
         left_out=tally.reasons(),
-        notes=[*tally.sentences(), *_unread(folders), *dates],
-    )
-
-
-def _undated(undated: int, offers: int) -> str:
-    which = "the prices" if undated == offers else f"{undated:,} of {offers:,} prices"
-    return (
-        f"the dates of {which} are those of the file, not of the prices (today for a URL); "
-        f"--as-of, or {SOURCES} beside it, says others"
+        notes=notes,
     )
 
 
 def _is_folder(place: str) -> bool:
-    try:
+    with suppress(OSError, ValueError):
         return not is_url(place) and Path(place).is_dir()
-    except (OSError, ValueError):
-        return False
-
-
-def _unread(folders: Sequence[str]) -> list[str]:
-    names = sorted(
-        {path.parent.name for folder in folders for path in Path(folder).glob("*/vms.csv")}
-        - set(PROVIDERS)
-    )
-    return [f"providers that no book knows were not read: {', '.join(names)}"] if names else []
+    return False
 
 
 def _files(place: str, provider: str | None) -> list[tuple[str, str]]:
     """Return the provider and place of each vms.csv that one word of the command line names."""
-    if _is_folder(place):
-        folder = Path(place)
-        if (folder / "vms.csv").is_file():
-            return [(_provider_of(str(folder / "vms.csv"), provider), str(folder / "vms.csv"))]
-        files = [
-            (cloud, str(path))
-            for cloud in PROVIDERS
-            if provider in (None, cloud)
-            for path in sorted((folder / cloud).glob("vms.csv*"))[:1]
-            if path.name in {"vms.csv", "vms.csv.gz"}
-        ]
-        if not files:
-            raise PlacerError(
-                f"'{place}' has no {provider or 'aws'}/vms.csv",
-                "name a folder of SkyPilot's catalogs, such as catalogs/v8",
-            )
-        return files
-    return [(_provider_of(place, provider), place)]
+    if not _is_folder(place):
+        return [(_provider_of(place, provider), place)]
+    folder = Path(place)
+    own = str(folder / "vms.csv")
+    if Path(own).is_file():
+        return [(_provider_of(own, provider), own)]
+    files = [
+        (cloud, str(path))
+        for cloud in PROVIDERS
+        if provider in (None, cloud)
+        for path in sorted((folder / cloud).glob("vms.csv*"))[:1]
+        if path.name in {"vms.csv", "vms.csv.gz"}
+    ]
+    if not files:
+        words = f"'{place}' has no {provider or 'aws'}/vms.csv"
+        raise PlacerError(words, "name a folder of SkyPilot's catalogs, such as catalogs/v8")
+    return files
 
 
 def _provider_of(place: str, provider: str | None) -> str:
@@ -172,22 +223,87 @@ def _provider_of(place: str, provider: str | None) -> str:
     path = urlsplit(place).path if is_url(place) else str(Path(place).absolute())
     folder = path.rstrip("/").rpartition("/")[0].rpartition("/")[2]
     if folder not in PROVIDERS:
-        shown = public(place) if is_url(place) else place
-        raise PlacerError(
-            f"'{shown}' does not say whose machines it has",
-            f"add --provider, one of {', '.join(PROVIDERS)}",
-        )
+        words = f"'{public(place) if is_url(place) else place}' does not say whose machines it has"
+        raise PlacerError(words, f"add --provider, one of {', '.join(PROVIDERS)}")
     return folder
 
 
 def _own_rows(folders: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of regions.csv and gpus.csv beside the providers' folders."""
-    return {
-        file: [
-            row
-            for folder in folders
-            if (Path(folder) / file).is_file()
-            for row in read_rows(Path(folder) / file, file)
-        ]
-        for file in OWN_FILES
-    }
+    rows: dict[str, list[dict[str, Any]]] = {file: [] for file in OWN_FILES}
+    for path in (Path(folder) / file for folder in folders for file in OWN_FILES):
+        if path.is_file():
+            rows[path.name] += read_rows(path, path.name)
+    return rows
+
+
+def _whole_machines(
+    rows: Sequence[tuple[str, Record]], tally: Tally
+) -> Iterator[tuple[str, Record]]:
+    """Yield the rows of Google Cloud that are machines: CPU machines, and hosts with their devices.
+
+    Rows without devices are hosts and CPU machines, rows without a machine are devices. A price of
+    devices is added to that of each host that they come with, or of one n1 host (`hosts_of`), in
+    the same zone; spot prices alike. The key ``parts`` says of what a price is.
+    """
+    hosts: dict[tuple[str, str], dict[str, Record]] = {}
+    for where, row in rows:
+        name = row["InstanceType"]
+        is_host = ATTACHABLE.fullmatch(name) or COMES_WITH_DEVICE.match(name)
+        if row["AcceleratorName"] or not is_host:
+            continue
+        wrong = next((size for size in SIZES if not _is_positive(row[size])), None)
+        if wrong:
+            tally.refuse(where, f"{wrong} '{row[wrong]}' of a host is no number above 0")
+            continue
+        zone = hosts.setdefault(_zone(row), {})
+        zone[name] = max(zone.get(name, row), row, key=lambda host: float(host["Price"]))
+    for where, row in rows:
+        if row["AcceleratorName"] and not row["InstanceType"]:
+            yield from ((where, made) for made in _attached(row, hosts.get(_zone(row), {}), tally))
+        elif row["AcceleratorName"] or not (
+            row.get("Hosts") == ONLY_HOST or COMES_WITH_DEVICE.match(row["InstanceType"])
+        ):
+            yield where, row
+
+
+def _zone(row: Record) -> tuple[str, str]:
+    return row["Region"], row.get("AvailabilityZone", "")
+
+
+def _attached(row: Record, hosts: Mapping[str, Record], tally: Tally) -> Iterator[Record]:
+    """Yield devices with each of their hosts; TPUs as they are: nothing is known of theirs."""
+    device, count = row["AcceleratorName"], row["AcceleratorCount"].removesuffix(".0")
+    if device.startswith("tpu-") or not count.isdecimal():
+        yield {**row, "InstanceType": device}  # which the mapping counts or refuses
+        return
+    if row.get("Hosts"):
+        names = [name for name in row["Hosts"].split() if name in hosts]
+    else:
+        sizes = {name: tuple(float(host[size]) for size in SIZES) for name, host in hosts.items()}
+        names = hosts_of(device, int(count), sizes)
+    if not names:
+        tally.leave_out("devices without a host in their zone", f"{device}:{count}")
+    for name in names:
+        host, devices = hosts[name], f"+{count}x{placer_device('gcp', device, name)}"
+        yield {
+            **row,
+            **{size: host[size] for size in ("vCPUs", "MemoryGiB")},
+            **{p: _sum(host.get(p, ""), row.get(p, "")) for p in ("Price", "SpotPrice")},
+            "InstanceType": f"{name}{devices}" if ATTACHABLE.fullmatch(name) else name,
+            "parts": f": {name} + {count}x{device}",
+        }
+
+
+def _sum(host: str, devices: str) -> str:
+    """Add two prices; a wrong one stays, to be refused, and without one there is no sum."""
+    wrong = next((price for price in (host, devices) if price and not _is_positive(price)), None)
+    if wrong or not (host and devices):
+        return wrong or ""
+    return repr(round(float(host) + float(devices), 9))
+
+
+def _is_positive(cell: str) -> bool:
+    try:
+        return 0 < float(cell) <= 1e9
+    except ValueError:
+        return False

@@ -1,6 +1,4 @@
-"""Names and machines in SkyPilot's catalogs: its words for devices, and the hosts that devices of
-Google Cloud are attached to.
-"""
+"""SkyPilot's words for devices and machines, and the hosts of devices of Google Cloud."""
 
 from __future__ import annotations
 
@@ -22,13 +20,7 @@ RUNPOD_GPUS = {"A100-PCIE": "A100-80GB", "A100-SXM": "A100-80GB-SXM", "H100-PCIE
 """RunPod's devices that SkyPilot calls otherwise (GPU_NAME_OVERRIDES, as above)."""
 
 FIXED_HOSTS: Mapping[str, Mapping[int, Collection[str]]] = {
-    "A100": {
-        1: ["a2-highgpu-1g"],
-        2: ["a2-highgpu-2g"],
-        4: ["a2-highgpu-4g"],
-        8: ["a2-highgpu-8g"],
-        16: ["a2-megagpu-16g"],
-    },
+    "A100": {**{n: [f"a2-highgpu-{n}g"] for n in (1, 2, 4, 8)}, 16: ["a2-megagpu-16g"]},
     "A100-80GB": {n: [f"a2-ultragpu-{n}g"] for n in (1, 2, 4, 8)},
     "H100": {n: [f"a3-highgpu-{n}g"] for n in (1, 2, 4, 8)},
     "H100-MEGA": {8: ["a3-megagpu-8g"]},
@@ -52,8 +44,7 @@ machines of AWS with the same devices have.
 """
 ATTACHABLE = re.compile(r"n1-(standard|highmem|highcpu)-\d+")
 """Hosts of Google Cloud that other devices can be attached to."""
-HOST_GIB_PER_VCPU = 4.0
-"""Least host memory for each vCPU asked of an n1 host (as above)."""
+HOST_GIB_PER_VCPU = 4.0  # Least host memory for each vCPU asked of an n1 host (as above)
 COMES_WITH_DEVICE = re.compile(r"(a[2-9]|g[2-9])-")
 """Machines of Google Cloud that are never rented without their devices."""
 
@@ -79,9 +70,7 @@ def placer_device(provider: str, name: str, instance_type: str) -> str:
 
 
 def skypilot_device(provider: str, gpu: str, instance_type: str) -> str:
-    """Return SkyPilot's name of a device that `placer_device` reads back as ``gpu``; the name of
-    gpus.csv where SkyPilot has none.
-    """
+    """Return SkyPilot's name of a device, which `placer_device` reads back, else placer's."""
     from placer.market.sources.reading.mapping import shipped_mapping
 
     if provider == "gcp" and instance_type.startswith("a3-megagpu"):
@@ -130,22 +119,9 @@ def skypilot_machine(provider: str, instance_type: str, market: str = "on_demand
 
 
 def hosts_of(device: str, count: int, hosts: Mapping[str, Sequence[float]]) -> list[str]:
-    """Return the hosts of Google Cloud for a number of devices, as SkyPilot chooses them.
-
-    Parameters
-    ----------
-    device
-        SkyPilot's name.
-    count
-        Devices of one machine.
-    hosts
-        vCPUs, memory in GiB and USD/h of every host in the zone, by name.
-
-    Returns
-    -------
-    list of str
-        Every machine that comes with these devices, else the cheapest n1 host that is large enough;
-        empty if there is none.
+    """Return the hosts of Google Cloud for a number of devices by SkyPilot's name, as it chooses
+    them: every machine that comes with these devices, else the cheapest n1 host that is large
+    enough. ``hosts`` has vCPUs, memory in GiB and USD/h of every host in the zone.
     """
     if device in FIXED_HOSTS:
         return [host for host in FIXED_HOSTS[device].get(count, ()) if host in hosts]

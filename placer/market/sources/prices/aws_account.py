@@ -1,6 +1,4 @@
-"""Calls to AWS with the credentials of boto3's own chain: bounded, retried, and their errors in one
-line.
-"""
+"""Calls to AWS with the credentials of boto3's own chain: bounded, retried, errors in a line."""
 
 from __future__ import annotations
 
@@ -9,14 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from placer.errors import PlacerError, SourceError
-from placer.market.sources.reading.fetch import READ_SECONDS
+from placer.market.sources.reading.fetch import LATER, READ_SECONDS
 from placer.version import install_line
 
 CONNECT_SECONDS = 10.0
 ATTEMPTS = 5
 """Attempts of botocore's standard mode, which waits between them when it is told to slow down."""
-HOME = "us-east-1"
-"""Where the price list and the list of regions are asked for."""
+HOME = "us-east-1"  # Where the price list and the list of regions are asked for
 RIGHTS = (
     "pricing:GetProducts, ec2:DescribeRegions, ec2:DescribeInstanceTypes, "
     "ec2:DescribeInstanceTypeOfferings, ec2:DescribeSpotPriceHistory"
@@ -67,45 +64,27 @@ class Account:
             return self._session.client(service, region_name=region, config=self._config)
 
     def rows(self, client: Any, operation: str, result: str, **wishes: Any) -> list[Any]:
-        """Return all pages of one operation.
-
-        Parameters
-        ----------
-        client, operation
-            A client and its method, such as ``describe_instance_types``.
-        result
-            Key of the list in each page.
-        **wishes
-            Arguments of the operation.
-
-        Raises
-        ------
-        PlacerError
-            With exit code 2 without credentials, with exit code 7 if AWS does not deliver.
+        """Return the lists under ``result`` of all pages of one operation, a method of the client
+        such as ``describe_instance_types``. Exit code 2 without credentials, 7 if AWS does not
+        deliver.
         """
         rows: list[Any] = []
         words = operation.replace("_", " ")
         with in_words(words):
-            paged = client.can_paginate(operation)
-            pages = (
-                client.get_paginator(operation).paginate(**wishes)
-                if paged
-                else [getattr(client, operation)(**wishes)]
-            )
+            if client.can_paginate(operation):
+                pages = client.get_paginator(operation).paginate(**wishes)
+            else:
+                pages = [getattr(client, operation)(**wishes)]
             for page in pages:
                 if not isinstance(page.get(result), list):
-                    raise SourceError(
-                        f"AWS answered {words} without {result}", "run this again later"
-                    )
+                    raise SourceError(f"AWS answered {words} without {result}", LATER)
                 rows += page[result]
         return rows
 
 
 @contextmanager
 def in_words(what: str) -> Iterator[None]:
-    """Say errors of botocore in one line, without what AWS repeats of a request: that may hold the
-    name of a key.
-    """
+    """Say errors of botocore in one line, without a request, which may hold a key's name."""
     import urllib3.exceptions
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
@@ -113,30 +92,23 @@ def in_words(what: str) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        raise _answer(
-            str(error.response.get("Error", {}).get("Code", "an error"))[:60], what
-        ) from None
+        code = str(error.response.get("Error", {}).get("Code", "an error"))[:60]
+        raise _answer(code, what) from None
     except BotoCoreError as error:
         kind = type(error).__name__
         if kind in NO_LOGIN:
-            raise PlacerError(
-                "no usable credentials for AWS",
-                "run 'aws configure', or set AWS_PROFILE or AWS_ACCESS_KEY_ID and its secret",
-            ) from None
+            tip = "run 'aws configure', or set AWS_PROFILE or AWS_ACCESS_KEY_ID and its secret"
+            raise PlacerError("no usable credentials for AWS", tip) from None
         if kind in EXPIRED:
             raise _answer(kind, what) from None
         if "Timeout" in kind:
-            raise SourceError(
-                f"AWS did not answer {what} for {READ_SECONDS:g} s", "run this again later"
-            ) from None
-        raise SourceError(
-            f"AWS did not deliver {what}: {kind}", "check the connection, proxy and region"
-        ) from None
+            words = f"AWS did not answer {what} for {READ_SECONDS:g} s"
+            raise SourceError(words, LATER) from None
+        words = f"AWS did not deliver {what}: {kind}"
+        raise SourceError(words, "check the connection, proxy and region") from None
     except (ResponseParserError, urllib3.exceptions.HTTPError, ValueError) as error:
-        tip = "a login page or proxy may answer in its place"
-        raise SourceError(
-            f"the answer of AWS to {what} cannot be read: {type(error).__name__}", tip
-        ) from None
+        words = f"the answer of AWS to {what} cannot be read: {type(error).__name__}"
+        raise SourceError(words, "a login page or proxy may answer in its place") from None
 
 
 def _answer(code: str, what: str) -> PlacerError:
@@ -146,7 +118,7 @@ def _answer(code: str, what: str) -> PlacerError:
     elif "Unauthorized" in code or "AccessDenied" in code:
         tip = f"allow {RIGHTS_OF.get(what, RIGHTS)}"
     elif "Throttl" in code or "Limit" in code or "TooMany" in code:
-        tip = "run this again later, or for fewer regions with --in"
+        tip = f"{LATER}, or for fewer regions with --in"
     elif code.isdecimal() or "Internal" in code or "Unavailable" in code:
-        tip = "run this again later"
+        tip = LATER
     return SourceError(f"AWS refused {what}: {code}", tip)

@@ -1,22 +1,31 @@
-"""Books from SkyPilot's catalogs: hosts and devices are added, zones folded, what is of no use
-counted, what is wrong refused.
-"""
+"""SkyPilot's catalogs, read and written."""
 
+from __future__ import annotations
+
+import csv
 import gzip
 import json
 import shutil
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from conftest import ROOT, Run
 from placer.errors import PlacerError
+from placer.market.books.book_reader import load_catalog
 from placer.market.books.csv_rows import read_rows
-from placer.market.sources.harvest import Harvest, Row
+from placer.market.catalog import Catalog, VmOffer
+from placer.market.sources.harvest import Harvest, Row, Tally
 from placer.market.sources.prices.skypilot import catalogs as skypilot
-from placer.market.sources.prices.skypilot.catalogs import read_skypilot
+from placer.market.sources.prices.skypilot.catalogs import SOURCES, read_skypilot, source_rows
+from placer.market.sources.prices.skypilot.export import skypilot_lines, split_prices, write_lines
+from placer.market.sources.prices.skypilot.names import PROVIDERS
 from placer.market.sources.reading.fetch import FAILED
+from placer.records import replace
 
 FIXTURES = ROOT / "tests" / "fixtures" / "skypilot"
 """Own figures in the real format: five providers, some of whose regions no book knows."""
@@ -103,9 +112,7 @@ def test_attached_devices_get_the_host_that_skypilot_takes(harvest: Harvest) -> 
 
 
 def test_a_missing_spot_price_is_no_offer(harvest: Harvest) -> None:
-    """p3dn.24xlarge and the H100 of a3-megagpu-8g have no spot price: one offer each, never a price
-    of 0.
-    """
+    """Two machines have no spot price: one offer each, never a price of 0."""
     for machine in ("p3dn.24xlarge", "a3-megagpu-8g"):
         markets = [
             row["market"] for row in harvest.rows["offers.csv"] if row["instance_type"] == machine
@@ -114,9 +121,7 @@ def test_a_missing_spot_price_is_no_offer(harvest: Harvest) -> None:
 
 
 def test_machines_without_gpus_need_a_cpu_kind(harvest: Harvest) -> None:
-    """2 vCPUs with 8 GiB are CPU-2; 4 GiB are too few, 96 vCPUs no kind, bursting and Arm cores
-    none either.
-    """
+    """2 vCPUs with 8 GiB are CPU-2; 4 GiB, 96 vCPUs, bursting and Arm cores are none."""
     kinds = {
         str(row["instance_type"]) for row in harvest.rows["offers.csv"] if row["gpu"] == "CPU-2"
     }
@@ -126,9 +131,7 @@ def test_machines_without_gpus_need_a_cpu_kind(harvest: Harvest) -> None:
 
 
 def test_what_is_left_out_is_counted_by_name(harvest: Harvest) -> None:
-    """Regions without coordinates, devices without data, fractions of a device, devices without a
-    host in their zone.
-    """
+    """Regions without coordinates, devices without data, fractions, devices without a host."""
     assert {
         "region that no book knows: aws/us-gov-west-1": 1,
         "region that no book knows: runpod/EU-SE-9": 1,
@@ -147,9 +150,7 @@ def test_every_row_is_a_row_of_a_book(harvest: Harvest) -> None:
 
 
 def test_own_regions_and_devices(tmp_path: Path) -> None:
-    """A regions.csv and a gpus.csv with placer's columns, beside the providers' folders, make their
-    rows usable.
-    """
+    """A regions.csv and a gpus.csv beside the providers' folders make their rows usable."""
     shutil.copytree(FIXTURES, tmp_path / "v8")
     (tmp_path / "v8" / "regions.csv").write_text(
         "provider,region,display_name,city,country,continent,egress_zone,"
@@ -191,20 +192,14 @@ def test_of_two_prices_of_a_host_the_higher_counts(tmp_path: Path) -> None:
         (",4.0,", ",,", "vcpus (their 'vCPUs') '' is not a number"),
         ("1.0,", "many,", "gpu_count (their "),
         ("g4dn.xlarge", "", "instance_type (their 'InstanceType') '' is empty"),
-        (
-            "g4dn.xlarge",
-            "g4dn\x1b[2J",
-            "instance_type (their ",
-        ),
+        ("g4dn.xlarge", "g4dn\x1b[2J", "instance_type (their "),
         (",use1-az1", "", "9 cells instead of 10"),
     ],
 )
 def test_wrong_rows_are_refused_with_their_line(
     tmp_path: Path, old: str, new: str, words: str
 ) -> None:
-    """One wrong row refuses everything and names its line; --skip-bad leaves it out and counts
-    it.
-    """
+    """One wrong row refuses everything and names its line; --skip-bad counts it."""
     path = write(tmp_path, GOOD.replace("xlarge", "2xlarge"), GOOD.replace(old, new, 1))
     with pytest.raises(PlacerError) as error:
         read_skypilot([path])
@@ -216,9 +211,7 @@ def test_wrong_rows_are_refused_with_their_line(
 
 
 def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
-    """A price can lose digits and still be a number: only the missing end of the last line
-    tells.
-    """
+    """A price can lose digits and still be a number: only the missing end tells."""
     path = write(tmp_path, GOOD, GOOD.replace("xlarge", "2xlarge")[:-3], end="")
     with pytest.raises(PlacerError, match=r"vms.csv:3: the last line has no end"):
         read_skypilot([path])
@@ -233,9 +226,7 @@ def test_a_packed_file_is_unpacked(tmp_path: Path) -> None:
 
 
 def test_a_gzip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few kilobytes that become more than the limit; the limit is lowered so that the test is
-    quick.
-    """
+    """A few kilobytes that become more than the limit, which is lowered here."""
     monkeypatch.setattr(skypilot, "MOST_BYTES", 1 << 20)
     path = Path(write(tmp_path))
     path.write_bytes(gzip.compress(b"a" * (64 << 20)))
@@ -258,9 +249,7 @@ def test_the_date_is_that_of_the_file(tmp_path: Path) -> None:
 
 
 def test_the_command_writes_a_book_and_says_what_next(run: Run, tmp_path: Path) -> None:
-    """One provider gives its name to the book; the words name the files, the date, what was left
-    out and the next command.
-    """
+    """One provider gives its name to the book; the words name files, dates and what next."""
     arguments = ["catalog", "import", "skypilot", str(FIXTURES / "gcp"), "--as-of", "2026-11-01"]
     done = run(*arguments, columns=200, PLACER_HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -273,3 +262,210 @@ def test_the_command_writes_a_book_and_says_what_next(run: Run, tmp_path: Path) 
     assert json.loads((book / "origin.json").read_text())["documents"][0]["place"].endswith(
         "gcp/vms.csv"
     )
+
+
+Key = tuple[str, str, str, str, int, str]
+
+
+def offers(book: Catalog) -> dict[Key, tuple[float, float, float]]:
+    """Size and price of each offer that SkyPilot's files can hold."""
+    return {
+        (o.provider, o.region, o.instance_type, o.gpu, o.gpu_count, o.market): (
+            o.vcpus,
+            o.memory_gib,
+            o.usd_per_hour,
+        )
+        for o in book.offers
+        if o.price_basis != "owned"
+    }
+
+
+def exported(book: Catalog, folder: Path) -> Harvest:
+    """What an import reads of an export."""
+    lines = skypilot_lines(book, Tally(skip_bad=True))
+    write_lines(str(folder), lines, source_rows(book, lines), force=False)
+    return read_skypilot([str(folder)])
+
+
+def again(book: Catalog, folder: Path) -> dict[Key, tuple[float, float, float]]:
+    """Offers after an export and an import."""
+    found = {}
+    for row in exported(book, folder).rows["offers.csv"]:
+        key = tuple(
+            row[name]
+            for name in ("provider", "region", "instance_type", "gpu", "gpu_count", "market")
+        )
+        found[key] = tuple(row[name] for name in ("vcpus", "memory_gib", "usd_per_hour"))
+    return found  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("name", ["default", "phalak-2023"])
+def test_the_round_trip_is_exact(name: str, tmp_path: Path) -> None:
+    """Every offer comes back with its size and its price to the last digit, and no other one;
+    SkyPilot has no spot without on-demand and no machines of third parties, and OCI is not written.
+    """
+    book = load_catalog(name)
+    known = {
+        key: figures
+        for key, figures in offers(book).items()
+        if key[0] in PROVIDERS and key[-1] != "community"
+    }
+    assert again(book, tmp_path) == {
+        key: figures for key, figures in known.items() if (*key[:-1], "on_demand") in known
+    }
+
+
+@pytest.mark.parametrize("name", ["default", "phalak-2023"])
+def test_what_skypilot_cannot_say_comes_back(name: str, tmp_path: Path) -> None:
+    """Basis, source, date and figures of every offer are those of the book."""
+    book = load_catalog(name)
+    harvest = exported(book, tmp_path)
+    columns = VmOffer.__struct_fields__
+    booked = {tuple(getattr(offer, column) for column in columns) for offer in book.offers}
+    assert {
+        tuple(row.get(column) for column in columns) for row in harvest.rows["offers.csv"]
+    } <= booked
+    assert not any("not of the prices" in note for note in harvest.notes)
+    assert {Path(origin.place).name for origin in harvest.origins} == {"vms.csv", SOURCES}
+
+
+def test_an_edited_price_loses_what_was_said_of_it(default: Catalog, tmp_path: Path) -> None:
+    """An estimate of 2020 whose on-demand price was raised by 1 % is a list price of the file's
+    date; its spot price keeps what it had.
+    """
+    pair = {
+        o.market: o
+        for o in default.offers
+        if (o.instance_type, o.region) == ("g4dn.xlarge", "us-east-1")
+    }
+    old = [
+        msgspec.structs.replace(o, price_basis="estimated", source="a guess", as_of="2020-01-01")
+        for o in pair.values()
+    ]
+    exported(replace(default, offers=tuple(old)), tmp_path)
+    path = tmp_path / "aws" / "vms.csv"
+    path.write_text(
+        path.read_text().replace(
+            repr(pair["on_demand"].usd_per_hour), repr(pair["on_demand"].usd_per_hour * 1.01)
+        )
+    )
+    day = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
+    harvest = read_skypilot([str(tmp_path)])
+    said = {
+        row["market"]: (row["price_basis"], row["source"], row["as_of"])
+        for row in harvest.rows["offers.csv"]
+    }
+    assert said == {
+        "on_demand": ("list", "SkyPilot catalog aws/vms.csv", day),
+        "spot": ("estimated", "a guess", "2020-01-01"),
+    }
+    assert any(
+        note.startswith("the dates of 1 of 2 prices are those of the file, not of the prices")
+        for note in harvest.notes
+    )
+
+
+def test_a_wrong_file_beside_is_said(default: Catalog, tmp_path: Path) -> None:
+    """A date that is none names its file and line; the sources of another provider are no one's."""
+    exported(default, tmp_path)
+    beside = tmp_path / "lambda" / SOURCES
+    beside.write_text((tmp_path / "aws" / SOURCES).read_text())
+    notes = read_skypilot([str(beside.with_name("vms.csv"))]).notes
+    assert any(note.startswith("the dates of the prices are those of the file") for note in notes)
+    header, row = beside.read_text().splitlines()[:2]
+    beside.write_text(f"{header}\n{row[:-10]}yesterday\n")  # as_of is the last column
+    with pytest.raises(PlacerError, match=rf"{SOURCES}:2: as_of 'yesterday' is not a date"):
+        read_skypilot([str(tmp_path)])
+
+
+def test_data_centres_of_runpod_are_zones_of_countries(default: Catalog) -> None:
+    """SkyPilot's regions of RunPod are countries: EU-SE-1 is a zone of SE."""
+    lines = skypilot_lines(default, Tally(skip_bad=True))["runpod"]
+    assert {(line["Region"], line["AvailabilityZone"]) for line in lines} >= {
+        ("SE", "EU-SE-1"),
+        ("CA", "CA-MTL-1"),
+    }
+
+
+def test_what_skypilot_cannot_say_is_counted(erben: Catalog, tmp_path: Path) -> None:
+    """Owned machines, one that is only spot, and a DGX-2 of Google Cloud stay behind."""
+    tally = Tally(skip_bad=True)
+    skypilot_lines(erben, tally)
+    assert tally.reasons() == {
+        "owned machine: onprem/erben-dgx2": 1,
+        "owned machine: onprem/erben-eu": 2,
+        "spot machine without an on-demand price": 1,
+        "machine that SkyPilot does not attach devices to: DGX-2 (8 x V100)": 1,
+    }
+    found = again(erben, tmp_path)
+    assert found.items() <= offers(erben).items()
+    assert (
+        len(offers(erben)) - len(found) == 3
+    )  # the spot machine and both markets of the DGX-2; owned ones are not counted here
+
+
+def test_devices_of_google_cloud_are_lines_of_their_own(default: Catalog) -> None:
+    """SkyPilot expects no line with machine and devices there, and a zone that has both."""
+    lines = skypilot_lines(default, Tally(skip_bad=True))["gcp"]
+    assert not [line for line in lines if line["InstanceType"] and line["AcceleratorName"]]
+    assert all(line["AvailabilityZone"].startswith(f"{line['Region']}-") for line in lines)
+    assert {line["AcceleratorName"] for line in lines} >= {"A100", "A100-80GB", "H100-MEGA", "L4"}
+    assert all(
+        line["GpuInfo"] == line["AcceleratorName"] for line in lines
+    )  # SkyPilot takes lines without GpuInfo for no GPU
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from("abcd"), st.sampled_from("xyz")),
+        st.tuples(st.integers(1, 9), st.integers(1, 9)),
+        max_size=12,
+    )
+)
+def test_parts_add_up(prices: dict[tuple[str, str], tuple[int, int]]) -> None:
+    """Each machine is the sum of two parts above 0 in both markets, or left out."""
+    machines = {edge: {"on_demand": a / 8, "spot": b / 8} for edge, (a, b) in prices.items()}
+    parts, left_out = split_prices(machines, {})
+    assert left_out <= set(machines)
+    assert len(left_out) < max(1, len(machines))  # one machine alone always has a split
+    for edge in set(machines) - left_out:
+        for market, usd in machines[edge].items():
+            host, devices = (parts[name][market] for name in edge)
+            assert min(host, devices) > 0
+            assert round(host + devices, 9) == usd
+
+
+def test_files_are_not_replaced_unasked(run: Run, tmp_path: Path) -> None:
+    """The second export is refused and changes nothing; --force replaces the files."""
+    first = run("catalog", "export", "skypilot", "out", "--catalog", "phalak-2023", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    path = tmp_path / "out" / "aws" / "vms.csv"
+    path.write_text("mine")
+    refused = run("catalog", "export", "skypilot", "out", "--catalog", "phalak-2023", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "exists" in refused.stderr
+    assert path.read_text() == "mine"
+    done = run(
+        "catalog",
+        "export",
+        "skypilot",
+        "out",
+        "--catalog",
+        "phalak-2023",
+        "--force",
+        "--json",
+        cwd=tmp_path,
+    )
+    document = json.loads(done.stdout)
+    assert path.read_text().startswith("InstanceType,")
+    assert len(list(csv.DictReader(path.read_text().splitlines()))) == document["files"][0]["rows"]
+    assert {p.name for p in path.parent.iterdir()} == {"vms.csv", SOURCES}
+
+
+def test_no_cell_is_a_formula(default: Catalog) -> None:
+    """A machine whose name begins as a formula does is left out and counted."""
+    evil: VmOffer = msgspec.structs.replace(default.offers[0], instance_type="=cmd()")
+    tally = Tally(skip_bad=True)
+    skypilot_lines(replace(default, offers=(*default.offers, evil)), tally)
+    assert tally.reasons()["name that a spreadsheet would take for a formula: =cmd()"] == 1

@@ -1,1 +1,0 @@
-"""Sources of measured links, one module or package each."""

@@ -1,1 +1,0 @@
-"""Prices of AWS, read with the user's own credentials."""

@@ -1,0 +1,213 @@
+"""What a refresh asks a provider for, what the shipped book knows of it, and how the prices that an
+interface gives become offers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import date
+from fnmatch import fnmatchcase
+from typing import Any
+
+from placer.errors import PlacerError, unknown
+from placer.market.books.book_reader import load_catalog
+from placer.market.catalog import Catalog, Gpu
+from placer.market.sources.harvest import Origin, Row, Tally
+from placer.market.sources.reading.book_rows import book_rows
+from placer.market.sources.reading.mapped_rows import Found, Known
+from placer.market.sources.reading.mapping import SourceMap
+from placer.market.words.selection import filter_offers, match_places, words
+
+PROVIDERS = ("aws", "azure", "gcp")
+"""Providers whose price interface can be read; one module each in this folder."""
+FIGURES = ("usd_per_hour", "usd_per_hour_low", "usd_per_hour_high")
+ZONED = SourceMap(kind="offers", zone="zone")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """Devices, vCPUs, memory, network and local disks of one machine type; ``network_gbps`` is what
+    the provider promises for long.
+    """
+
+    gpu: str
+    gpu_count: int
+    vcpus: float
+    memory_gib: float
+    network_gbps: float | None = None
+    fabric: str = ""
+    max_island_machines: int | None = None
+    local_disk_gb: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scope:
+    """What is asked for and what is known.
+
+    ``regions``, sorted, and ``gpus`` are asked for. All else is of the shipped book: all regions of
+    the provider, machines by type, pairs of region and type that are sold, the median price of one
+    device in USD/h by (device, market), rows of gpus.csv by name, and bands of interruptions by
+    (region, type, market), which prices do not carry.
+    """
+
+    provider: str
+    regions: tuple[str, ...]
+    known_regions: frozenset[str]
+    gpus: frozenset[str]
+    shapes: Mapping[str, Shape]
+    sold: frozenset[tuple[str, str]]
+    usd_per_device: Mapping[tuple[str, str], float]
+    devices: Mapping[str, Gpu]
+    interruptions: Mapping[tuple[str, str, str], tuple[float | None, float | None]]
+
+    def wants(self, shape: Shape) -> bool:
+        """Tell whether a machine's device is asked for."""
+        return shape.gpu in self.gpus
+
+    def hosts(self) -> frozenset[str]:
+        """Return types without a GPU that are asked for; the shipped book says their CPU."""
+        return frozenset(
+            name
+            for name, shape in self.shapes.items()
+            if self.devices[shape.gpu].kind == "cpu" and self.wants(shape)
+        )
+
+
+def scope_of(provider: str, *, places: str | None = None, gpu: str | None = None) -> Scope:
+    """Resolve the words of a refresh against the shipped book: regions or wildcards, such as
+    ``us-west-2,eu-*``, and devices or families, such as ``T4,A100``; None for all.
+    """
+    if provider not in PROVIDERS:
+        raise unknown("provider", provider, PROVIDERS)
+    book = load_catalog("default")
+    offers = [offer for offer in book.offers if offer.provider == provider]
+    own = sorted(region.region for region in book.regions.values() if region.provider == provider)
+    asked = book.gpus if gpu is None else (o.gpu for o in filter_offers(book, gpu=gpu))
+    columns = [column.name for column in fields(Shape)]
+    return Scope(
+        provider=provider,
+        regions=tuple(own) if places is None else _regions(provider, places, own, book),
+        known_regions=frozenset(own),
+        gpus=frozenset(asked),
+        shapes={o.instance_type: Shape(**{n: getattr(o, n) for n in columns}) for o in offers},
+        sold=frozenset((o.region, o.instance_type) for o in offers),
+        usd_per_device=book.usual_usd_per_gpu_hour,
+        devices=book.gpus,
+        interruptions={
+            (o.region, o.instance_type, o.market): (o.interruption_low, o.interruption_high)
+            for o in offers
+            if o.interruption_high is not None
+        },
+    )
+
+
+def _regions(provider: str, places: str, own: Sequence[str], book: Catalog) -> tuple[str, ...]:
+    found: set[str] = set()
+    for word in words(places, "region"):
+        matches = {region for region in own if fnmatchcase(region, word)}
+        if not matches and "/" not in word:
+            raise unknown("region", word, own, "'placer offers' lists places")
+        if not matches:
+            pairs = (place.split("/", 1) for place in match_places(word, book))
+            matches = {region for owner, region in pairs if owner == provider}
+        if not matches:
+            tip = f"name regions of {provider}, such as {own[-1]}"
+            raise PlacerError(f"'{word}' is not a region of {provider}", tip)
+        found |= matches
+    return tuple(sorted(found))
+
+
+def known_gpu(name: str, memory_gib: float, devices: Mapping[str, Gpu]) -> str | None:
+    """Find the row of gpus.csv for a provider's name of one GPU, such as ``A100``, and its memory:
+    the nearest size within 10 % counts, since some lists give the usable part. None for a slice of
+    a GPU and for GPUs that gpus.csv lacks.
+    """
+    near = [
+        (abs(memory_gib - gpu.memory_gib), len(gpu.gpu), gpu.gpu)
+        for gpu in devices.values()
+        if gpu.kind == "gpu"
+        and (gpu.gpu == name or gpu.gpu.startswith(f"{name}-"))
+        and abs(memory_gib - gpu.memory_gib) <= 0.1 * gpu.memory_gib
+    ]
+    return min(near)[2] if near else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gathered:
+    """What an interface gave; ``failed`` has the error of regions that did not deliver."""
+
+    found: Sequence[Found]
+    origins: Sequence[Origin]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+def quote(
+    region: str,
+    instance_type: str,
+    shape: Shape,
+    market: str,
+    usd_per_hour: float,
+    source: str,
+    since: str,
+    *,
+    zone: str = "",
+    spread: tuple[float | None, float | None] = (None, None),
+) -> Found:
+    """Make a row of one price of one machine: a price of NaN or below 0 is counted and left out
+    later; ``since`` is its first day, if known; ``spread`` are the 10 % and 90 % quantile of the
+    last 30 days.
+    """
+    row: dict[str, Any] = {
+        **asdict(shape),
+        "region": region,
+        "instance_type": instance_type,
+        "market": market,
+        **dict(zip(FIGURES, (usd_per_hour, *spread), strict=True)),
+        "price_basis": "list",
+        "source": source,
+        "since": since or None,
+    }
+    return Found(f"{region} {instance_type} {market} {zone} {since} {usd_per_hour}", row, zone)
+
+
+def origin(place: str, chunks: Iterable[str]) -> Origin:
+    """Digest of the answers that an interface gave."""
+    data = "".join(chunks).encode()
+    return Origin(place=place, sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
+
+
+def checked(
+    gathered: Gathered, scope: Scope, today: date
+) -> tuple[list[Row], dict[str, int], list[str]]:
+    """Turn prices into rows of offers.csv, by the checks of every import; return them with what was
+    left out by reason, and notes with those of the source.
+    """
+    tally = Tally(skip_bad=True, by_reason=True)
+    day = {"provider": scope.provider, "as_of": today.isoformat()}
+    found = [Found(one.where, {**one.row, **day}, one.zone) for one in gathered.found]
+    places = {f"{scope.provider}/{region}" for region in scope.known_regions}
+    known = Known(regions=places, gpus=scope.devices, usual=scope.usd_per_device)
+    rows = [_rounded(row, scope) for row in book_rows(found, ZONED, tally, known)]
+    left_out = Counter(gathered.left_out) + Counter(tally.reasons())
+    return rows, dict(sorted(left_out.items())), [*gathered.notes, *tally.sentences()]
+
+
+def _rounded(row: Row, scope: Scope) -> Row:
+    """Round prices, and add the interruptions of the shipped book: prices do not carry them."""
+    key = str(row["region"]), str(row["instance_type"]), str(row["market"])
+    low, high = scope.interruptions.get(key, (None, None))
+    known = {name: usd for name in FIGURES if isinstance(usd := row.get(name), float | int)}
+    words = "" if high is None else "; interruptions of the shipped book"
+    return {
+        **row,
+        **dict.fromkeys(FIGURES),
+        **{name: round(usd, 6) for name, usd in known.items()},
+        "interruption_low": low,
+        "interruption_high": high,
+        "source": f"{row['source']}{words}",
+    }
