@@ -19,8 +19,9 @@ from placer.market.books.folders import check_book_name
 from placer.market.books.layers import catalog_names
 from placer.market.catalog import Catalog
 from placer.market.launch_log import read_launch_log, region_of
-from placer.market.sources.capacity import aws_capacity, gcp_advice, live, quotas
+from placer.market.sources.capacity import answers, live, quotas
 from placer.market.sources.capacity.answers import Asked, machine_of, read_answer, read_json_answer
+from placer.market.sources.capacity.blocks import block_offers
 from placer.market.sources.capacity.own_launches import launches_harvest
 from placer.market.sources.harvest import Harvest, Origin
 from placer.market.sources.reading.fetch import read_document
@@ -155,9 +156,9 @@ def _advice(kind: str, book: Catalog, options: Options) -> Harvest:
     asked = _asked(kind, book, options)
     document, origin = _answer(kind, asked, options)
     read = {
-        "gcp-advice": gcp_advice.advice_harvest,
-        "gcp-history": gcp_advice.history_harvest,
-        "aws-scores": aws_capacity.scores_harvest,
+        "gcp-advice": answers.advice_harvest,
+        "gcp-history": answers.history_harvest,
+        "aws-scores": answers.scores_harvest,
     }[kind]
     return read(document, asked, book, origin)
 
@@ -185,11 +186,8 @@ def _asked(kind: str, book: Catalog, options: Options) -> Asked:
 def _answer(kind: str, asked: Asked, options: Options) -> tuple[dict[str, Any], Origin]:
     if options["file"]:
         return read_answer(options["file"])
-    if kind == "aws-scores":
-        return live.ask_scores(asked)
-    if kind in BLOCKS:
-        ask = live.ask_blocks if kind == "aws-blocks" else live.ask_plans
-        return ask(asked, options["hours"])
+    if KINDS[kind] == "aws":
+        return live.ask_aws(kind, asked, options["hours"])
     method = "capacity" if kind == "gcp-advice" else "capacityHistory"
     return live.ask_google(method, options["project"], asked)
 
@@ -228,7 +226,7 @@ def _blocks(kind: str, book: Catalog, options: Options) -> None:
     any_machine = next(o.instance_type for o in book.offers if o.provider == "aws")
     asked = _asked(kind, book, {**options, "machine": options["machine"] or any_machine})
     document, origin = _answer(kind, asked, options)
-    blocks, left_out = aws_capacity.block_offers(kind, document, book, origin.place)
+    blocks, left_out = block_offers(kind, document, book, origin.place)
     rows = msgspec.to_builtins(blocks)
     path = _written(options, [[*rows[0]], *([*row.values()] for row in rows)]) if rows else None
     document = {"schema": "placer.import-blocks/v1", "file": path, "blocks": rows}
