@@ -15,19 +15,9 @@ EDITED = "the file was edited, or made by another version"
 
 
 class PlacerError(Exception):
-    """What placer cannot do, in one line.
+    """What placer cannot do: a line that names the thing and its value, and a hint what to do about
+    it, empty if there is nothing to add.
 
-    Parameters
-    ----------
-    message
-        One line that names the thing and its value.
-    hint
-        What to do about it; empty if there is nothing to add.
-    exit_code
-        Of the command line; None: that of the class.
-
-    Notes
-    -----
     ``PlacerError(...)`` makes an error of the class that its exit code stands for (`KINDS`): wrong
     input and missing data are caught apart. ``field`` and ``value`` are the word of the request
     that is wrong and what it says, where one word is to blame. Errors can be pickled.
@@ -159,18 +149,8 @@ def writing_hint(error: OSError, otherwise: str) -> str:
 
 
 def unknown(kind: str, value: str, known: Iterable[str], hint: str = "") -> PlacerError:
-    """Build the error for a name that does not exist, with the nearest one that does.
-
-    Parameters
-    ----------
-    kind
-        What was looked up, such as ``model``.
-    value
-        What the user wrote.
-    known
-        The names that exist.
-    hint
-        Said when nothing similar exists.
+    """Build the error for a name of some kind that does not exist, with the nearest one that does,
+    or else a hint.
 
     Examples
     --------
