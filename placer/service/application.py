@@ -19,6 +19,7 @@ from placer.errors import PlacerError, unknown
 from placer.files.json_text import parse_json
 from placer.interface.advisor import MOST_ROWS
 from placer.interface.verb import Verb
+from placer.records import Json
 from placer.service import openapi
 from placer.service.jobs.desk import Desk
 from placer.service.jobs.store import Job, State, Store
@@ -162,19 +163,14 @@ def replied(reply: Reply) -> Response[bytes]:
 
 
 def said(
-    document: Mapping[str, Any],
-    status: int = 200,
-    headers: Mapping[str, str] | None = None,
-    kind: str = JSON,
+    document: Json, status: int = 200, headers: Mapping[str, str] | None = None, kind: str = JSON
 ) -> Response[bytes]:
     """Return a document as a response."""
     text = json.dumps(document).encode()
     return Response(text, status_code=status, media_type=kind, headers=headers)
 
 
-def problem_response(
-    problem: Mapping[str, Any], headers: Mapping[str, str] | None = None
-) -> Response[bytes]:
+def problem_response(problem: Json, headers: Mapping[str, str] | None = None) -> Response[bytes]:
     """Return the details of a problem as a response."""
     return said(problem, int(problem["status"]), headers, CONTENT_TYPE)
 
@@ -324,7 +320,7 @@ async def _events(desk: Desk, id_: str) -> AsyncIterator[ServerSentEventMessage]
                 return
 
 
-def _event(kind: str, data: Mapping[str, Any]) -> ServerSentEventMessage:
+def _event(kind: str, data: Json) -> ServerSentEventMessage:
     return ServerSentEventMessage(event=kind, data=json.dumps(data))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from placer.errors import PlacerError
+from placer.records import Json
 from placer.service.jobs.store import Job, State, Store
 from placer.service.problems import FullError, problem_of, refused
 from placer.service.questions.body import check_verb, question_of
@@ -94,7 +95,7 @@ class Desk:
         """Do something with the file in the one thread that may."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, act)
 
-    async def submit(self, verb: str, words: Mapping[str, Any]) -> Job:
+    async def submit(self, verb: str, words: Json) -> Job:
         """Accept a job: it is in the file when this returns.
 
         Raises
@@ -119,11 +120,11 @@ class Desk:
         assert job is not None
         return job
 
-    def _hand_in(self, id_: str, verb: str, words: Mapping[str, Any]) -> None:
+    def _hand_in(self, id_: str, verb: str, words: Json) -> None:
         running = self._running.setdefault(id_, _Running())
         running.task = asyncio.create_task(self._run(id_, verb, words, running))
 
-    async def _run(self, id_: str, verb: str, words: Mapping[str, Any], running: _Running) -> None:
+    async def _run(self, id_: str, verb: str, words: Json, running: _Running) -> None:
 
         def begun() -> None:
             self._thread.submit(self._store.begin, id_)

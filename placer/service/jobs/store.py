@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from placer.errors import PlacerError, writing_hint
+from placer.records import Json
 
 VERSION = 1
 TABLE = """
@@ -58,13 +58,13 @@ class Job:
 
     id: str
     verb: str
-    words: Mapping[str, Any]
+    words: Json
     state: State
     attempts: int
     created: float
     started: float | None
     finished: float | None
-    problem: Mapping[str, Any] | None
+    problem: Json | None
 
 
 class Store:
@@ -107,7 +107,7 @@ class Store:
         self._base.close()
         self._lock.release()
 
-    def add(self, id_: str, verb: str, words: Mapping[str, Any]) -> None:
+    def add(self, id_: str, verb: str, words: Json) -> None:
         """Keep a job that is accepted: when this returns it is on the disk."""
         self._base.execute(
             "INSERT INTO jobs (id, verb, words, state, created) VALUES (?, ?, ?, ?, ?)",
@@ -146,7 +146,7 @@ class Store:
         *,
         document: bytes = b"",
         manifest: bytes = b"",
-        problem: Mapping[str, Any] | None = None,
+        problem: Json | None = None,
     ) -> None:
         """Note how a job ended."""
         self._base.execute(

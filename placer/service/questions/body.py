@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, get_args, get_origin
 
 from placer.errors import PlacerError, unknown
@@ -14,6 +13,7 @@ from placer.market.books.layers import catalog_names
 from placer.problem.words.meanings import unknown_word
 from placer.problem.words.values import HINTS, check_words
 from placer.problem.words.wishes import WISHES
+from placer.records import Json
 from placer.service.questions.words import MOST_TEXTS, VERBS, words_of
 from placer.service.working.messages import Question
 from placer.workload.profile import SCHEMA as PROFILE_SCHEMA
@@ -64,7 +64,7 @@ def question_of(verb: Verb, body: object, most_s: float) -> Question:
     return Question(name=verb.name, words=words, seconds=seconds, searches=verb.searches)
 
 
-def search_seconds(verb: Verb, words: Mapping[str, Any], most_s: float) -> float:
+def search_seconds(verb: Verb, words: Json, most_s: float) -> float:
     """Return the time limit of each search of a question; `WordError` if it is none, or above the
     longest that the service allows, which also holds where none is given.
     """
@@ -185,7 +185,7 @@ def _own(verb: Verb, name: str, value: Any) -> Any:
     return value
 
 
-def _texts(verb: Verb, name: str, value: Any, schema: Mapping[str, Any]) -> list[str]:
+def _texts(verb: Verb, name: str, value: Any, schema: Json) -> list[str]:
     words = [value] if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise PlacerError(f"{name} is not text", "give text, or a list of it")
@@ -197,7 +197,7 @@ def _texts(verb: Verb, name: str, value: Any, schema: Mapping[str, Any]) -> list
     return words
 
 
-_KINDS: Mapping[str, Any] = {
+_KINDS: Json = {
     "string": str,
     "number": (int, float),
     "integer": int,
