@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any
 
 from placer.cost_model.estimate import pool_of
@@ -241,10 +241,6 @@ def interruptions_cost_their_share(claim: PublishedClaim, bench: Bench) -> Findi
     )
 
 
-def _pairs(places: Sequence[str]) -> list[tuple[str, str]]:
-    return [(a, b) for a in places for b in places if a != b]
-
-
 _T6 = ("E-A-8", "E-B-8", "E-C-8")
 CHECKS: dict[str, tuple[Any, ...]] = {
     "E17": (ratio, (CV, "A-8"), (CV, "4xT4 node")),
@@ -274,7 +270,7 @@ CHECKS: dict[str, tuple[Any, ...]] = {
     "E41": (share, NLP, "C-6", "A-6"),
     "E42": (share, CV, "C-8", "A-8"),
     "E43": (share, NLP, "C-8", "A-8"),
-    "E44": (links, _pairs(CONTINENTS)),
+    "E44": (links, tuple(permutations(CONTINENTS, 2))),
     "E45": (links, ((WEST, AWS), (AWS, WEST), (WEST, AZURE), (AZURE, WEST))),
     "E46": (links, ((SITE, EU), (SITE, US), (SITE, LAMBDA))),
     "E47": (streams, EU, US, 20),

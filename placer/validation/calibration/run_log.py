@@ -15,6 +15,7 @@ from placer.errors import PlacerError
 from placer.files.bounded_file import bounded
 from placer.files.json_text import unique_keys
 from placer.market.accelerators import processor_vcpus
+from placer.market.catalog import device_name
 from placer.market.words.own_places import PROVIDER
 from placer.validation.calibration.log_records import wrong_field
 from placer.workload.profile import COMPRESSION_BYTES
@@ -282,7 +283,5 @@ def check_model(path: Path, head: Record, records: Sequence[Record]) -> None:
 
 def _spec(group: Record) -> str:
     """Write a group as on the command line."""
-    from placer.market.catalog import device_name
-
     device = device_name(group["gpu"], group["gpu_count"])
     return f"{group['place']}={group['count']}x{device}:{group['market'].replace('_', '-')}"

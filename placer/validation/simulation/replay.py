@@ -163,7 +163,8 @@ def _check(
         ("stragglers", stragglers, 0.0, 1.0),
         ("straggler factor", factor, 1.0, inf),
     ):
-        if not _number(value) or not low <= value <= high:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not low <= value <= high or value == inf:
             end = "" if high == inf else f" to {high:g}"
             hint = f"give a number from {low:g}{end}"
             raise PlacerError(f"{name} {value!r} is out of range", hint)
@@ -177,10 +178,6 @@ def _check(
             f"a {placement.exchange.strategy} exchange cannot overlap the next step",
             "simulate it without overlap",
         )
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -inf < value < inf
 
 
 def _ends(scene: Scene, rounds: int) -> tuple[list[float], float]:

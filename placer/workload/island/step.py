@@ -259,13 +259,6 @@ def _layer_latency_s(architecture: Architecture, hardware: Hardware, plan: Inner
     return 3 * architecture.layers / plan.pipeline * LAYER_LATENCY_S * math.log2(ranks)
 
 
-def _trained(architecture: Architecture, plan: InnerPlan) -> float:
-    """Return the trained parameters of a stage, of which a machine has its part of the experts."""
-    dense, experts = stage_parameters(architecture, plan)
-    whole = architecture.trainable_parameters / architecture.parameters
-    return whole * (dense + experts)
-
-
 def _optimizer_seconds(architecture: Architecture, hardware: Hardware, plan: InnerPlan) -> float:
     """Return the seconds in which a device updates its share of the weights over its memory
     bandwidth: it reads gradients, and reads and writes moments and weights.
@@ -274,7 +267,9 @@ def _optimizer_seconds(architecture: Architecture, hardware: Hardware, plan: Inn
     moved = runs.gradient_bytes + 2 * (runs.optimizer_bytes + runs.master_bytes)
     moved += COPY_BYTES if runs.master_bytes > COPY_BYTES else 0.0
     group = sharding_group(plan, hardware.gpu_count, hardware.machines)
-    share = _trained(architecture, plan) / plan.tensor_parallel / group
+    parameters = sum(stage_parameters(architecture, plan))
+    trained = architecture.trainable_parameters / architecture.parameters * parameters
+    share = trained / plan.tensor_parallel / group
     return share * moved / (hardware.gpu.memory_gb_per_s * 1e9)
 
 
