@@ -1,4 +1,6 @@
-"""The device table: complete, dense figures, plausible ratios, names that PyTorch says."""
+"""The device table: dense figures, names that PyTorch says; and efficiencies of frameworks."""
+
+from __future__ import annotations
 
 import csv
 
@@ -7,8 +9,10 @@ import pytest
 from conftest import ROOT
 from placer.market.catalog import Catalog
 from placer.profiler.devices import catalog_name, device
+from placer.profiler.measured_profile import published_efficiency
 from placer.units import GIB, parse_date
 from placer.workload.measurement import PRECISIONS
+from placer.workload.profile import load_profile
 
 TABLE = ROOT / "placer" / "profiler" / "devices.csv"
 ROWS = list(csv.DictReader(TABLE.read_text(encoding="utf-8").splitlines()))
@@ -89,3 +93,36 @@ def test_names_of_torch(said: str, gib: float, name: str | None) -> None:
     GPU, are no GPU of the catalog.
     """
     assert catalog_name(said, gib * GIB) == name
+
+
+def test_published_efficiency_of_a_shipped_model() -> None:
+    """resnet50 lost 32 % on A10: its own figure, published."""
+    found = published_efficiency("resnet50", "cnn", "hivemind")
+    assert (found.value, found.basis) == (0.68, "published")
+    assert "Erben" in found.source
+
+
+def test_published_efficiency_of_a_family() -> None:
+    """Transformers: mean of .61, .54, .546 and .44 = .534, over the lowest low and the highest high
+    of them; assumed for another model.
+    """
+    found = published_efficiency("my-bert", "transformer", "hivemind")
+    rows = [
+        load_profile(name).efficiency[0]
+        for name in ("roberta-base", "roberta-large", "roberta-xlm", "whisper-small")
+    ]
+    assert found.value == pytest.approx((0.61 + 0.54 + 0.546 + 0.44) / 4, abs=1e-3)
+    assert (found.low, found.high) == (min(r.low for r in rows), max(r.high for r in rows))
+    assert found.basis == "assumed"
+    assert found.source.startswith("mean of 4 transformer models")
+
+
+def test_published_efficiency_where_nobody_measured() -> None:
+    """An LSTM gets the mean of all nine models; DDP is taken as 1, from 0.8."""
+    lstm = published_efficiency("mine", "rnn", "hivemind")
+    assert lstm.source.startswith("mean of all 9 models")
+    assert lstm.value == pytest.approx(
+        (0.70 + 0.68 + 0.78 + 0.50 + 0.46 + 0.61 + 0.54 + 0.546 + 0.44) / 9, abs=1e-3
+    )
+    alone = published_efficiency("mine", "cnn", "ddp")
+    assert (alone.value, alone.low, alone.high, alone.basis) == (1.0, 0.8, 1.0, "assumed")

@@ -1,4 +1,4 @@
-"""Runs logged by ``placer run``: what a round took, and the row of a runs file that it is."""
+"""Runs logged by ``placer run``: their records, what a round took, and the row that they are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from math import log
 from pathlib import Path
 from statistics import fmean, median, quantiles
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, ValidationError, convert
 
 from placer.errors import PlacerError
 from placer.files.bounded_file import bounded
@@ -17,17 +19,97 @@ from placer.files.json_text import unique_keys
 from placer.market.accelerators import processor_vcpus
 from placer.market.catalog import device_name
 from placer.market.words.own_places import PROVIDER
-from placer.validation.calibration.log_records import wrong_field
 from placer.workload.profile import COMPRESSION_BYTES
+
+LARGEST = 10**15
+"""No count, byte or second of a log is so large."""
+Record = Mapping[str, Any]
+Number = Annotated[float, Meta(ge=0, lt=LARGEST)]
+AboveZero = Annotated[float, Meta(gt=0, lt=LARGEST)]
+Whole = Annotated[int, Meta(ge=0, lt=LARGEST)]
+
+
+class _Manifest(Struct):
+    name: str
+    digest: str
+
+
+class _Group(Struct):
+    place: str
+    count: Whole
+    gpu: str
+    gpu_count: Whole
+    market: str
+
+
+class _Beside(Struct):
+    exchange_s: Number
+    waited_s: Number
+    flushed_s: Number
+
+
+OPTIONAL: Mapping[str, Mapping[str, Any]] = {
+    "run": {"overlap": bool, "threads": Whole, "question": dict[str, Any] | None},
+    "step": {"beside": _Beside},
+}
+"""Keys by kind of record that only some logs have."""
+FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "run": {
+        "manifest": _Manifest,
+        "model": str,
+        "gradient_bytes": Number,
+        "groups": list[_Group],
+        "strategy": str,
+        "compression": Annotated[str, Meta(pattern=f"^({'|'.join(COMPRESSION_BYTES)})$")],
+        "streams": Whole,
+        "links": str,
+        "target_batch_size": Whole,
+    },
+    "ready": {"rank": Whole, "elements": Whole},
+    "step": {
+        "rank": Whole,
+        "step": Whole,
+        "samples": Number,
+        "step_s": AboveZero,
+        "calculation_s": Number,
+    },
+    "lost": {"rank": Whole, "step": Whole, "reason": str},
+    "fault": {"lost": Whole, "step": Whole, "reason": str},
+    "notice": {"gone": Whole, "message": str},
+    "back": {"rank": Whole, "message": str},
+}
+"""Keys by kind of record that are read, and their types; other kinds and keys are left alone."""
+
+
+def wrong_field(record: Record) -> str | None:
+    """Name the first field of a record that is missing or no figure that a run can have; None if
+    there is none.
+
+    >>> wrong_field({"kind": "notice", "gone": -1, "message": "away"})
+    'gone of a notice record is -1'
+    >>> wrong_field({"kind": "notice", "gone": 1})
+    'a notice record without message'
+    """
+    kind = record["kind"]
+    for name, right in ({**FIELDS.get(kind, {}), **OPTIONAL.get(kind, {})}).items():
+        if name not in record:
+            if name in FIELDS[kind]:
+                return f"a {kind} record without {name}"
+            continue
+        try:
+            convert(record[name], right)
+        except ValidationError:
+            return f"{name} of a {kind} record is {str(record[name])[:40]}"
+    return None
+
 
 SCHEMA = "placer.run/v1"
 LEAST_ROUNDS = 3
 """Fewer rounds after the first are no measurement."""
 OTHER_MODEL = 0.05
 """Gradients that differ by more than this share belong to another model than the plan's."""
-LARGEST = 1 << 30
+MOST_BYTES = 1 << 30
 """Bytes of the largest log that is read."""
-Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +286,7 @@ def is_own_site(head: Record) -> bool:
 def read_log(path: Path) -> list[dict[str, Any]]:
     """Read the records of a log; a killed run may leave its last line cut off."""
     try:
-        lines = bounded(path, "give the log of a shorter run", LARGEST).decode().splitlines()
+        lines = bounded(path, "give the log of a shorter run", MOST_BYTES).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise PlacerError(
             f"cannot read '{path}': {getattr(error, 'strerror', None) or error}",
