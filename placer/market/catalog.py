@@ -241,9 +241,6 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """A device: memory, the throughput figures of its data sheet, the class of its usual host and
     its board power in W, if known.
 
-    The last three come from catalogs/accelerators.csv where a book does not give them: facts of the
-    device beside the book, as the power usage of data centres, and in no digest of it.
-
     matmul_tflops: Measured rate of large dense matrix products in BF16 (FP16 where the device has
         no BF16); TFLOP/s; None where nobody published one.
     nvlink_gb_per_s: NVLink or its like between the devices of one machine; GB/s each way; None or
@@ -260,6 +257,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     as_of: str
     power_w: float | None = None
+    # These come from catalogs/accelerators.csv where a book does not give them: facts of the device
+    # beside the book, as the power usage of data centres, and in no digest of it.
     matmul_tflops: float | None = None
     nvlink_gb_per_s: float | None = None
     pcie_gb_per_s: float | None = None
