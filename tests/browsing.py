@@ -6,7 +6,7 @@ import importlib
 import shutil
 from typing import Any
 
-from placer.report.pdf import BROWSERS
+from placer.report.page import BROWSERS
 
 BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
 NO_BROWSER = "no Chromium (apt-get install chromium)"

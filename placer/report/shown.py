@@ -44,8 +44,7 @@ class Shown:
         PlacerError
             If the extra ``report`` is not installed, or no browser prints the PDF.
         """
-        from placer.report.page import page
-        from placer.report.pdf import pdf_of
+        from placer.report.page import page, pdf_of
 
         text = page({"this session": self.to_shown()}, interactive=interactive)
         if path is not None:

@@ -51,8 +51,7 @@ def command(
     pdf : FILE
         Also print it as PDF, by Chromium or another such browser.
     """
-    from placer.report.page import page
-    from placer.report.pdf import find_browser, pdf_of
+    from placer.report.page import find_browser, page, pdf_of
 
     target = output or (None if pdf else str(Path(files[0]).with_suffix(".html")))
     check_targets(target, pdf)

@@ -17,7 +17,7 @@ from placer.report.blocks import (
     text,
     without_empty_columns,
 )
-from placer.report.charts.intervals import Dot, interval_chart
+from placer.report.charts.rows import Dot, interval_chart
 from placer.report.figures import Document, format_speed_of, percent, placement_words
 from placer.report.kinds.shared.provenance import provenance_table
 from placer.units import counted, format_number, format_usd

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from placer.report.blocks import Cell, Chart, Report, Section, facts, section, table, text
-from placer.report.charts.intervals import Dot, interval_chart
+from placer.report.charts.rows import Dot, interval_chart
 from placer.report.figures import Document, percent, placement_words
 from placer.report.kinds.shared import parts
 from placer.report.kinds.shared.provenance import sources

@@ -18,8 +18,7 @@ from placer.report.blocks import (
     table,
     without_empty_columns,
 )
-from placer.report.charts.intervals import Dot, interval_chart
-from placer.report.charts.spans import dollar_spans, span_chart, step_spans
+from placer.report.charts.rows import Dot, dollar_spans, interval_chart, span_chart, step_spans
 from placer.report.figures import (
     Document,
     exchange_words,

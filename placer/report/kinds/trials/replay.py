@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from placer.report.blocks import Chart, Report, facts, section, table, text
-from placer.report.charts.intervals import Dot, interval_chart
+from placer.report.charts.rows import Dot, interval_chart
 from placer.report.figures import Document, percent
 from placer.units import SECONDS_PER_HOUR, counted, format_duration, format_usd
 

@@ -18,7 +18,7 @@ from placer.report.blocks import (
     text,
     without_empty_columns,
 )
-from placer.report.charts.intervals import Dot, interval_chart
+from placer.report.charts.rows import Dot, interval_chart
 from placer.report.figures import Document, percent
 from placer.units import counted, format_number
 
