@@ -103,9 +103,7 @@ def whole_problem(document: Json, where: str) -> Problem:
 def with_present_book(
     saved: Problem, where: str, catalog: Sequence[str] = ()
 ) -> tuple[Problem, tuple[str, ...]]:
-    """Put the whole present book under a question that kept only what its placement uses; see
-    `reopened_problem`.
-    """
+    """Put the present book under a question that kept a part of it; see `reopened_problem`."""
     names = tuple(catalog) or tuple(saved.catalog.name.split("+"))
     try:
         book = load_catalog(names)

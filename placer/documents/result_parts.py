@@ -156,9 +156,7 @@ def _group(
 
 
 def island_document(machines: int, inner: InnerPlan | None) -> dict[str, Any]:
-    """Build what an island adds to a row; a worker of one machine without a plan is written as it
-    always was.
-    """
+    """Build what an island adds to a row: nothing of one machine without a plan."""
     return {
         **({} if machines == 1 else {"machines": machines}),
         **({} if inner is None else {"inner": to_builtins(inner)}),

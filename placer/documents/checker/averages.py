@@ -25,9 +25,7 @@ round trip of the longest line to a site within a continent.
 
 
 def transport_of(problem: Json) -> str:
-    """Return the software that averages: the one asked for, else the book's; old files have
-    neither.
-    """
+    """Return the software that averages: that asked for, else the book's; old files have none."""
     rows = {row["setting"]: row["value"] for row in problem["catalog"].get("settings", ())}
     return str(problem["requirements"].get("transport") or rows.get("transport", "hivemind"))
 

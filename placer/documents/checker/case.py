@@ -41,9 +41,7 @@ class Road:
 
 @dataclass(frozen=True)
 class SiteGroup:
-    """Equal machines: place, how many, samples/s of one, class of host, USD/h of one, how one
-    reads its samples.
-    """
+    """Equal machines: place, how many, samples/s, class of host and USD/h of one, how one reads."""
 
     place: str
     count: int
@@ -123,9 +121,7 @@ class Case:
 
     @property
     def free_share(self) -> float:
-        """Return the share of the time behind which an exchange may hide that those inside the
-        workers leave.
-        """
+        """Return the share of the time in which an exchange may hide that workers inside leave."""
         rows = (self.speeds[kind_of(row)] for row in self.placement["workers"])
         return min(float(row.get("free_share", 1.0)) for row in rows)
 
@@ -272,9 +268,7 @@ class Case:
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """Return the share of a step by place: by data that has a place, else by heads or by
-        speed.
-        """
+        """Return the share of a step by place: by placed data, else by heads or by speed."""
         if self.wish["datasets"]:
             return self._shares_by_data()
         if self.strategy in EQUAL_PARTS:

@@ -188,9 +188,7 @@ def _unlike(case: Case) -> Iterator[str]:
 
 
 def quota_of(place: str, gpu: str, market: str, wish: Json) -> int | None:
-    """Return the GPUs of a place, type and market by its last row of quotas, else by the wish for
-    all others; None: no limit.
-    """
+    """Return the GPUs of a place, type and market by quotas, else by the wish; None: no limit."""
     rows = [q for q in wish["quotas"] if q["scope"] == "each" and _counted(q, place, gpu, market)]
     return int(rows[-1]["gpus"]) if rows else _other_quota(wish)
 
@@ -341,9 +339,7 @@ def least_device_bytes(row: Json, profile: Json) -> float:
 
 
 def unread(case: Case) -> Iterator[str]:
-    """Check that no worker calculates faster than it reads from the dataset's store, and in later
-    passes from its disks.
-    """
+    """Check that no worker calculates faster than it reads from the data's store or its disks."""
     for row in case.placement["workers"]:
         reading, figures = case.reading(row), case.speeds[kind_of(row)]
         most = math.inf if reading is None else reading.mean()

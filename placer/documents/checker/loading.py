@@ -18,9 +18,7 @@ ONE_DISK, EACH_GB = 660e6, 0.88e6
 
 @dataclass(frozen=True)
 class Reading:
-    """Samples/s of one worker from the store and from its disks, and the share of all samples that
-    comes from the store.
-    """
+    """Samples/s of a worker from the store and from its disks, and the share of the store."""
 
     store: float
     disk: float

@@ -31,9 +31,7 @@ assumed again.
 
 @dataclass(frozen=True)
 class Bill:
-    """Seconds of a round, and what is billed by use: (place, seconds) of functions; (place,
-    objects, polls) of stores.
-    """
+    """Seconds of a round; (place, seconds) of functions; (place, objects, polls) of stores."""
 
     seconds: float
     functions: list[tuple[str, float]] = field(default_factory=list)
@@ -221,9 +219,7 @@ def _rates(
 
 
 def server_sum(gradients: int, size: float, vcpus: float, problem: Mapping[str, Any]) -> float:
-    """Time a parameter server that sums N gradients of S bytes: by vCPUs, up to eight; old files
-    know one rate for all.
-    """
+    """Time a server that sums N gradients of S bytes by up to 8 vCPUs; old files know one rate."""
     rate = problem["calibration"]["services"].get("server_sum_bytes_per_s")
     if rate is None:
         return gradients * size / SUM_BYTES_PER_S

@@ -139,9 +139,7 @@ class Relaxed:
         self.fastest: dict[int, float] = {1: 0.0}
 
     def best(self, strategy: str, local_steps: int, samples_to_target: float) -> float | None:
-        """Return the objective that no placement of a strategy is better than; None if none of it
-        keeps the limits.
-        """
+        """Return the objective that no placement of a strategy beats; None: none keeps limits."""
         if strategy == "none":
             return self._told(self._alone(samples_to_target))
         hosts = sorted({machine.host for machine in self.machines})

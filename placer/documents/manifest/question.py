@@ -62,9 +62,7 @@ def _workers(group: Group) -> WorkerGroup:
 
 
 def exchange_of(manifest: Manifest, server: WorkerGroup | None = None) -> Exchange:
-    """Rebuild the exchange of a manifest; the machine of a parameter server is not in the manifest
-    whole.
-    """
+    """Rebuild the exchange of a manifest, which lacks the whole machine of a server."""
     settings, hub, storage = manifest.exchange, manifest.aggregator, manifest.storage
     return Exchange(
         strategy=settings.strategy,

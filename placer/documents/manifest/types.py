@@ -108,9 +108,7 @@ class Group(MachineGroup, frozen=True, kw_only=True):
 
     @property
     def on_cpu(self) -> bool:
-        """Return whether its machines calculate without a GPU: such devices are named by their
-        cores.
-        """
+        """Return whether its machines calculate without a GPU: these are named by their cores."""
         return self.offer.gpu.startswith("CPU")
 
 
