@@ -11,8 +11,7 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta, Struct
 
 from placer.cost_model import dollars as cost
-from placer.cost_model.convergence import Multiplier, multiplier_of
-from placer.cost_model.diloco_losses import REPLICAS, times_samples_of
+from placer.cost_model.convergence import REPLICAS, Multiplier, multiplier_of, times_samples_of
 from placer.cost_model.dollars import data_usd_per_sample, moves_of
 from placer.cost_model.exchange_bases import exchange_bases
 from placer.cost_model.timing.round_seconds import step_seconds

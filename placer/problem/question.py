@@ -23,6 +23,7 @@ from placer.problem.requirements import (
     SYNCHRONOUS,
     JointLimit,
     Requirements,
+    doublings,
     joint_limits,
 )
 from placer.problem.workers.islands import StepPart
@@ -182,9 +183,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         wish = self.requirements
         least, most = wish.min_local_steps or 1, wish.max_local_steps or MOST_LOCAL_STEPS
-        counts = sorted(
-            {least, most, *(2**k for k in range(most.bit_length()) if least <= 2**k <= most)}
-        )
         wanted = wish.exchange
         named = (
             SYNCHRONOUS + (self._local if wish.max_local_steps is not None else ())
@@ -205,7 +203,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             (name, h)
             for name in able
             if name in LOCAL
-            for h in counts
+            for h in doublings(least, most)
             if h <= MOST_KNOWN_LOCAL_STEPS or name in given
         ]
         return tuple(modes + known)

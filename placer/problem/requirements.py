@@ -63,6 +63,11 @@ def matches(name: str, patterns: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns.split("|"))
 
 
+def doublings(low: int, high: int) -> tuple[int, ...]:
+    """Return both ends of a range and the powers of two between, sorted."""
+    return tuple(sorted({low, high, *(2**k for k in range(low.bit_length(), high.bit_length()))}))
+
+
 class Quota(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """At most ``gpus`` devices, or ``vcpus`` of machines, wherever place, GPU, market and machine
     type match (wildcards, several with ``|`` between): ``each`` place, GPU and market apart, or all
@@ -392,9 +397,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
         """List the batches to choose from: both ends, and powers of two between."""
         if self.batch_range is None or self.target_batch_size is not None:
             return ()
-        low, high = self.batch_range
-        between = (2**k for k in range(low.bit_length(), high.bit_length()))
-        return tuple(sorted({low, high, *between}))
+        return doublings(*self.batch_range)
 
     def __post_init__(self) -> None:
         """Refuse unknown words and limits that are not positive."""

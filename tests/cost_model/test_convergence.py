@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 import placer
 from conftest import Run
-from placer.cost_model.convergence import samples_to_target, table
-from placer.cost_model.diloco_losses import (
+from placer.cost_model.convergence import (
     PARAMETERS,
     TOKEN_EXPONENT,
     published,
+    samples_to_target,
+    table,
     times_samples,
     times_samples_of,
 )

@@ -13,7 +13,7 @@ from placer.advice.recommendation.plan_notes import (
     uneven_batch,
     unlike_workers,
 )
-from placer.cost_model.diloco_losses import REPLICAS, times_samples_of
+from placer.cost_model.convergence import REPLICAS, times_samples_of
 from placer.cost_model.estimate import (
     Estimate,
     estimate,
