@@ -12,6 +12,7 @@ import importlib
 import json
 import sys
 from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise, product
 from typing import Any
 
@@ -82,12 +83,15 @@ ALIKE = {"uniform": True, "transport": "nccl"}
 every_limit = pytest.mark.parametrize("limit", LIMITS)
 twice = pytest.mark.parametrize(("one", "other"), TWICE)
 QUESTIONS = [
-    (objective, limit)
+    pytest.param(({}, ALIKE)[(i + j) // 3 % 2], objective, limit, id=f"{objective}-{limit}")
     for (i, objective), (j, limit) in product(enumerate(OBJECTIVES), enumerate(LIMITS))
     if (i + j) % 3 == 0
 ]
-"""Each objective with three limits, and each limit with two objectives."""
-every_question = pytest.mark.parametrize(("objective", "limit"), QUESTIONS)
+"""Each objective with three limits, and each limit with two objectives: one mixed, one alike."""
+questions = partial(
+    pytest.mark.parametrize, ("_software", "objective", "limit"), indirect=["_software"]
+)
+every_question = questions(argvalues=QUESTIONS)
 
 
 SOFTWARE: dict[str, Any] = {}
@@ -364,7 +368,7 @@ def assert_readable(got: Explanation) -> None:
     assert "nan" not in text.split()
 
 
-@pytest.mark.parametrize(("objective", "limit"), [q for q in QUESTIONS if q[1] != "none"])
+@questions(argvalues=[q for q in QUESTIONS if q.values[2] != "none"])
 def test_what_nothing_fits_into_is_explained_by_its_least_change(
     objective: str, limit: str
 ) -> None:
