@@ -254,7 +254,9 @@ async def new_job(request: Asked) -> Response[bytes]:
             raise WordError(name, unknown("word", name, ("verb", "question")))
     desk: Desk = request.app.state.desk
     job = await desk.submit(body.get("verb", "recommend"), body.get("question", {}))
-    return _job_said(desk, job, 202)
+    response = _job_said(desk, job, 202)
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    return response
 
 
 @get("/v1/jobs/{id_:str}")
@@ -364,7 +366,7 @@ def _job_said(desk: Desk, job: Job, status: int = 200) -> Response[bytes]:
         "problem": job.problem,
         **{part: f"{address}/{part}" for part in ("events", "answer", "manifest")},
     }
-    return said(document, status, {"Location": address} if status == 202 else None)
+    return said(document, status)
 
 
 @get("/healthz", opt={OPEN: True, PROBE: True})
