@@ -25,10 +25,8 @@ from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network
 from placer.market.network.link_model import FIBRE_KM_PER_RTT_S
 
-TODAY = date(2026, 11, 21)
-"""Day of the newest row of the shipped books; raise it with them."""
-OLDEST = date(2017, 1, 1)
-"""No figure of a device or price that anybody trains with today is older."""
+TODAY = date(2026, 11, 21)  # Day of the newest row of the shipped books; raise it with them
+OLDEST = date(2017, 1, 1)  # No figure of a device or price that anybody trains with today is older
 FACTOR = 10
 """How far the price of a GPU may be from its median in the default book; 7.6 is the most, a T4 in a
 machine of 64 vCPUs.

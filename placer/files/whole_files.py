@@ -159,9 +159,8 @@ def _keep_owner(descriptor: int, present: os.stat_result) -> None:
     try:
         os.fchown(descriptor, present.st_uid, present.st_gid)
     except PermissionError as error:
-        raise PermissionError(
-            error.errno, "it belongs to another user or group, which a new file would not"
-        ) from None
+        tip = "it belongs to another user or group, which a new file would not"
+        raise PermissionError(error.errno, tip) from None
 
 
 def _link(descriptor: int, name: Path) -> bool:

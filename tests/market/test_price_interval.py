@@ -116,8 +116,7 @@ def test_a_price_of_nothing_stays_one() -> None:
 
 
 NEWEST = "2026-03-17"
-OLD = "2026-01-01"
-"""75 days before: such a price counts half."""
+OLD = "2026-01-01"  # 75 days before: such a price counts half
 
 
 def dated(
