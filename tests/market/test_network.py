@@ -143,21 +143,12 @@ def test_a_table_with_a_missing_price_is_an_error_that_names_the_pair(default: C
         bare.link("aws/us-east-11", "aws/us-east-1")
 
 
-def at_zone(provider: str, name: str, zone: str) -> Region:
-    """A region of an egress zone, somewhere."""
-    return Region(
-        provider=provider,
-        region=name,
-        display_name=name,
-        city=name,
-        country="XX",
-        continent="EU",
-        egress_zone=zone,
-        latitude_deg=0.0,
-        longitude_deg=0.0,
-        source="test",
-        as_of="2026-11-01",
-    )
+HERE = Region(
+    **dict.fromkeys(("provider", "region", "display_name", "city", "country", "continent"), "x"),
+    **dict.fromkeys(("egress_zone", "source", "as_of"), "x"),
+    latitude_deg=0.0,
+    longitude_deg=0.0,
+)
 
 
 @given(st.data())
@@ -165,9 +156,11 @@ def test_the_most_specific_price_wins(data: st.DataObject) -> None:
     """Against a search of every row for one pair, over drawn books of rows by region, zone and
     ``*``; of two rows as specific, the one with the more specific source.
     """
-    ends = {"p": ["p1", "p2", "p3"], "q": ["q1", "q2"]}
+    ends, zones = {"p": ["p1", "p2", "p3"], "q": ["q1", "q2"]}, st.sampled_from(["east", "west"])
     regions = {
-        f"{provider}/{name}": at_zone(provider, name, data.draw(st.sampled_from(["east", "west"])))
+        f"{provider}/{name}": replace(
+            HERE, provider=provider, region=name, egress_zone=data.draw(zones)
+        )
         for provider, names in ends.items()
         for name in names
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,10 @@ def find_layer(word: str) -> Layer:
         raise PlacerError(f"catalog {word!r} is not a name", "give text")
     path = _path_of(word)
     if path is None:
-        if not is_path(word) and _is_there(word):
+        here = False
+        with suppress(OSError, ValueError):
+            here = Path(word).exists()
+        if here and not is_path(word):
             tip = f"for the folder or file of that name write ./{word}"
             raise PlacerError(f"unknown catalog '{word}'", tip)
         raise unknown("catalog", word, [*catalog_names(), *own_book_names()])
@@ -106,13 +110,6 @@ def find_layer(word: str) -> Layer:
 def is_path(word: str) -> bool:
     """Tell the path of a layer from the name of a book."""
     return "/" in word or word.startswith(".") or word.endswith(".csv")
-
-
-def _is_there(word: str) -> bool:
-    try:
-        return Path(word).exists()
-    except (OSError, ValueError):
-        return False
 
 
 def _path_of(word: str) -> Path | None:

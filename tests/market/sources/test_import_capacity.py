@@ -23,35 +23,23 @@ from placer.records import replace
 TOKEN = "ya29.CANARY-0123456789"  # noqa: S105 - a canary
 SECRET = "canary/secret+0123456789abcdefghijklmnop"  # noqa: S105 - a canary
 Call = Callable[..., tuple[int, str, str]]
-ADVICE = {
-    "recommendations": [
-        {
-            "scores": {"obtainability": 0.9, "estimatedUptime": "600s"},
-            "shards": [
-                {
-                    "machineType": "a3-highgpu-8g",
-                    "provisioningModel": "SPOT",
-                    "zone": "https://www.googleapis.com/compute/beta/projects/p/zones/us-central1-a",
-                    "instanceCount": 8,
-                }
-            ],
-        }
-    ]
+ZONE = "https://www.googleapis.com/compute/beta/projects/p/zones/us-central1-a"
+SCORED: dict[str, Any] = {
+    "scores": {"obtainability": 0.9, "estimatedUptime": "600s"},
+    "shards": [{"machineType": "a3-highgpu-8g", "provisioningModel": "SPOT", "zone": ZONE}],
 }
+ADVICE = {"recommendations": [SCORED]}
 """As Google documents it."""
 HISTORY = {
     "machineType": "a3-highgpu-8g",
-    "location": "https://www.googleapis.com/compute/beta/projects/p/zones/us-central1-a",
+    "location": ZONE,
     "preemptionHistory": [
         {"interval": {"startTime": "2026-11-01T08:00:00Z"}, "preemptionRate": rate}
         for rate in (0.2, 0.6)
     ],
     "priceHistory": [
         {
-            "interval": {
-                "startTime": f"2026-10-{day:02}T08:00:00Z",
-                "endTime": f"2026-10-{day + 1:02}T08:00:00Z",
-            },
+            "interval": {"endTime": f"2026-10-{day + 1:02}T08:00:00Z"},
             "listPrice": {"currencyCode": "USD", "units": str(units), "nanos": 500_000_000},
         }
         for day, units in enumerate((20, 22, 24, 21), 1)
@@ -63,42 +51,32 @@ SCORES = {
         {"Region": "us-moon-1", "AvailabilityZoneId": "usm1-az1", "Score": 9},
     ]
 }
-BLOCKS = {
-    "CapacityBlockOfferings": [
-        {
-            "CapacityBlockOfferingId": "cb-0123",
-            "InstanceType": "p5.48xlarge",
-            "AvailabilityZone": "us-east-1a",
-            "InstanceCount": 4,
-            "StartDate": "2026-12-01T11:30:00+00:00",
-            "EndDate": "2026-12-02T11:30:00+00:00",
-            "CapacityBlockDurationHours": 24,
-            "UpfrontFee": "3024.00",
-            "CurrencyCode": "USD",
-            "Tenancy": "default",
-        }
-    ]
+BLOCK = {
+    "CapacityBlockOfferingId": "cb-0123",
+    "InstanceType": "p5.48xlarge",
+    "AvailabilityZone": "us-east-1a",
+    "InstanceCount": 4,
+    "StartDate": "2026-12-01T11:30:00+00:00",
+    "CapacityBlockDurationHours": 24,
+    "UpfrontFee": "3024.00",
+    "CurrencyCode": "USD",
 }
-PLANS = {
-    "TrainingPlanOfferings": [
-        {
-            "TrainingPlanOfferingId": "tpo-1",
-            "TargetResources": ["training-job"],
-            "DurationHours": 48,
-            "DurationMinutes": 30,
-            "UpfrontFee": "9700",
-            "CurrencyCode": "USD",
-            "ReservedCapacityOfferings": [
-                {
-                    "InstanceType": "ml.p5.48xlarge",
-                    "InstanceCount": 4,
-                    "AvailabilityZone": "us-east-1a",
-                    "StartTime": "2026-12-01T11:30:00+00:00",
-                }
-            ],
-        }
-    ]
+BLOCKS = {"CapacityBlockOfferings": [BLOCK]}
+RESERVED = {
+    "InstanceType": "ml.p5.48xlarge",
+    "InstanceCount": 4,
+    "AvailabilityZone": "us-east-1a",
+    "StartTime": "2026-12-01T11:30:00+00:00",
 }
+PLAN = {
+    "TrainingPlanOfferingId": "tpo-1",
+    "DurationHours": 48,
+    "DurationMinutes": 30,
+    "UpfrontFee": "9700",
+    "CurrencyCode": "USD",
+    "ReservedCapacityOfferings": [RESERVED],
+}
+PLANS = {"TrainingPlanOfferings": [PLAN]}
 QUOTAS = {
     "Quotas": [
         {"QuotaName": "All P5 Spot Instance Requests", "Value": 400.0},
@@ -175,12 +153,11 @@ def test_advice_of_google_is_a_row_of_its_zone(call: Call, tmp_path: Path, home:
 
 def test_an_hour_of_uptime_bounds_nothing(call: Call, tmp_path: Path, home: Path) -> None:
     """An hour is the longest that Google says. Advice about several zones is about none."""
-    first = ADVICE["recommendations"][0]
     other = {
         "scores": {"obtainability": 0.5, "estimatedUptime": "3600s"},
         "shards": [{"zone": "zones/us-central1-a"}, {"zone": "zones/us-central1-b"}],
     }
-    alone = {**first, "scores": {"obtainability": 0.5, "estimatedUptime": "3600s"}}
+    alone = {**SCORED, "scores": {"obtainability": 0.5, "estimatedUptime": "3600s"}}
     answer = saved(tmp_path, {"recommendations": [alone, other]})
     code, out, err = call("gcp-advice", "--from", answer, *H100X8)
     assert code == 0, err
@@ -396,21 +373,18 @@ def aws(request: Request) -> Answer:
     if target.endswith("ListServiceQuotas"):
         return amazon_json(QUOTAS)
     if target.endswith("SearchTrainingPlanOfferings"):
-        plan: dict[str, Any] = json.loads(json.dumps(PLANS["TrainingPlanOfferings"][0]))
-        plan["ReservedCapacityOfferings"][0]["StartTime"] = 1_796_124_600
+        reserved = {**RESERVED, "StartTime": 1_796_124_600}
+        plan = {**PLAN, "ReservedCapacityOfferings": [reserved]}
         return amazon_json({"TrainingPlanOfferings": [plan]})
     if b"GetSpotPlacementScores" in request.body:
         item = "<item><region>us-east-1</region><availabilityZoneId>use1-az1</availabilityZoneId>"
         return ec2(
             "GetSpotPlacementScores", "spotPlacementScoreSet", f"{item}<score>8</score></item>"
         )
-    block = BLOCKS["CapacityBlockOfferings"][0]
-    fields = "".join(
-        f"<{key[0].lower()}{key[1:]}>{block[key]}</{key[0].lower()}{key[1:]}>" for key in block
-    )
-    return ec2(
-        "DescribeCapacityBlockOfferings", "capacityBlockOfferingSet", f"<item>{fields}</item>"
-    )
+    names = {key: f"{key[0].lower()}{key[1:]}" for key in BLOCK}
+    fields = "".join(f"<{names[key]}>{cell}</{names[key]}>" for key, cell in BLOCK.items())
+    item = f"<item>{fields}</item>"
+    return ec2("DescribeCapacityBlockOfferings", "capacityBlockOfferingSet", item)
 
 
 @pytest.mark.parametrize(
@@ -446,14 +420,13 @@ def test_aws_is_asked_with_boto3(
         ),
         (
             "gcp-advice",
-            {"recommendations": [{**ADVICE["recommendations"][0], "scores": {
+            {"recommendations": [{**SCORED, "scores": {
                 "obtainability": 0.5, "estimatedUptime": "soon"}}]},
             "is no duration: estimatedUptime soon",
         ),
         ("aws-scores", {"SpotPlacementScores": [{"Region": "us-east-1"}]}, "share (their "),
         ("aws-scores", {"SpotPlacementScores": []}, "the answer has no row for a book"),
-        ("aws-blocks", {"CapacityBlockOfferings": [{**BLOCKS["CapacityBlockOfferings"][0],
-            "StartDate": "soon"}]}, "'soon' is not a time"),
+        ("aws-blocks", {"CapacityBlockOfferings": [{**BLOCK, "StartDate": "soon"}]}, "'soon' is not a time"),
         ("aws-blocks", {"CapacityBlockOfferings": "none"}, "no list of objects under 'Cap"),
         ("gcp-history", {**HISTORY, "priceHistory": [{"listPrice": {}}]}, "without interval"),
     ],

@@ -83,10 +83,8 @@ def test_prices_become_a_book(call: Call, tmp_path: Path) -> None:
         ("westeurope", A100, "on_demand"),
     ]
     assert found["eastus", T4, "spot"]["usd_per_hour"] == "0.1578"
-    assert (
-        found["westeurope", A100, "on_demand"]["gpu"],
-        found["westeurope", A100, "on_demand"]["memory_gib"],
-    ) == ("A100-80", "220.0")
+    a100 = found["westeurope", A100, "on_demand"]
+    assert (a100["gpu"], a100["memory_gib"]) == ("A100-80", "220.0")
     assert "left out: 1 x Windows" in out
     assert "region that no book knows: azure/usgovvirginia" in out
     assert "no book 'azure' to compare with" in out
@@ -245,10 +243,8 @@ def test_a_source_that_fails_keeps_the_old_book(call: Call, tmp_path: Path, name
     """Exit code 7, one line, and every byte of the old book in place."""
     with serving(one_page(ITEMS)) as server:
         call(server)
-    before = (
-        (tmp_path / "catalogs" / "azure").resolve(),
-        (tmp_path / "catalogs" / "azure" / "offers.csv").read_bytes(),
-    )
+    book = tmp_path / "catalogs" / "azure"
+    before = book.resolve(), (book / "offers.csv").read_bytes()
     answer, words = BROKEN[name]
     with serving(lambda request: answer) as server:
         code, out, err = call(server)
@@ -256,10 +252,7 @@ def test_a_source_that_fails_keeps_the_old_book(call: Call, tmp_path: Path, name
     assert words in err
     assert "Traceback" not in err
     assert len(err.splitlines()) == 2
-    assert (
-        (tmp_path / "catalogs" / "azure").resolve(),
-        (tmp_path / "catalogs" / "azure" / "offers.csv").read_bytes(),
-    ) == before
+    assert (book.resolve(), (book / "offers.csv").read_bytes()) == before
 
 
 def test_a_page_that_leads_back_to_itself_ends(call: Call) -> None:

@@ -153,12 +153,9 @@ def test_a_machine_without_the_price_of_a_part_is_left_out(refresh: Run) -> None
     with serving(pages_of(some)) as server:
         document = json.loads(refresh(server, "--in", "us-central1", "--json").stdout)
     left_out = document["left_out"]
-    assert (
-        left_out["machine without a price of a part: SSD"] == 4
-    )  # a2-ultragpu-1g, -2g, -4g and -8g on demand
-    assert (
-        left_out["machine without a price of a part: N1 Core, N1 Ram"] == 4
-    )  # four n1 machines with T4 as spot
+    words = "machine without a price of a part"
+    # a2-ultragpu-1g, -2g, -4g and -8g on demand; four n1 machines with T4 as spot
+    assert [left_out[f"{words}: {parts}"] for parts in ("SSD", "N1 Core, N1 Ram")] == [4, 4]
 
 
 def test_only_pairs_that_the_shipped_book_has_are_priced(refresh: Run, tmp_path: Path) -> None:

@@ -206,11 +206,6 @@ def _since(cell: str) -> str | None:
     return str(_FILE["as_of"](cell)) if cell else None
 
 
-def _figure(cell: str) -> float | None:
-    """Read a figure of a link; who judges links refuses or counts those that cannot be true."""
-    return plain_number(cell) if cell else None
-
-
 def _price(cell: str) -> float:
     """Read a price; NaN for anything that is no number, which the checks refuse."""
     try:
@@ -229,7 +224,8 @@ _FILE = file_columns("links.csv")
 _RATES = ("gbps", "gbps_one_stream", "gbps_many_streams", "gbps_low", "gbps_high")
 _LINKS: Parsers = {
     **{name: _FILE[name] for name in ("src", "dst", "as_of")},
-    **dict.fromkeys((*_RATES, "rtt_ms"), _figure),
+    # Who judges links refuses or counts figures that cannot be true.
+    **dict.fromkeys((*_RATES, "rtt_ms"), lambda cell: plain_number(cell) if cell else None),
     "streams": _streams,
     "basis": lambda cell: _FILE["basis"](cell) if cell else "measured",
     "source": lambda cell: cell,
