@@ -426,7 +426,7 @@ def test_aws_is_asked_with_boto3(
         ),
         ("aws-scores", {"SpotPlacementScores": [{"Region": "us-east-1"}]}, "share (their "),
         ("aws-scores", {"SpotPlacementScores": []}, "the answer has no row for a book"),
-        ("aws-blocks", {"CapacityBlockOfferings": [{**BLOCK, "StartDate": "soon"}]}, "'soon' is not a time"),
+        ("aws-blocks", {"CapacityBlockOfferings": [{**BLOCK, "StartDate": "soon"}]}, "'soon' is"),
         ("aws-blocks", {"CapacityBlockOfferings": "none"}, "no list of objects under 'Cap"),
         ("gcp-history", {**HISTORY, "priceHistory": [{"listPrice": {}}]}, "without interval"),
     ],
