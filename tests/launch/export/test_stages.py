@@ -19,6 +19,27 @@ EXPORT = "export plan.json --to torchrun --dir launch --train t.py"
 EXAMPLE = ROOT / "examples" / "train_stages.py"
 
 
+TORCHRUN = f"""#!{sys.executable}
+import os, runpy, socket, sys
+import torch, torch.distributed.pipelining
+(count,) = [int(word.split("=")[1]) for word in sys.argv if word.startswith("--nproc-per-node")]
+with socket.create_server(("127.0.0.1", 0)) as free:
+    port = free.getsockname()[1]
+os.environ |= {{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count)}}
+sys.argv = [word for word in sys.argv[1:] if not word.startswith("--")]
+ranks = []
+for rank in range(count):
+    ranks.append(os.fork())
+    if not ranks[-1]:
+        os.environ |= {{"RANK": str(rank), "LOCAL_RANK": str(rank)}}
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        sys.stdout.flush()
+        os._exit(0)
+sys.exit(any(os.waitpid(rank, 0)[1] for rank in ranks))
+"""
+"""Stands in for torchrun, which test_export_worlds.py starts: it imports PyTorch once."""
+
+
 def example() -> ModuleType:
     """The example as a module."""
     spec = importlib.util.spec_from_file_location("train_stages", EXAMPLE)
@@ -51,12 +72,14 @@ def test_stages_train_what_one_process_trains(
     assert run(*words, cwd=tmp_path).returncode == 0
     assert run(*EXPORT.split(), cwd=tmp_path).returncode == 0
     (tmp_path / "t.py").write_text(EXAMPLE.read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "torchrun").write_text(TORCHRUN, encoding="utf-8")
+    (tmp_path / "torchrun").chmod(0o755)
     done = subprocess.run(
         ["bash", "launch/workers-0.sh", str(tmp_path)],
         cwd=tmp_path,
         env={
             **os.environ,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
             "OMP_NUM_THREADS": "1",
             "GLOO_SOCKET_IFNAME": "lo",
             "CUDA_VISIBLE_DEVICES": "",
