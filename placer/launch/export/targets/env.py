@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.texts import runtime_readme as runtime
 from placer.launch.export.texts.environment import machines
 from placer.launch.export.texts.files import heading, script
 from placer.launch.export.texts.readme import Section, meeting_words, readme
-from placer.launch.export.texts.runtime_readme import (
-    copy_words,
-    kept_sections,
-    needs_words,
-    out_folder,
-    watch_words,
-)
 from placer.launch.export.texts.start import ASK_NODE, ONLY_NODE, sourced_lines
 
 
@@ -32,13 +26,13 @@ def files(plan: ExportPlan) -> dict[str, str]:
         f"source {first}    # on each machine the file of its group",
     ]
     if plan.uses_runtime:
-        words = [*needs_words(plan), "", *copy_words(plan), *words]
+        words = [*runtime.needs_words(plan), "", *runtime.copy_words(plan), *words]
         words.append("The file sets `PLACER_NODE` and `PLACER_RANK`.")
         if meeting.method == "none":
             start.insert(0, f"export {meeting.address_variable}=127.0.0.1")
         start.append(
             f'placer run manifest.json --train {plan.train} --rank "$PLACER_RANK" --steps 20 --out '
-            f"{out_folder(plan)}"
+            f"{runtime.out_folder(plan)}"
         )
     else:
         words.append(
@@ -51,8 +45,8 @@ def files(plan: ExportPlan) -> dict[str, str]:
     ]
     sections: list[Section] = [
         ("Launch", words, start),
-        ("Watch", watch_words() if plan.uses_runtime else watch_words()[-1:], []),
+        ("Watch", runtime.watch_words() if plan.uses_runtime else runtime.watch_words()[-1:], []),
         ("Tear down", end, []),
-        *kept_sections(plan, "the same command with `--resume`."),
+        *runtime.kept_sections(plan, "the same command with `--resume`."),
     ]
     return {**built, "README.md": readme(plan, "env", sections)}

@@ -12,6 +12,7 @@ from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.surroundings import fabric_of, spans_places
+from placer.launch.export.texts import runtime_readme as runtime
 from placer.launch.export.texts.environment import SERVER, Part, one_by_one, parts
 from placer.launch.export.texts.files import comments, heading, shown, yaml_text
 from placer.launch.export.texts.readme import (
@@ -26,13 +27,7 @@ from placer.launch.export.texts.readme import (
     meets_words,
     readme,
 )
-from placer.launch.export.texts.runtime_readme import (
-    WHEEL,
-    copy_words,
-    gone_sections,
-    needs_words,
-    wish_words,
-)
+from placer.launch.export.texts.runtime_readme import WHEEL
 from placer.launch.export.texts.start import WISHES, Site, start_lines
 from placer.market.sources.prices.skypilot.names import (
     PROVIDERS,
@@ -342,12 +337,12 @@ def _readme(plan: ExportPlan) -> str:
     if plan.uses_runtime:
         words = [
             "Needs SkyPilot 0.14 or newer. Launch from this folder: every machine gets a copy.",
-            *copy_words(plan),
+            *runtime.copy_words(plan),
             "A `requirements.txt` beside it is installed as well.",
-            *needs_words(plan),
+            *runtime.needs_words(plan),
             "The setup of each task does that: it needs the wheel in this folder.",
             "Steps are asked for with `--env PLACER_STEPS=1000`.",
-            *wish_words(arguments=False),
+            *runtime.wish_words(arguments=False),
             *(["", *meets] if meets else []),
         ]
     mounts = _meets(plan) and not _asks(plan)
@@ -370,7 +365,7 @@ def _readme(plan: ExportPlan) -> str:
         ("Launch", words, ["sky check", f"sky jobs launch{asked} {FILE}"]),
         ("Watch", [], ["sky jobs queue", f"sky jobs logs --name {name}"]),
         ("Tear down", [], [f"sky jobs cancel --name {name}", *remove]),
-        *gone_sections(plan, "by SkyPilot, or by launching it anew"),
+        *runtime.gone_sections(plan, "by SkyPilot, or by launching it anew"),
     ]
     return readme(plan, "skypilot", sections)
 

@@ -6,6 +6,7 @@ import math
 
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.texts import runtime_readme as runtime
 from placer.launch.export.texts.environment import job_steps, machines
 from placer.launch.export.texts.files import heading, script
 from placer.launch.export.texts.readme import (
@@ -14,12 +15,6 @@ from placer.launch.export.texts.readme import (
     meeting_files,
     meeting_words,
     readme,
-)
-from placer.launch.export.texts.runtime_readme import (
-    copy_words,
-    kept_sections,
-    needs_words,
-    wish_words,
 )
 from placer.launch.export.texts.start import Site, start_lines
 
@@ -110,7 +105,12 @@ def _readme(plan: ExportPlan) -> str:
     if job_steps(plan.manifest) is None:
         words.append("`--time` is the cluster's default: nobody said how much the job trains.")
     if plan.uses_runtime:
-        words = [*needs_words(plan), *copy_words(plan), *words[:-1], *wish_words(arguments=True)]
+        words = [
+            *runtime.needs_words(plan),
+            *runtime.copy_words(plan),
+            *words[:-1],
+            *runtime.wish_words(arguments=True),
+        ]
     found = [
         "The first node of a job has the first machine of its world; jobs of one cluster find rank "
         "0 by the folder `meeting`.",
@@ -127,6 +127,6 @@ def _readme(plan: ExportPlan) -> str:
         ),
         ("Watch", [], [f"squeue --name={plan.manifest.name}", "tail -F slurm-JOB.out"]),
         ("Tear down", [], [cancel]),
-        *kept_sections(plan, "submit them with `--resume` behind the script's name."),
+        *runtime.kept_sections(plan, "submit them with `--resume` behind the script's name."),
     ]
     return readme(plan, "slurm", sections)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.texts import runtime_readme as runtime
 from placer.launch.export.texts.environment import machines
 from placer.launch.export.texts.files import heading, script
 from placer.launch.export.texts.readme import (
@@ -15,13 +16,6 @@ from placer.launch.export.texts.readme import (
     readme,
     start_commands,
     unknown_address_words,
-)
-from placer.launch.export.texts.runtime_readme import (
-    copy_words,
-    kept_sections,
-    needs_words,
-    watch_words,
-    wish_words,
 )
 from placer.launch.export.texts.start import ASK_NODE, HERE, ONLY_NODE, Site, start_lines
 
@@ -60,7 +54,13 @@ def _readme(plan: ExportPlan) -> str:
         "script of its group.",
     ]
     if runs:
-        words = [*needs_words(plan), "", *copy_words(plan), *words, *wish_words(arguments=True)]
+        words = [
+            *runtime.needs_words(plan),
+            "",
+            *runtime.copy_words(plan),
+            *words,
+            *runtime.wish_words(arguments=True),
+        ]
     words += [*meeting_words(plan), *(unknown_address_words() if meets else [])]
     start = [*([f"export {meeting.address_variable}=ADDRESS"] if meets else [])]
     start += start_commands(plan, list(machines(plan)))
@@ -75,8 +75,8 @@ def _readme(plan: ExportPlan) -> str:
     again = "the same lines with `--resume` behind the script's name, or with `PLACER_RESUME=1`."
     sections: list[Section] = [
         ("Launch", words, start),
-        ("Watch", watch_words() if runs else watch, []),
+        ("Watch", runtime.watch_words() if runs else watch, []),
         ("Tear down", end, []),
-        *kept_sections(plan, again),
+        *runtime.kept_sections(plan, again),
     ]
     return readme(plan, "torchrun", sections)
