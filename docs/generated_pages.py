@@ -15,7 +15,8 @@ import click
 from gallery import gallery_files
 
 import placer
-from placer.cli import FORMS, ROOMS, cli
+from placer.cli import COMMANDS, FORMS, GROUPS, PATHS, cli
+from placer.cli.group import loaded
 from placer.documents.schemas import SCHEMA_NAMES, schema_document
 
 if TYPE_CHECKING:
@@ -60,21 +61,17 @@ def command_pages() -> dict[str, str]:
     pages = {}
     index = ["# Commands", "", "`--help all` of a command prints the same on the terminal.", ""]
     context = click.Context(cli, info_name="placer")
-    for room, names in ROOMS.items():
-        index += [
-            f"## {ROOM_TITLES.get(room, room.capitalize())}",
-            "",
-            "| command | |",
-            "|---|---|",
-        ]
-        for name in names:
+    lies = {name: PATHS.get(name) or GROUPS[name][0] for name in COMMANDS}
+    for room, title in ROOM_TITLES.items():
+        index += [f"## {title}", "", "| command | |", "|---|---|"]
+        for name in (name for name, path in lies.items() if path.startswith(f"{room}.")):
             index.append(f"| [placer {name}]({name}.md) | {cli.helps[name]} |")
             command = cli.get_command(context, name)
             if command is None:
                 raise LookupError(f"placer {name} is listed and has no module")
             lines = command_page(command, name, context)
             for word, path in FORMS.get(name, {}).items():
-                lines += command_page(cli.loaded(path), f"{name} {word}", context, 2)
+                lines += command_page(loaded(path), f"{name} {word}", context, 2)
             pages[f"commands/{name}.md"] = "\n".join(lines)
         index.append("")
     pages["commands/index.md"] = "\n".join(index)
