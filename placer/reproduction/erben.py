@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from typing import NamedTuple
 
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.timing.site_groups import gain_bound
@@ -67,8 +68,7 @@ class Run:
         return f"{run.experiment} {run.model}{batch}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Gain:
+class Gain(NamedTuple):
     """How often a run does the samples of a smaller one: measured, expected, at most."""
 
     small: Run
@@ -211,14 +211,15 @@ def judged(claim: PublishedClaim, runs: Sequence[Run], bench: Bench) -> Finding:
 
 
 def _gain(small: Run, large: Run, factor: float) -> Gain:
-    speeds = [run.estimate.samples_per_second.value for run in (small, large)]
-    return Gain(
-        small=small,
-        large=large,
-        measured=large.published.samples_per_second / small.published.samples_per_second,
-        expected=speeds[1] / speeds[0],
-        bound=gain_bound(small.estimate.granularity or 0.0, factor),
+    measured, expected = (
+        large_speed / small_speed
+        for small_speed, large_speed in (
+            (small.published.samples_per_second, large.published.samples_per_second),
+            (small.estimate.samples_per_second.value, large.estimate.samples_per_second.value),
+        )
     )
+    bound = gain_bound(small.estimate.granularity or 0.0, factor)
+    return Gain(small, large, measured, expected, bound)
 
 
 def _scaled(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, float]]:

@@ -243,10 +243,10 @@ def test_what_a_loss_prints_is_no_result(
     assert json.loads(capsys.readouterr().out)["schema"] == "placer.profile-estimate/v1"
 
 
-def in_process(*arguments: str, cwd: Path, code: str = "") -> "subprocess.CompletedProcess[str]":
-    """The command in a process of its own, after some code."""
+def in_process(*arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    """The command in a process of its own."""
     (cwd / "mymodel.py").write_text(SOURCE, encoding="utf-8")
-    script = f"{code}\nfrom placer.cli import run\nrun({list(arguments)!r})"
+    script = f"from placer.cli import run\nrun({list(arguments)!r})"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [sys.executable, "-c", script],
@@ -267,22 +267,3 @@ def test_ctrl_c_writes_what_is_measured(tmp_path: Path) -> None:
     assert [p["batch_size"] for p in row["points"]] == [1, 2]
     assert row["partial"]
     assert "marked partial" in done.stderr
-
-
-BLOCKED = """
-import sys
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "torch":
-            raise ImportError("no torch here")
-sys.meta_path.insert(0, Blocked())
-"""
-
-
-def test_without_torch_the_install_line_is_named(tmp_path: Path) -> None:
-    """Exit code 2 and one line; nothing else of placer needs it."""
-    done = in_process("profile", "mymodel:good", cwd=tmp_path, code=BLOCKED)
-    assert done.returncode == 2
-    assert "PyTorch" in done.stderr
-    assert "pip install 'placer-advisor[profile]'" in done.stderr
-    assert "Traceback" not in done.stderr

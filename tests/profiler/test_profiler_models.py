@@ -6,9 +6,6 @@ from __future__ import annotations
 
 import copy
 import math
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -16,7 +13,6 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
-from conftest import ROOT  # noqa: E402
 from placer.profiler.builtin import BUILTINS, builtin  # noqa: E402
 
 torch.set_num_threads(1)
@@ -112,29 +108,3 @@ def test_models_train_under_bf16_and_can_be_copied(name: str) -> None:
     assert math.isfinite(loss.item())
     assert sizes(module) == sizes(workload.module)
     assert all(p.grad is None for p in workload.module.parameters())
-
-
-def test_names_are_known_without_torch() -> None:
-    """Modules of the profiler are imported, and models listed, without PyTorch; only making one
-    needs it.
-    """
-    code = """
-import sys
-sys.modules["torch"] = None
-from placer.errors import PlacerError
-from placer.profiler import builtin, workload
-from placer.profiler.huggingface import workload
-print(len(builtin.BUILTINS))
-try:
-    builtin.builtin("gnn")
-except PlacerError as error:
-    print(error.hint)
-"""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    )
-    assert done.stdout.splitlines() == [
-        str(len(BUILTINS)),
-        "install it: pip install 'placer-advisor[profile]'",
-    ]
