@@ -126,10 +126,24 @@ def impossible(problem: Problem, counts: dict[str, int]) -> ImpossibleError:
 
 
 def _find_group(spec: WorkerSpec, problem: Problem, workers: int) -> WorkerGroup:
-    behind = tuple(
-        ChainPart(_find_offer(part, problem), part.machines, part.inner) for part in spec.behind
+    """Find the group of a spec with the plan that is written, else the fastest that fits."""
+    offer, own = _find_offer(spec, problem), (spec.machines, spec.inner)
+    behind = tuple(ChainPart(_find_offer(p, problem), p.machines, p.inner) for p in spec.behind)
+    pool = problem.pool(offer, *own, workers, behind)
+    if pool is not None:
+        return pool.group(spec.count)
+    refused: object = problem.island(offer, *own, workers)
+    if behind:
+        refused = problem.chain((ChainPart(offer, *own), *behind))
+    why = f"no speed of {problem.profile.name} is known"
+    if refused is None and (spec.machines > 1 or spec.inner):
+        why = f"{problem.profile.name} has no architecture from which a plan would follow"
+    elif isinstance(refused, Refusal):
+        why = refused.reason
+    raise PlacerError(
+        f"{spec.machines} x {offer.device} in {offer.place}: {why}",
+        "choose other machines, or another plan",
     )
-    return _planned(_find_offer(spec, problem), spec, problem, workers, behind)
 
 
 def _find_offer(spec: WorkerSpec, problem: Problem) -> VmOffer:
@@ -138,51 +152,18 @@ def _find_offer(spec: WorkerSpec, problem: Problem) -> VmOffer:
         (name for name in problem.catalog.gpus if name.upper() == spec.gpu.upper()), spec.gpu
     )
     problem.catalog.gpu(gpu)
-    matches = [
-        offer
-        for offer in problem.catalog.offers_at(spec.place)
-        if (offer.gpu, offer.gpu_count) == (gpu, spec.gpu_count)
-        and spec.market in (None, offer.market)
-    ]
+    offers, wanted = problem.catalog.offers_at(spec.place), (gpu, spec.gpu_count)
+    alike = [offer for offer in offers if (offer.gpu, offer.gpu_count) == wanted]
+    matches = [offer for offer in alike if spec.market in (None, offer.market)]
     if not matches:
         device = device_name(gpu, spec.gpu_count)
-        there = sorted(
-            {
-                f"{o.device}:{o.market.replace('_', '-')}"
-                for o in problem.catalog.offers_at(spec.place)
-            }
-        )
-        wanted = f" {spec.market.replace('_', '-')}" if spec.market else ""
+        there = sorted({f"{o.device}:{o.market.replace('_', '-')}" for o in offers})
+        market = f" {spec.market.replace('_', '-')}" if spec.market else ""
         raise PlacerError(
-            f"catalog '{problem.catalog.name}' has no {device}{wanted} in {spec.place}",
+            f"catalog '{problem.catalog.name}' has no {device}{market} in {spec.place}",
             f"it has {', '.join(there) or 'no machines there'}",
         )
     fitting = [
         o for o in matches if not any("memory" in code for code, _ in problem.offer_problems(o))
     ] or matches
     return min(fitting, key=lambda o: (o.usd_per_hour, o.instance_type))
-
-
-def _planned(
-    offer: VmOffer,
-    spec: WorkerSpec,
-    problem: Problem,
-    workers: int,
-    behind: tuple[ChainPart, ...],
-) -> WorkerGroup:
-    """Build the group of a spec with the plan that is written, else the fastest that fits."""
-    pool = problem.pool(offer, spec.machines, spec.inner, workers, behind)
-    if pool is None:
-        refused: object = problem.island(offer, spec.machines, spec.inner, workers)
-        if behind:
-            refused = problem.chain((ChainPart(offer, spec.machines, spec.inner), *behind))
-        why = f"no speed of {problem.profile.name} is known"
-        if refused is None and (spec.machines > 1 or spec.inner):
-            why = f"{problem.profile.name} has no architecture from which a plan would follow"
-        elif isinstance(refused, Refusal):
-            why = refused.reason
-        raise PlacerError(
-            f"{spec.machines} x {offer.device} in {offer.place}: {why}",
-            "choose other machines, or another plan",
-        )
-    return pool.group(spec.count)
