@@ -116,7 +116,7 @@ def elastic_cases(book: Catalog) -> Iterator[Case]:
             problem.requirements, objective="cost", min_samples_per_second=floor, gpus=("A10", "T4")
         )
         elastic = solve(
-            replace(problem, requirements=wish), "exact", SolveOptions(gap=0.0, time_limit_s=120.0)
+            replace(problem, requirements=wish), "exact", SolveOptions(gap=0.0)
         ).estimate
         if elastic is not None:
             yield Case(group=group, label=f"{model}, {split}", rented=rented, elastic=elastic)
