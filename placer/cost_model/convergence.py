@@ -25,7 +25,9 @@ ARROW = " -> "
 
 
 class Multiplier(Struct, frozen=True, kw_only=True):
-    """Samples to target over those of synchronous training in FP32: 1 is as good."""
+    """Samples to target over those of plain synchronous training in FP32: 1 is as good, 2 needs
+    twice as many.
+    """
 
     value: float
     low: float

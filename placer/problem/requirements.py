@@ -184,7 +184,9 @@ class Kept(Struct, frozen=True, kw_only=True):
 
 
 class Used(Struct, frozen=True, kw_only=True):
-    """At least ``count`` machines where place, device (``V100:8``) and market match (wildcards)."""
+    """At least ``count`` machines wherever place, device (``T4`` or ``V100:8``) and market match
+    (wildcards).
+    """
 
     place: str
     device: str = "*"

@@ -62,7 +62,9 @@ class SpotOutlook(Struct, frozen=True, kw_only=True):
 
 
 class MonthOutlook(Struct, frozen=True, kw_only=True):
-    """Egress of a month of 730 hours: at the rate per hour, and with tiers; USD."""
+    """Egress of a calendar month of 730 hours: at the rate per hour, and with volume tiers and free
+    allowances; USD.
+    """
 
     egress_usd_at_rate: float
     egress_usd_with_tiers: float
