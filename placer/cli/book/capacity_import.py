@@ -155,12 +155,9 @@ def _log(book: Catalog, options: Options) -> Harvest:
 def _advice(kind: str, book: Catalog, options: Options) -> Harvest:
     asked = _asked(kind, book, options)
     document, origin = _answer(kind, asked, options)
-    read = {
-        "gcp-advice": answers.advice_harvest,
-        "gcp-history": answers.history_harvest,
-        "aws-scores": answers.scores_harvest,
-    }[kind]
-    return read(document, asked, book, origin)
+    if kind == "gcp-history":
+        return answers.history_harvest(document, asked, book, origin)
+    return answers.answer_harvest(kind, document, asked, book, origin)
 
 
 def _asked(kind: str, book: Catalog, options: Options) -> Asked:

@@ -73,24 +73,12 @@ def read_json_answer(place: str) -> tuple[Any, Origin]:
         raise PlacerError(f"{place}: no JSON: {error}", AS_PRINTED) from None
 
 
-def scores_harvest(
-    document: Mapping[str, Any], asked: Asked, book: Catalog, origin: Origin
+def answer_harvest(
+    kind: str, document: Mapping[str, Any], asked: Asked, book: Catalog, origin: Origin
 ) -> Harvest:
-    """Make rows of spot placement scores for the machines that were asked for."""
-    return _harvest("aws-scores", document, asked, book, origin)
-
-
-def advice_harvest(
-    document: Mapping[str, Any], asked: Asked, book: Catalog, origin: Origin
-) -> Harvest:
-    """Make rows of an answer of advice.capacity, with survival in the shape of the class."""
-    return _harvest("gcp-advice", document, asked, book, origin)
-
-
-def _harvest(
-    name: str, document: Mapping[str, Any], asked: Asked, book: Catalog, origin: Origin
-) -> Harvest:
-    """Read the rows of an answer by a mapping; count those of regions that no book knows."""
+    """Make rows of an answer by the mapping ``aws-scores`` or ``gcp-advice``; regions that no book
+    knows are counted.
+    """
     given = {
         "instance_type": asked.offer.instance_type,
         "device": asked.offer.gpu,
@@ -101,7 +89,7 @@ def _harvest(
     }
     tally = Tally(skip_bad=False)
     rows: list[Row] = []
-    for _, row, _ in shipped_rows(name, document, origin.place, tally, given):
+    for _, row, _ in shipped_rows(kind, document, origin.place, tally, given):
         place = f"{row['provider']}/{row['region']}"
         if place in book.regions:
             rows.append(_surviving(row, book))
