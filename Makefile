@@ -68,11 +68,7 @@ bench: $(TEST)  ## quick benchmarks, about 10 minutes: docs/benchmarks/results.m
 	$(BENCH)/solving.py --quick --by-strategy --local-steps 64 --check
 	$(BENCH)/solving.py --quick --by-strategy --huge --check
 	$(BENCH)/solving.py --sizes book --time-limit 3 --by-strategy --check
-	$(BENCH)/monolith.py --instances 1 --time-limit 15
-	$(BENCH)/side_by_side.py --instances 1 --time-limit 10
 	$(BENCH)/growth.py --seeds 0:2 --time-limit 2
-	$(BENCH)/heuristics.py 3
-	$(BENCH)/scheduler.py --requests 60 --time-limit 3
 	$(BENCH)/main_job.py --write
 	$(BENCH)/report.py
 
@@ -86,11 +82,7 @@ bench-full: $(TEST)  ## all benchmarks, some hours on a quiet machine
 	$(BENCH)/solving.py --by-strategy --huge --check
 	$(BENCH)/solving.py --sizes book --time-limit 12 --by-strategy --check
 	$(BENCH)/solving.py --sizes book --time-limit 12 --by-strategy --local-steps 64 --check
-	$(BENCH)/monolith.py
-	$(BENCH)/side_by_side.py
 	$(BENCH)/growth.py
-	$(BENCH)/heuristics.py
-	$(BENCH)/scheduler.py
 	$(BENCH)/main_job.py --write
 	$(BENCH)/report.py
 

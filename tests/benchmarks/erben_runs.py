@@ -26,7 +26,6 @@ from statistics import fmean, median
 from typing import Any
 
 import numpy as np
-from quotations import MODELS
 from scipy.optimize import least_squares
 
 from placer.cost_model.estimate import exchange_phases, pool_of
@@ -43,6 +42,17 @@ from placer.workload.profile import Rate, load_profile
 
 BOOK = "erben-2023"
 FILES = ("erben_dev.csv", "erben_dev_2.csv")
+MODELS = {
+    "RN18": "resnet18",
+    "RN50": "resnet50",
+    "RN152": "resnet152",
+    "WRN101": "wide-resnet101",
+    "CONV": "convnext-large",
+    "RBase": "roberta-base",
+    "RLrg": "roberta-large",
+    "RXLM": "roberta-xlm",
+    "WhisperSmall": "whisper-small",
+}
 PLACES = {
     "US": "gcp/us-central1",
     "EU": "gcp/europe-west1",

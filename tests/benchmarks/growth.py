@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from drawing import drawn
-from ledger import FOLDER, ROOT, Ledger, Record, markdown, read
+from ledger import FOLDER, Ledger, Record, markdown, read
 from markets import PRESENT, Question, book_problem
 from solving import measured, seeds
 
@@ -39,7 +38,6 @@ VARIED = {
     "islands": f"machines of an island at most, default book, {ISLAND_MODEL}",
 }
 BUDGET = 50.0
-PLOT = ROOT / "docs" / "benchmarks" / "growth.svg"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,27 +131,8 @@ def table(records: Sequence[Record]) -> list[str]:
     )
 
 
-def plot(records: Sequence[Record], path: Path = PLOT) -> None:
-    """Draw the curves."""
-    found = curves(records)
-    named = {
-        f"{what} (slope {slope(points):.2f})": points
-        for what, points in found.items()
-        if len(points) > 1
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        drawn(
-            named,
-            "regions, offers, or machines of an island at most",
-            "CPU seconds of exact, median",
-        ),
-        encoding="utf-8",
-    )
-
-
 def main() -> None:
-    """Measure, write, print and draw."""
+    """Measure, write and print."""
     words = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -161,9 +140,6 @@ def main() -> None:
     words.add_argument("--budget", type=float, default=BUDGET, help="USD/h")
     words.add_argument("--time-limit", type=float, default=60.0)
     words.add_argument("-o", "--output", type=Path, default=FOLDER / "growth.jsonl")
-    words.add_argument(
-        "--plot", type=Path, help="file of the drawing (report.py draws docs/benchmarks/growth.svg)"
-    )
     given = words.parse_args()
     options = SolveOptions(time_limit_s=given.time_limit)
     solve(
@@ -178,10 +154,7 @@ def main() -> None:
     for what, n, question in questions(seeds(given.seeds), given.budget):
         ledger.write({**measured(question, options), "varied": what, "number": n})
     ledger.close()
-    records = read(given.output)[1]
-    print("\n".join(table(records)))
-    if given.plot is not None:
-        plot(records, given.plot)
+    print("\n".join(table(read(given.output)[1])))
 
 
 if __name__ == "__main__":

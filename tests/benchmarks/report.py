@@ -14,10 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import growth
-import heuristics
-import monolith
-import scheduler
-import side_by_side
 import solving
 from ledger import FOLDER, ROOT, Record, origin, read
 
@@ -79,44 +75,11 @@ SECTIONS = (
         note="Ten of the first table; where the time went is known if it ran with `--by-strategy`.",
     ),
     Section(
-        title="One big program",
-        file="monolith.jsonl",
-        table=monolith.table,
-        note="The textbook's way: one big-M program of the whole market, all-reduce only, budget "
-        "50 USD/h. It is a relaxation, so its "
-        "bound is valid; closed means that its own optimum is proved, wrong that it "
-        "contradicts a known placement. "
-        "`exact` answers the same question.",
-    ),
-    Section(
-        title="All proving solvers and simpler planners",
-        file="side_by_side.jsonl",
-        table=side_by_side.table,
-        note="Whole questions of the frozen set, the same gap and seconds for each solver. Below, "
-        "what planners lose that stay in one region or know no egress prices; what they choose is "
-        "priced in truth, and may break a limit.",
-    ),
-    Section(
-        title="Heuristics",
-        file="heuristics.jsonl",
-        table=heuristics.table,
-        note="Questions about two books with a quota of 8 GPUs, against the best answer of the "
-        "three solvers. `inf` is a question that only another solver answered.",
-    ),
-    Section(
         title="Growth",
         file="growth.jsonl",
         table=growth.table,
         note="Median CPU seconds of `exact` at 50 USD/h, by regions, by offers of a drawn market, "
-        "and by the most machines of an island. "
-        "![Growth of the time to prove](growth.svg)",
-    ),
-    Section(
-        title="A scheduler's load",
-        file="scheduler.jsonl",
-        table=scheduler.table,
-        note="`Advisor` on the default book, mixed requests; each answer with what else was "
-        "considered. Measured with hivemind on the default book and a quota of 8 GPUs.",
+        "and by the most machines of an island.",
     ),
 )
 
@@ -163,7 +126,7 @@ def page(folder: Path, former: str = "") -> str:
 
 
 def main() -> None:
-    """Write the page and the drawing."""
+    """Write the page."""
     words = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -178,8 +141,6 @@ def main() -> None:
     whole = given.output.with_suffix(".tmp")
     whole.write_text(text, encoding="utf-8")
     whole.replace(given.output)
-    if (given.folder / "growth.jsonl").exists():
-        growth.plot(read(given.folder / "growth.jsonl")[1], given.output.parent / "growth.svg")
     print(f"wrote {given.output}")
 
 

@@ -12,18 +12,22 @@ machines with other work on them; the time limit is by the clock unless it is ``
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from by_strategy import watched
 from ledger import FOLDER, Ledger, Record, markdown, peak_mib, percentile, problem_digest, read
 from markets import BOOK_BUDGETS, BOOK_QUOTAS, BUDGETS, SIZES, Question, book_questions
 
+from placer.problem.exchange import STRATEGIES, traits
+from placer.problem.placement import NO_EXCHANGE
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result
 from placer.solving.solve import solve
@@ -45,6 +49,63 @@ class CpuSeconds:
     def is_set(self) -> bool:
         """Return whether the seconds are used up."""
         return time.process_time() > self.end
+
+
+def searched_classes(exact: Any) -> list[Any]:
+    """List the classes of the searches of all strategies, each once."""
+    transports = {traits(name).transport for name in STRATEGIES if name != NO_EXCHANGE}
+    return list(dict.fromkeys(exact.search_of(each) for each in sorted(transports)))
+
+
+@contextmanager
+def watched(wanted: bool) -> Iterator[dict[str, dict[str, float]]]:
+    """While this lasts, sum what the searches of `exact` take, by strategy, local steps and
+    objective.
+
+    Notes
+    -----
+    It wraps ``turns`` of each class of ``exact.search_of``; what lies outside of them (single
+    machines, set-up, the bound of a stopped search) is not in the sums. The cost is two readings of
+    a clock for each search.
+    """
+    exact = importlib.import_module("placer.solvers.exact.branch_and_bound")
+
+    spent: dict[str, dict[str, float]] = {}
+    kinds = searched_classes(exact) if wanted else []
+    plain = {kind: kind.turns for kind in kinds}
+    for kind in kinds:
+        kind.turns = _timed(plain[kind], spent)
+    try:
+        yield spent
+    finally:
+        for kind, turns in plain.items():
+            kind.turns = turns
+
+
+def _timed(
+    turns: Callable[[Any], Iterator[None]], spent: dict[str, dict[str, float]]
+) -> Callable[[Any], Iterator[None]]:
+    def timed(search: Any) -> Iterator[None]:
+        under_way, going = turns(search), True
+        while going:
+            started, nodes, target = time.process_time(), search.target.ticks, search.target
+            going = False
+            try:
+                for _ in under_way:
+                    going = True
+                    break
+            finally:
+                own = target.tied is None
+                mode = search.mode
+                steps = f" H {mode.local_steps}" if mode.local_steps > 1 else ""
+                name = f"{mode.strategy}{steps}{'' if own else ' (tie)'}"
+                part = spent.setdefault(name, {"cpu_s": 0.0, "nodes": 0})
+                part["cpu_s"] += time.process_time() - started
+                part["nodes"] += target.ticks - nodes
+            if going:
+                yield
+
+    return timed
 
 
 def measured(
@@ -123,8 +184,8 @@ def measure_size(size: str, given: argparse.Namespace) -> Iterator[Record]:
         *(["--budgets", given.budgets] if given.budgets else []),
         "--gap",
         str(given.gap),
-    ]
-    words += [
+        "--solver",
+        given.solver,
         "--time-limit",
         str(given.time_limit),
         *(["--cpu-limit", str(given.cpu_limit)] if given.cpu_limit else []),
@@ -151,7 +212,11 @@ def child(size: str, given: argparse.Namespace) -> None:
     )  # modules are loaded outside the first time
     for question in questions(size, given):
         record = measured(
-            question, options, by_strategy=given.by_strategy, cpu_limit_s=given.cpu_limit
+            question,
+            options,
+            solver=given.solver,
+            by_strategy=given.by_strategy,
+            cpu_limit_s=given.cpu_limit,
         )
         print(json.dumps(record), flush=True)
     print(
@@ -275,6 +340,7 @@ def words() -> argparse.ArgumentParser:
         action="store_true",
         help="batches that go beyond what is trained: many small regions pay",
     )
+    found.add_argument("--solver", default="exact", help="any solver by name")
     found.add_argument("--gap", type=float, default=0.001)
     found.add_argument("--time-limit", type=float, help="seconds by the clock (default 60)")
     found.add_argument(

@@ -4,9 +4,7 @@ formula and solver are told apart.
 
 from __future__ import annotations
 
-import importlib
 import sys
-from math import inf
 
 import msgspec
 import pytest
@@ -14,14 +12,11 @@ import pytest
 from conftest import ROOT
 from placer.records import replace
 from placer.solving.answer import SolveOptions
-from placer.solving.solve import solve
 
 sys.path.insert(0, str((ROOT / "tests") / "benchmarks"))
 
 import frozen
 import ledger
-import monolith
-import one_program
 import solving
 from markets import Question
 
@@ -111,29 +106,3 @@ def test_verdicts() -> None:
         row, optimum=row.optimum * 2, bound=row.bound * 2
     )  # as if the placement had been worth twice as much
     assert frozen.verdict(other, record) == "repriced"
-
-
-ENGINES = ("milp", "cpsat")
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_the_one_program_bounds_all_reduce(seed: int) -> None:
-    """HiGHS and CP-SAT close the program with the same optimum, and it is not below what `exact`
-    proves.
-
-    Notes
-    -----
-    With the presolve that `cpsat` switches off, CP-SAT of OR-Tools 9.15 calls each of these four
-    programs infeasible.
-    """
-    problem = monolith.asked(Question(regions=4, types=6, budget=20.0, seed=seed))
-    best = solve(problem, "exact", SolveOptions(gap=1e-6)).value
-    assert best is not None
-    built = one_program.program_of(problem)
-    bounds = []
-    for name in ENGINES:
-        solved = importlib.import_module(f"placer.solvers.{name}").engine(built.model, 20.0)
-        assert solved.status == "optimal", name
-        bounds.append(one_program.samples_per_second(solved.bound, built) or inf)
-    assert bounds[0] == pytest.approx(bounds[1], rel=1e-4)
-    assert min(bounds) >= best * (1 - 1e-6)
