@@ -57,8 +57,6 @@ class Mode(Struct, frozen=True, dict=True):
         """Whether, for known counts by region, a placement that is faster and not dearer is at
         least as good.
 
-        Notes
-        -----
         It is, unless parts are equal, regions go at their own pace, data has its place, or machines
         are asked for by name. Where data comes from a store, see `Market.way_usd` too.
         """
@@ -81,17 +79,13 @@ class Mode(Struct, frozen=True, dict=True):
         return calculation_s + communication_s - hidden
 
     def most_calculation_s(self, round_s: Any, communication_s: Any) -> Any:
-        """Return the longest calculation of rounds of some length; not above 0 where communication
-        alone takes longer.
-        """
+        """Return the longest calculation of a round; not above 0 where there is none."""
         if self.overlap:
             return np.where(communication_s <= round_s, round_s, 0.0)
         return most_calculation_seconds(round_s, communication_s, self.window)
 
     def straight_rounds(self, communication_s: Any) -> list[tuple[float, Any]]:
-        """List the (share, rest) of which a round is the longest share x calculation + rest; one
-        pair where nothing is hidden.
-        """
+        """List the (share, rest) whose longest share x calculation + rest is a round."""
         if not self.window or self.overlap:
             return [(1.0, communication_s)]
         least = 1 - HIDDEN_SHARE
@@ -102,9 +96,7 @@ class Mode(Struct, frozen=True, dict=True):
 
     @cached_property
     def least_period_s(self) -> float:
-        """Most seconds that a round may wait until its workers can average again; bounds that err
-        low in seconds leave them out.
-        """
+        """Most seconds that a round waits for its hosts; bounds of seconds leave them out."""
         if traits(self.strategy).transport not in ("butterfly", "leaders"):
             return 0.0
         hosts = self.problem.calibration.hosts

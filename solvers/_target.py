@@ -37,13 +37,11 @@ class FirstPlacementError(StoppedError):
 class Target:
     """Objective, limits and the best placement so far.
 
-    Notes
-    -----
     Mutable on purpose: searches call `offer`, and read what an improvement still needs. ``skipped``
     says that some part was too large to enumerate, so nothing is proved; ``first`` that any
     placement within the limits ends the search; ``rough`` that whole modes are asked for the bounds
-    alone that take little time; ``beat`` is a value known without a placement.
-    ``ticks`` counts nodes.
+    alone that take little time; ``beat`` is a value known without a placement. ``ticks`` counts
+    nodes.
     """
 
     problem: Problem
@@ -114,10 +112,8 @@ class Target:
     def offer(self, placement: Placement) -> None:
         """Evaluate a placement and keep it if it is within the limits and better.
 
-        Raises
-        ------
-        FirstPlacementError
-            If the first placement within the limits is all that is wanted, and this is one.
+        Raises FirstPlacementError if the first placement within the limits is all that is wanted,
+        and this is one.
         """
         self.candidates += 1
         wish = self.problem.requirements
@@ -162,13 +158,7 @@ class Target:
         return objective.better(value, objective.value(outcome), 2 * TOLERANCE)
 
     def tick(self) -> None:
-        """Count one node of a search.
-
-        Raises
-        ------
-        OutOfTimeError
-            When the nodes or the allowance of the request are used up.
-        """
+        """Count one node of a search; raises OutOfTimeError when all are used up."""
         self.ticks += 1
         if self.node_limit is not None and self.ticks > self.node_limit:
             raise OutOfTimeError(Reason.NODES)
@@ -176,13 +166,7 @@ class Target:
             self.check_time()
 
     def check_time(self) -> None:
-        """Look at the clock, the memory and the caller: for nodes that take long.
-
-        Raises
-        ------
-        OutOfTimeError
-            When the allowance of the request is used up.
-        """
+        """Look at the clock, the memory and the caller; raises OutOfTimeError."""
         if time.monotonic() > self.deadline:
             raise OutOfTimeError
         allowance.check()
@@ -193,9 +177,7 @@ class Target:
         return max(self.gap, STRICT)
 
     def _improved_value(self, objective: str) -> float | None:
-        """Return the value of the least improvement that is worth finding; None where nothing is
-        known, or another objective is searched.
-        """
+        """Return the least improvement worth finding; None where none is known."""
         known = self.beat if self.best is None else self.best_value
         if known is None or self.objective.name != objective:
             return None
@@ -244,9 +226,7 @@ class Target:
 
     @property
     def limits(self) -> tuple[float, ...]:
-        """What an improvement must keep, as one value to compare: bounds stay as they are while it
-        does.
-        """
+        """What an improvement must keep: bounds stay as they are while it does."""
         return (
             self.min_speed,
             self.max_usd_per_hour,
@@ -271,29 +251,14 @@ class Target:
         slowest: Array,
     ) -> Array:
         """Return the values that the weighted sums of `Market.best_sums` must reach for an
-        improvement.
+        improvement; shape (rows, workers).
 
-        Parameters
-        ----------
-        mode
-            Samples of a round and samples to target.
-        weights
-            Rows (alpha, beta, gammas).
-        communication_s, egress_usd
-            Least seconds and egress of one exchange for each number of workers; shape (workers,).
-        data_usd
-            Least price of reading a sample, the same for all or for each number of workers.
-        slowest
-            Samples/s that every placement of the node has at least; shape (workers,). Egress and
-            data are paid for at least so many samples.
+        ``mode``: samples of a round and samples to target. ``weights``: rows (alpha, beta, gammas).
+        ``communication_s``, ``egress_usd``: least seconds and egress of one exchange for each
+        number of workers; shape (workers,). ``data_usd``: least price of reading a sample, the same
+        for all or for each number of workers. ``slowest``: samples/s that every placement of the
+        node has at least; shape (workers,). Egress and data are paid for at least so many samples.
 
-        Returns
-        -------
-        Array
-            Shape (rows, workers).
-
-        Notes
-        -----
         With T = B / V + communication the limits become linear in the counts: V is at least B / (T
         - communication), and C at most the budget less what X samples/s pay for egress and data.
         Where the exchange overlaps, T is the larger of the two instead of the sum; where gradients
@@ -345,8 +310,6 @@ class Target:
         """Return the speeds of all workers by themselves that a speed asks for where their store
         may hold them back; infinite where it never gives so much.
 
-        Notes
-        -----
         With a share f of the samples from a store that gives L, V is at most 1 / (f / L + (1 - f) /
         V'), since the harmonic mean of sums is no less than the sum of harmonic means. V' is the
         sum of the speeds in later passes: at most that of the mean speeds times the largest ratio
@@ -364,9 +327,7 @@ class Target:
 
     @cached_property
     def _passes(self) -> tuple[float, float]:
-        """Least share of samples that any worker reads from the store, and the largest ratio of its
-        speeds in later passes and over all.
-        """
+        """Least share of samples from the store, and the largest gain of later passes."""
         pools = self.problem.pools
         gains = [
             pool.loader.later(rate.value) / rate.value

@@ -5,13 +5,11 @@ Continuous variables become whole multiples of a step, about `STEPS` of them ove
 rows are rounded so that they only get weaker: a row is multiplied until its largest term is about
 `SCALE`, coefficients are rounded down, limits up, and each limit grows by what rounding a variable
 down can change. Every placement of the real program therefore stays in the whole one, and the bound
-holds.
-
-Error: rounding a coefficient down moves a term by at most STEPS of about SCALE units, rounding a
-variable down by one of STEPS, so a row with k continuous variables is weaker by at most k (2 STEPS
-/ SCALE + 2 / STEPS) = k x 1.9e-6 of its largest term, plus 2**-41 of it for each whole one. Steps
-and factors are powers of two, so that scaling itself rounds nothing. Solutions are priced by the
-one model, so an error costs time, not truth.
+holds. Error: rounding a coefficient down moves a term by at most STEPS of about SCALE units,
+rounding a variable down by one of STEPS, so a row with k continuous variables is weaker by at most
+k (2 STEPS / SCALE + 2 / STEPS) = k x 1.9e-6 of its largest term, plus 2**-41 of it for each whole
+one. Steps and factors are powers of two, so that scaling itself rounds nothing. Solutions are
+priced by the one model, so an error costs time, not truth.
 """
 
 from __future__ import annotations
@@ -82,9 +80,7 @@ def engine(model: Model, seconds: float) -> Solved:
 
 
 def step_sizes(model: Model) -> list[float]:
-    """Return the step of each variable: 1 for whole ones, else a power of two, so that scaling by
-    it rounds nothing.
-    """
+    """Return the step of each variable: powers of two, so that scaling rounds nothing."""
     ends = zip(model.low, model.high, model.whole, strict=True)
     return [
         1.0 if whole or high <= low else 2 * _power((high - low) / STEPS)
@@ -103,8 +99,6 @@ def scaled(
     """Round a row so that it only gets weaker: coefficients down, the limit up, and by a step of
     each continuous variable.
 
-    Notes
-    -----
     Variables below 0 do not occur, so a smaller coefficient always weakens ``terms <= limit``.
     """
     moved = limit - sum(value * model.low[n] for n, value in terms.items() if not model.whole[n])

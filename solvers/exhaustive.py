@@ -24,13 +24,7 @@ LIMIT = 2_000_000
 
 
 def solve(problem: Problem, options: SolveOptions) -> Answer:
-    """Try every count of every offer with every exchange and keep the best.
-
-    Raises
-    ------
-    PlacerError
-        If there are more than `LIMIT` combinations.
-    """
+    """Try every count of every offer with every exchange; PlacerError beyond `LIMIT`."""
     best: tuple[tuple[float, float], Placement, float] | None = None
     tried, objective = 0, objective_of(problem.requirements)
     for placement in placements(problem):

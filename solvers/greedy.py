@@ -18,19 +18,9 @@ PROVES = False
 def solve(problem: Problem, options: SolveOptions) -> Answer:
     """Construct a placement and add machines while that helps.
 
-    Parameters
-    ----------
-    problem
-        The question.
-    options
-        Time limit; the construction is deterministic and ends by itself, gap, nodes and seed are
-        not used.
-
-    Returns
-    -------
-    Answer
-        Feasible, without a bound: a better placement may exist. If there is none, that proves
-        nothing, unless no machine is admitted at all.
+    ``options``: time limit; the construction is deterministic and ends by itself, gap, nodes and
+    seed are not used. Returned: feasible, without a bound: a better placement may exist. If there
+    is none, that proves nothing, unless no machine is admitted at all.
     """
     market = Market.of(problem)
     if not market.pools:

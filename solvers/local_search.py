@@ -5,7 +5,6 @@ are allowed, improved by small changes, then rebuilt in part.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from contextlib import suppress
 from itertools import zip_longest
 
@@ -14,10 +13,9 @@ from placer.problem.problem import Problem
 from placer.solving.allowance import OutOfTimeError
 from placer.solving.answer import Answer, SolveOptions, Status
 
-from ._drafts.construction import Start, answer_of, construct, judge_of
+from ._drafts.construction import SeveralRegionDrafts, Start, answer_of, construct, judge_of
 from ._drafts.draft import Draft, Judge
-from ._drafts.moves import Descent, Neighbourhood
-from ._drafts.several_regions import SeveralRegionDrafts
+from ._drafts.neighbourhood import Descent, Neighbourhood
 from ._market.market import Market
 from ._mode import Mode
 
@@ -40,37 +38,19 @@ PROVES = False
 """It has no bounds."""
 
 
-def solve(
-    problem: Problem,
-    options: SolveOptions,
-    goes_on: Callable[[Placement | None], bool] = lambda _: True,
-) -> Answer:
-    """Construct placements and improve them by small changes.
+def solve(problem: Problem, options: SolveOptions) -> Answer:
+    """Construct placements and improve them by small changes, without a bound.
 
-    Parameters
-    ----------
-    problem
-        The question.
-    options
-        Time limit, and the seed of the shaking; the search ends by itself, gap and nodes are not
-        used.
-    goes_on
-        Hears the best placement of the construction and says whether to improve it.
-
-    Returns
-    -------
-    Answer
-        Feasible, without a bound and never worse than that of `greedy`: a better placement may
-        exist. If there is none, that proves nothing, unless no machine is admitted at all.
+    ``options``: time limit, and the seed of the shaking; the search ends by itself, gap and nodes
+    are not used. It is never worse than `greedy`. If it finds none, that proves nothing, unless no
+    machine is admitted at all.
     """
     market = Market.of(problem)
     if not market.pools:
         return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
     judge = judge_of(market, options)
     try:
-        start = construct(judge)
-        if goes_on(judge.target.best):
-            _improve(judge, start, options.seed)
+        _improve(judge, construct(judge), options.seed)
     except (OutOfTimeError, KeyboardInterrupt) as why:
         return answer_of(judge, why)
     return answer_of(judge)
@@ -80,17 +60,8 @@ def go_on(problem: Problem, options: SolveOptions) -> Placement | None:
     """Rebuild a placement in part where local steps are allowed, longer than a first answer may
     take.
 
-    Parameters
-    ----------
-    problem
-        The question.
-    options
-        The placement as ``start``, and the time limit.
-
-    Returns
-    -------
-    Placement | None
-        The best one: that of the options, or a better one.
+    ``options``: the placement as ``start``, and the time limit. Returned: the best one: that of the
+    options, or a better one.
     """
     from ._drafts.zones import MORE, ZoneSearch
 
@@ -104,7 +75,7 @@ def go_on(problem: Problem, options: SolveOptions) -> Placement | None:
 
 
 def _improve(judge: Judge, start: Start, seed: int) -> None:
-    from ._drafts.zones import ZoneSearch  # a proof of few nodes goes without
+    from ._drafts.zones import ZoneSearch
 
     zones = ZoneSearch(judge)
     zones.run(seed)
@@ -120,9 +91,7 @@ def _improve(judge: Judge, start: Start, seed: int) -> None:
 
 
 def _rebuild(judge: Judge, start: Start, descent: Descent, draw: random.Random) -> None:
-    """Take a group from the best draft, or half of it, fill up with something else and improve
-    that, until many in a row did not help.
-    """
+    """Take a group from the best draft and fill up, until many in a row are no better."""
     whole, vain = judge.best, 0
     added: set[int] = set()
     while whole is not None and judge.tried < MOST and vain < IN_VAIN:
@@ -140,9 +109,7 @@ def _rebuild(judge: Judge, start: Start, descent: Descent, draw: random.Random) 
 
 
 def _starts(judge: Judge, start: Start) -> list[Draft]:
-    """Return the best drafts of each strategy and number of regions, and of each set of places, in
-    turn.
-    """
+    """List the best drafts of each strategy, number of regions and set of places."""
     drafts = list(start.drafts)
     if judge.most > 1 and judge.wish.max_regions > 1:
         modes = [Mode(judge.problem, name, steps) for name, steps in judge.problem.modes]

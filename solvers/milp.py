@@ -30,10 +30,7 @@ WRONG_VERSIONS = ("1.14.0", "1.16.0")
 def solve(problem: Problem, options: SolveOptions) -> Answer:
     """Find the best placement and prove it with mixed-integer programs, in a child process.
 
-    Raises
-    ------
-    PlacerError
-        If the installed HiGHS is known to be wrong.
+    Raises PlacerError if the installed HiGHS is known to be wrong.
     """
     return solve_in_child("milp", problem, options)
 
@@ -82,12 +79,6 @@ def engine(model: Model, seconds: float) -> Solved:
 
 
 def refuse_wrong_version(version: str) -> None:
-    """Refuse a version of HiGHS that is known to lie.
-
-    Raises
-    ------
-    PlacerError
-        Names the version.
-    """
+    """Raise PlacerError for a version of HiGHS that is known to lie."""
     if version in WRONG_VERSIONS:
         raise PlacerError(f"HiGHS {version} returns wrong optima", install_line("milp"))

@@ -68,13 +68,7 @@ class Found:
 
 
 class Aim:
-    """Objective and limits of a target, for many candidates at once.
-
-    Parameters
-    ----------
-    target
-        Limits of a placement.
-    """
+    """Objective and limits of a target, for many candidates at once."""
 
     def __init__(self, target: Target) -> None:
         self.target, self.objective = target, target.objective
@@ -94,8 +88,7 @@ class Aim:
             return rounds.speed
         if self.objective.by_sample:
             started_s = self.target.startup_s_per_sample
-            built: Array = -rounds.usd * (1 / np.maximum(rounds.speed, SLOWEST) + started_s)
-            return built
+            return -rounds.usd * (1 / np.maximum(rounds.speed, SLOWEST) + started_s)
         return -self.spent(rounds)
 
     def lacking(self, rounds: Rounds) -> Array:
@@ -114,15 +107,7 @@ class Aim:
 
 
 class Ascent:
-    """Climbs from fleet to fleet, and keeps the best that is within the limits.
-
-    Parameters
-    ----------
-    stock
-        Pools and their limits.
-    most_work
-        Pairs of slots that may be looked at in all.
-    """
+    """Climbs from fleet to fleet within ``most_work`` pairs of slots, and keeps the best."""
 
     def __init__(self, stock: Stock, most_work: float) -> None:
         self.stock, self.market, self.judge = stock, stock.market, stock.judge
@@ -160,9 +145,7 @@ class Ascent:
         return rounds, lacking
 
     def priced(self, price: float) -> Worth:
-        """Return what candidates are worth where a dollar an hour costs so many samples/s; the
-        budget is missed a little at most.
-        """
+        """Return what candidates are worth at a price of a dollar, a little over budget at most."""
         most = EASED * self.judge.target.budget_usd_per_hour
 
         def worth(rounds: Rounds) -> Array:
@@ -187,14 +170,8 @@ class Ascent:
     ) -> Fleet:
         """Follow the best change while one helps.
 
-        Parameters
-        ----------
-        price
-            Samples/s that a dollar an hour is worth, where hubs are chosen.
-        pools
-            Pools that may join.
-        groups
-            Machines that join at once; none: one machine a region.
+        ``price``: samples/s that a dollar an hour is worth, where hubs are chosen. ``pools``: pools
+        that may join. ``groups``: machines that join at once; none: one machine a region.
         """
         for _ in range(STEPS):
             step = self._step(fleet, mode, price, worth, pools, groups)
@@ -315,9 +292,7 @@ class Ascent:
 
     @staticmethod
     def _swaps(leaving: Changes, joining: Changes, out: Array, into: Array) -> Changes:
-        """List the swaps one to one, two to one and one to two that promise most: where gains add
-        up.
-        """
+        """List the swaps 1:1, 2:1 and 1:2 that promise most: where gains add up."""
         if not len(leaving) or not len(joining):
             return Changes(np.zeros((0, 2), dtype=np.intp), np.zeros((0, 2), dtype=np.intp))
         total = out[:, None] + into

@@ -29,13 +29,11 @@ class Candidates:
     """Machines of some candidates by slot, one slot for each region; a slot without workers is
     empty.
 
-    Notes
-    -----
     ``place``, ``workers``, ``speed``, ``host`` and ``lanes`` have shape (candidates, slots): index
     of the place, workers, samples/s together, rank of the slowest class of hosts, and machines of
     the smallest worker as a row of `CandidateRounds`. ``usd``, ``carbon`` and ``data_usd`` have
-    shape (candidates,): USD/h and g/h of all machines, and samples/s times USD per sample read.
-    The first ``base`` slots have the same places in all candidates.
+    shape (candidates,): USD/h and g/h of all machines, and samples/s times USD per sample read. The
+    first ``base`` slots have the same places in all candidates.
     """
 
     base: int
@@ -51,12 +49,7 @@ class Candidates:
 
 @dataclass(frozen=True, kw_only=True)
 class Rounds:
-    """Samples/s that count, USD/h and g/h of candidates; shape (candidates,).
-
-    Notes
-    -----
-    ``hub`` is the slot of the region that averages, where the strategy has one.
-    """
+    """Samples/s that count, USD/h, g/h and slot of the hub; shape (candidates,)."""
 
     speed: Array
     usd: Array
@@ -67,13 +60,6 @@ class Rounds:
 class CandidateRounds:
     """Rounds of candidates in the forms of `placer.cost_model.timing.round_seconds`, as arrays.
 
-    Parameters
-    ----------
-    market
-        Pools, links and prices.
-
-    Notes
-    -----
     Only a guide to the search, and nothing is proved with it: classes of hosts that change places
     as workers join, stores that hold workers back and places of data are left out. What it finds is
     evaluated by `Judge.rank` before it is offered.
@@ -118,9 +104,7 @@ class CandidateRounds:
         )
 
     def _averaging_s(self, most: int) -> Array:
-        """Return the seconds of an average by rank of the hosts and workers; shape (ranks, workers
-        + 1).
-        """
+        """Return the seconds of an average; shape (ranks of hosts, workers + 1)."""
         known: Array = self.__dict__.setdefault("_averages", np.zeros((len(self._classes), 0)))
         if known.shape[1] <= most:
             more = range(known.shape[1], max(most + 1, 2 * known.shape[1], 16))
@@ -139,41 +123,30 @@ class CandidateRounds:
 
     @cached_property
     def _stream_s(self) -> Array:
-        """Seconds per byte of the streams of one pair of workers by lanes, source and destination;
-        shape (lanes, places, places).
-        """
+        """Seconds per byte of one pair of workers; shape (lanes, places, places)."""
         streams = self.problem.requirements.streams
         network, places = self.problem.network, self.market.places
         return 1.0 / np.array([network.speeds(places, streams, lanes) for lanes in self.lanes])
 
     @cached_property
     def _pair_s(self) -> Array:
-        """Seconds per byte of an average between two places, slower direction, by lanes; shape
-        (lanes, places, places).
-        """
+        """The same in an average, slower direction; shape (lanes, places, places)."""
         one_way = self._stream_s * self.market.line_factors(TYPICAL_WORKERS)
-        built: Array = np.maximum(one_way, one_way.transpose(0, 2, 1))
-        return built
+        return np.maximum(one_way, one_way.transpose(0, 2, 1))
 
     @cached_property
     def _way_s(self) -> Array:
-        """Seconds of one gradient over plain streams by lanes, source and destination; shape
-        (lanes, places, places).
-        """
+        """Seconds of one gradient over plain streams; shape (lanes, places, places)."""
         rtt = self.problem.network.rtts_s(self.market.places)
-        built: Array = seconds_over(rtt, self.size * self._stream_s)
-        return built
+        return seconds_over(rtt, self.size * self._stream_s)
 
     @cached_property
     def _send_s(self) -> Array:
-        """Seconds of one gradient over plain streams, not faster than both machines; shape (lanes,
-        places, places).
-        """
+        """The same, not faster than both machines; shape (lanes, places, places)."""
         rtt = self.problem.network.rtts_s(self.market.places)
         own = 1.0 / self._machine
         slower = np.maximum(own[:, :, None], own[:, None, :])
-        built: Array = seconds_over(rtt, self.size * np.maximum(self._stream_s, slower))
-        return built
+        return seconds_over(rtt, self.size * np.maximum(self._stream_s, slower))
 
     @cached_property
     def apart_s(self) -> Array:
@@ -183,15 +156,7 @@ class CandidateRounds:
         return built
 
     def of(self, mode: Mode, some: Candidates, price: float = 0.0) -> Rounds:
-        """Time and price the rounds of some candidates.
-
-        Parameters
-        ----------
-        mode
-            Strategy and local steps.
-        price
-            Samples/s that a dollar an hour is worth, where a hub is chosen.
-        """
+        """Time and price rounds; ``price``: samples/s that a dollar is worth to choose hubs."""
         transport = traits(mode.strategy).transport
         timed = {
             "butterfly": self._butterfly,
@@ -221,19 +186,15 @@ class CandidateRounds:
         """Gather a table by lanes and two places; shape (candidates, slots, slots)."""
         src, dst = some.place[:, :, None], some.place[:, None, :]
         lanes = np.minimum(some.lanes[:, :, None], some.lanes[:, None, :])
-        built: Array = table[0][src, dst] if len(table) == 1 else table[lanes, src, dst]
-        return built
+        return table[0][src, dst] if len(table) == 1 else table[lanes, src, dst]
 
     def _inside_usd(self, some: Candidates, used: Mask) -> Array:
         """Return the dollars of a byte that each follower of a region sends inside it, summed."""
         home = np.diagonal(self.market.prices)[some.place]
-        built: Array = np.where(used, (some.workers - 1) * home, 0.0).sum(axis=1)
-        return built
+        return np.where(used, (some.workers - 1) * home, 0.0).sum(axis=1)
 
     def _crossing(self, some: Candidates, weights: Array) -> Array:
-        """Sum weight x weight x egress price over the ordered pairs of different slots; shape
-        (candidates,).
-        """
+        """Sum weight x weight x egress price over pairs of slots; shape (candidates,)."""
         at = some.place[0, : some.base]
         mine = weights[:, : some.base]
         built: Array = ((mine @ self._both_ways[np.ix_(at, at)]) * mine).sum(axis=1) / 2
@@ -244,18 +205,14 @@ class CandidateRounds:
 
     @cached_property
     def _both_ways(self) -> Array:
-        """Egress price of a byte each way; finite, so that 0 times it is 0; shape (places,
-        places).
-        """
-        built: Array = np.nan_to_num(self.market.both_ways, posinf=NEVER_USD)
-        return built
+        """Egress price of a byte each way, finite: 0 times it is 0; shape (places, places)."""
+        return np.nan_to_num(self.market.both_ways, posinf=NEVER_USD)
 
     def _slowest(self, some: Candidates, used: Mask) -> Array:
         """Return the seconds per byte of the slowest pair of used slots; shape (candidates,)."""
         if len(self.lanes) > 1:
             both = used[:, :, None] & used[:, None, :] & _apart(used.shape[1])
-            every: Array = np.where(both, self._pairs(self._pair_s, some), 0.0).max(axis=(1, 2))
-            return every
+            return np.where(both, self._pairs(self._pair_s, some), 0.0).max(axis=(1, 2))
         at, base = some.place[0, : some.base], some.base
         built: Array = np.zeros(len(used))
         if base > 1:
@@ -301,14 +258,11 @@ class CandidateRounds:
         return np.where(regions > 1, 1 / pace, np.inf), self.size * (crossing + inside)
 
     def _waits(self, some: Candidates, used: Mask, own: Array) -> Array:
-        """Sum the longer of its own steps and a send over the partners of each slot; shape
-        (candidates, slots).
-        """
+        """Sum the longer of own steps and a send over partners; shape (candidates, slots)."""
         if len(self.lanes) > 1:
             both = used[:, :, None] & used[:, None, :] & _apart(used.shape[1])
             longer = np.maximum(self._pairs(self._send_s, some), own[:, :, None])
-            every: Array = np.where(both, longer, 0.0).sum(axis=2)
-            return every
+            return np.where(both, longer, 0.0).sum(axis=2)
         at, base, send = some.place[0, : some.base], some.base, self._send_s[0]
         present = used.astype(np.float64)
         built = np.zeros(own.shape)
@@ -362,20 +316,11 @@ def _apart(slots: int) -> Mask:
 
 
 def _largest_without(table: Array) -> Array:
-    """Return the largest entry outside the diagonal without two of the rows and their columns.
+    """Return the largest entry outside the diagonal without two of the rows and their columns;
+    shape (slots + 1, slots + 1); the last index leaves no row out.
 
-    Parameters
-    ----------
-    table
-        Symmetric; shape (slots, slots).
+    ``table``: symmetric; shape (slots, slots).
 
-    Returns
-    -------
-    Array
-        Shape (slots + 1, slots + 1); the last index leaves no row out.
-
-    Examples
-    --------
     >>> apart = np.array([[0.0, 3.0, 1.0], [3.0, 0.0, 2.0], [1.0, 2.0, 0.0]])
     >>> _largest_without(apart)[[3, 0, 1, 0], [3, 0, 1, 1]]
     array([3., 2., 1., 0.])

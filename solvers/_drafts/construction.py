@@ -1,22 +1,177 @@
-"""The construction that `greedy` ends with and `local_search` starts from."""
+"""The construction that `greedy` ends with and `local_search` starts from: drafts of one region and
+of several.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from itertools import permutations
 
+import numpy as np
 from msgspec import Struct
 
+from placer.problem.exchange import traits
 from placer.solving.allowance import OutOfTimeError, Reason
 from placer.solving.answer import Answer, SolveOptions, Status, stopped_by
+from placer.units import SECONDS_PER_HOUR
 
+from .._market.arrays import Array, Indices
 from .._market.market import Market
 from .._mode import Mode
 from .._target import Target
 from .draft import NEVER, Draft, Judge
-from .moves import Descent, Neighbourhood
-from .neighbours import NearPlaces
-from .one_place import OnePlaceDrafts, single_machines
-from .several_regions import SeveralRegionDrafts
+from .neighbourhood import Descent, NearPlaces, Neighbourhood
+from .one_place import OnePlaceDrafts, promise, single_machines
+
+SIDES = (1, 2, 4, 8)
+"""Equal machines in each region."""
+LARGE = (4, 16)
+"""Equal machines in one region, beside a single one in each other."""
+MOST_REGIONS = 6
+"""Regions of such a draft; more are added later."""
+
+
+class SeveralRegionDrafts:
+    """Drafts over as many regions as there must be, or over all where data must stay."""
+
+    def __init__(self, judge: Judge, near: NearPlaces) -> None:
+        self.judge, self.near, self.market = judge, near, judge.market
+        self.sets = self._sets(min(max(2, judge.wish.min_regions), MOST_REGIONS))
+        problem, places = judge.problem, self.market.places
+        speed = problem.network.speeds(places, problem.requirements.streams)
+        size = problem.gradient_bytes
+        self.ways = list(permutations(range(self.sets.shape[1]), 2))
+        links = [(self.sets[:, a], self.sets[:, b]) for a, b in self.ways]
+        self.seconds: Array = size / np.min([speed[link] for link in links], axis=0)
+        self.usd: Array = size * np.array([self.market.prices[link] for link in links])
+
+    def _sets(self, regions: int) -> Indices:
+        """List pairs of neighbours with the nearest places; shape (sets, regions)."""
+        rows = {(min(i, j), max(i, j)) for i, row in enumerate(self.near.neighbours) for j in row}
+        sets: Indices = np.array(sorted(rows), dtype=np.intp).reshape(-1, 2)
+        for _ in range(min(regions, len(self.market.places)) - 2):
+            away = self.near.km[sets].sum(axis=1)
+            np.put_along_axis(away, sets, np.inf, axis=1)
+            nearest = np.argmin(away, axis=1)
+            reached = np.take_along_axis(away, nearest[:, None], axis=1)[:, 0] < np.inf
+            grown = np.sort(np.column_stack([sets, nearest])[reached], axis=1)
+            # Asked for indices too, NumPy does not load its masked arrays: a tenth of its import.
+            sets, _ = np.unique(grown, axis=0, return_index=True)
+        return sets
+
+    def of(self, modes: list[Mode], most: int) -> list[Draft]:
+        """Rank the most promising even drafts of some modes, and one uneven of each kind."""
+        if self.judge.needed:
+            return self._where_data_stays(modes)
+        drafts: dict[Draft, None] = {}
+        for steps in sorted(
+            {mode.local_steps for mode in modes}
+            & {1, max((mode.local_steps for mode in modes), default=1)}
+        ):
+            alike = [mode for mode in modes if mode.local_steps == steps]
+            for counts in self._promising(alike[0], most):
+                for mode in alike:
+                    for draft in self._exchanged(counts, mode):
+                        drafts[draft] = None
+        return sorted(drafts, key=lambda draft: (self.judge.rank(draft), draft.counts, draft.mode))
+
+    def _exchanged(self, counts: dict[int, int], mode: Mode) -> list[Draft]:
+        """Return the draft with each hub of a mode, as far as it may be."""
+        places = tuple(sorted({self.market.pools[i].place for i in counts}))
+        if len(places) < traits(mode.strategy).least_regions:
+            return []
+        drafts = [
+            Draft.of(counts, (mode.strategy, mode.local_steps), hub)
+            for hub in self.judge.hubs.of(mode.strategy, places)[:3]
+        ]
+        return [draft for draft in drafts if self.judge.rank(draft) < NEVER]
+
+    def _promising(self, mode: Mode, most: int) -> list[dict[int, int]]:
+        """List the machines of the best sets by a rough round over the slowest link."""
+        mixes: dict[tuple[tuple[int, int], ...], dict[int, int]] = {}
+        if not len(self.sets):
+            return []
+        market = self.market
+        for pool, count in self._teams():
+            self.judge.target.check_time()
+            there, workers = np.all((pool >= 0) & (count > 0), axis=1), count.sum(axis=1)
+            even = bool(np.all(count == count[:, :1]))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                communication = self.seconds * 2 / workers
+                together = (count * market.speed[pool]).sum(axis=1)
+                seconds = mode.round_s(
+                    mode.samples / np.where(there, together, np.nan), communication
+                )
+                # Each worker sends its part of the gradient to every other, there and back.
+                crossing = sum(
+                    usd * count[:, a] * count[:, b]
+                    for usd, (a, b) in zip(self.usd, self.ways, strict=True)
+                )
+                egress = SECONDS_PER_HOUR / seconds * 2 * crossing / workers
+            speed = np.nan_to_num(mode.samples / mode.multiplier / seconds)
+            usd = (count * market.usd[pool]).sum(axis=1) + egress
+            order, _ = promise(self.judge, speed, np.nan_to_num(usd, nan=np.inf, posinf=np.inf))
+            if not order.size:
+                order = np.argsort(-speed, kind="stable")
+            for k in order[: most if even else 1]:
+                if there[k]:
+                    numbers = count[k].astype(int).tolist()
+                    counts = dict(zip(pool[k].tolist(), numbers, strict=True))
+                    mixes[tuple(counts.items())] = counts
+        return list(mixes.values())
+
+    def _teams(self) -> Iterator[tuple[Indices, Array]]:
+        """Yield the pool of each region of each set, -1 for none, and how many machines: as many in
+        each, then, of the best value, many in one region and a single one in each other: however
+        many there are, they send little more over the links. Shapes (sets, regions).
+        """
+        budget, regions = self.judge.target.budget_usd_per_hour, self.sets.shape[1]
+        for count in SIDES:
+            for side in self._sides(count, budget / regions):
+                yield side[self.sets], np.full(self.sets.shape, float(count))
+        *_, side = self._sides(1, budget / regions)
+        pool = side[self.sets]
+        for large in range(regions):
+            most = self.market.cap[pool[:, large]]
+            for count in LARGE:
+                counts = np.ones(pool.shape)
+                counts[:, large] = np.where(most >= count, count, 0)
+                yield pool, counts
+
+    def _sides(self, count: int, part_usd: float) -> Iterator[Indices]:
+        """Yield each place's fastest machines that fit a budget, and the best for it."""
+        market = self.market
+        able = np.flatnonzero((market.cap >= count) & (market.usd * count <= part_usd))
+        for order in (
+            able[np.lexsort((market.usd[able], -market.speed[able]))],
+            able[np.lexsort((able, market.usd[able] / market.speed[able]))],
+        ):
+            pool = np.full(len(market.places), -1)
+            places, first = np.unique(market.place_of[order], return_index=True)
+            pool[places] = order[first]
+            yield pool
+
+    def _where_data_stays(self, modes: list[Mode]) -> list[Draft]:
+        """Return machines at every place where data must stay."""
+        market, drafts = self.market, []
+        homes = [place for place, name in enumerate(market.places) if name in self.judge.needed]
+        for choose in (0, 1):
+            for count in SIDES[:3]:
+                counts = {}
+                for place in homes:
+                    pools = self.near.pools(place)
+                    if pools:
+                        pool = (
+                            pools[0] if choose == 0 else max(pools, key=lambda i: market.speed[i])
+                        )
+                        counts[pool] = min(count, int(market.cap[pool]))
+                drafts += [draft for mode in modes for draft in self._exchanged(counts, mode)]
+        return sorted(
+            dict.fromkeys(drafts),
+            key=lambda draft: (self.judge.rank(draft), draft.counts, draft.mode),
+        )
+
 
 SPREAD = 3
 """Spread drafts of each number of machines that are ranked."""
@@ -37,9 +192,7 @@ class Start(Struct, frozen=True, dict=True):
 
 
 def judge_of(market: Market, options: SolveOptions) -> Judge:
-    """Build the judge of a question; it counts its own drafts, so a limit on nodes means nothing to
-    it.
-    """
+    """Build the judge of a question; it counts drafts, and no nodes."""
     target = Target.of(
         market.problem,
         gap=0.0,
@@ -52,9 +205,7 @@ def judge_of(market: Market, options: SolveOptions) -> Judge:
 
 
 def construct(judge: Judge) -> Start:
-    """Rank single machines, equal machines and spread ones, and grow the best of each while that
-    helps.
-    """
+    """Rank single, equal and spread machines, and grow the best while that helps."""
     near, wish = NearPlaces(judge), judge.wish
     modes = [Mode(judge.problem, name, steps) for name, steps in judge.problem.modes]
     drafts: list[Draft] = []
@@ -86,7 +237,7 @@ def _with_used(near: NearPlaces, drafts: list[Draft], modes: list[Mode]) -> list
     """Return the machines that must be used alone, and beside the drafts or half of each."""
     alone = [
         near.judge.fitted(Draft.of(base, (mode.strategy, mode.local_steps)))
-        for base in near.bases.all()
+        for base in near.bases()
         for mode in modes
     ]
     halves = [
@@ -122,9 +273,7 @@ def _uneven(judge: Judge, draft: Draft) -> bool:
 
 
 def _fallback_drafts(judge: Judge, modes: list[Mode]) -> list[Draft]:
-    """List single machines to grow from when no screened draft may be: the best value, and the
-    fastest.
-    """
+    """List single machines to grow from when no screened draft may be."""
     market = judge.market
     value = min(range(len(market.pools)), key=lambda i: (market.usd[i] / market.speed[i], i))
     fast = min(range(len(market.pools)), key=lambda i: (-market.speed[i], i))
@@ -136,9 +285,7 @@ def _fallback_drafts(judge: Judge, modes: list[Mode]) -> list[Draft]:
 
 
 def answer_of(judge: Judge, stopped: OutOfTimeError | KeyboardInterrupt | None = None) -> Answer:
-    """Return the best placement of a judge as an answer, with what stopped it; nothing is
-    proved.
-    """
+    """Return the best placement of a judge, with what stopped it; nothing is proved."""
     best = judge.target.best
     reason = stopped.reason if isinstance(stopped, OutOfTimeError) else Reason.CANCELLED
     ended = Status.FEASIBLE if best is not None else Status.UNKNOWN

@@ -1,8 +1,11 @@
-"""A placement under construction, and the judge that ranks one: limits before the objective."""
+"""A placement under construction, the hubs it may have, and the judge that ranks it: limits before
+the objective.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from math import inf
 
 from msgspec import Struct
@@ -15,12 +18,67 @@ from placer.problem.admitted_exchanges import exchange_for, needs_quota, server_
 from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
+from placer.problem.problem import Problem
 from placer.records import replace
 
 from .._market.market import Market
 from .._mode import Mode
 from .._target import Target
-from .hub_places import Hub, HubPlaces
+
+Hub = tuple[str | None, str | None]
+"""Places of the aggregator and the store; None where the strategy has none."""
+NEAREST = 2
+"""Pairs of function and store that are tried for each region with workers."""
+
+
+class HubPlaces:
+    """Hubs by strategy and regions, near the regions that it serves."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._near: dict[str, list[Hub]] = {}
+        self._found: dict[tuple[str, tuple[str, ...]], list[Hub]] = {}
+
+    def of(self, strategy: str, places: tuple[str, ...]) -> list[Hub]:
+        """List the hubs of a strategy for workers in some places; empty if it cannot be had."""
+        key = strategy, places
+        if key not in self._found:
+            self._found[key] = self._list(strategy, places)
+        return self._found[key]
+
+    def _list(self, strategy: str, places: tuple[str, ...]) -> list[Hub]:
+        chosen, wanted = traits(strategy), self.problem.requirements.aggregator
+        if chosen.hub == "function":
+            if chosen.transport == "regional-stores" and not all(
+                p in self.problem.serverless_places for p in places
+            ):
+                return []
+            return list(dict.fromkeys(hub for place in places for hub in self._nearest(place)))
+        if chosen.hub == "server":
+            return [(place, None) for place in (places if wanted is None else (wanted,))]
+        if chosen.hub == "region":
+            return [(place, None) for place in places if wanted in (None, place)]
+        return [(None, None)]
+
+    def _nearest(self, place: str) -> list[Hub]:
+        if place not in self._near:
+            stores = list(self._by_store)
+            away = self.problem.network.rtts_s([place, *stores])[0, 1:].tolist()
+            nearest = [store for _, store in sorted(zip(away, stores, strict=True))]
+            self._near[place] = [
+                pair for store in nearest[:NEAREST] for pair in self._by_store[store][:NEAREST]
+            ]
+        return self._near[place]
+
+    @cached_property
+    def _by_store(self) -> dict[str, list[Hub]]:
+        hubs: dict[str, list[Hub]] = {}
+        for function, store in sorted(
+            self.problem.aggregator_places, key=lambda pair: (pair[0] != pair[1], pair)
+        ):
+            hubs.setdefault(store, []).append((function, store))
+        return hubs
+
 
 Rank = tuple[float, float, float]
 """What is lacking, relative to the limits and wishes, then the objective and its tie-break; lowest
@@ -31,9 +89,7 @@ NEVER: Rank = (inf, inf, inf)
 
 
 class Draft(Struct, frozen=True):
-    """Machines by position of their pool, sorted; strategy and local steps; places of its
-    aggregator and store.
-    """
+    """Machines by position of their pool, sorted; strategy, local steps and hub."""
 
     counts: tuple[tuple[int, int], ...]
     mode: tuple[str, int]
@@ -78,12 +134,8 @@ class Judge:
     """Ranks drafts with the functions that price the final answer, each once, and keeps the best in
     its target.
 
-    Parameters
-    ----------
-    market
-        The pools that drafts count.
-    target
-        Keeps every draft that is within the limits and better than the best so far.
+    ``market``: the pools that drafts count. ``target``: keeps every draft that is within the limits
+    and better than the best so far.
     """
 
     def __init__(self, market: Market, target: Target) -> None:
@@ -127,14 +179,10 @@ class Judge:
         return rank
 
     def bound(self, draft: Draft) -> Rank:
-        """Return a rank that the draft does not beat: as if exchanges took no time and cost
-        nothing.
-        """
+        """Return a rank that the draft does not beat: as if exchanges were free."""
         market, workers = self.market, sum(n for _, n in draft.counts)
-        usd, speed = (
-            sum(self._usd[i] * n for i, n in draft.counts),
-            sum(self._speed[i] * n for i, n in draft.counts),
-        )
+        usd = sum(self._usd[i] * n for i, n in draft.counts)
+        speed = sum(self._speed[i] * n for i, n in draft.counts)
         speed = (
             float(market.alone[draft.counts[0][0]])
             if workers == 1
@@ -152,11 +200,9 @@ class Judge:
     ) -> float:
         """Sum by how much price, speed and emissions miss their limits, as shares of these."""
         target = self.target
-        budget, floor, per_sample = (
-            target.budget_usd_per_hour,
-            target.floor_samples_per_second,
-            target.limit_usd_per_sample,
-        )
+        budget = target.budget_usd_per_hour
+        floor = target.floor_samples_per_second
+        per_sample = target.limit_usd_per_sample
         each = usd_per_million_samples(usd_per_hour, samples_per_second) / 1e6
         lacking = max(0.0, usd_per_hour / budget - 1 - TOLERANCE) + max(
             0.0, each / per_sample - 1 - TOLERANCE
@@ -184,9 +230,7 @@ class Judge:
         return draft if draft.hub in hubs or not hubs else replace(draft, hub=hubs[0])
 
     def room(self, draft: Draft, pool: int) -> int:
-        """Count the machines of a pool that quotas, number and the range of workers still allow
-        beside a draft.
-        """
+        """Count the machines of a pool that quotas and ranges allow beside a draft."""
         bucket, used, there, workers = self._bucket[pool], 0, 0, 0
         for i, n in draft.counts:
             workers += n
@@ -272,9 +316,7 @@ class Judge:
         return lacking, *key
 
     def _lacking(self, counts: Mapping[str, int]) -> float:
-        """Sum the workers, regions and places of data that are missing, as shares of what is wished
-        for; infinite if there are too many.
-        """
+        """Sum what is missing of workers, regions and places; infinite if too many."""
         workers, wish = sum(counts.values()), self.wish
         if not 1 <= workers <= self.most or len(counts) > wish.max_regions:
             return inf

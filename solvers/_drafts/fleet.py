@@ -14,12 +14,7 @@ from .draft import Judge
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes of some candidates: pools and by how many machines; shape (candidates, columns).
-
-    Notes
-    -----
-    A column that changes nothing has the count 0.
-    """
+    """Pools and changes of their machines, 0 for none; shape (candidates, columns)."""
 
     pool: Indices
     count: Indices
@@ -51,13 +46,7 @@ class Changes:
 
 
 class Stock:
-    """What the limits say of the pools, as arrays.
-
-    Parameters
-    ----------
-    judge
-        The market with its limits.
-    """
+    """What the limits say of the pools, as arrays."""
 
     def __init__(self, judge: Judge) -> None:
         market = judge.market
@@ -81,15 +70,7 @@ class Stock:
 
 
 class Fleet:
-    """Machines of a draft.
-
-    Parameters
-    ----------
-    stock
-        Pools and their limits.
-    counts
-        Machines by pool.
-    """
+    """Machines of a draft, by pool."""
 
     def __init__(self, stock: Stock, counts: dict[int, int]) -> None:
         self.stock, self.counts = stock, {i: n for i, n in sorted(counts.items()) if n > 0}
@@ -115,8 +96,7 @@ class Fleet:
         """Return how many machines of some pools there are; of their shape."""
         held = np.zeros(len(self.stock.market.pools), dtype=np.intp)
         held[self.pools] = self.n
-        built: Indices = held[pools]
-        return built
+        return held[pools]
 
     def changed(self, row_pools: Indices, row_counts: Indices) -> Fleet:
         """Return the fleet with the changes of one candidate."""
@@ -143,8 +123,7 @@ class Fleet:
         kept &= workers <= judge.most
         for row, most in zip(stock.market.joint, stock.joint_most, strict=True):
             kept &= row[self.pools] @ self.n + (row[pool] * count).sum(axis=1) <= most
-        built: Mask = kept
-        return built
+        return kept
 
     def candidates(self, changes: Changes) -> Candidates:
         """Return what some changes make of the fleet."""
@@ -208,9 +187,7 @@ class Fleet:
         return slots
 
     def _without(self) -> tuple[Indices, Indices]:
-        """Return rank of hosts and lanes of the region of each pool when none of it is left; shape
-        (pools,).
-        """
+        """Return hosts and lanes of a pool's region without it; shape (pools,)."""
         rounds = self.stock.rounds
         size = len(self.stock.market.pools)
         host, lanes = np.zeros(size, dtype=np.intp), np.full(size, len(rounds.lanes) - 1)

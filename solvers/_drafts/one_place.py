@@ -1,24 +1,127 @@
-"""First drafts in one region: one machine, equal machines, or all that the budget pays, ranked by
-their promise.
+"""First drafts in one place: single machines, equal ones, and mixes of two kinds on the hull of
+price and speed.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
 from msgspec import Struct
 
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.timing.transfers import averaging_seconds
 from placer.problem.exchange import traits
+from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
 from .._market.arrays import Array, Indices
+from .._market.market import Market
 from .._market.shared_tables import APART
 from .._mode import Mode
 from .draft import NEVER, Draft, Judge
-from .hull_mixes import hull_mixes, seconds_of_hosts
+
+SHARES = (1.0, 0.9, 0.75, 0.6, 0.5, 0.35, 0.25)
+"""Numbers of workers that are tried, as shares of the most."""
+
+
+def hull_mixes(judge: Judge, able: Array) -> Iterator[dict[int, int]]:
+    """Yield mixes of two kinds whose price is just within the budget.
+
+    ``able``: which pools may be used; shape (pools,). Each of M units, such as workers, goes to one
+    kind: the best mix but for rounding lies on the hull of price and speed of a unit, between the
+    two corners around budget / M. A slow host slows the exchange of all, so each class of hosts is
+    tried as the slowest.
+    """
+    market, budget, most = judge.market, judge.target.budget_usd_per_hour, judge.most
+    if budget == np.inf or most < 2:
+        return
+    seconds = seconds_of_hosts(judge)
+    limits = [(np.ones(len(market.pools)), float(most))]
+    limits += [
+        (taken, float(row.most))
+        for taken, row in zip(market.joint, judge.problem.joint_limits, strict=True)
+    ]
+    seen: set[tuple[tuple[int, int], ...]] = set()
+    # The same for every budget, floor and objective: side questions differ in these.
+    hulls: dict[tuple[bytes, int], list[int]] = market.kept.setdefault("hulls", {})
+    for place in range(len(market.places)):
+        allowance.check()
+        here = able & (market.place_of == place) & (market.usd > 0)
+        for limit, (taken, whole) in enumerate(limits):
+            mine = np.flatnonzero(here & (taken > 0))
+            if not len(mine) or whole * (market.usd[mine] / taken[mine]).min() >= budget:
+                continue
+            for slowest in np.unique(seconds[mine]).tolist():
+                pools = mine[seconds[mine] <= slowest]
+                known = pools.tobytes(), limit
+                if known not in hulls:
+                    hulls[known] = _hull(market, pools, taken)
+                corners = hulls[known]
+                for share in SHARES:
+                    mix = _mix(judge, corners, taken, share * whole)
+                    key = tuple(sorted(mix.items()))
+                    if len(mix) > 1 and key not in seen:
+                        seen.add(key)
+                        yield mix
+
+
+def seconds_of_hosts(judge: Judge) -> Array:
+    """Return seconds of an average of most workers by host; shape (pools,)."""
+    problem = judge.problem
+    known = {
+        host: averaging_seconds(
+            [host],
+            problem.gradient_bytes,
+            judge.most,
+            problem.profile.tensors,
+            problem.calibration,
+        )
+        for host in set(judge.market.host_of)
+    }
+    return np.array([known[host] for host in judge.market.host_of])
+
+
+def _hull(market: Market, pools: Indices, taken: Array) -> list[int]:
+    """Return the pools on the upper hull of speed over price of a unit."""
+    usd, speed = market.usd / np.maximum(taken, 1e-12), market.speed / np.maximum(taken, 1e-12)
+    order = pools[np.lexsort((-speed[pools], usd[pools]))]
+    first = int(order[int(np.argmax(speed[order] / usd[order]))])
+    corners = [first]
+    for i in order[usd[order] > usd[first]].tolist():
+        if speed[i] <= speed[corners[-1]]:
+            continue
+        while len(corners) > 1 and _below(usd, speed, corners[-2], corners[-1], i):
+            corners.pop()
+        corners.append(i)
+    return corners
+
+
+def _below(usd: Array, speed: Array, a: int, b: int, c: int) -> bool:
+    """Tell whether b lies below the line from a to c."""
+    return bool(
+        (speed[c] - speed[a]) * (usd[b] - usd[a]) >= (speed[b] - speed[a]) * (usd[c] - usd[a])
+    )
+
+
+def _mix(judge: Judge, corners: list[int], taken: Array, whole: float) -> dict[int, int]:
+    """Return as many of the faster neighbour as the budget allows beside the cheaper one, of so
+    many units; empty where the cheapest corner is too dear, or the fastest within the budget.
+    """
+    market, budget = judge.market, judge.target.budget_usd_per_hour
+    below = [i for i in corners if whole * market.usd[i] <= budget * taken[i]]
+    if not below or len(below) == len(corners):
+        return {}
+    cheap, fast = below[-1], corners[len(below)]
+    unit = market.usd[cheap] / taken[cheap]
+    count = (budget - whole * unit) / (market.usd[fast] - taken[fast] * unit)
+    fewer = int(min(count, market.cap[fast], judge.most))
+    rest = (whole - fewer * taken[fast]) / taken[cheap]
+    other = int(min(rest, market.cap[cheap], judge.most - fewer))
+    return {pool: count for pool, count in ((cheap, other), (fast, fewer)) if count > 0}
+
 
 COUNTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 """Numbers of equal machines that are tried, beside as many as the budget pays."""
@@ -53,9 +156,7 @@ SINGLES = 40
 
 
 class Exchanges(Struct, frozen=True, dict=True):
-    """An exchange among equal machines: seconds and USD with few, more and the most workers, and
-    USD/h of a server.
-    """
+    """Seconds and USD of an exchange of few, more and most equal machines."""
 
     seconds: tuple[float, float, float]
     usd: tuple[float, float, float]
@@ -64,9 +165,7 @@ class Exchanges(Struct, frozen=True, dict=True):
 
 
 def single_machines(judge: Judge) -> list[Draft]:
-    """Rank single machines in the order in which they could be best, until none can improve; return
-    those that may be.
-    """
+    """Rank single machines, best promise first, until none can improve."""
     market, mode, drafts = judge.market, (judge.problem.modes or (("all-reduce", 1),))[0], []
     order, values = promise(judge, market.alone, market.usd)
     able = (
@@ -107,14 +206,7 @@ def promise(judge: Judge, speed: Array, usd: Array) -> tuple[Indices, Array]:
 
 
 class OnePlaceDrafts:
-    """Machines of one place: equal ones of one pool in every number, and mixes that take the best
-    kinds one after the other.
-
-    Parameters
-    ----------
-    judge
-        Its market, limits and best draft.
-    """
+    """Machines of one place: equal ones in every number, and mixes of kinds."""
 
     def __init__(self, judge: Judge) -> None:
         self.judge, market = judge, judge.market
@@ -168,9 +260,7 @@ class OnePlaceDrafts:
         self.pool = np.concatenate([self.pool, slowest]).astype(np.intp)
 
     def drafts(self, mode: Mode) -> list[Draft]:
-        """Rank the most promising drafts of a mode; empty if none can beat the best even with
-        exchanges that take no time.
-        """
+        """Rank the most promising drafts of a mode; none if even free exchanges lose."""
         order, values = promise(self.judge, self.speed / mode.multiplier, self.usd)
         if self.judge.target.best is not None:
             order = order[values[order] < self.judge.target.best_key[0]]
@@ -206,9 +296,7 @@ class OnePlaceDrafts:
         return drafts
 
     def _mixes(self, has_data: Array) -> list[dict[int, int]]:
-        """List what each place gives when its kinds are taken in the order of value, or of speed,
-        as many as quotas and budget allow.
-        """
+        """List what each place gives by value, or by speed, within quotas and budget."""
         market, budget = self.judge.market, self.judge.target.budget_usd_per_hour
         mixes: list[dict[int, int]] = []
         value = market.usd / market.speed
@@ -250,9 +338,7 @@ class OnePlaceDrafts:
         return mixes
 
     def _may_win(self, value: Array) -> Array:
-        """Return which places' best machine has a value at which a mix could beat the best so far;
-        shape (places,).
-        """
+        """Return at which places a mix could beat the best so far; shape (places,)."""
         judge, target = self.judge, self.judge.target
         least = np.full(len(judge.market.places), np.inf)
         np.minimum.at(least, judge.market.place_of, value)
@@ -281,23 +367,18 @@ class OnePlaceDrafts:
         return promise(self.judge, mode.samples / mode.multiplier / seconds, usd)
 
     def _between(self, known: Array, count: Array) -> Array:
-        """Return what lies on the lines between the numbers of workers that were worked out; shape
-        (cells,).
-        """
+        """Interpolate between the numbers of workers that are known; shape (cells,)."""
         (few, more), most = PROBES, self._most_probed
         first = known[:, 0] + (known[:, 1] - known[:, 0]) * (count - few) / (more - few)
         rest = known[:, 1] + (known[:, 2] - known[:, 1]) * (count - more) / (most - more)
-        built: Array = np.where(count <= more, first, rest)
-        return built
+        return np.where(count <= more, first, rest)
 
     @property
     def _most_probed(self) -> int:
         return max(PROBES[1] + 1, self.judge.most)
 
     def _keys(self, mode: Mode) -> Indices:
-        """Return the number of the host of each pool, or of its place where there is a hub; shape
-        (pools,): what its exchange depends on.
-        """
+        """Return what an exchange depends on: host, or place of a hub; shape (pools,)."""
         market = self.judge.market
         if traits(mode.strategy).hub:
             return market.place_of
@@ -306,8 +387,6 @@ class OnePlaceDrafts:
     def _exchanges(self, mode: Mode, pool: int) -> Exchanges | None:
         """Work out the exchange of equal machines of a pool three times; None if it cannot be had.
 
-        Notes
-        -----
         A ring takes hardly longer with 64 workers than with 8, and a server eight times as long.
         Where so many cannot be had at all, what came before goes on.
         """

@@ -68,8 +68,6 @@ class Zone:
 class Effort:
     """How long a search goes on.
 
-    Notes
-    -----
     ``work`` is how many pairs of slots may be looked at, ``zones`` how many of each reach,
     ``deepened`` in how many plans the price of a dollar is bisected, and ``vain`` how many rebuilt
     plans in a row may be no better.
@@ -88,15 +86,7 @@ MORE = Effort(work=8e7, zones=0, deepened=0, vain=150)
 
 
 class ZoneSearch:
-    """Searches zone by zone for plans of strategies with local steps.
-
-    Parameters
-    ----------
-    judge
-        Keeps what is found, evaluated in full.
-    effort
-        How long it goes on.
-    """
+    """Searches zone by zone for plans of strategies with local steps."""
 
     def __init__(self, judge: Judge, effort: Effort = EFFORT) -> None:
         self.judge, self.market = judge, judge.market
@@ -110,13 +100,7 @@ class ZoneSearch:
                 self.modes.setdefault(mode.strategy, []).append(mode)
 
     def run(self, seed: int = 0) -> None:
-        """Search, and offer what is found.
-
-        Parameters
-        ----------
-        seed
-            Of the machines that are taken away to be chosen again.
-        """
+        """Search, and offer what is found."""
         if not self._suits:
             return
         try:
@@ -131,15 +115,7 @@ class ZoneSearch:
             self._offer()
 
     def go_on(self, draft: Draft, seed: int = 0) -> None:
-        """Rebuild a plan in part, with machines of all places, and offer what is better.
-
-        Parameters
-        ----------
-        draft
-            A plan within the limits.
-        seed
-            Of the machines that are taken away to be chosen again.
-        """
+        """Rebuild a plan in part, with machines of all places, and offer what is better."""
         if not self._suits or draft.mode[0] not in self.modes:
             return
         self.judge.best = draft
@@ -154,9 +130,7 @@ class ZoneSearch:
             self._offer()
 
     def climb(self, counts: dict[int, int], mode: Mode) -> None:
-        """Climb within the limits from machines by pool, with machines of all places, and offer
-        what is better.
-        """
+        """Climb within the limits from machines by pool, and offer what is better."""
         if not self._suits:
             return
         try:
@@ -206,9 +180,7 @@ class ZoneSearch:
         return sorted(plans.values(), key=lambda row: -row[-1].value)
 
     def _filled(self) -> list[tuple[Zone, list[Mode], Mode, Fleet]]:
-        """List the most promising fleets that spend the budget, or a part of it, as if exchanges
-        took no time; in the zones, and in the places of each provider.
-        """
+        """List promising fleets that spend most of the budget, as if exchanges were free."""
         target = self.judge.target
         rows: list[tuple[float, int, Zone, list[Mode], Mode, Fleet]] = []
         if not self.ascent.aim.objective.by_speed or target.budget_usd_per_hour == np.inf:
@@ -230,15 +202,11 @@ class ZoneSearch:
         return list(best.values())[: self.effort.zones]
 
     def _fill(self, zone: Zone, budget: float, power: float) -> Fleet:
-        """Return the machines of a zone that a budget buys if exchanges took no time: by speed less
-        their price, one kind of each quota.
-        """
+        """Return what a budget buys in a zone, one kind of each quota, by speed less price."""
         market, stock = self.market, self.stock
         pools = np.flatnonzero(np.isin(market.place_of, zone.places) & (stock.cap > 0))
-        low, high = (
-            0.0,
-            float((market.speed[pools] / np.maximum(market.usd[pools], LEAST_USD)).max()),
-        )
+        low = 0.0
+        high = float((market.speed[pools] / np.maximum(market.usd[pools], LEAST_USD)).max())
         counts: dict[int, int] = {}
         for _ in range(FILLS):
             self.judge.target.check_time()
@@ -272,9 +240,7 @@ class ZoneSearch:
         return best.value if best is not None else target.best_value
 
     def _reached(self, zone: Zone) -> float:
-        """Return the samples/s that the budget buys in a zone, or that a dollar an hour or a gram
-        buys, if exchanges took no time and machines could be divided.
-        """
+        """Return the samples/s that budget, dollar or gram buys if exchanges took no time."""
         market, target = self.market, self.judge.target
         mine = np.isin(market.place_of, zone.places)
         speed = market.speed[mine]
@@ -288,9 +254,7 @@ class ZoneSearch:
         return float((np.minimum(count, left / spent[order]) * speed[order]).sum())
 
     def _may_win(self, reached: float) -> bool:
-        """Return whether samples/s that count, of the budget or of a dollar or gram, could beat the
-        best so far.
-        """
+        """Return whether samples/s that count could beat the best so far."""
         target, objective = self.judge.target, self.ascent.aim.objective
         if target.best is None:
             return True
@@ -302,17 +266,13 @@ class ZoneSearch:
 
     @cached_property
     def _spent(self) -> Array:
-        """USD/h of one machine of each pool, or its emissions where these are minimised; shape
-        (pools,).
-        """
+        """USD/h of one machine, or its emissions where these count; shape (pools,)."""
         return self.market.carbon if self.ascent.aim.by_carbon else self.market.usd
 
     def _rebuild(self, near: Indices, draw: np.random.Generator) -> None:
         """Take some machines from the best plan, or one that is nearly as good, and climb again,
         until many in a row do not help.
 
-        Notes
-        -----
         Machines are taken anywhere or all near each other, and chosen again in some places or
         anywhere, each half of the time: a plan of one zone is often short of a region beyond it.
         Half of the time with other local steps as well: with more regions others are better.
@@ -352,8 +312,7 @@ class ZoneSearch:
         """Draw which pools of a fleet are taken away; shape (pools of the fleet,)."""
         share = draw.choice(TAKEN)
         if draw.random() < EVEN:
-            built: Mask = draw.random(len(fleet.pools)) < share
-            return built
+            return draw.random(len(fleet.pools)) < share
         place = self.market.place_of[fleet.pools]
         apart = self.stock.rounds.apart_s[place[draw.integers(len(place))], place]
         taken = np.zeros(len(place), dtype=bool)
@@ -396,9 +355,7 @@ class ZoneSearch:
         return np.flatnonzero(chosen)
 
     def _zones(self, price: float) -> list[Zone]:
-        """List zones of some reach around the places with the best neighbours, those of a provider,
-        then all places.
-        """
+        """List zones around the best neighbours, those of a provider, then all places."""
         market, apart = self.market, self.stock.rounds.apart_s
         everywhere = np.arange(len(market.places))
         mode = next(iter(self.modes.values()))[0]
@@ -428,12 +385,9 @@ class ZoneSearch:
 
     @cached_property
     def _provided(self) -> Mask:
-        """Which places have the same provider, who often carries bytes between them for little;
-        shape (places, places).
-        """
+        """Which places have the same provider: cheap traffic; shape (places, places)."""
         names = np.array([place.split("/", maxsplit=1)[0] for place in self.market.places])
-        built: Mask = names[:, None] == names
-        return built
+        return names[:, None] == names
 
     def _first(self, zone: Zone, modes: list[Mode], price: float) -> Found | None:
         """Climb once at half the price of a dollar from the best pair, with most local steps."""
@@ -512,9 +466,7 @@ class ZoneSearch:
             self.ascent.timed(best.fleet, mode, Changes.none(), 0.0)
 
     def _too_dear(self, fleet: Fleet, mode: Mode, price: float) -> bool:
-        """Return whether a dollar must be dearer: the limits on what is spent are missed, or more
-        is reached than is wished for.
-        """
+        """Return whether a dollar must be dearer: too much is spent, or reached."""
         rounds, _ = self.ascent.timed(fleet, mode, Changes.none(), price)
         target = self.judge.target
         if self.ascent.aim.objective.by_speed:

@@ -1,8 +1,10 @@
-"""Largest weighted sums of n machines at some places, each by one partial sort of a row."""
+"""Rows of the Lagrangian bound, and the largest weighted sums of n machines at some places, each by
+one partial sort of a row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -12,86 +14,96 @@ from placer.solving import allowance
 from .arrays import Array, Indices, Mask
 from .required_machines import RequiredMachines, best_of, best_with
 
+BOTH = 24
+"""Pairs of prices, of a dollar and of a limited sum, at which the bound is evaluated."""
+MULTIPLIERS = 24
+"""Prices of a dollar in samples/s at which the bound is evaluated."""
+
+
+def bound_rows(speed: Array, usd: Array, limited: Array, own: Sequence[float] = ()) -> Array:
+    """Return the rows (alpha, beta, gammas) of the tests sum (alpha v - beta c - gamma g) n >=
+    threshold; shape (rows, 2 + sums): speed alone, multipliers of the price, rows of each sum that
+    some machine adds to, the price alone.
+
+    ``speed``, ``usd``: samples/s and USD/h of one machine; shape (pools,). ``limited``: what one
+    machine takes of each sum that has a limit, g: emissions, devices; shape (sums, pools). ``own``:
+    further prices of a dollar, which a question has of its own.
+    """
+    # The range reaches beyond the worst and the best speed for a dollar: outside of it a row
+    # decides as the ends do. Any finite set of multipliers gives valid bounds.
+    ratio = speed / np.maximum(usd, 1e-6)
+    grid = np.geomspace(ratio.min() / 20, ratio.max() * 5, MULTIPLIERS)
+    multipliers = np.sort(np.concatenate([[0.0], grid, own]))
+    priced = np.column_stack(
+        [np.ones(len(multipliers)), multipliers, np.zeros((len(multipliers), len(limited)))]
+    )
+    return np.vstack(
+        [
+            priced,
+            *_limited_rows(speed, limited),
+            *_both_rows(speed, usd, limited),
+            [[0.0, 1.0, *np.zeros(len(limited))]],
+        ]
+    )
+
+
+def _both_rows(speed: Array, usd: Array, limited: Array) -> list[Array]:
+    """Return the rows (1, beta, gamma) of each limited sum, where budget and sum limit together;
+    each of shape (rows, 2 + sums).
+
+    For a price of a dollar between that of the best machine that takes nothing of the sum and that
+    of the best of all, gamma is the least price of the sum at which no machine is worth more than
+    it costs: the frontier on which the tightest pair of prices lies for each budget and each limit.
+    """
+    built = []
+    ratio = speed / np.maximum(usd, 1e-6)
+    for k, each in enumerate(limited):
+        takes = each > 0
+        if not takes.any():
+            continue
+        high = ratio[takes].max()
+        low = max(high / 20, ratio[~takes].max(initial=0.0))
+        if low >= high:
+            continue
+        rows = np.zeros((BOTH + 1, 2 + len(limited)))
+        rows[:, 0] = 1.0
+        rows[1:, 1] = np.geomspace(low, high, BOTH)
+        rows[0, 1] = 0.0 if takes.all() else low
+        left = speed[takes] - rows[:, 1:2] * usd[takes]
+        rows[:, 2 + k] = (left / each[takes]).max(axis=1)
+        built.append(rows)
+    return built
+
+
+def _limited_rows(speed: Array, limited: Array) -> list[Array]:
+    """Return rows (1, 0, gamma) and (0, 0, 1) of each sum; shape (rows, 2 + sums)."""
+    built = []
+    for k, each in enumerate(limited):
+        if np.any(each > 0):
+            rows = np.zeros((MULTIPLIERS + 1, 2 + len(limited)))
+            ratio = speed / np.maximum(each, 1e-6)
+            rows[:-1, 0] = 1.0
+            rows[:-1, 2 + k] = np.geomspace(
+                ratio.min() / 20, ratio[each > 0].max() * 5, MULTIPLIERS
+            )
+            rows[-1, 2 + k] = 1.0
+            built.append(rows)
+    return built
+
+
 KEPT_SUMS = 1024
 """Answers that are kept, of some ten kB each."""
 AT_ONCE = 1_000_000
 """Increments that are sorted at once, and sums of single places that are kept."""
 
 
-class Runs:
-    """Increments of buckets as runs that do not increase in any row, so that the n largest of all
-    are in the n runs that begin highest.
-
-    Parameters
-    ----------
-    values, machines, owner
-        As in `BestSums`.
-    """
-
-    def __init__(self, values: Array, machines: Indices, owner: Indices) -> None:
-        steps = values.shape[1]
-        begins = np.ones(steps, dtype=bool)
-        begins[1:] = owner[1:] != owner[:-1]
-        for row in values:  # row by row, to look at the clock
-            allowance.check()
-            begins[1:] |= row[1:] > row[:-1]
-        self.starts = np.flatnonzero(begins)
-        run = np.cumsum(begins) - 1
-        place_in_run = np.arange(steps) - self.starts[run] if steps else run
-        longest = int(place_in_run.max(initial=-1)) + 1
-        self.table = np.empty((len(values), len(self.starts), longest))
-        for row, own in zip(self.table, values, strict=True):
-            allowance.check()
-            row.fill(-np.inf)
-            row[run, place_in_run] = own
-        self.machines = np.ones((len(self.starts), longest), dtype=np.intp)
-        self.machines[run, place_in_run] = machines
-
-    def best_of(self, open_steps: Mask, most: int) -> Array:
-        """Return the sum of the n largest machines of each row among the runs that are open; see
-        `best_of`.
-        """
-        runs, rows = np.flatnonzero(open_steps[self.starts]), len(self.table)
-        step = max(1, AT_ONCE // max(1, len(runs) * self.table.shape[2]))
-        if rows > step:  # some rows at a time, to look at the clock
-            some = [self._best_of(slice(k, k + step), runs, most) for k in range(0, rows, step)]
-            return np.concatenate(some)
-        return self._best_of(slice(0, rows), runs, most)
-
-    def _best_of(self, rows: slice, runs: Indices, most: int) -> Array:
-        """Return `best_of` for some rows and runs."""
-        table = self.table[rows]
-        count = len(table)
-        if len(runs) > most > 0:
-            # Only what the highest runs hold is copied, not the whole table.
-            heads = table[:, runs, 0]
-            first = runs[np.argpartition(-heads, most - 1, axis=1)[:, :most]]
-            table = table[np.arange(count)[:, None], first, :most]
-            machines = self.machines[first, :most]
-        else:
-            table, machines = table[:, runs, :most], self.machines[runs, :most]
-        alike = count if machines.ndim == 3 else 1
-        columns = table.shape[1] * table.shape[2]
-        return best_of(table.reshape(count, columns), most, machines.reshape(alike, columns))
-
-
 class BestSums:
     """Linear relaxation of the covering problem at fixed n.
 
-    Parameters
-    ----------
-    values
-        Concave increments of every quota bucket; shape (rows, steps).
-    machines
-        How many machines each step stands for; shape (steps,).
-    owner, place
-        First pool of each step's bucket, and its place; shape (steps,).
-    of_hosts
-        Which steps are of pools whose hosts are of some classes.
-    places
-        Number of places.
-    required
-        Machines that must be used.
+    ``values``: concave increments of every quota bucket; shape (rows, steps). ``machines``: how
+    many machines each step stands for; shape (steps,). ``owner``, ``place``: first pool of each
+    step's bucket, and its place; shape (steps,). ``of_hosts``: which steps are of pools whose hosts
+    are of some classes. ``required``: machines that must be used.
     """
 
     def __init__(
@@ -106,31 +118,15 @@ class BestSums:
     ) -> None:
         self.values, self.machines, self.owner, self.place = values, machines, owner, place
         self.of_hosts, self.places, self.required = of_hosts, places, required
-        self.runs = Runs(values, machines, owner)
         self._kept_sums = lru_cache(maxsize=KEPT_SUMS)(self._sums)
         self._kept_each: dict[tuple[frozenset[str], int], tuple[Indices, Array]] = {}
         self._kept_totals = lru_cache(maxsize=KEPT_SUMS)(self._totals)
 
     def of(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
-        """Return the largest sum of exactly n machines at some places.
+        """Return the largest sum of exactly n machines at some places; shape (rows, most + 1);
+        minus infinity where quotas do not allow n machines.
 
-        Parameters
-        ----------
-        places
-            Indices of places.
-        hosts
-            Averaging classes that may be used.
-        most
-            Largest n.
-
-        Returns
-        -------
-        Array
-            Shape (rows, most + 1); minus infinity where quotas do not allow n machines.
-
-        Notes
-        -----
-        The searches ask for the same places again and again.
+        ``places``: indices of places. The searches ask for the same places again and again.
         """
         return self._kept_sums(places.astype(np.intp).tobytes(), hosts, most)
 
@@ -138,8 +134,6 @@ class BestSums:
         """Return the sums of `of` for each place alone, in some rows, which ascend; shape (rows,
         places, most + 1).
 
-        Notes
-        -----
         What an improvement has for a dollar changes little from question to question, so the rows
         of the last one are kept.
         """
@@ -155,13 +149,8 @@ class BestSums:
     ) -> Array:
         """Return the sums of `of` where the machines that must be used are among the n.
 
-        Parameters
-        ----------
-        places, hosts, most
-            As in `of`.
-        among
-            All places of a placement, if ``places`` are a part of them: rules count whose machines
-            can only be in that part. None: these.
+        ``among``: all places of a placement, if ``places`` are a part of them: rules count whose
+        machines can only be in that part. None: these.
         """
         if not self.required.rules:
             return self.of(places, hosts, most)
@@ -180,7 +169,9 @@ class BestSums:
     def _sums(self, places: bytes, hosts: frozenset[str], most: int) -> Array:
         # The sum keeps the quota of each bucket, but no joint quota, so it is at least that of any
         # n machines that can be had.
-        built = self.runs.best_of(self._open_steps(places, hosts), most)
+        inside = self._open_steps(places, hosts)
+        allowance.reserve(3 * 8 * len(self.values) * int(inside.sum()))
+        built = best_of(self.values[:, inside], most, self.machines[inside])
         built.setflags(write=False)
         return built
 
@@ -197,26 +188,16 @@ class BestSums:
         """Return which steps are of some places and hosts; shape (steps,)."""
         wanted = np.zeros(self.places, dtype=bool)
         wanted[np.frombuffer(places, dtype=np.intp)] = True
-        mask: Mask = wanted[self.place] & self.of_hosts(hosts)
-        return mask
+        return wanted[self.place] & self.of_hosts(hosts)
 
 
 def place_sums(values: Array, machines: Indices, place: Indices, places: int, most: int) -> Array:
-    """Return the largest sums of n machines of each place.
+    """Return the largest sums of n machines of each place; shape (rows, places, most + 1); minus
+    infinity where a place has fewer than n.
 
-    Parameters
-    ----------
-    values, machines, place
-        Increments by row, shape (rows, steps), the machines of each step and its place; shape
-        (steps,).
+    ``values``, ``machines``, ``place``: increments by row, shape (rows, steps), the machines of
+    each step and its place; shape (steps,).
 
-    Returns
-    -------
-    Array
-        Shape (rows, places, most + 1); minus infinity where a place has fewer than n.
-
-    Examples
-    --------
     >>> once = np.array([1, 1, 1])
     >>> place_sums(np.array([[3.0, 1.0, 2.0]]), once, np.array([0, 1, 0]), 2, 2)
     array([[[  0.,   3.,   5.],

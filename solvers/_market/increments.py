@@ -1,5 +1,5 @@
-"""Increments of weighted sums: what one more machine of a bucket, or of a list of pools, adds at
-most.
+"""Increments of weighted sums: what one more machine of a bucket, a place or a list of pools adds
+at most; the concave majorant of what quotas allow.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
+from placer.problem.workers.pool import Pool
 from placer.solving import allowance
 
 from .arrays import Array, Indices
@@ -19,31 +20,19 @@ MOST_COUPLED_GPUS = 16
 parts of machines too.
 """
 AT_ONCE = 500_000
-"""Slopes that are worked out at once: 4 MB."""
+"""Slopes, or rows x buckets x machines of one step, that are worked out at once: 4 MB."""
 
 
 def increments(
     values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, most: int
 ) -> Array:
     """Return the increments of a concave majorant of the best value of m machines, for buckets
-    alike in size and quota.
+    alike in size and quota; shape (rows, buckets, steps), not increasing along the last axis;
+    `step_machines` says how many machines a step stands for.
 
-    Parameters
-    ----------
-    values
-        Shape (rows, buckets, kinds).
-    sizes, caps
-        Devices of one machine and most machines of each kind.
-    quota
-        Devices of all machines of one bucket together.
-    most
-        Machines of one bucket that count at most.
-
-    Returns
-    -------
-    Array
-        Shape (rows, buckets, steps), not increasing along the last axis; `step_machines` says how
-        many machines a step stands for.
+    ``values``: shape (rows, buckets, kinds). ``sizes``, ``caps``: devices of one machine and most
+    machines of each kind. ``quota``: devices of all machines of one bucket together. ``most``:
+    machines of one bucket that count at most.
     """
     machines = machines_of(sizes, caps, quota, most)
     if add_alike(sizes, caps, quota, most):
@@ -59,12 +48,10 @@ def increments(
 def _falling(best: Array) -> Array:
     """Return the increments of the least concave majorant along the last axis.
 
-    Notes
-    -----
     It is at least the best value of m machines and its increments fall, so that the n largest
-    increments of all buckets are a sum that can be taken in order. From m to m + 1 it grows by
-    min over a <= m of max over b > m of (best_b - best_a) / (b - a): the slope of the chord over
-    this step that nothing passes.
+    increments of all buckets are a sum that can be taken in order. From m to m + 1 it grows by min
+    over a <= m of max over b > m of (best_b - best_a) / (b - a): the slope of the chord over this
+    step that nothing passes.
     """
     at = np.arange(best.shape[2])
     flat = np.moveaxis(best, 2, 0).reshape(len(at), -1)
@@ -87,8 +74,6 @@ def _falling(best: Array) -> Array:
 def machines_of(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, most: int) -> int:
     """Return the increments of one bucket: most machines that its quota and caps allow.
 
-    Examples
-    --------
     >>> machines_of((1, 4), (8, 2), 8, 64), machines_of((4,), (2,), 8, 64)
     (8, 2)
     >>> machines_of((8, 1), (12, 3), 100, 64), machines_of((8, 1), (12, 3), 100, 6)
@@ -106,8 +91,6 @@ def step_machines(
 ) -> tuple[int, ...]:
     """Return how many machines each step of `increments` stands for: all where they add alike.
 
-    Examples
-    --------
     >>> step_machines((4,), (2,), 8, 64), step_machines((1, 4), (8, 2), 8, 64)
     ((2,), (1, 1, 1, 1, 1, 1, 1, 1))
     """
@@ -119,9 +102,7 @@ def step_machines(
 
 @lru_cache(maxsize=4096)
 def add_alike(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, most: int) -> bool:
-    """Return whether the best machine of a bucket may be taken each time; if so, of fewer machines
-    too.
-    """
+    """Return whether the best machine of a bucket may be taken each time."""
     if len(sizes) == 1:
         return True
     machines = machines_of(sizes, caps, quota, most)
@@ -138,12 +119,9 @@ def _ample(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, machines: 
 
 
 def _best_units(values: Array, caps: tuple[int, ...], machines: int) -> Array:
-    """Return the largest values of single machines, each kind as often as its cap; shape (rows,
-    buckets, machines).
-    """
+    """Return the largest single machines; shape (rows, buckets, machines)."""
     kinds = np.repeat(np.arange(len(caps)), [min(cap, machines) for cap in caps])
-    built: Array = -np.sort(-values[:, :, kinds], axis=2)[:, :, :machines]
-    return built
+    return -np.sort(-values[:, :, kinds], axis=2)[:, :, :machines]
 
 
 def _divisible(
@@ -151,8 +129,6 @@ def _divisible(
 ) -> Array:
     """Return the increments of the best value where machines could be divided.
 
-    Notes
-    -----
     The maximum of sum v x over sum x = m, sum g x <= Q and 0 <= x <= cap is a linear program. By
     duality it is the minimum over prices p >= 0 of a device of p Q + (the m largest v - p g, each
     kind as often as its cap): every price gives a bound, and the best one is 0 or makes two kinds
@@ -175,9 +151,7 @@ def _divisible(
 
 
 def _device_prices(values: Array, size: Array) -> Iterator[Array]:
-    """Yield the prices of a device at which a bound may be tight: none, and those that make two
-    kinds equal; shape (rows, buckets) each.
-    """
+    """Yield prices of a device where the bound may be tight; shape (rows, buckets)."""
     yield np.zeros(values.shape[:2])
     for small, large in combinations(np.argsort(size, kind="stable").tolist(), 2):
         if size[small] < size[large]:
@@ -189,15 +163,7 @@ def _device_prices(values: Array, size: Array) -> Iterator[Array]:
 def _mixes_by_machines(
     sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, machines: int
 ) -> tuple[Array, Indices]:
-    """Return the counts of each size that a quota holds, in the order of their machines.
-
-    Returns
-    -------
-    Array
-        Shape (kinds, mixes): up to ``machines`` machines in all.
-    Indices
-        The first mix of 0, 1, ..., ``machines`` machines.
-    """
+    """Return the counts that a quota holds; shape (kinds, mixes); and where m machines begin."""
     mixes: list[tuple[tuple[int, ...], int]] = [((), quota)]
     for size, cap in zip(sizes, caps, strict=True):
         allowance.check()
@@ -218,8 +184,6 @@ def suffix_sums(values: Sequence[float], caps: Sequence[int], most: int) -> list
     """Return the largest sum of exactly m machines among pools i, i+1, ...: one row per i, for m =
     0 .. most.
 
-    Examples
-    --------
     >>> suffix_sums([3.0, 1.0], [1, 2], 2)
     [[0.0, 3.0, 4.0], [0.0, 1.0, 2.0], [0.0, -inf, -inf]]
     """
@@ -232,3 +196,133 @@ def suffix_sums(values: Sequence[float], caps: Sequence[int], most: int) -> list
             sums.append(sums[-1] + unit)
         rows.append(sums + [-np.inf] * (most + 1 - len(sums)))
     return rows[::-1]
+
+
+class Buckets:
+    """Pools of every quota bucket, together where sizes, caps and quota are alike."""
+
+    def __init__(self, pools: Sequence[Pool], cap: Array, most: int) -> None:
+        self.most = most
+        # Apart by class of host, as the searches leave classes out: each has the quota to itself,
+        # so the bound errs high.
+        buckets: dict[tuple[str, ...], list[int]] = {}
+        for i, pool in enumerate(pools):
+            buckets.setdefault((*pool.bucket, pool.host), []).append(i)
+        self._alike: dict[tuple[tuple[int, ...], tuple[int, ...], int], list[list[int]]] = {}
+        for members in buckets.values():
+            sizes = tuple(pools[i].gpus for i in members)
+            caps = tuple(int(cap[i]) for i in members)
+            self._alike.setdefault((sizes, caps, pools[members[0]].gpu_quota), []).append(members)
+        self.owners, self.machines = self._steps()
+
+    def _steps(self) -> tuple[Indices, Indices]:
+        """Return each step's first pool and its machines; shape (steps,)."""
+        owners, machines = [], []
+        for (sizes, caps, quota), group in self._alike.items():
+            each = step_machines(sizes, caps, quota, self.most)
+            owners.append(np.repeat([members[0] for members in group], len(each)))
+            machines.append(np.tile(np.array(each, dtype=np.intp), len(group)))
+        return np.concatenate(owners).astype(np.intp), np.concatenate(machines)
+
+    def increments(self, values: Array) -> Array:
+        """Return the concave increments of every quota bucket; shape (rows, steps). Taking the n
+        largest increments of a row, each as often as its step has machines, bounds the row's sum
+        over any n machines that respect the quotas.
+
+        ``values``: what one machine of each pool is worth; shape (rows, pools).
+        """
+        allowance.reserve(2 * 8 * len(values) * len(self.owners))
+        blocks = []
+        for (sizes, caps, quota), group in self._alike.items():
+            # Some buckets at a time: each is worked out by itself, with several tables of its size.
+            step = max(1, int(AT_ONCE // (len(values) * (self.most + 1))))
+            for first in range(0, len(group), step):
+                allowance.check()
+                some = values[:, np.array(group[first : first + step])]
+                own = increments(some, sizes, caps, quota, self.most)
+                blocks.append(own.reshape(len(values), -1))
+        return np.concatenate(blocks, axis=1)
+
+
+Kinds = tuple[tuple[int, ...], tuple[int, ...], int]
+"""Devices of a machine and most machines of each pool of a bucket, and its quota."""
+
+
+class PlaceUnits:
+    """Increments of the quota buckets of one place.
+
+    ``buckets``: indices of the pools of each quota. ``pools``, ``cap``: all pools of the market,
+    and the most machines of each. ``most``: machines that are ever asked for. Where the best
+    machine of a bucket may be taken each time, its increments are one value: the largest of its
+    pools. That holds for fewer machines too if it holds for the most. ``enough`` is how many
+    machines any mix of the pools may have at least, whatever their caps and quotas.
+    """
+
+    def __init__(
+        self, buckets: Sequence[list[int]], pools: Sequence[Pool], cap: Array, most: int
+    ) -> None:
+        self.buckets = buckets
+        self._size = {i: pools[i].gpus for bucket in buckets for i in bucket}
+        self._cap = {i: int(cap[i]) for i in self._size}
+        self._quota = {i: pools[i].gpu_quota for i in self._size}
+        machines = [machines_of(*self._kinds(bucket), most) for bucket in buckets]
+        alike = [add_alike(*self._kinds(bucket), most) for bucket in buckets]
+        first = [b for b, n, one in zip(buckets, machines, alike, strict=True) if n and one]
+        others = [b for b, one in zip(buckets, alike, strict=True) if not one]
+        self._starts = np.cumsum([0, *(len(bucket) for bucket in first)])
+        self._machines = np.array(
+            [n for n, one in zip(machines, alike, strict=True) if n and one], dtype=np.intp
+        )
+        self.enough = min(
+            (min(self._cap[i], self._quota[i] // self._size[i]) for i in self._size), default=0
+        )
+        ordered = [i for bucket in (*first, *others) for i in bucket]
+        ordered += [i for i in self._size if i not in {*ordered}]  # of buckets without machines
+        self.pools: Indices = np.array(ordered, dtype=np.intp)
+        self.column = {pool: at for at, pool in enumerate(ordered)}
+        self._others = self._by_kinds(others)
+        self._steps: dict[int, Indices] = {}
+
+    def increments(self, values: Array, most: int) -> tuple[Array, Indices]:
+        """Return the increments of all buckets, and how many machines each step stands for; shape
+        (rows, steps). Shape (steps,).
+
+        ``values``: what one machine of each of ``pools`` is worth; shape (rows, pools). ``most``:
+        machines of one bucket that count at most.
+        """
+        blocks = [values[:, :0]]
+        if len(self._machines):
+            together = values[:, : self._starts[-1]]
+            blocks.append(np.maximum.reduceat(together, self._starts[:-1], axis=1))
+        for kinds, at in self._others:
+            built = increments(values[:, at], *kinds, most)
+            blocks.append(built.reshape(len(values), -1))
+        return np.concatenate(blocks, axis=1), self._machines_of_steps(most)
+
+    def _machines_of_steps(self, most: int) -> Indices:
+        """Return how many machines each step stands for."""
+        if most not in self._steps:
+            steps = [np.minimum(self._machines, most)]
+            for kinds, at in self._others:
+                each = np.array(step_machines(*kinds, most), dtype=np.intp)
+                steps.append(np.tile(each, len(at)))
+            self._steps[most] = np.concatenate(steps)
+        return self._steps[most]
+
+    def of_pools(self, values: Array, pools: list[int], most: int) -> Array:
+        """Return the increments of pools of one quota; shape (rows, machines)."""
+        kinds = self._kinds(pools)
+        built = increments(values[:, None, [self.column[i] for i in pools]], *kinds, most)[:, 0]
+        return np.repeat(built, step_machines(*kinds, most), axis=1)
+
+    def _by_kinds(self, buckets: Sequence[list[int]]) -> list[tuple[Kinds, Indices]]:
+        """Put buckets together that are alike, with the columns of their pools."""
+        alike: dict[Kinds, list[list[int]]] = {}
+        for bucket in buckets:
+            alike.setdefault(self._kinds(bucket), []).append([self.column[i] for i in bucket])
+        return [(kinds, np.array(at, dtype=np.intp)) for kinds, at in alike.items()]
+
+    def _kinds(self, pools: list[int]) -> Kinds:
+        """Return devices of a machine and most machines of each pool, and their quota."""
+        sizes, caps = (tuple(of[i] for i in pools) for of in (self._size, self._cap))
+        return sizes, caps, self._quota[pools[0]]

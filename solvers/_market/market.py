@@ -23,9 +23,8 @@ from placer.units import SECONDS_PER_HOUR
 from placer.workload.constants import HIVEMIND, NEAR_SITE_RTT_S
 
 from .arrays import Array, Indices, Mask
-from .best_sums import BestSums
-from .multipliers import bound_rows
-from .quota_buckets import Buckets
+from .best_sums import BestSums, bound_rows
+from .increments import Buckets
 from .required_machines import RequiredMachines
 from .shared_tables import network_property, shared_property, shared_tables
 
@@ -49,12 +48,10 @@ OF_WEIGHTS = ("weights", "values", "_best", "grids")
 class Market:
     """Admitted pools without dominated ones.
 
-    Notes
-    -----
     A pool is dominated by a cheaper one with the same place, device, number of devices and market,
-    unless either is limited in number: then both may be needed. ``moving_usd`` is what data
-    adds to the price of one machine of each pool at least, in USD/h. ``multipliers`` are prices of
-    a dollar in samples/s at which the bound is evaluated besides the usual ones.
+    unless either is limited in number: then both may be needed. ``moving_usd`` is what data adds to
+    the price of one machine of each pool at least, in USD/h. ``multipliers`` are prices of a dollar
+    in samples/s at which the bound is evaluated besides the usual ones.
     """
 
     problem: Problem
@@ -65,9 +62,7 @@ class Market:
 
     @staticmethod
     def of(problem: Problem) -> Market:
-        """Build the market of a problem; what does not depend on limits and exchanges is shared
-        with the markets of other questions.
-        """
+        """Build the market of a problem; questions alike but for limits share its tables."""
         tables = shared_tables(problem)
         if "pools" not in tables:
             tables["pools"] = Market.admitted(problem)
@@ -144,9 +139,7 @@ class Market:
 
     @shared_property
     def carbon(self) -> Array:
-        """Emissions of one machine in g CO2e per hour, 0 where the request does not count them;
-        shape (pools,).
-        """
+        """Emissions of one machine in g CO2e/h, 0 if not counted; shape (pools,)."""
         if not self.problem.requirements.counts_carbon:
             return np.zeros(len(self.pools))
         emissions = [
@@ -163,9 +156,7 @@ class Market:
 
     @shared_property
     def limited(self) -> Array:
-        """Return what one machine takes of each limited sum: emissions, devices of joint quotas;
-        shape (sums, pools).
-        """
+        """Return what one machine takes of each limited sum; shape (sums, pools)."""
         return (
             np.vstack([self.carbon, self.joint])
             if self.problem.requirements.counts_carbon
@@ -204,17 +195,15 @@ class Market:
 
     @network_property
     def data_usd(self) -> tuple[float, ...]:
-        """Least price of reading one sample at each place, in the order of `places`; data that
-        moves is paid when it does.
-        """
+        """Least price of reading one sample at each place, unless it moves."""
         least = np.full(len(self.places), np.inf)
         np.minimum.at(least, self.place_of, self.data_usd_of)
         return tuple(least.tolist())
 
     @network_property
     def data_usd_of(self) -> Array:
-        """Price of the way of one sample to a worker of each pool; shape (pools,). Where the
-        prices of machines hold what a way costs above the cheapest, that is left out here.
+        """Price of the way of one sample to a worker of each pool; shape (pools,). Where the prices
+        of machines hold what a way costs above the cheapest, that is left out here.
         """
         ways = self._ways_usd
         paid = self.moving_usd and np.any(self._dearer_ways_usd)
@@ -251,17 +240,12 @@ class Market:
         """Put the price of data that must move, or that comes a dearer way than other data, into
         the prices of the machines that it goes to.
 
-        Parameters
-        ----------
-        samples_per_second, usd_per_hour, usd_per_sample
-            What passes through the workers at least, what all machines cost at most, and what one
-            sample that passes through them costs at most.
-
-        Notes
-        -----
-        A machine does the share v / V of all samples, and V is at most the largest speed that the
-        limit pays for: the smallest over the multipliers of (best sum of v - lambda c) + lambda
-        USD/h. With these prices the limit pays for less, so the step is done again.
+        ``samples_per_second``, ``usd_per_hour``, ``usd_per_sample``: what passes through the
+        workers at least, what all machines cost at most, and what one sample that passes through
+        them costs at most. A machine does the share v / V of all samples, and V is at most the
+        largest speed that the limit pays for: the smallest over the multipliers of (best sum of v -
+        lambda c) + lambda USD/h. With these prices the limit pays for less, so the step is done
+        again.
         """
         dear = self._least_share(usd_per_sample)
         if not self.charges_data or max(samples_per_second, dear) <= 0:
@@ -282,19 +266,14 @@ class Market:
 
     @property
     def _full_data_usd(self) -> Array:
-        """USD/h of the data of each pool's machine beyond the cheapest way, while it calculates;
-        shape (pools,).
-        """
+        """USD/h of each machine's data above the cheapest way; shape (pools,)."""
         each = self._moved_usd[self.place_of] + self._dearer_ways_usd
-        built: Array = SECONDS_PER_HOUR * self.speed * each
-        return built
+        return SECONDS_PER_HOUR * self.speed * each
 
     def _least_share(self, usd_per_sample: float) -> float:
         """Return the least share of their time in which workers calculate, so that a sample costs
         no more than a limit.
 
-        Notes
-        -----
         With a share k of the time, machines for C USD/h of V samples/s pay C + k E an hour for
         themselves and their data, and pass k V samples/s: k is at least (C + k E) / V over what a
         sample may cost beside the cheapest way, and the best machine has the least such ratio. The
@@ -345,16 +324,12 @@ class Market:
 
     @network_property
     def _moved_usd(self) -> Array:
-        """Least price of a sample that moves to each place, where all data may move and none of it
-        lies there; shape (places,).
-        """
+        """Least price of a sample that moves to each place; shape (places,)."""
         wish, network = self.problem.requirements, self.problem.network
         if not wish.datasets or needs_place(wish.datasets):
             return np.zeros(len(self.places))
-        homes, size = (
-            {data.place for data in wish.datasets},
-            self.problem.profile.bytes_per_sample or 0,
-        )
+        homes = {data.place for data in wish.datasets}
+        size = self.problem.profile.bytes_per_sample or 0
         return np.array(
             [
                 0.0
@@ -411,9 +386,7 @@ class Market:
 
     @shared_property
     def weights(self) -> Array:
-        """Rows (alpha, beta, gamma) of the tests sum (alpha v - beta c - gamma g) n >= threshold;
-        the last is (0, 1, 0 ...).
-        """
+        """Rows (alpha, beta, gamma) of the bound, see `bound_rows`; the last is (0, 1, 0)."""
         return bound_rows(self.speed, self.usd, self.limited, self.multipliers)
 
     @shared_property
@@ -422,17 +395,14 @@ class Market:
         return self.values_at(self.weights)
 
     def values_at(self, weights: Array, pools: Indices | None = None) -> Array:
-        """Return alpha v - beta c - gamma g of other rows and each pool, or some pools; shape
-        (rows, pools).
-        """
+        """Return alpha v - beta c - gamma g of other rows; shape (rows, pools)."""
         every = slice(None) if pools is None else pools
         allowance.reserve(3 * 8 * len(weights) * len(self.speed[every]))
-        built: Array = (
+        return (
             weights[:, :1] * self.speed[every]
             - weights[:, 1:2] * self.usd[every]
             - weights[:, 2:] @ self.limited[:, every]
         )
-        return built
 
     @shared_property
     def _buckets(self) -> Buckets:
@@ -449,9 +419,7 @@ class Market:
         return self._buckets.machines
 
     def increments_at(self, weights: Array) -> Array:
-        """Return the concave increments of every quota bucket for some rows (alpha, beta, gammas);
-        shape (rows, steps).
-        """
+        """Return the increments of every bucket for some rows; shape (rows, steps)."""
         return self._buckets.increments(self.values_at(weights))
 
     @network_property
@@ -463,17 +431,13 @@ class Market:
 
     @network_property
     def both_ways(self) -> Array:
-        """Egress price of a byte each way between the places, 0 from a place to itself; shape
-        (places, places).
-        """
+        """Egress price of a byte each way, 0 at home; shape (places, places)."""
         built: Array = self.prices + self.prices.T
         np.fill_diagonal(built, 0.0)
         return built
 
     def line_factors(self, peers: int = 2) -> Array:
-        """Return `Calibration.line_factor` of every link in an exchange of some peers; shape
-        (places, places).
-        """
+        """Return `Calibration.line_factor` of every link; shape (places, places)."""
         fitted, software = self.problem.calibration, self.problem.transport
         own = np.array([place.startswith(SITES) for place in self.places])
         if software != HIVEMIND or not own.any():
@@ -529,9 +493,7 @@ class Market:
         )
 
     def best_sums(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
-        """Return the largest sum (alpha v - beta c) of exactly n machines at some places, quotas
-        within: `BestSums.of`.
-        """
+        """Return the largest sums of exactly n machines at some places: `BestSums.of`."""
         return self._best.of(places, hosts, most)
 
     def sums_alone(self, places: Indices, hosts: frozenset[str], most: int, rows: Indices) -> Array:

@@ -19,9 +19,7 @@ from .arrays import Array, Indices, Mask
 
 
 class Rule(Struct, frozen=True, eq=False, dict=True):
-    """At least ``count`` machines of some pools; ``owns`` says which, ``shares`` which pools have
-    the quota of one of them.
-    """
+    """At least ``count`` machines: which pools ``owns``; ``shares``: pools of their quotas."""
 
     count: int
     owns: Mask
@@ -29,9 +27,7 @@ class Rule(Struct, frozen=True, eq=False, dict=True):
 
 
 class RequiredMachines(Struct, frozen=True, dict=True):
-    """Rules of a market; no two of ``apart`` ask for machines of the same quota, so that bounds may
-    add them up.
-    """
+    """Rules of a market; bounds may add up ``apart``, of different quotas."""
 
     rules: tuple[Rule, ...]
     apart: tuple[Rule, ...]
@@ -60,9 +56,7 @@ class RequiredMachines(Struct, frozen=True, dict=True):
         )
 
     def within(self, owner: Array, inside: Mask, among: Mask) -> list[tuple[int, Mask]]:
-        """List the rules, apart from each other, whose machines can only be in a part of some
-        units, with their units.
-        """
+        """List the rules of ``apart`` whose machines can only be inside, with their units."""
         shares = [(rule.count, rule.shares[owner]) for rule in self.apart]
         # A rule that other places could keep as well binds nothing here.
         return [(count, mine) for count, mine in shares if not np.any(mine & among & ~inside)]
@@ -72,9 +66,7 @@ class RequiredMachines(Struct, frozen=True, dict=True):
         return [any(rule.owns[i] for rule in self.rules) for i in pools]
 
     def complete(self, place_of: Array) -> Mask:
-        """List the pools of the places that have machines for every rule; all pools if no place
-        has; shape (pools,).
-        """
+        """List the pools of places that have machines for every rule; all if none has."""
         able = np.full(len(place_of), True)
         for rule in self.rules:
             able &= np.isin(place_of, place_of[rule.owns])
@@ -89,18 +81,10 @@ def best_of(values: Array, most: int, machines: Indices | None = None) -> Array:
     """Return the sum of the n largest of each row, for n = 0 .. most; minus infinity beyond their
     number.
 
-    Parameters
-    ----------
-    values
-        Shape (rows, steps).
-    most
-        Largest n.
-    machines
-        How often each value may be taken, at least once; shape (steps,) or (rows, steps), and no
-        fewer in one row than in another unless all have ``most``. None: once.
+    ``values``: shape (rows, steps). ``machines``: how often each value may be taken, at least once;
+    shape (steps,) or (rows, steps), and no fewer in one row than in another unless all have
+    ``most``. None: once.
 
-    Examples
-    --------
     >>> best_of(np.array([[1.0, 3.0]]), 3)
     array([[  0.,   3.,   4., -inf]])
     >>> best_of(np.array([[1.0, 3.0]]), 3, np.array([1, 2]))
@@ -128,17 +112,9 @@ def best_sum(values: Array, n: int, machines: Indices) -> Array:
     """Return the sum of the n largest of each row, as `best_of` has it in its last column; shape
     (rows,).
 
-    Parameters
-    ----------
-    values
-        Shape (rows, steps).
-    n
-        At least 1.
-    machines
-        How often each value may be taken, at least once; shape (steps,).
+    ``values``: shape (rows, steps). ``n``: at least 1. ``machines``: how often each value may be
+    taken, at least once; shape (steps,).
 
-    Examples
-    --------
     >>> best_sum(np.array([[1.0, 3.0]]), 3, np.array([2, 1])).tolist()
     [5.0]
     >>> best_sum(np.array([[1.0, 3.0]]), 3, np.array([3, 3])).tolist()
@@ -147,19 +123,15 @@ def best_sum(values: Array, n: int, machines: Indices) -> Array:
     if machines.sum() < n:
         return np.full(len(values), -np.inf)
     if machines.min() >= n:
-        most: Array = n * values.max(axis=1)
-        return most
+        return n * values.max(axis=1)
     order = np.argsort(-values, axis=1)
     each = machines[order]
     taken = np.clip(n - (np.cumsum(each, axis=1) - each), 0, each)
-    built: Array = np.sum(np.take_along_axis(values, order, axis=1) * taken, axis=1)
-    return built
+    return np.sum(np.take_along_axis(values, order, axis=1) * taken, axis=1)
 
 
 def _largest_units(values: Array, most: int, machines: Indices) -> Array:
-    """Return the largest values of each row in falling order, each as often as it has machines, at
-    most so many; shape (rows, units).
-    """
+    """Return the largest units of each row in falling order; shape (rows, units)."""
     machines = np.broadcast_to(machines, values.shape)
     if values.shape[1] > most > 0:  # every step has a machine, so no more steps are needed
         first = np.argpartition(-values, most - 1, axis=1)[:, :most]
@@ -182,24 +154,12 @@ def best_with(
 ) -> Array:
     """Return `best_of` some values with enough of certain ones among them.
 
-    Parameters
-    ----------
-    values
-        Shape (rows, steps).
-    inside
-        Steps that may be taken; shape (steps,).
-    required
-        How many machines at least of which steps; no step twice.
-    machines
-        How many machines each step has, at least one; shape (steps,). None: one.
+    ``values``: shape (rows, steps). ``inside``: steps that may be taken; shape (steps,).
+    ``required``: how many machines at least of which steps; no step twice. ``machines``: how many
+    machines each step has, at least one; shape (steps,). None: one. The c largest of the required
+    ones, then the largest of all that is left: whatever else has c of them is not better, because
+    each of its machines can be exchanged for one of these without loss.
 
-    Notes
-    -----
-    The c largest of the required ones, then the largest of all that is left: whatever else has c of
-    them is not better, because each of its machines can be exchanged for one of these without loss.
-
-    Examples
-    --------
     >>> last_two = np.array([False, False, True, True])
     >>> best_with(np.array([[5.0, 4.0, 1.0, 2.0]]), np.full(4, True), [(1, last_two)], 3)
     array([[-inf,   2.,   7.,  11.]])
@@ -233,8 +193,6 @@ def with_required_places(
     """List the places that are used and that may join, once places that need a worker count as
     used; None if one is missing.
 
-    Examples
-    --------
     >>> with_required_places(["b"], ["a", "b", "c"], (0,), (1, 2))
     ((0, 1), (2,))
     >>> with_required_places(["b"], ["a", "b", "c"], (0,), (2,)) is None
@@ -254,34 +212,18 @@ def least_usd(usd: Array, cap: Array, required: Sequence[Rule], most: int) -> Ar
     """Return the least price of n machines that keep some rules, for n = 0 .. most; infinite where
     there are none.
 
-    Parameters
-    ----------
-    usd, cap
-        USD/h and most machines of each pool; shape (pools,).
-    required
-        Rules of which no two share a pool.
+    ``usd``, ``cap``: USD/h and most machines of each pool; shape (pools,). ``required``: rules of
+    which no two share a pool.
     """
     machines = np.minimum(cap, most).astype(np.intp)
     if not required:
-        least: Array = -best_of(-usd[None, machines > 0], most, machines[machines > 0])[0]
-        return least
+        return -best_of(-usd[None, machines > 0], most, machines[machines > 0])[0]
     rules = [(rule.count, rule.owns) for rule in required]
-    built: Array = -best_with(-usd[None, :], machines > 0, rules, most, machines)[0]
-    return built
+    return -best_with(-usd[None, :], machines > 0, rules, most, machines)[0]
 
 
 class Owed:
-    """Machines of each rule that must still be chosen while pools are gone through in an order.
-
-    Parameters
-    ----------
-    required
-        The rules of the market.
-    order
-        Positions of pools in the market, as they are gone through.
-    caps
-        Most machines of each of them.
-    """
+    """Machines of each rule still to be chosen while pools are gone through in order."""
 
     def __init__(
         self, required: RequiredMachines, order: Sequence[int], caps: Sequence[int]
@@ -304,9 +246,7 @@ class Owed:
         return all(owed <= room[at] for owed, room in zip(self.owed, self.room, strict=True))
 
     def allows(self, at: int, count: int) -> bool:
-        """Return whether the later pools can hold what is owed after so many machines of the pool
-        at a position.
-        """
+        """Return whether later pools can hold what is owed after so many of this one."""
         hits = self.hits[at]
         return all(
             owed - (count if r in hits else 0) <= self.room[r][at + 1]
@@ -318,9 +258,7 @@ class Owed:
         return max((owed for r, owed in enumerate(self.owed) if r not in self.hits[at]), default=0)
 
     def least_after(self, column: Sequence[float]) -> list[list[float]]:
-        """Return the least value of a machine of each rule from each position on; infinite where
-        there is none.
-        """
+        """Return the least value of a machine of each rule from each position on."""
         rows = []
         for r in range(len(self.owed)):
             row = [inf] * (len(column) + 1)
@@ -330,8 +268,6 @@ class Owed:
         return rows
 
     def rest(self, at: int, least: Sequence[Sequence[float]]) -> tuple[int, float]:
-        """List the machines that are owed to rules apart from each other, and the least sum of
-        something over them.
-        """
+        """Count machines owed to rules apart, and the least sum of something over them."""
         open_ = [r for r in self.apart if self.owed[r] > 0]
         return sum(self.owed[r] for r in open_), sum(self.owed[r] * least[r][at] for r in open_)

@@ -50,8 +50,6 @@ def shared_tables(problem: Problem) -> dict[Any, Any]:
     """Return the tables of the market of a problem, filled as they are asked for; each thread has
     its own.
 
-    Notes
-    -----
     The key holds every wish but those of `APART`, so that a new one keeps markets apart until
     somebody knows better.
     """
@@ -114,9 +112,7 @@ class shared_property(Generic[T]):  # noqa: N801 - used as functools.cached_prop
 
 
 class network_property(shared_property[T]):  # noqa: N801
-    """A shared property that depends on egress prices too, so that a catalog with free egress has
-    its own.
-    """
+    """A shared property that depends on egress prices too."""
 
     def key(self, owner: Sharing) -> object:
         """Return what the value depends on among those that share their tables."""

@@ -15,6 +15,7 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -37,83 +38,77 @@ START_S = 15.0
 MEMORY_GIB = 4.0
 """Address space that a child may have, unless PLACER_SOLVER_MEMORY_GIB says otherwise."""
 POLL_S = 0.1
-JOIN_S = 5.0
 RUN = "from placer.solvers._programs.child_process import main; main()"
 
 
 def solve_in_child(name: str, problem: Problem, options: SolveOptions) -> Answer:
     """Solve a problem with the engine of a solver in a child process.
 
-    Parameters
-    ----------
-    name
-        Module of placer.solvers with a function ``engine``.
-
-    Raises
-    ------
-    PlacerError
-        If the child fails before it has any placement.
+    ``name``: module of placer.solvers with a function ``engine``. Raises PlacerError if the child
+    fails before it has any placement.
     """
-    job = {"engine": name, "problem": problem.to_dict(), "options": _plain(options)}
+    plain = replace(options.deaf, cancel=None)
+    job = {"engine": name, "problem": problem.to_dict(), "options": msgspec.to_builtins(plain)}
     return run_child(f"the solver '{name}'", job, options)
 
 
 def run_child(what: str, job: dict[str, Any], options: SolveOptions, run: str = RUN) -> Answer:
     """Run a job in a child and return its answer, or its last report if it was stopped or failed.
 
-    Notes
-    -----
     A child that is stopped by its watchdog or by Ctrl-C gives ``time_limit`` with the last
     placement and bound that it reported. One that dies gives the same if it had reported a
     placement, else an error.
     """
     paths = os.pathsep.join(p or str(Path.cwd()) for p in sys.path)
-    child = subprocess.Popen(  # noqa: S603 - this interpreter, with a job that was built here
-        [sys.executable, "-c", run],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": paths},
-        start_new_session=True,
-        text=True,
-        encoding="utf-8",
-    )
     lines: queue.Queue[str | None] = queue.Queue()
-    noise: list[str] = []
-    talks = (
-        threading.Thread(target=_listen, args=(child.stdout, lines), daemon=True),
-        threading.Thread(target=_gather, args=(child.stderr, noise), daemon=True),
-        threading.Thread(target=_tell, args=(child.stdin, json.dumps(job)), daemon=True),
-    )
-    for talk in talks:
-        talk.start()
     reported: dict[str, Any] = {}
-    try:
-        ended = _collect(
-            lines, reported, options, time.monotonic() + options.time_limit_s + GRACE_S + START_S
+    with tempfile.TemporaryFile("w+", errors="replace") as noise:
+        child = subprocess.Popen(  # noqa: S603 - this interpreter, with a job that was built here
+            [sys.executable, "-c", run],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=noise,
+            env={**os.environ, "PYTHONPATH": paths},
+            start_new_session=True,
+            text=True,
+            encoding="utf-8",
         )
-    except KeyboardInterrupt:
-        ended = True
-    finally:
-        _end(child)
-        for talk in talks:
-            talk.join(JOIN_S)
-        assert child.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            child.stdin.close()
-    return _answer(what, reported, ended, child.returncode, noise)
+        threading.Thread(target=_listen, args=(child.stdout, lines), daemon=True).start()
+        try:
+            assert child.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.write(json.dumps(job) + "\n")
+                child.stdin.flush()
+            ended = _collect(lines, reported, options)
+        except KeyboardInterrupt:
+            ended = True
+        finally:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(0.05)
+            child.kill()
+            child.wait()
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.close()
+        noise.seek(0)
+        return _answer(what, reported, ended, child.returncode, noise.read())
+
+
+def _listen(stream: IO[str], lines: queue.Queue[str | None]) -> None:
+    with stream:
+        for line in stream:
+            if line.startswith("{"):
+                lines.put(line)
+    lines.put(None)
 
 
 def _collect(
-    lines: queue.Queue[str | None], reported: dict[str, Any], options: SolveOptions, deadline: float
+    lines: queue.Queue[str | None], reported: dict[str, Any], options: SolveOptions
 ) -> bool:
     """Take lines until the answer, the end of the child (False) or the deadline, which starts anew
     when the work starts.
     """
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return True
+    deadline = time.monotonic() + options.time_limit_s + GRACE_S + START_S
+    while (left := deadline - time.monotonic()) > 0:
         try:
             line = lines.get(timeout=min(POLL_S, left))
         except queue.Empty:
@@ -130,100 +125,44 @@ def _collect(
             options.on_better(report["better"])
         if "status" in report or "error" in report:
             return True
+    return True
 
 
 def _answer(
-    what: str, reported: dict[str, Any], ended: bool, code: int | None, noise: list[str]
+    what: str, reported: dict[str, Any], ended: bool, code: int | None, noise: str
 ) -> Answer:
     if "error" in reported:
         raise PlacerError(*reported["error"])
-    placement = (
-        None
-        if reported.get("placement") is None
-        else msgspec.convert(reported["placement"], Placement)
-    )
-    if "status" in reported:
-        return Answer(
-            status=Status(reported["status"]),
-            placement=placement,
-            bound=reported["bound"],
-            candidates=reported["candidates"],
-            left_open=tuple(reported.get("left_open", ())),
-        )
+    placement = msgspec.convert(reported.get("placement"), Placement | None)
+    short = "MemoryError" in noise or "bad_alloc" in noise
     if not ended and placement is None:
         raise PlacerError(
-            f"{what} failed: {_why(code, noise)}",
+            f"{what} failed: {_why(code, noise, short=short)}",
             "use --solver exact, or narrow the request",
             exit_code=1,
         )
-    short = "MemoryError" in "".join(noise) or "bad_alloc" in "".join(noise)
+    stopped = stopped_by(Reason.MEMORY if short else Reason.TIME)
     return Answer(
-        status=stopped_by(Reason.MEMORY if short else Reason.TIME),
+        status=Status(reported.get("status", stopped)),
         placement=placement,
         bound=reported.get("bound"),
         candidates=reported.get("candidates", 0),
+        left_open=tuple(reported.get("left_open", ())),
     )
 
 
-def _why(code: int | None, noise: list[str]) -> str:
+def _why(code: int | None, noise: str, *, short: bool) -> str:
     """Say how a child ended."""
-    last = next(
-        (line.strip() for line in reversed("".join(noise).splitlines()) if line.strip()), ""
-    )
-    if "MemoryError" in last or "bad_alloc" in "".join(noise):
-        return (
-            f"it needs more than {memory_gib():g} GiB of memory (PLACER_SOLVER_MEMORY_GIB sets "
-            f"the limit)"
-        )
+    if short:
+        limit = f"{memory_gib():g} GiB of memory (PLACER_SOLVER_MEMORY_GIB sets the limit)"
+        return f"it needs more than {limit}"
     if code is not None and code < 0:
         return f"its process ended with {signal.Signals(-code).name}"
-    return last[:200] or f"its process ended with code {code}"
-
-
-def _end(child: subprocess.Popen[str]) -> None:
-    """Kill a child unless it ends by itself, and wait for it."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(0.05)
-    child.kill()
-    child.wait()
-
-
-def _listen(stream: IO[str] | None, lines: queue.Queue[str | None]) -> None:
-    assert stream is not None
-    with stream:
-        for line in stream:
-            if line.startswith("{"):
-                lines.put(line)
-    lines.put(None)
-
-
-def _gather(stream: IO[str] | None, noise: list[str]) -> None:
-    assert stream is not None
-    with stream:
-        noise.extend(stream)
-
-
-def _tell(stream: IO[str] | None, text: str) -> None:
-    assert stream is not None
-    with contextlib.suppress(BrokenPipeError):
-        stream.write(text + "\n")
-        stream.flush()
-
-
-def _plain(options: SolveOptions) -> dict[str, Any]:
-    built = msgspec.to_builtins(replace(options.deaf, cancel=None))
-    assert isinstance(built, dict)
-    return built
+    return noise.strip().rpartition("\n")[2].strip()[:200] or f"its process ended with code {code}"
 
 
 def memory_gib() -> float:
-    """Return the address space of a child in GiB.
-
-    Raises
-    ------
-    PlacerError
-        If PLACER_SOLVER_MEMORY_GIB is not a number from 0.25.
-    """
+    """Return the address space of a child in GiB; raises PlacerError below 0.25."""
     given = os.environ.get("PLACER_SOLVER_MEMORY_GIB", str(MEMORY_GIB))
     try:
         value = float(given)
@@ -238,9 +177,7 @@ def memory_gib() -> float:
 
 
 def begin() -> dict[str, Any]:
-    """Bound this process and return its job: it ends with its parent, and has no more memory than
-    `memory_gib`.
-    """
+    """Bound the memory of this process, let it end with its parent, return its job."""
     import resource
 
     size = int(memory_gib() * 2**30)

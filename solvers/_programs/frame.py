@@ -24,8 +24,6 @@ class Frame:
     """One way to exchange with its places fixed; ``regions`` is the number of regions where the
     transport depends on it.
 
-    Notes
-    -----
     A frame with several ``hubs``, pairs of aggregator and storage, stands for each of them: its
     coefficients are the best of theirs, so that one program bounds all. It has neither aggregator
     nor storage itself, and no number of regions. ``chosen`` are the places that all have workers,
@@ -55,9 +53,7 @@ class Frame:
 
     @cached_property
     def exchange(self) -> Exchange:
-        """An exchange of this frame, for what does not depend on the number of workers, nor on
-        the hub where there are several.
-        """
+        """An exchange of this frame, for what depends on neither workers nor hub."""
         if self.hubs:
             return self.singles[0].exchange
         return exchange_for(

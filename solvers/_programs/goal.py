@@ -1,14 +1,70 @@
-"""Limits and goal of a program: what every transport adds once its round is known."""
+"""Readings that rounds share, limits and goal of a program: what every transport adds."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
+from placer.cost_model import dollars as cost
 from placer.cost_model.limits import TOLERANCE
+from placer.cost_model.timing.transfers import averaging_seconds
+from placer.problem.datasets import needs_place
+from placer.problem.exchange import Phase
 from placer.units import SECONDS_PER_HOUR
 
 from .linear import CONSTANT, Terms, plus, times
 from .site_groups import SiteGroup
+
+
+def averaging(site_group: SiteGroup, host: str, workers: int) -> float:
+    problem = site_group.problem
+    spread = problem.calibration.spread({host}, 0)
+    site_group.exact = site_group.exact and not problem.calibration.spreads
+    return spread * averaging_seconds(
+        {host}, problem.gradient_bytes, workers, problem.profile.tensors, problem.calibration
+    )
+
+
+def egress(site_group: SiteGroup, phases: Sequence[Phase]) -> float:
+    return cost.egress_usd(
+        phases, site_group.problem.network, same_zone=site_group.problem.requirements.same_zone
+    )
+
+
+def calculation(site_group: SiteGroup) -> dict[int, float]:
+    """Return the seconds of calculation: B / V, or as the data lies."""
+    problem, batch, model = site_group.problem, site_group.problem.batch, site_group.model
+    datasets = problem.requirements.datasets
+    total = float(sum(data.samples for data in datasets))
+    items: list[Terms] = []
+    if not datasets or problem.requirements.data_moves:
+        site_group.shared_s = site_group.hyperbola("all", batch, site_group.speed())
+        items.append({site_group.shared_s: 1.0})
+    own = {
+        p: batch * staying(site_group, p) / total
+        for p in needs_place(datasets)
+        if p in site_group.places
+    }
+    items += [
+        {site_group.hyperbola(p, amount, site_group.speed(p)): 1.0} for p, amount in own.items()
+    ]
+    site_group.exact = site_group.exact and not problem.requirements.data_moves
+    return (
+        dict(items[0])
+        if len(items) == 1
+        else model.largest(items, exact=site_group.part.least_s > 0)
+    )
+
+
+def staying(site_group: SiteGroup, place: str) -> float:
+    return float(
+        sum(
+            d.samples
+            for d in site_group.problem.requirements.datasets
+            if d.place == place and not d.may_move
+        )
+    )
+
 
 PER_SAMPLE = ("cost-per-sample", "total")
 """Objectives that are a price of samples."""
@@ -16,8 +72,8 @@ PER_SAMPLE = ("cost-per-sample", "total")
 
 def close(site_group: SiteGroup, round_s: Terms, round_usd: Terms, hourly_usd: float) -> None:
     """Add limits and goal: T, USD/h = machines + 3600 / T x USD of a round, with 3600 / T at the
-    end of the part, grams an hour, or C T + 3600 E for the price of a sample, and for all of them
-    C (T + s) + 3600 E, where s is the share of a round in the start.
+    end of the part, grams an hour, or C T + 3600 E for the price of a sample, and for all of them C
+    (T + s) + 3600 E, where s is the share of a round in the start.
     """
     part, wish, model = site_group.part, site_group.problem.requirements, site_group.model
     if not site_group.exact and part.least_s > 0:
@@ -60,9 +116,7 @@ def _keep_within(site_group: SiteGroup, round_s: Terms) -> None:
 
 
 def _most_paid(site_group: SiteGroup) -> float:
-    """Return what C T + 3600 E of a round may be: by the limit on the price of a sample, and by the
-    incumbent where that price is the goal.
-    """
+    """Return what C T + 3600 E may be, by the limit or by the incumbent."""
     wish, frame = site_group.problem.requirements, site_group.frame
     limit, most = wish.max_usd_per_million_samples, inf
     if limit is not None:
@@ -76,8 +130,6 @@ def _paid(
 ) -> dict[int, float]:
     """Return C T + 3600 E, whose product is a variable from below; ``most`` is what it may be.
 
-    Notes
-    -----
     The product lies above its two McCormick planes, and above B rho + C_0 (T - B / V), where rho is
     the least price of a sample/s and C_0 that of the fewest machines: C B / V is no less than B
     rho. Where C T + 3600 E is at most K, multiplied by V: B C + V_0 (C_0 (T - B / V) + 3600 E) is

@@ -16,9 +16,8 @@ from placer.cost_model.timing.transfers import share_seconds, transfer_seconds
 from placer.problem.exchange import Phase, Transfer, memory_gib, strategy
 from placer.problem.placement import Exchange
 
-from .goal import close
+from .goal import calculation, close, egress, staying
 from .linear import CONSTANT, Terms, plus, times
-from .readings import calculation, egress, staying
 from .site_groups import SiteGroup
 
 LOCAL = ("upload", "fetch in regions", "put in regions", "download")
@@ -32,9 +31,7 @@ def _equal_shares(
     extra: Callable[[str], float],
     per_count: Callable[[str, int], float] | None = None,
 ) -> list[Terms]:
-    """Return the seconds of each pool that is used: its equal part of the batch, what follows it at
-    its place, and by its place's count.
-    """
+    """Return the seconds of each used pool: its equal part, and what follows it."""
     wish, batch = site_group.problem.requirements, site_group.problem.batch
     total = float(sum(data.samples for data in wish.datasets))
     items: list[Terms] = []
@@ -57,9 +54,7 @@ def _equal_shares(
 
 
 def server(site_group: SiteGroup) -> None:
-    """Bound the last push by what each machine needs alone and by what the server can take after
-    any start; then the pulls in the same way.
-    """
+    """Bound the last push, by each machine and by the server; then the pulls."""
     problem, part, network = site_group.problem, site_group.part, site_group.problem.network
     singles, size = site_group.frame.singles, problem.gradient_bytes
     hubs, streams = [str(s.aggregator) for s in singles], singles[0].exchange.streams
@@ -102,20 +97,15 @@ def server(site_group: SiteGroup) -> None:
 
 
 def _least_sum_s(site_group: SiteGroup) -> float:
-    """Return the seconds in which a server sums the fewest gradients of the part, with the most
-    vCPUs that the server of any number of workers has.
-    """
+    """Return the seconds of summing the fewest gradients with the most vCPUs."""
     vcpus = max(map(summing_vcpus, site_group.servers), default=summing_vcpus(None))
-    seconds: float = server_sum_seconds(site_group.part.low, vcpus, site_group.problem)
-    return seconds
+    return server_sum_seconds(site_group.part.low, vcpus, site_group.problem)
 
 
 def _function_usd(site_group: SiteGroup, place: str, gradients: int) -> tuple[float, float]:
     """Return the dollars of a function for each second and for no time at all, from below."""
-    function, memory = (
-        site_group.problem.function(place),
-        memory_gib(site_group.problem.gradient_bytes, gradients),
-    )
+    function = site_group.problem.function(place)
+    memory = memory_gib(site_group.problem.gradient_bytes, gradients)
     least = cost.function_usd(function, memory, 0.0)
     return (
         cost.function_usd(function, memory, 1e6) - least
@@ -123,9 +113,7 @@ def _function_usd(site_group: SiteGroup, place: str, gradients: int) -> tuple[fl
 
 
 def store(site_group: SiteGroup) -> None:
-    """Bound a round through one store and one function, or through the best of several for each of
-    its parts.
-    """
+    """Bound a round through one store and function, or the best of several."""
     problem, part, network = site_group.problem, site_group.part, site_group.problem.network
     singles, services = site_group.frame.singles, problem.calibration.services
     hubs = [(str(single.aggregator), str(single.storage)) for single in singles]
@@ -170,9 +158,7 @@ def store(site_group: SiteGroup) -> None:
 def _store_egress(
     site_group: SiteGroup, exchanges: list[Exchange]
 ) -> tuple[float, dict[str, float]]:
-    """Return the dollars of putting the mean into the store, and of each worker of a place beside
-    it; the least of several exchanges.
-    """
+    """Return the dollars of putting the mean, and of each worker; the least of all."""
     size, phases = site_group.problem.gradient_bytes, strategy("central").phases
     puts, each = [], dict.fromkeys(site_group.places, inf)
     for exchange in exchanges:
@@ -188,8 +174,6 @@ def _store_egress(
 def _waiting(site_group: SiteGroup, ready: list[Terms], last: Terms) -> dict[int, float]:
     """Return the seconds from the first gradient that is ready to the last: a variable from below.
 
-    Notes
-    -----
     Nothing is known of it where the number of workers is not: with fewer, each calculates longer,
     and a slow near worker may come no sooner than a fast far one any more.
     """
@@ -209,9 +193,7 @@ def _waiting(site_group: SiteGroup, ready: list[Terms], last: Terms) -> dict[int
 
 
 def regional_stores(site_group: SiteGroup) -> None:
-    """Bound a round through a store and a function in each region and a global pair, or the best of
-    several for each of its parts.
-    """
+    """Bound a round through stores of regions and a global pair, or the best."""
     problem, network = site_group.problem, site_group.problem.network
     singles, regions = site_group.frame.singles, site_group.frame.regions or 2
     hubs = [(str(single.aggregator), str(single.storage)) for single in singles]
@@ -281,8 +263,6 @@ def _region_egress(
 
 
 def _run_usd(site_group: SiteGroup, place: str, seconds: float) -> float:
-    """Return the dollars of one run of a function, from below: with the least memory that sums two
-    gradients at most.
-    """
+    """Return the dollars of a run, from below: with the least memory."""
     per_second, per_run = _function_usd(site_group, place, 1)
     return per_second * seconds + per_run

@@ -16,8 +16,6 @@ CONSTANT = -1
 def plus(*parts: Terms) -> dict[int, float]:
     """Add expressions.
 
-    Examples
-    --------
     >>> plus({0: 1.0}, {0: 2.0, CONSTANT: 3.0})
     {0: 3.0, -1: 3.0}
     """
@@ -37,8 +35,6 @@ def times(factor: float, terms: Terms) -> dict[int, float]:
 class Model:
     """Variables with bounds, rows ``terms <= limit`` and an expression to minimise.
 
-    Notes
-    -----
     Mutable while it is built. Variables have numbers, no names: names that a solver changes cannot
     clash.
     """
@@ -85,9 +81,7 @@ class Model:
         return least, most
 
     def largest(self, items: list[Terms], *, exact: bool) -> dict[int, float]:
-        """Return the expression that is at least every item; with ``exact`` also not more than the
-        largest of them and 0.
-        """
+        """Return an expression of at least every item; ``exact``: and not more than that and 0."""
         items = [item for item in items if self.reach(item)[1] > 0]
         if not items:
             return {}
@@ -107,9 +101,7 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Solved:
-    """How one program ended: ``optimal``, ``infeasible`` or ``stopped``; a bound on its goal, and
-    values if there are any.
-    """
+    """How one program ended, a bound on its goal, and values if there are any."""
 
     status: str
     bound: float = float("-inf")
@@ -127,9 +119,7 @@ Report = Callable[[float, float | None], None]
 
 
 def broken(model: Model, values: tuple[float, ...], tolerance: float = 1e-5) -> bool:
-    """Return whether values that a solver returned break a bound, a row or are not whole: they are
-    not read then.
-    """
+    """Return whether values break a bound or a row, or are not whole."""
     for value, low, high, whole in zip(values, model.low, model.high, model.whole, strict=True):
         slack = tolerance * max(1.0, high - low)
         if not low - slack <= value <= high + slack or (

@@ -22,10 +22,9 @@ from placer.cost_model.timing.transfers import (
 from placer.problem.exchange import Phase, Transfer, broadcast, inside_regions
 from placer.workload.island.transports import HIDDEN_SHARE
 
-from .goal import close
+from .goal import averaging, calculation, close, egress, staying
 from .hub_rounds import regional_stores, server, store
 from .linear import CONSTANT, Terms, plus, times
-from .readings import averaging, calculation, egress, staying
 from .site_groups import SiteGroup
 
 PACES = 20
@@ -38,9 +37,7 @@ def program(site_group: SiteGroup) -> None:
 
 
 def coarse_program(site_group: SiteGroup) -> None:
-    """Bound every place of an exchange at once: machines, quotas and calculation, nothing that is
-    sent.
-    """
+    """Bound every place of an exchange at once, as if nothing were sent."""
     least = 0.0
     if site_group.frame.transport == "butterfly" and not site_group.frame.exchange.overlap:
         hosts = {pool.host for pool in site_group.pools}
@@ -59,9 +56,7 @@ def coarse_program(site_group: SiteGroup) -> None:
 
 
 def _overlap(site_group: SiteGroup, calculation: Terms, communication: Terms) -> dict[int, float]:
-    """Return the seconds of a round: the sum, the longer of both where the exchange overlaps, or in
-    between where gradients travel in buckets.
-    """
+    """Return the seconds of a round: the sum, the longer, or part of it hidden."""
     exchange, exact = site_group.frame.exchange, site_group.part.least_s > 0
     if exchange.overlap:
         return site_group.model.largest([calculation, communication], exact=exact)
@@ -74,13 +69,9 @@ def _overlap(site_group: SiteGroup, calculation: Terms, communication: Terms) ->
 
 
 def _awaited(site_group: SiteGroup) -> Terms:
-    """Return the seconds of calculation, or until hosts may average again where that is later; 0 of
-    the wait where an exchange overlaps, which errs low.
-    """
-    own, hosts = (
-        times(site_group.frame.local_steps, calculation(site_group)),
-        site_group.problem.calibration.hosts,
-    )
+    """Return the seconds of calculation, or until hosts may average again."""
+    own = times(site_group.frame.local_steps, calculation(site_group))
+    hosts = site_group.problem.calibration.hosts
     waits: list[Terms] = [
         {flag: hosts[host].least_period_s}
         for host, flag in site_group.host_flags.items()
@@ -179,9 +170,7 @@ def _pairs(site_group: SiteGroup) -> list[tuple[str, str]]:
 
 
 def _crossing(site_group: SiteGroup, size: float) -> Iterable[Terms]:
-    """Yield dollars of the pairs of workers in two places: products of counts, exact by the unary
-    steps of one of them.
-    """
+    """Yield dollars of workers in two places: products of counts, by unary steps."""
     usd = {
         (a, b): egress(
             site_group, (Phase("", (Transfer(a, b, size, 1, True), Transfer(b, a, size, 1, True))),)
@@ -230,9 +219,7 @@ def _exchange_pattern(site_group: SiteGroup, size: float) -> Iterable[Terms]:
 
 
 def _inside(site_group: SiteGroup, place: str, host: str) -> dict[int, float]:
-    """Return the seconds of one average inside a place, if it has such hosts; at most that if it
-    has not.
-    """
+    """Return the seconds of one average inside a place that has such hosts."""
     terms = site_group.by_count(place, lambda k: averaging(site_group, host, k))
     most = site_group.model.reach(terms)[1]
     return plus(terms, {site_group.hosts_at[place, host]: most, CONSTANT: -most})
@@ -269,11 +256,9 @@ def _regional_usd(site_group: SiteGroup, *, broadcasts: bool = True) -> Iterable
 
 
 def _leaders(site_group: SiteGroup) -> None:
-    size, exact, regions = (
-        site_group.problem.gradient_bytes,
-        site_group.part.least_s > 0,
-        site_group.frame.regions or 2,
-    )
+    size = site_group.problem.gradient_bytes
+    exact = site_group.part.least_s > 0
+    regions = site_group.frame.regions or 2
     inside = site_group.model.largest(
         [_inside(site_group, *key) for key in site_group.hosts_at], exact=exact
     )
@@ -302,11 +287,9 @@ def _leaders(site_group: SiteGroup) -> None:
 
 def _steps_inside(site_group: SiteGroup) -> dict[int, float]:
     """Return the seconds until the last region has done its H steps, averages inside included."""
-    model, exact, steps = (
-        site_group.model,
-        site_group.part.least_s > 0,
-        site_group.frame.local_steps,
-    )
+    model = site_group.model
+    exact = site_group.part.least_s > 0
+    steps = site_group.frame.local_steps
     wish = site_group.problem.requirements
     if wish.datasets and not wish.data_moves:
         total = float(sum(data.samples for data in wish.datasets))
@@ -333,22 +316,16 @@ def _steps_inside(site_group: SiteGroup) -> dict[int, float]:
 
 
 def _region_hub(site_group: SiteGroup) -> None:
-    size, network, streams = (
-        site_group.problem.gradient_bytes,
-        site_group.network,
-        site_group.frame.exchange.streams,
-    )
-    hub, others = (
-        str(site_group.frame.aggregator),
-        [p for p in site_group.places if p != site_group.frame.aggregator],
-    )
+    size = site_group.problem.gradient_bytes
+    network = site_group.network
+    streams = site_group.frame.exchange.streams
+    hub = str(site_group.frame.aggregator)
+    others = [p for p in site_group.places if p != site_group.frame.aggregator]
     load = share_seconds(
         ((site_group.frame.regions or 2) - 1) * size, network.machine_bytes_per_s(hub)
     )
-    round_s, usd = (
-        [_steps_inside(site_group), _broadcasts(site_group)],
-        [*_regional_usd(site_group)],
-    )
+    round_s = [_steps_inside(site_group), _broadcasts(site_group)]
+    usd = [*_regional_usd(site_group)]
     for ways in ([(p, hub) for p in others], [(hub, p) for p in others]):
         phases = {
             p: Phase("", (Transfer(*way, size, 1, True),))
@@ -369,16 +346,12 @@ def _region_gossip(site_group: SiteGroup) -> None:
     """Add a round that takes as long as the calculation, as the mean send of the region that waits
     least, and as all samples take at the pace of the regions; all are lower bounds.
     """
-    size, network, streams = (
-        site_group.problem.gradient_bytes,
-        site_group.network,
-        site_group.frame.exchange.streams,
-    )
-    regions, steps, model = (
-        site_group.frame.regions or 2,
-        site_group.frame.local_steps,
-        site_group.model,
-    )
+    size = site_group.problem.gradient_bytes
+    network = site_group.network
+    streams = site_group.frame.exchange.streams
+    regions = site_group.frame.regions or 2
+    steps = site_group.frame.local_steps
+    model = site_group.model
     sends = {
         place: sorted(
             direct_seconds(size, network.link(place, other), streams)
@@ -407,19 +380,12 @@ def _region_gossip(site_group: SiteGroup) -> None:
 def _keep_pace(site_group: SiteGroup, round_s: int, sends: Mapping[str, Sequence[float]]) -> None:
     """Keep the samples of a round of gossip within what the regions do in it, each at its own pace.
 
-    Parameters
-    ----------
-    round_s
-        The variable of the round.
-    sends
-        Seconds of the sends of each place to its nearest partners.
-
-    Notes
-    -----
-    A region of v samples/s counts v x / (mean over its partners of max(x + H a, send)), where x =
-    H B / V are the seconds of the calculation and a those of an average of its workers. This share
-    grows with x, and x is at most the longest round of the part: what it is there errs high. It is
-    taken of the slowest workers that the region may have, of whom no region has less.
+    ``round_s``: the variable of the round. ``sends``: seconds of the sends of each place to its
+    nearest partners. A region of v samples/s counts v x / (mean over its partners of max(x + H a,
+    send)), where x = H B / V are the seconds of the calculation and a those of an average of its
+    workers. This share grows with x, and x is at most the longest round of the part: what it is
+    there errs high. It is taken of the slowest workers that the region may have, of whom no region
+    has less.
     """
     part, steps, samples = site_group.part, site_group.frame.local_steps, site_group.frame.samples
     if part.most_s == inf or site_group.problem.requirements.datasets:
@@ -452,9 +418,7 @@ def _keep_pace(site_group: SiteGroup, round_s: int, sends: Mapping[str, Sequence
 def _by_hosts(
     site_group: SiteGroup, place: str, flags: Mapping[str, int], value: Callable[[str, int], float]
 ) -> Terms:
-    """Write what depends on the workers of a place and on its class of hosts, at least: that of the
-    class with the least, and of each class that is there.
-    """
+    """Write what depends on workers and class of hosts of a place, at least."""
     least = site_group.by_count(place, lambda k: min(value(host, k) for host in flags))
     if len(flags) == 1:
         return least

@@ -21,9 +21,7 @@ TOLERANCE = 1e-5
 
 
 def wrong_answers(engine: Engine, programs: int = PROGRAMS) -> int:
-    """Count programs of 2 to 4 whole variables whose status or optimum differs from plain
-    enumeration.
-    """
+    """Count tiny programs whose status or optimum plain enumeration contradicts."""
     wrong = 0
     for seed in range(programs):
         draw = random.Random(seed)  # noqa: S311 - no secret
@@ -55,9 +53,7 @@ def wrong_answers(engine: Engine, programs: int = PROGRAMS) -> int:
 
 
 def check_in_child(name: str) -> str:
-    """Run the self-test of a solver in a process of its own; empty if it passes, else what is
-    wrong.
-    """
+    """Run the self-test in a process of its own; empty if it passes."""
     run = f"from placer.solvers._programs.selftest import complain; complain({name!r})"
     try:
         done = subprocess.run(  # noqa: S603 - this interpreter

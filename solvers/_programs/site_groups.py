@@ -35,9 +35,7 @@ TANGENTS = 10
 
 
 class SiteGroup:
-    """Variables for the machines of a part, and what depends on them alone; a coarse one knows no
-    regions.
-    """
+    """Variables for the machines of a part; a coarse one knows no regions."""
 
     def __init__(self, part: Part, *, coarse: bool = False) -> None:
         self.part, self.frame, self.problem = part, part.frame, part.frame.problem
@@ -96,9 +94,7 @@ class SiteGroup:
         return {n: rate for n, pool, rate in rows if place in (None, pool.place)}
 
     def by_count(self, place: str, value: Callable[[int], float]) -> dict[int, float]:
-        """Write any function of the number of workers of a place, which is 0 for none, as an exact
-        expression.
-        """
+        """Write any function of a place's workers, 0 for none, as an exact expression."""
         values = [0.0, *(value(k) for k in range(1, len(self.steps[place]) + 1))]
         return {
             z: after - before
@@ -259,9 +255,7 @@ class SiteGroup:
 
     @cached_property
     def most_speed(self) -> float:
-        """Samples/s of all workers at most: by their number, and by the budget at the best price of
-        a sample/s.
-        """
+        """Samples/s of all workers at most, by their number and by the budget."""
         most: float = self.part.high * max(self.rates, default=0.0)
         budget = self.problem.requirements.budget_usd_per_hour
         prices = [pool.usd_per_hour for pool in self.pools]
@@ -271,9 +265,7 @@ class SiteGroup:
         return min(most, best * budget * (1 + 2 * TOLERANCE))
 
     def hyperbola(self, key: str, amount: float, speed: Terms) -> int:
-        """Add a variable that is at least amount / speed, by tangents; ``key`` names it among the
-        points of the part.
-        """
+        """Add a variable of at least amount / speed, by tangents at the points of ``key``."""
         least = min((v for n, v in speed.items() if n != CONSTANT and v > 0), default=0.0)
         most = self.model.reach(speed)[1]
         longest = min(self.part.most_s, amount / least if least else 0.0)

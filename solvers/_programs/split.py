@@ -76,8 +76,6 @@ class StoppedError(Exception):
 class Search:
     """Incumbent, open parts and the bound of what is open.
 
-    Notes
-    -----
     Mutable. Keys are minimised and comparable between frames: seconds of a sample that counts,
     USD/h, or USD per million samples. ``heap`` holds (key, number, part).
     """
@@ -111,9 +109,7 @@ class Search:
         )
 
     def offer(self, placement: Placement) -> Outcome | None:
-        """Price a placement and keep it if it is better and breaks nothing; None if it has no
-        price.
-        """
+        """Price a placement, keep it if it is better; None if it has no price."""
         self.tried += 1
         if any(
             place not in placement.places
@@ -142,9 +138,7 @@ class Search:
         return tuple(name if h == 1 else f"{name} H={h}" for name, h in sorted(modes))
 
     def offer_draft(self) -> None:
-        """Start from what a heuristic finds, which is priced like any other placement: no bound
-        rests on it, and programs that cannot beat it end soon.
-        """
+        """Start from what a heuristic finds: no bound rests on it."""
         seconds = DRAFT_SHARE * self.options.time_limit_s
         found = local_search.solve(self.problem, replace(self.options, time_limit_s=seconds))
         if found.placement is not None:
@@ -197,9 +191,7 @@ class Search:
         return True
 
     def coarse_key(self, part: Part) -> float:
-        """Return the key that nothing in any place of an exchange beats: one small program for
-        large markets; infinite if nothing is there.
-        """
+        """Return the key that nothing in any place of an exchange beats."""
         site_group = SiteGroup(self._narrowed(part), coarse=True)
         coarse_program(site_group)
         left = min(self.deadline - time.monotonic(), self.options.time_limit_s / COARSE_SHARE)
@@ -229,9 +221,7 @@ class Search:
         self._split(key, part, site_group, solved)
 
     def _narrowed(self, part: Part) -> Part:
-        """End the seconds of a part where the floor or the incumbent does, and its goal where
-        nothing is better than the incumbent.
-        """
+        """End seconds and goal of a part where floor and incumbent do."""
         frame, wish = part.frame, self.problem.requirements
         most, floor = part.most_s, wish.floor_samples_per_second
         if floor is not None:
@@ -249,10 +239,8 @@ class Search:
     def _solve(self, model: Model, patience: int) -> Solved | None:
         """Solve a program; None if it took too long.
 
-        Raises
-        ------
-        StoppedError
-            If the time is up, or the solver returned values that break its own rows.
+        Raises StoppedError if the time is up, or the solver returned values that break its own
+        rows.
         """
         self.solved += 1
         left = self.deadline - time.monotonic()
@@ -356,9 +344,7 @@ class Search:
 def _touches(
     part: Part, site_group: SiteGroup, counts: Sequence[int]
 ) -> tuple[tuple[str, float], ...]:
-    """Return the points where tangents of B / V would touch the counts of a solution and do not
-    yet.
-    """
+    """Return where new tangents of B / V would touch the counts of a solution."""
     speeds = {"all": 0.0}
     for pool, rate, count in zip(site_group.pools, site_group.rates, counts, strict=True):
         for name in ("all", pool.place):
@@ -367,9 +353,7 @@ def _touches(
 
 
 def placement_of(site_group: SiteGroup, counts: Sequence[int], frame: Frame) -> Placement | None:
-    """Return the placement of some counts of a site group in a frame; None if the frame admits no
-    exchange for them.
-    """
+    """Return the placement of some counts; None if the frame has no exchange."""
     groups = groups_of(site_group.pools, counts)
     if not groups:
         return None
@@ -415,9 +399,7 @@ def frames(problem: Problem) -> Iterator[Frame]:
 
 
 def _narrower(frame: Frame) -> list[Frame]:
-    """Return the parts of a frame that stands for several hubs or numbers of regions; none if it is
-    of one.
-    """
+    """Return the parts of a frame of several hubs or numbers of regions."""
     if len(frame.hubs) > 1:
         half = len(frame.hubs) // 2
         parts = frame.hubs[:half], frame.hubs[half:]
@@ -436,9 +418,7 @@ def _start(frame: Frame, low: int, high: int) -> Part:
 
 
 def _by_places(part: Part) -> list[Frame]:
-    """Return the frames of every choice of places that all have workers; none if they are chosen,
-    or there are too many of them.
-    """
+    """Return the frames of every choice of places; none if there are too many."""
     frame, wish = part.frame, part.frame.problem.requirements
     if frame.hubs or frame.chosen is not None:
         return []
@@ -506,16 +486,9 @@ def search(
 ) -> Answer:
     """Find the best placement with programs that an engine solves.
 
-    Parameters
-    ----------
-    draft
-        Start from what a heuristic finds; without it the programs have to find all themselves.
-
-    Returns
-    -------
-    Answer
-        Optimal within the gap, or `LEAST_GAP` if that is more; with a valid bound if it was
-        stopped.
+    ``draft``: start from what a heuristic finds; without it the programs have to find all
+    themselves. Returned: optimal within the gap, or `LEAST_GAP` if that is more; with a valid bound
+    if it was stopped.
     """
     this = Search(
         problem=problem,
@@ -540,10 +513,8 @@ def search(
     most = most_workers(problem)
     coarse: dict[tuple[str, int], float] = {}
     for frame in frames(problem):
-        part, kind = (
-            _start(frame, max(2, wish.min_workers), most),
-            (frame.strategy, frame.local_steps),
-        )
+        part = _start(frame, max(2, wish.min_workers), most)
+        kind = (frame.strategy, frame.local_steps)
         if kind not in coarse:
             coarse[kind] = (
                 this.coarse_key(part)

@@ -13,34 +13,116 @@ from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import pair_bytes
 from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.workers.pool import groups_of
+from placer.solving import allowance
 
-from .._market.arrays import Indices
+from .._market.arrays import Array, Indices, Mask
 from .._market.grid import grid_of
 from .._market.market import Market
+from .._market.required_machines import best_of
 from .._mode import Mode
 from .._target import Target
 from .bounds.exchange_pattern import ExchangePattern
-from .bounds.relaxation import Family, Node, Relaxation
-from .leaves.interleaving import Tree, interleave
-from .leaves.leaf import Leaf
-from .leaves.leaf_bound import LeafBound
+from .bounds.relaxation import Family, Node, Relaxation, margin, near_rows
 from .search import Ranges
-from .tree.places_alone import still_open
+from .tree.fronts import TIGHT, units_at
+from .tree.leaf import Leaf
+from .tree.leaf_bound import LeafBound, Tree, interleave
 from .tree.region_tree import RegionTree
+
+FINE, ROUNDS = 8, 2
+"""Prices of a dollar that are tried between the neighbours of the tightest ones, and how often."""
+CENTRES = 6
+"""Tightest prices around which a round looks, those of most leaves first."""
+Prices = dict[tuple[int, int], Array]
+"""Prices of a dollar by place and number of workers."""
+FEW = 3
+"""As many open leaves are searched as soon as bounded."""
+
+
+def still_open(
+    relaxation: Relaxation, places: Indices, workers: Indices, family: Family, open_: Mask
+) -> tuple[Mask, Prices]:
+    """Return which of the open places and numbers of workers stay open, and the tightest prices of
+    a dollar of each where they were looked for; shape (places, workers).
+
+    All of them at once: other leaves do the same, each by itself (`Fronts`).
+    """
+    market = relaxation.market
+    if relaxation.problem.requirements.required_places or market.required_machines.rules:
+        return open_, {}
+    at, counts = np.flatnonzero(open_.any(axis=1)), np.flatnonzero(open_.any(axis=0))
+    if open_.sum() <= FEW:
+        return open_, {}
+    cells = open_[np.ix_(at, counts)]
+    weights = market.weights[near_rows(market.weights, relaxation.mode, relaxation.target)]
+    weights = weights[priced(weights)]
+    known, spare = np.zeros(0), np.zeros((0, *cells.shape))
+    for _ in range(ROUNDS + 1):
+        if len(weights) == 0:
+            break
+        needed = relaxation.thresholds_alone(places[at], workers[counts], family, weights)
+        sums = np.stack([_sums(relaxation, int(p), family, weights) for p in places[at]], axis=1)
+        sums = sums[:, :, workers[counts]]
+        cells &= margin(sums, needed) >= 0
+        known = np.concatenate([known, weights[:, 1]])
+        spare = np.concatenate([spare, _spare(sums, needed, weights)])
+        if cells.sum() <= FEW:
+            known = known[:0]  # these few choose their own prices
+            break
+        tightest = spare[:, cells].argmin(axis=0)
+        finite = np.isfinite(spare[:, cells].min(axis=0))
+        weights = _around(known, tightest[finite], market.weights.shape[1])
+    built = np.zeros_like(open_)
+    built[np.ix_(at, counts)] = cells
+    prices: Prices = {}
+    for k, i in np.argwhere(cells).tolist() if len(known) else ():
+        order = np.argsort(spare[:, k, i], kind="stable")[:TIGHT]
+        tight = known[order[np.isfinite(spare[order, k, i])]]
+        if len(tight):
+            prices[int(places[at[k]]), int(workers[counts[i]])] = tight
+    return built, prices
+
+
+def _sums(relaxation: Relaxation, place: int, family: Family, weights: Array) -> Array:
+    """Return the best weighted sums of n machines of one place; shape (rows, most + 1)."""
+    allowance.check()
+    units = units_at(relaxation.market, place, family.hosts)
+    values = relaxation.market.values_at(weights, units.pools)
+    each, machines = units.increments(values, relaxation.most)
+    if len(machines) and machines.min() >= relaxation.most:  # the best one each time
+        return each.max(axis=1)[:, None] * np.arange(relaxation.most + 1)
+    return best_of(each, relaxation.most, machines)
+
+
+def priced(weights: Array) -> Mask:
+    """Return which rows weigh speed against the price alone."""
+    return (weights[:, 0] > 0) & (weights[:, 1] > 0) & ~np.any(weights[:, 2:] > 0, axis=1)
+
+
+def _spare(sums: Array, needed: Array, weights: Array) -> Array:
+    """Return what is to spare in each row in dollars an hour; infinite where a row says nothing."""
+    with np.errstate(invalid="ignore"):
+        spare = (sums - needed) / weights[:, 1, None, None]
+    return np.where(np.isfinite(spare), spare, np.inf)
+
+
+def _around(prices: Array, centres: Indices, columns: int) -> Array:
+    """Return rows with prices of a dollar between the neighbours of some of the known ones."""
+    ranked = np.array(sorted(set(prices.tolist())))
+    often = np.bincount(np.searchsorted(ranked, prices[centres]), minlength=len(ranked))
+    chosen = np.argsort(-often, kind="stable")[: min(CENTRES, int(np.count_nonzero(often)))]
+    low = np.where(chosen > 0, ranked[chosen - 1], ranked[chosen] / 2)
+    above = np.minimum(chosen + 1, len(ranked) - 1)
+    high = np.where(chosen < len(ranked) - 1, ranked[above], 2 * ranked[chosen])
+    shares = np.arange(1, FINE + 1) / (FINE + 1)
+    fine = np.sort((low[:, None] * (high / low)[:, None] ** shares).ravel())
+    built = np.zeros((len(fine), columns))
+    built[:, 0], built[:, 1] = 1.0, fine
+    return built
 
 
 class ButterflySearch:
-    """Branch and bound over all-reduce placements of one market.
-
-    Parameters
-    ----------
-    market
-        Pools that may be used.
-    target
-        Incumbent and limits; improved in place.
-    mode
-        All-reduce in every step, or every H steps.
-    """
+    """Branch and bound over all-reduce placements, in every step or every H steps."""
 
     def __init__(self, market: Market, target: Target, mode: Mode) -> None:
         self.market, self.target, self.mode, self.problem = market, target, mode, market.problem
@@ -110,20 +192,10 @@ class ButterflySearch:
         return bool(np.any(self.relaxation.margins_alone(places, workers, family) >= 0))
 
     def _promising(self, family: Family) -> list[int]:
-        """List the numbers of workers of possible improvements over several regions, the most
-        promising first.
-        """
+        """List numbers of workers over several regions, the most promising first."""
         margins = self._spread_margins(family) if self.ranges.most_regions > 1 else []
         left = sorted((pair for pair in margins if pair[1] >= 0), key=lambda pair: -pair[1])
         return [n for n, _ in left]
-
-    def may_spread(self) -> bool:
-        """Return whether the bound of placements over several regions allows an improvement."""
-        return self.ranges.most_regions > 1 and any(
-            margin >= 0
-            for family in self.relaxation.families
-            for _, margin in self._spread_margins(family)
-        )
 
     def _offer(self, groups: tuple[WorkerGroup, ...]) -> None:
         workers = sum(group.count for group in groups)
@@ -150,7 +222,7 @@ class ButterflySearch:
                 continue
             leaf = self._leaf(family, Node((place,), (), np.array([n]), 0.0))
             leaf.prices = prices.get((place, n))
-            for groups in leaf.improvements():
+            for groups in leaf.improvements([n]):
                 if groups:
                     self._offer(groups)
                 else:
@@ -167,9 +239,7 @@ class ButterflySearch:
         )
 
     def _spread_margins(self, family: Family) -> list[tuple[int, float]]:
-        """Return each number of workers with its margin over several regions; none where these are
-        too few.
-        """
+        """Return each number of workers with its margin over several regions."""
         fewest = max(2, self.fewest_regions)
         workers = np.arange(max(self.first, fewest), self.most + 1)
         node = Node(
@@ -182,14 +252,10 @@ class ButterflySearch:
         return list(zip(workers.tolist(), margins.tolist(), strict=True))
 
     def _region_tree(self, workers: int, most: int, family: Family) -> Tree:
-        """Search the placements of so many workers, of at most so many in all trees, region by
-        region.
-        """
+        """Search placements of so many workers region by region."""
         grid = grid_of(self.market, family.hosts, most)
-        exchange_pattern, leaf = (
-            self._exchange_pattern(workers, family),
-            partial(self._leaf, family),
-        )
+        exchange_pattern = self._exchange_pattern(workers, family)
+        leaf = partial(self._leaf, family)
         return RegionTree(self.relaxation, grid, exchange_pattern, leaf).improvements()
 
     def _exchange_pattern(self, workers: int, family: Family) -> ExchangePattern:

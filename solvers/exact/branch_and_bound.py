@@ -16,7 +16,6 @@ from functools import partial
 
 import numpy as np
 
-from placer.cost_model.dollars import usd_per_million_samples
 from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.objective import Objective, objective_named
 from placer.problem.admitted_exchanges import exchange_for
@@ -38,8 +37,7 @@ from .._market.shared_tables import APART
 from .._mode import Mode
 from .._target import FirstPlacementError, Target
 from .allreduce_search import ButterflySearch
-from .bounds.ledger import Ledger, root_bound
-from .bounds.outermost import least_multiplier, unbeatable_value
+from .bounds.ledger import Ledger, least_multiplier, root_bound, unbeatable_value
 from .hubs_search import HubSearch
 from .regions_search import RegionSearch
 from .schedule import Schedule
@@ -49,28 +47,17 @@ from .search import Search
 def solve(problem: Problem, options: SolveOptions) -> Answer:
     """Find the best placement and prove it.
 
-    Parameters
-    ----------
-    problem
-        The question.
-    options
-        Relative gap to prove and time limit; the search is deterministic, the seed is not used.
-
-    Returns
-    -------
-    Answer
-        Optimal within the gap, or infeasible. When the time or the nodes are up or Ctrl-C is
-        pressed: the incumbent, if there is one, with a bound on every placement. With
-        ``options.first``: feasible, the first placement that keeps every limit.
+    ``options``: relative gap to prove and time limit; the search is deterministic, the seed is not
+    used. Returned: optimal within the gap, or infeasible. When the time or the nodes are up or
+    Ctrl-C is pressed: the incumbent, if there is one, with a bound on every placement. With
+    ``options.first``: feasible, the first placement that keeps every limit.
     """
     with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
         return _kept(problem).solve(problem, options)
 
 
 def _kept(problem: Problem) -> Prepared:
-    """Return what questions share that differ in objective, budget and floor alone; the market
-    keeps it for the next one.
-    """
+    """Return what questions share that differ in `VARIED` alone, kept by the market."""
     market = Market.of(problem)
     wish = problem.requirements
     key = (
@@ -85,10 +72,7 @@ def _kept(problem: Problem) -> Prepared:
 def prepare(problem: Problem) -> Callable[[Problem, SolveOptions], Answer]:
     """Work out what questions share that differ in objective, budget and floor alone.
 
-    Returns
-    -------
-    Callable[[Problem, SolveOptions], Answer]
-        As `solve`; not to be shared between threads.
+    Returned: as `solve`; not to be shared between threads.
     """
     return Prepared(Market.of(problem)).solve
 
@@ -109,10 +93,6 @@ VARIED = frozenset(
 """Wishes in which the questions of one `Prepared` may differ."""
 EXCLUDING_NODES = 10
 """Nodes in which a side question is closed without a draft, or asked anew with one."""
-HINTED = 300
-"""Nodes that are searched beside a hint before a draft is made: few questions take more, and of
-those a draft has closed some in a third of the time.
-"""
 TIE_NODES = 1_000
 """Nodes of the second search, which breaks ties: such placements are rare, and the first search
 has proved the value.
@@ -232,10 +212,9 @@ class Prepared:
         """Run every search that the request admits; False if it ended before its trees were
         exhausted.
 
-        Notes
-        -----
-        With options for an ``opening``, local search makes the first incumbent, unless the
-        relaxations already prove that nothing beats a single machine or the value that is known.
+        With options for an ``opening``, `greedy` makes the first incumbent, unless the relaxations
+        already prove that nothing beats a single machine or what is known; beside a hint hardly any
+        draft is worth its time.
         """
         try:
             if self._alone(target):
@@ -245,8 +224,10 @@ class Prepared:
             if target.beat is not None:
                 market = _aimed(market, target)
             searches = self.searches(market, target)
-            nodes = _before_draft(target, opening)
-            closed = set() if nodes or opening is None else self._first(target, searches, opening)
+            hinted = opening is not None and opening.hint is not None and target.best is not None
+            closed = set[int]()
+            if opening is not None and not hinted:
+                closed = self._open(target, searches, opening)
             if len(closed) < len(searches):
                 searches, closed = self._tightened(target, searches, closed)
             for search in searches:
@@ -258,11 +239,8 @@ class Prepared:
             if target.tied is None:
                 self._begun = searches
             left = [search for search in searches if id(search) not in closed]
-            if opening is None:
-                return Schedule(target, ledger, left).run()
-            draft = (nodes, partial(_offer_draft, target, opening, left)) if nodes else None
-            redraft = partial(_redraft, target, opening)
-            return Schedule(target, ledger, left, draft, redraft).run()
+            redraft = None if opening is None else partial(_redraft, target, opening)
+            return Schedule(target, ledger, left, redraft).run()
         except (StoppedError, KeyboardInterrupt, MemoryError) as why:
             self._stop(why)
             return False
@@ -292,21 +270,11 @@ class Prepared:
             target.min_speed * passed, target.max_usd_per_hour, target.max_usd_per_sample / passed
         )
 
-    def _first(self, target: Target, searches: list[Search], opening: SolveOptions) -> set[int]:
-        """Make a first incumbent, unless nothing beats what is known; return which searches cannot
-        improve it, by identity.
-        """
-        if self._excluded(target, searches):
-            return {id(search) for search in searches}
-        return self._open(target, searches, opening)
-
     @staticmethod
     def _excluded(target: Target, searches: list[Search]) -> bool:
         """Return whether a few nodes prove that nothing beats a value that is known without a
         placement.
 
-        Notes
-        -----
         Most values of side questions are beaten by nothing. A draft of such a question costs more
         than its proof, so it is made where these nodes find something or do not end.
         """
@@ -331,24 +299,23 @@ class Prepared:
         target.candidates += trial.candidates if excluded else 0
         return excluded
 
-    @staticmethod
-    def _open(target: Target, searches: list[Search], opening: SolveOptions) -> set[int]:
+    def _open(self, target: Target, searches: list[Search], opening: SolveOptions) -> set[int]:
         """Make a first incumbent if some search needs one, and return which searches cannot improve
         it, by identity; where nodes are few, only those before the first that needs one.
         """
+        if self._excluded(target, searches):
+            return {id(search) for search in searches}
         some = next((k for k, search in enumerate(searches) if search.may_improve()), None)
         if some is None:
             return {id(search) for search in searches}
-        _offer_draft(target, opening, searches[some:])
+        _offer_draft(target, opening)
         closed, left = {id(search) for search in searches[:some]}, searches[some:]
         if target.short:  # the schedule asks the others when it comes to them
             return closed
         return closed | {id(search) for search in left if not search.may_improve()}
 
     def _break_tie(self, target: Target, best: Placement) -> tuple[Placement, Target | None]:
-        """Find the cheapest of the placements that are as good as the best, or the fastest where
-        cost is the objective.
-        """
+        """Find the cheapest of the fastest, or the fastest of the cheapest."""
         objective, value = target.objective, target.best_value
         if objective.by_sample:
             return best, None
@@ -368,10 +335,8 @@ class Prepared:
         return second.best or best, second
 
     def _note_roots(self, target: Target, ledger: Ledger) -> None:
-        """Note the bound that the relaxation of each mode proves alone; None where it proves that
-        the mode holds no placement.
-        """
-        from .gossip_search import GossipSearch  # few questions want a certificate
+        """Note what the relaxation of each mode proves alone; None if it is empty."""
+        from .gossip_search import GossipSearch
 
         outermost = unbeatable_value(self.market, target)
         bounds: dict[tuple[str, int], float | None] = {
@@ -411,9 +376,7 @@ class Prepared:
 
 
 def _status(target: Target, *, finished: bool, stopped: Reason | None) -> Status:
-    """Return how a search ended: with a proof, with any placement where that was wanted, or at a
-    limit.
-    """
+    """Return how a search ended: by proof, at any placement, or at a limit."""
     if finished:
         return Status.INFEASIBLE if target.best is None else Status.OPTIMAL
     if target.first and target.best is not None:
@@ -422,15 +385,12 @@ def _status(target: Target, *, finished: bool, stopped: Reason | None) -> Status
 
 
 def _opening(problem: Problem, options: SolveOptions) -> SolveOptions | None:
-    """Return the options of a local search for the first incumbent; None where one is known or
-    none is wanted.
-    """
+    """Return the options of the first incumbent; None where one is known or none is wanted."""
     known = options.start is not None or bool(problem.requirements.used)
     early = options.node_limit is not None and options.beat is None  # see `_heuristic_start`
     if known or (early and not options.first):
         return None
-    # Any placement is wanted where the first one ends the search: no draft is improved.
-    return replace(options.deaf, node_limit=0) if options.first else options.deaf
+    return options.deaf
 
 
 def _tie_breaker(objective: Objective) -> Objective:
@@ -439,9 +399,7 @@ def _tie_breaker(objective: Objective) -> Objective:
 
 
 def _best_without_moving_data(problem: Problem, options: SolveOptions) -> Placement | None:
-    """Find the best placement that leaves the data where it is, as a start for a question in which
-    it may move; None if none may.
-    """
+    """Find the best placement that leaves the data where it is; None if none may."""
     if not problem.requirements.data_moves:
         return None
     limits = replace(
@@ -458,20 +416,11 @@ def _best_without_moving_data(problem: Problem, options: SolveOptions) -> Placem
 
 
 def _heuristic_start(problem: Problem, options: SolveOptions) -> Placement | None:
-    """Make a first incumbent where the searches' own first placements would take longer, or hardly
-    know the machines that must be used.
-    """
-    if options.node_limit is not None:
-        return (
-            None
-            if options.start or options.hint or options.beat is not None
-            else greedy.solve(problem, options.deaf).placement
-        )
-    return (
-        local_search.solve(problem, replace(options.deaf, start=None)).placement
-        if problem.requirements.used
-        else None
-    )
+    """Make a first incumbent where searches would take longer to find one."""
+    known = options.start or options.hint or options.beat is not None
+    if known if options.node_limit is not None else not problem.requirements.used:
+        return None
+    return greedy.solve(problem, replace(options.deaf, start=None)).placement
 
 
 def _aimed(market: Market, target: Target) -> Market:
@@ -479,8 +428,6 @@ def _aimed(market: Market, target: Target) -> Market:
     each mode and each straight part of its round, where the price per sample is limited, or a value
     is to be beaten within a budget.
 
-    Notes
-    -----
     One row bounds a price per sample: its neighbours in the usual grid lose what they are off.
     """
     usd_per_speed = SECONDS_PER_HOUR * target.max_usd_per_sample
@@ -520,47 +467,38 @@ SEARCHES: dict[str, type[ButterflySearch | RegionSearch | HubSearch]] = {
 def search_of(transport: str) -> Callable[[Market, Target, Mode], Search]:
     """Return the class that searches a transport; a strategy names its transport in its traits."""
     if transport == "region-gossip":
-        from .gossip_search import GossipSearch  # only local steps may have it
+        from .gossip_search import GossipSearch
 
         return GossipSearch
     return SEARCHES[transport]
 
 
-def _offer_draft(target: Target, options: SolveOptions, searches: list[Search]) -> None:
-    """Offer what local search finds: its construction alone where nodes are counted, or where only
-    placements of one region are open, which the searches enumerate faster.
+def _offer_draft(target: Target, options: SolveOptions) -> None:
+    """Offer what `local_search` finds with local steps, else what `greedy` does: there trees find
+    as soon what a longer search would.
     """
-
-    def goes_on(drafted: Placement | None) -> bool:
-        if drafted is not None:
-            target.offer(drafted)
-        return options.node_limit is None and any(search.may_spread() for search in searches)
-
+    longer = options.node_limit is None and _has_local_steps(target.problem)
     left = replace(options, time_limit_s=max(0.0, target.deadline - time.monotonic()))
-    draft = local_search.solve(target.problem, left, goes_on)
+    draft = (local_search if longer else greedy).solve(target.problem, left)
     if draft.placement is not None:
         target.offer(draft.placement)
     if draft.interrupted:  # the user ends the whole search
         raise KeyboardInterrupt
 
 
-def _before_draft(target: Target, options: SolveOptions | None) -> int:
-    """Return the nodes that are searched before a draft is made: beside a hint hardly any draft is
-    worth its time.
-    """
-    if options is None or target.beat is not None or target.node_limit is not None:
-        return 0
-    return 0 if options.hint is None else HINTED
+def _has_local_steps(problem: Problem) -> bool:
+    return any(steps > 1 for _, steps in problem.modes)
 
 
 def _redraft(target: Target, options: SolveOptions) -> None:
-    """Rebuild the best answer in part, and offer what is better: more work than most questions
+    """Rebuild the best answer in part where local steps are allowed: more work than most questions
     take in all, so it is left to those that a first look has not closed.
     """
+    if target.best is None or not _has_local_steps(target.problem):
+        return
     left = max(0.0, target.deadline - time.monotonic())
-    found = local_search.go_on(
-        target.problem, replace(options, time_limit_s=left, start=target.best)
-    )
+    known = replace(options, time_limit_s=left, start=target.best)
+    found = local_search.go_on(target.problem, known)
     if found is not None and found is not target.best:
         target.offer(found)
 
@@ -578,29 +516,16 @@ def _offer_single_machines(market: Market, target: Target) -> None:
         "carbon": lambda: market.carbon,
     }
     exchange = exchange_for("none", 1, problem)
-    offers = np.array([pool.usd_per_hour for pool in market.pools])
-    # What an improvement needs only grows, and data that moves only adds to the price.
-    able = (market.alone >= target.min_speed) & (offers <= target.max_usd_per_hour)
     order = np.lexsort((market.usd, orders[target.objective.name]()))
-    for i in order[able[order]].tolist():
-        pool = market.pools[i]
-        if not market.required_machines.allows_alone(i):
-            continue
-        if market.alone[i] >= target.min_speed and pool.usd_per_hour <= target.max_usd_per_hour:
-            if (
-                usd_per_million_samples(pool.usd_per_hour, float(market.alone[i])) / 1e6
-                > target.max_usd_per_sample
-            ):
-                continue
-            if market.carbon[i] > target.max_carbon_g_per_hour:
-                continue
+    for i in order[market.alone[order] >= target.min_speed].tolist():
+        pool, clean = market.pools[i], market.carbon[i] <= target.max_carbon_g_per_hour
+        promising = target.may_beat_best(float(market.alone[i]), pool.usd_per_hour)
+        if clean and promising and market.required_machines.allows_alone(i):
             target.offer(Placement(groups=groups_of([pool], [1]), exchange=exchange))
 
 
 def _best_single_machine(market: Market, target: Target) -> float | None:
-    """Return the best value of a single machine by its own price, speed and emissions; None if none
-    keeps the limits.
-    """
+    """Return the best value of a single machine by its own figures; None if none may."""
     values = [
         target.objective.value_at(
             float(market.alone[i]),

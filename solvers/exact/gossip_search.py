@@ -21,13 +21,7 @@ KEPT = 32
 
 
 class GossipSearch(RegionSearch):
-    """Region by region, with a bound of the whole mode that knows how long sends take.
-
-    Parameters
-    ----------
-    market, target, mode
-        As of `RegionSearch`; the strategy is asynchronous SGD between the regions.
-    """
+    """Region by region, with a bound of the whole mode that knows how long sends take."""
 
     def __init__(self, market: Market, target: Target, mode: Mode) -> None:
         super().__init__(market, target, mode)
@@ -43,19 +37,14 @@ class GossipSearch(RegionSearch):
             yield from super().turns()
 
     def _offer_guesses(self) -> None:
-        """Climb from what the bound of the whole mode chooses, once for each target: often better
-        than all drafts.
-        """
+        """Climb from what the bound chooses, once for each target: often the best."""
         target = self.target
         done, self._guessed = self._guessed is target, target
         if done or target.short or target.tied is not None or target.best is None:
             return
         if not self.root.applies or target.min_speed <= 0:
             return
-        from .._drafts.zones import (  # where the mode is closed, they are not loaded
-            MORE,
-            ZoneSearch,
-        )
+        from .._drafts.zones import MORE, ZoneSearch
 
         left = max(0.0, target.deadline - time.monotonic())
         judge = judge_of(self.market, SolveOptions(time_limit_s=left, start=target.best))
@@ -68,16 +57,15 @@ class GossipSearch(RegionSearch):
                 target.offer(judge.target.best)
 
     def relaxed(self) -> float | None:
-        """Return samples/s that no placement exceeds by the bound of the whole mode alone; None
-        where it does not apply.
-        """
+        """Return samples/s that no placement exceeds; None where the bound does not apply."""
         limits, asked = self.target.limits, self.target.objective.name
         if asked != "throughput" or limits[0] <= 0 or self.ranges.empty or not self.root.applies:
             return None
         return max(limits[0], self.root.bound())
 
-    def _may_improve(self, fewest: int) -> bool:
-        return super()._may_improve(fewest) and self._root_allows()
+    def may_improve(self) -> bool:
+        """Return whether both bounds of the whole mode still allow an improvement."""
+        return super().may_improve() and self._root_allows()
 
     def _root_allows(self) -> bool:
         """Return whether the bound of the whole mode leaves an improvement open."""

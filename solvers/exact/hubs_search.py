@@ -17,13 +17,10 @@ from .._market.arrays import Array, Indices, Mask
 from .._market.market import Market
 from .._mode import Mode
 from .._target import Target
-from .hubs.bounds import HubBounds, could_improve
-from .hubs.hub import Hub
-from .hubs.hub_rows import HubRows, HubTable
+from .hubs.bounds import AdmittedMachines, HubBounds, HubScreen, could_improve
+from .hubs.hub import Hub, PerPlace
 from .hubs.machines import HubMachineTree
-from .hubs.per_place import PerPlace
-from .hubs.screen import AdmittedMachines, HubScreen
-from .hubs.workers import HubWorkers
+from .hubs.workers import HubRows, HubTable, HubWorkers
 from .search import Ranges
 
 FIRST_ROWS = 16
@@ -31,17 +28,7 @@ FIRST_ROWS = 16
 
 
 class HubSearch:
-    """Branch and bound over placements whose workers get equal parts and send them to a hub.
-
-    Parameters
-    ----------
-    market
-        Pools that may be used.
-    target
-        Incumbent and limits; improved in place.
-    mode
-        Central or hierarchical serverless, or a parameter server.
-    """
+    """Branch and bound over placements whose workers send equal parts to a hub."""
 
     def __init__(self, market: Market, target: Target, mode: Mode) -> None:
         self.market, self.target, self.mode, self.problem = market, target, mode, market.problem
@@ -57,8 +44,7 @@ class HubSearch:
         """Hubs at those places; most questions are answered without them."""
         meetings: dict[str | None, PerPlace] = {}
         return [
-            Hub(self.market, self.mode, place, storage, self.workers.prices, meetings)
-            for place, storage in self.places
+            Hub(self.market, self.mode, hub, self.workers.prices, meetings) for hub in self.places
         ]
 
     @cached_property
@@ -108,10 +94,6 @@ class HubSearch:
             return False
         return bool(np.any(self._open(HubRows.of(self.workers.ideal, self.counts))[0]))
 
-    def may_spread(self) -> bool:
-        """Return the same: workers of one region may have their hub in any other."""
-        return self.may_improve()
-
     def _open(self, rows: HubRows) -> tuple[Mask, Array]:
         """Return which rows could be an improvement, and their least rounds."""
         opened, least = self.bounds.open(self.target, rows)
@@ -129,9 +111,7 @@ class HubSearch:
         return open_
 
     def _search(self, rows: HubRows) -> int:
-        """Enumerate the machines of some rows one after the other until the incumbent improves;
-        return how many rows are done.
-        """
+        """Search rows until the incumbent improves; return how many are done."""
         limits = self.target.limits
         for done, admitted in self._worth(rows):
             self.target.check_time()
@@ -146,9 +126,7 @@ class HubSearch:
         return len(rows)
 
     def _worth(self, rows: HubRows) -> Iterator[tuple[int, AdmittedMachines]]:
-        """Yield positions of the rows that could be an improvement with the links that they have,
-        each with the machines that it may have.
-        """
+        """Yield rows that may improve with their links, and the machines they may have."""
         kept, places = self.screen.ideal_worth(self.target, rows)
         left = np.flatnonzero(kept)
         if len(left):
@@ -159,9 +137,7 @@ class HubSearch:
             yield from ((int(left[at]), admitted.row(at)) for at in np.flatnonzero(kept).tolist())
 
     def _ways(self, rows: HubRows, places: Indices) -> tuple[Array, Array]:
-        """Return the seconds to and from the hub of each row, known at some places, infinite where
-        it may have no worker; shapes (rows, places).
-        """
+        """Return the seconds to and from each row's hub; shapes (rows, places)."""
         hubs = [self.hubs[k] for k in rows.hubs.tolist()]
         up, down = (
             np.array(each) for each in zip(*(hub.ways(places) for hub in hubs), strict=True)
@@ -171,9 +147,7 @@ class HubSearch:
     def improves(
         self, seconds: float, usd_per_hour: float, usd_per_round: float, slowest: float = 0.0
     ) -> bool:
-        """Return whether a round this short at these prices could be an improvement:
-        `could_improve`.
-        """
+        """Return `could_improve` of a round."""
         return bool(
             could_improve(
                 self.target,
@@ -221,9 +195,7 @@ class HubSearch:
                         self.target.offer(Placement(groups=groups, exchange=exchange))
 
     def _egress(self, hub: Hub, n: int, chosen: Indices) -> tuple[Array, Array]:
-        """Return the USD that a worker of some pools pays a round for egress and for its part of
-        the data, and its region beside; shapes (chosen,).
-        """
+        """Return a worker's USD a round, data included, and its region's; shape (chosen,)."""
         places, at = np.unique(self.market.place_of[chosen], return_inverse=True)
         worker, region = hub.egress(places)
         data = self.problem.batch / n * self.market.data_usd_of[chosen]

@@ -18,23 +18,22 @@ from placer.units import SECONDS_PER_HOUR
 from .._market.arrays import Array, Indices
 from .._market.grid import grid_of
 from .._market.market import Market
-from .._market.required_machines import with_required_places
 from .._mode import Mode
 from .._target import Target
 from .bounds.exchange_pattern import ExchangePattern
-from .bounds.hierarchical_rounds import RegionRounds
+from .bounds.region_rounds import RegionRounds
 from .bounds.relaxation import Family, Node, Relaxation, margin, near_rows
-from .leaves.interleaving import Tree, interleave
-from .leaves.leaf import Leaf
-from .leaves.region_leaf_bound import RegionLeafBound
 from .search import Ranges
+from .tree.leaf import Leaf
+from .tree.leaf_bound import RegionLeafBound, Tree, interleave
 from .tree.region_tree import RegionTree
+
+NO_BYTES = 1e-300
+"""Bytes of a pair where none meet: at an infinite price they still cost as much."""
 
 
 class LeastRounds(Struct, frozen=True, dict=True):
-    """Least seconds and egress of a round for each number of regions and of workers; shapes
-    (rounds,), and where the next number of regions begins.
-    """
+    """Least seconds and egress by regions and workers; shape (rounds,)."""
 
     regions: list[int]
     workers: Indices
@@ -44,17 +43,7 @@ class LeastRounds(Struct, frozen=True, dict=True):
 
 
 class RegionSearch:
-    """Branch and bound over sets of R regions, for each R.
-
-    Parameters
-    ----------
-    market
-        Pools that may be used.
-    target
-        Incumbent and limits; improved in place.
-    mode
-        Hierarchical all-reduce, or servers of regions that exchange every H steps.
-    """
+    """Branch and bound over placements whose regions meet through one machine each."""
 
     def __init__(self, market: Market, target: Target, mode: Mode) -> None:
         self.market, self.target, self.mode, self.problem = market, target, mode, market.problem
@@ -73,48 +62,27 @@ class RegionSearch:
         self.target = self.relaxation.target = target
 
     def turns(self) -> Iterator[None]:
-        """Search all numbers of regions; raises StoppedError if it is stopped."""
+        """Search a tree for each family of hosts, number of regions and of workers."""
         if self.ranges.empty:
             return
-        families = self.relaxation.families
-        self._fill_rough_margins(families)
-        open_ = [
-            family
-            for family in families
-            if any(len(self._open(r, family)) for r in self.ranges.regions)
-        ]
-        if self.transport != "region-hub":
-            yield from self._by_workers(open_)
-            return
-        for family in open_:
-            for regions in self.ranges.regions:
-                alive = self._open(regions, family)
-                if len(alive):
-                    places = self.relaxation.places(family)
-                    yield from self._grow((), places, alive, regions, family)
-
-    def _by_workers(self, families: list[Family]) -> Iterator[None]:
-        """Search one tree for each family of hosts, number of regions and number of workers."""
-        frames = []
-        for family in families:
+        trees = []
+        for family in self.relaxation.families:
             for regions in self.ranges.regions:
                 margins = self._root_margins(regions, family)
-                frames += [
+                trees += [
                     (-float(margins[at]), self._fewest(regions) + at, regions, family)
                     for at in np.flatnonzero(margins >= 0).tolist()
                 ]
         yield from interleave(
             [
                 partial(self._tree, n, regions, family)
-                for _, n, regions, family in sorted(frames, key=lambda frame: frame[:3])
+                for _, n, regions, family in sorted(trees, key=lambda tree: tree[:3])
             ],
             self._offer,
         )
 
     def _tree(self, workers: int, regions: int, family: Family) -> Tree:
-        """Search the placements of one number of workers over so many regions; none if they have
-        been ruled out meanwhile.
-        """
+        """Search one number of workers over so many regions, unless it is closed."""
         self.target.tick()
         if workers not in self._open(regions, family):
             return iter(())
@@ -130,59 +98,46 @@ class RegionSearch:
         return Leaf(RegionLeafBound(self.rounds, node, family))
 
     def _exchange_pattern(self, workers: int, regions: int, family: Family) -> ExchangePattern:
-        """Describe how leaders average with each other after the workers of each region have, and
-        before these get the result.
-        """
-        counts = np.arange(workers + 1)
+        """Describe how leaders average with each other, or through the best hub of any."""
+        counts, places = np.arange(workers + 1), self.relaxation.places(family)
         own = np.full((len(self.market.places), workers + 1), np.inf)
-        for place in self.relaxation.places(family):
-            own[place] = self.rounds.inside_s(
-                counts, self.rounds.fastest_averaging((place,), family)[counts], regions, family
-            )
+        seconds, usd, pair = 0.0, 0.0, self.rounds.leader_pairs.pair_bytes(regions)
+        if self.transport == "region-hub":
+            seconds, usd = self.rounds.leader_pairs.least(places, regions)
+            pair = NO_BYTES
+        for place in places:
+            averaging = self.rounds.fastest_averaging((place,), family)[counts]
+            own[place] = self.rounds.inside_s(counts, averaging, regions, family) + seconds
         return ExchangePattern(
             workers=workers,
             fewest=regions,
             most=regions,
             by_region=True,
-            pair_bytes=self.rounds.leader_pairs.pair_bytes(regions),
+            pair_bytes=pair,
             waits=self.transport == "leaders",
             own_s=own,
-            home_usd=float(
-                self.rounds.home_usd(np.array(self.relaxation.places(family)), workers - regions)
-            ),
+            home_usd=float(self.rounds.home_usd(np.array(places), workers - regions)) + usd,
         )
 
     def may_improve(self) -> bool:
         """Return whether the bound of all placements together still allows an improvement."""
-        return self._may_improve(1)
-
-    def may_spread(self) -> bool:
-        """Return whether that bound allows an improvement over several regions."""
-        return self._may_improve(2)
-
-    def _may_improve(self, fewest: int) -> bool:
         if self.ranges.empty:
             return False
-        self._fill_rough_margins(self.relaxation.families)
-        if self.target.rough and self._rough_margins:
-            rough = self._rough_margins.items()
-            return any(np.any(margins >= 0) for (r, _), margins in rough if r >= fewest)
+        if self.target.rough:
+            return any(np.any(margins >= 0) for margins in self._rough().values())
         return any(
             len(self._open(r, family)) > 0
             for family in self.relaxation.families
             for r in self.ranges.regions
-            if r >= fewest
         )
 
-    def _fill_rough_margins(self, families: list[Family]) -> None:
-        """Work out `_margins` of all placements for all numbers of regions at once: what the root
-        asks for one by one.
-        """
+    def _rough(self) -> dict[tuple[int, frozenset[str]], Array]:
+        """Return the margins of all placements, for all numbers of regions at once."""
         self._forget_old_margins()
-        if self.problem.requirements.required_places or self._roots or self._rough_margins:
-            return
+        if self._rough_margins:
+            return self._rough_margins
         built: dict[tuple[int, frozenset[str]], Array] = {}
-        for family in families:
+        for family in self.relaxation.families:
             self.target.check_time()
             least = self._least_rounds(family)
             if least is None:
@@ -204,11 +159,10 @@ class RegionSearch:
             parts = np.split(margin(sums, needed), least.ends)
             built |= {(r, family.hosts): part for r, part in zip(least.regions, parts, strict=True)}
         self._rough_margins = built  # of all families, or of none where the clock ends this
+        return built
 
     def _least_rounds(self, family: Family) -> LeastRounds | None:
-        """Return the least rounds of all placements of a family of hosts, which depend on no
-        target; None if it has too few places.
-        """
+        """Return the least rounds of a family; None if it has too few places."""
         if family.hosts in self._least:
             return self._least[family.hosts]
         places = self.relaxation.places(family)
@@ -222,7 +176,7 @@ class RegionSearch:
             between = []
             for r in regions:
                 self.target.check_time()
-                between.append(self.rounds.leader_pairs.least((), places, r))
+                between.append(self.rounds.leader_pairs.least(places, r))
             counts = [np.arange(self._fewest(r), self.most + 1) for r in regions]
             each, workers = [len(count) for count in counts], np.concatenate(counts)
             used = np.repeat(regions, each)
@@ -246,15 +200,11 @@ class RegionSearch:
         return max(self.first, regions)
 
     def _open(self, regions: int, family: Family) -> Indices:
-        """List the worker counts at which some placement over so many regions may be an
-        improvement.
-        """
+        """List the worker counts of possible improvements over so many regions."""
         return np.flatnonzero(self._root_margins(regions, family) >= 0) + self._fewest(regions)
 
     def _root_margins(self, regions: int, family: Family) -> Array:
-        """Return the margins over an improvement of all placements over so many regions, for each
-        number of workers from the fewest on; empty where there are none.
-        """
+        """Return the root's margins by workers; empty where there are none."""
         self._forget_old_margins()
         key = regions, family.hosts
         if key not in self._roots:
@@ -262,26 +212,20 @@ class RegionSearch:
         return self._roots[key]
 
     def _compute_root_margins(self, regions: int, family: Family) -> Array:
-        places = self.relaxation.places(family)
-        if len(places) < regions or self._fewest(regions) > self.most:
-            return np.zeros(0)
-        margins = self._rough_margins.get((regions, family.hosts))
-        workers = np.arange(self._fewest(regions), self.most + 1)
+        margins = self._rough().get((regions, family.hosts))
         if margins is None:
-            margins = self._margins((), places, workers, regions, family)
+            return np.zeros(0)
         open_ = margins >= 0
-        if not np.any(open_):
+        if not np.any(open_) or self.transport == "region-hub":
             return margins
-        if self.transport != "region-hub":
-            return np.where(open_, self._fixed_margins(places, workers, regions, family), margins)
-        return margins
+        places = self.relaxation.places(family)
+        workers = np.arange(self._fewest(regions), self.most + 1)
+        return np.where(open_, self._fixed_margins(places, workers, regions, family), margins)
 
     def _fixed_margins(
         self, places: tuple[int, ...], workers: Indices, regions: int, family: Family
     ) -> Array:
-        """Return the margins of all placements over exactly so many regions, where each pays for
-        its leader's pairs; shape (workers,).
-        """
+        """Return margins where each region pays its leader's pairs; shape (workers,)."""
         grid, at = grid_of(self.market, family.hosts, self.most), np.array(places, dtype=np.intp)
         pair = self.rounds.leader_pairs.pair_bytes(regions)
         slowest, pairs = self.rounds.leader_pairs.nearest(places, regions)
@@ -303,64 +247,6 @@ class RegionSearch:
         data, zero = min(self.market.data_usd[p] for p in places), np.zeros(len(workers))
         return margin(
             reached, self.target.thresholds(self.mode, grid.weights, seconds, egress, data, zero)
-        )
-
-    def _grow(
-        self,
-        used: tuple[int, ...],
-        joining: tuple[int, ...],
-        workers: Indices,
-        regions: int,
-        family: Family,
-    ) -> Iterator[None]:
-        """Add regions one by one; a set whose superset bound cannot improve is cut."""
-        for at, place in enumerate(joining):
-            self.target.tick()
-            self.target.check_time()
-            now = (*used, place)
-            rest = joining[at + 1 :] if len(now) < regions else ()
-            if len(now) + len(rest) < regions:
-                return
-            alive = workers[self._margins(now, rest, workers, regions, family) >= 0]
-            yield
-            if len(alive) == 0:
-                continue
-            if len(now) < regions:
-                yield from self._grow(now, rest, alive, regions, family)
-                continue
-            for n in alive:
-                node = Node(now, (), np.array([n]), 0.0)
-                for groups in self._leaf(family, node).improvements():
-                    if groups:
-                        self._offer(groups)
-                    else:
-                        yield
-
-    def _margins(
-        self,
-        used: tuple[int, ...],
-        joining: tuple[int, ...],
-        workers: Indices,
-        regions: int,
-        family: Family,
-    ) -> Array:
-        """Return the margins over an improvement for each worker count; negative is cut."""
-        settled = with_required_places(
-            self.problem.requirements.required_places, self.market.places, used, joining
-        )
-        if settled is None or len(settled[0]) > regions:
-            return np.full(len(workers), -np.inf)
-        used, joining = settled
-        places = np.array((*used, *joining), dtype=np.intp)
-        # No more machines than are asked for: each set of places is new, so nothing is kept.
-        most = int(workers.max(initial=0))
-        sums = self.market.total_sums(places, family.hosts, most)[:, workers]
-        largest = -(-workers // regions)
-        # Averages grow with the workers, so the least largest region bounds the longest average.
-        averaging = self.rounds.fastest_averaging(tuple(sorted((*used, *joining))), family)[largest]
-        return margin(
-            sums,
-            self.rounds.thresholds(used, joining, workers, largest, averaging, regions, family),
         )
 
     def _offer(self, groups: tuple[WorkerGroup, ...]) -> None:

@@ -40,9 +40,7 @@ class Pending(Struct, dict=True):
 
 
 class Stage(Struct, dict=True):
-    """Searches for an improvement by more than a gap: those under way by mode, and whose turn is
-    next, with its nodes.
-    """
+    """Searches for an improvement by more than a gap: under way, and in turn."""
 
     gap: float
     pending: dict[tuple[str, int], Pending] = field(default_factory=dict)
@@ -52,26 +50,12 @@ class Stage(Struct, dict=True):
 class Schedule:
     """Searches of one question, and which of them has its turn when.
 
-    Parameters
-    ----------
-    target
-        Incumbent, limits and gap.
-    ledger
-        What is proved of each mode.
-    searches
-        One for each mode that is open.
-    draft
-        Nodes after which a first answer is looked for where the question is not closed, and what
-        does so; None: it has been made.
-    redraft
-        Looks for a better answer where the first look has not closed the question.
-
-    Notes
-    -----
-    A bound at stage g says that nothing beats the incumbent by more than g; a stage ends when that
-    is proved of all modes, so a stopped search has the bound of its last stage, and modes whose
-    bound is below that cost nothing. Nodes are counted, not seconds, so that the same question
-    has the same answer.
+    ``target``: incumbent, limits and gap. ``ledger``: what is proved of each mode. ``searches``:
+    one for each mode that is open. ``redraft``: looks for a better answer where the first
+    look has not closed the question. A bound at stage g says that
+    nothing beats the incumbent by more than g; a stage ends when that is proved of all modes, so a
+    stopped search has the bound of its last stage, and modes whose bound is below that cost
+    nothing. Nodes are counted, not seconds, so that the same question has the same answer.
     """
 
     def __init__(
@@ -79,11 +63,10 @@ class Schedule:
         target: Target,
         ledger: Ledger,
         searches: Sequence[Search],
-        draft: tuple[int, Callable[[], None]] | None = None,
         redraft: Callable[[], None] | None = None,
     ) -> None:
         self.target, self.ledger, self.searches = target, ledger, searches
-        self._draft, self._redraft = draft, redraft
+        self._redraft = redraft
         self._open_at: dict[tuple[str, int], float] = {}
         self._stage = Stage(target.gap)
         self._tell_at = 0.0
@@ -91,10 +74,8 @@ class Schedule:
     def run(self) -> bool:
         """Search all modes; return whether each of them is closed.
 
-        Raises
-        ------
-        StoppedError
-            If the time or the nodes are up, or the target wants no more than one placement.
+        Raises StoppedError if the time or the nodes are up, or the target wants no more than one
+        placement.
         """
         target = self.target
         if target.tied is not None or target.first or target.beat is not None:
@@ -105,11 +86,6 @@ class Schedule:
                 else:
                     self._turn(search, math.inf)
             return self._closed()
-        if self._draft is not None:
-            nodes, offer_draft = self._draft
-            self._look(nodes)
-            if not self._closed():
-                offer_draft()
         self._look(LOOK)
         if target.best is not None and not self._closed():
             if self._redraft is not None:
@@ -160,9 +136,7 @@ class Schedule:
         return True
 
     def _all_turns(self, nodes: float = math.inf) -> bool:
-        """Search the modes that are not behind in turn, from where this paused last, for so many
-        nodes; return whether none of them is left.
-        """
+        """Search the open modes in turn for so many nodes; return whether none is left."""
         queue, last = self._stage.queue, self.target.ticks + nodes
         while queue:
             search, own = queue.popleft()
@@ -186,9 +160,7 @@ class Schedule:
         self._stage.queue = deque((search, float(TURN)) for search in left)
 
     def _approach(self) -> None:
-        """Prove one gap after the other, each half of the one before, down to twice the gap that is
-        asked for.
-        """
+        """Prove one gap after the other, each half of the one before."""
         gap = math.inf
         while True:
             left = [search for search in self.searches if not self._done(search)]
@@ -201,8 +173,6 @@ class Schedule:
     def _excluded(self, searches: Sequence[Search], gap: float) -> bool:
         """Return whether the relaxations of all modes exclude improvements by more than a gap.
 
-        Notes
-        -----
         `bound_all` works out no more than the bound of the question, which other modes decide
         later.
         """
@@ -212,8 +182,6 @@ class Schedule:
     def _alternate(self, gap: float) -> None:
         """Prove a gap, in turn with the gap that is asked for.
 
-        Notes
-        -----
         Both get as many nodes, so that stages at most double the work of a question that could be
         closed without them, and one that is stuck does not hold up the question.
         """
@@ -246,9 +214,7 @@ class Schedule:
         return self._share(bound)
 
     def _share(self, value: float) -> float:
-        """Return by how much of the incumbent's value another one is better; 0 where nothing is
-        emitted or paid, which nothing beats.
-        """
+        """Return by how much of the incumbent's value another one is better."""
         best = self.target.best_value
         return max(0.0, self.target.objective.gain(value, best) / abs(best)) if best else 0.0
 
@@ -258,15 +224,9 @@ class Schedule:
     def close(self, outermost: float) -> None:
         """Bound each mode that is open in little time: roughly of all, then as `bound_all`.
 
-        Parameters
-        ----------
-        outermost
-            A value that no placement beats.
-
-        Notes
-        -----
-        A rough bound takes a few milliseconds where a sharp one may take all the time that is left,
-        and the worst bound of all modes is that of the question.
+        ``outermost``: a value that no placement beats. A rough bound takes a few milliseconds where
+        a sharp one may take all the time that is left, and the worst bound of all modes is that of
+        the question.
         """
         left = [search for search in self.searches if not self._done(search)]
         if outermost > 0:  # nothing lies halfway to a bound of 0
@@ -283,9 +243,7 @@ class Schedule:
         self.bound_all()
 
     def bound_all(self) -> None:
-        """Work out a bound of each mode that is open, once: roughly of all, then sharply of those
-        that decide the bound of the question.
-        """
+        """Bound each open mode: roughly all, then sharply those that decide."""
         left = [search for search in self.searches if not self._done(search)]
         for search in left:
             if not self.ledger.known(_key(search)):
@@ -319,9 +277,7 @@ class Schedule:
         return True
 
     def _allows(self, search: Search, slack: float) -> bool:
-        """Return whether the relaxation of a mode allows an improvement by more than a share; note
-        what it excludes.
-        """
+        """Return whether a mode's relaxation allows a gain; note what it excludes."""
         mode, target = _key(search), self.target
         with self._within(Stage(slack)):
             allowed = search.may_improve()

@@ -17,12 +17,10 @@ from .._target import Target
 class Search(Protocol):
     """Branch and bound over the placements of one mode.
 
-    Notes
-    -----
     A search is built once for a market, a target and a mode. It offers to the target every
-    placement that may be an improvement, so that the target holds the best one when ``turns``
-    ends. Targets that differ in objective, budget and floor alone are searched one after the
-    other with the same object, because its tables depend on none of these.
+    placement that may be an improvement, so that the target holds the best one when ``turns`` ends.
+    Targets that differ in objective, budget and floor alone are searched one after the other with
+    the same object, because its tables depend on none of these.
     """
 
     mode: Mode
@@ -33,29 +31,16 @@ class Search(Protocol):
     def may_improve(self) -> bool:
         """Return whether the relaxation of the whole mode allows an improvement.
 
-        Notes
-        -----
         False is a proof that no placement of the mode is an improvement; True proves nothing.
-
-        Raises
-        ------
-        OutOfTimeError
-            When the time limit is reached.
-        """
-
-    def may_spread(self) -> bool:
-        """Return whether `may_improve` still holds for placements over several regions, or where
-        the workers of one region meet elsewhere.
+        Raises OutOfTimeError when the time limit is reached.
         """
 
     def turns(self) -> Iterator[None]:
         """Offer every placement of the mode that may be an improvement; yield now and then, so that
         another search may have its turn.
 
-        Raises
-        ------
-        StoppedError
-            If the time or the nodes are up, or the target wants no more than one placement.
+        Raises StoppedError if the time or the nodes are up, or the target wants no more than one
+        placement.
         """
 
 
@@ -71,8 +56,6 @@ class Ranges(Struct, frozen=True, kw_only=True):
     def of(market: Market, mode: Mode) -> Ranges:
         """Return what the request, the strategy and the machines of the market allow.
 
-        Notes
-        -----
         Two workers at least, because single machines are searched apart, and as many as regions,
         because each region that is used has a worker.
         """

@@ -206,7 +206,6 @@ def test_recommend_makes_few_dataclasses() -> None:
         "placer.market.catalog.Catalog",
         "placer.solvers._market.market.Market",
         "placer.solvers._target.Target",
-        "placer.solvers.exact.hubs.hub.Hub",
         "placer.solving.allowance.Allowance",
         "placer.solving.allowance.Closing",
         "placer.solving.result.Result",

@@ -20,13 +20,13 @@ from placer.problem.exchange import butterfly, pair_bytes
 from placer.problem.workers.pool import groups_of
 from proofs import proved
 
-relaxation, exchange_pattern, leader_pairs = (
+relaxation, exchange_pattern, region_rounds = (
     importlib.import_module(f"placer.solvers.exact.bounds.{name}")
-    for name in ("relaxation", "exchange_pattern", "leader_pairs")
+    for name in ("relaxation", "exchange_pattern", "region_rounds")
 )
-conjugate, increments, place_units, required = (
+grid, increments, required = (
     importlib.import_module(f"placer.solvers._market.{name}")
-    for name in ("conjugate", "increments", "place_units", "required_machines")
+    for name in ("grid", "increments", "required_machines")
 )
 market, target, modes = (
     importlib.import_module(f"placer.solvers.{name}")
@@ -177,7 +177,7 @@ def test_a_price_for_workers_never_loses_the_best_regions() -> None:
         regions = int(draw.integers(1, places + 1))
         workers = int(draw.integers(regions, most * regions + 1))
         must = np.array([0] if draw.random() < 0.4 else [], dtype=np.intp)
-        (bound,) = conjugate.Conjugates(sums, steps).best(
+        (bound,) = grid.Conjugates(sums, steps).best(
             np.array([0]), np.arange(places), regions, most, np.array([workers]), charge, must
         )[0]
         best = max(
@@ -192,7 +192,7 @@ def test_a_price_for_workers_never_loses_the_best_regions() -> None:
     assert tight >= DRAWS / 4
     for too_many, needed in ((places + 1, 0), (1, 2)):
         asked = np.array([0]), np.arange(places), too_many, most, np.array([workers]), charge
-        none = conjugate.Conjugates(sums, steps).best(*asked, np.arange(needed))
+        none = grid.Conjugates(sums, steps).best(*asked, np.arange(needed))
         assert np.all(none == -np.inf)
 
 
@@ -254,7 +254,7 @@ def test_buckets_of_a_place_have_the_increments_that_each_has_alone() -> None:
         cap = np.array([pool.gpu_quota // pool.gpus for pool in pools])
         numbers = iter(range(len(pools)))
         buckets = [[next(numbers) for _ in sizes] for sizes, _ in drawn]
-        units = place_units.PlaceUnits(buckets, pools, cap, 64)
+        units = increments.PlaceUnits(buckets, pools, cap, 64)
         worth = np.array([[draw.uniform(-2, 10) for _ in pools] for _ in range(2)])
         steps, machines = units.increments(worth[:, units.pools], 64)
         for row in range(2):
@@ -307,15 +307,14 @@ def test_least_rounds_are_worked_out_once_for_all_local_steps(
     numbers of steps, each bounded again and again, ask once for each number of regions.
     """
     asked: list[tuple[object, ...]] = []
-    work_out = leader_pairs.LeaderPairs._least
+    work_out = region_rounds.LeaderPairs._least
 
-    def counted(self: Any, used: Any, joining: Any, regions: int) -> tuple[float, float]:
-        if not used:
-            asked.append((self.transport, joining, regions))
-        least: tuple[float, float] = work_out(self, used, joining, regions)
+    def counted(self: Any, places: Any, regions: int) -> tuple[float, float]:
+        asked.append((self.transport, places, regions))
+        least: tuple[float, float] = work_out(self, places, regions)
         return least
 
-    monkeypatch.setattr(leader_pairs.LeaderPairs, "_least", counted)
+    monkeypatch.setattr(region_rounds.LeaderPairs, "_least", counted)
     result = placer.Advisor().recommend(
         "resnet50",
         budget="5/h",

@@ -11,7 +11,7 @@ from instances import two_places
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 
-fronts: Any = importlib.import_module("placer.solvers.exact.leaves.fronts")
+fronts: Any = importlib.import_module("placer.solvers.exact.tree.fronts")
 
 
 def front(speed: np.ndarray, usd: np.ndarray, machines: np.ndarray) -> Any:

@@ -223,11 +223,9 @@ def one_by_one(search, hub, n) -> tuple[float, float, float]:  # type: ignore[no
     market, target, workers = search.market, search.target, search.workers
     calculation = workers.calculation(np.array([n]))[0].tolist()
     beside = workers.usd_beside(np.array([n]))[0].tolist()
-    server, aggregate, shared = (
-        float(hub.usd_per_hour(np.array([n]))[0]),
-        float(hub.aggregate(n)),
-        float(hub.shared(n)),
-    )
+    server = float(hub.usd_per_hour(np.array([n]))[0])
+    aggregate = float(hub.aggregate(n))
+    shared = float(hub.shared(n))
     passing = min(calculation) + aggregate + 2 * shared
 
     def own(ways, i) -> float:  # type: ignore[no-untyped-def]

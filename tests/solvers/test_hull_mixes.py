@@ -12,7 +12,7 @@ import placer  # noqa: F401  (makes placer.solvers a package)
 
 hull, multipliers = (
     importlib.import_module(f"placer.solvers.{name}")
-    for name in ("_drafts.hull_mixes", "_market.multipliers")
+    for name in ("_drafts.one_place", "_market.best_sums")
 )
 
 

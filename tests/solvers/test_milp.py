@@ -81,10 +81,8 @@ def assert_same(problem: Problem, engine: Any, seed: int) -> bool:
     """Status and value are those of plain enumeration, the bound is not beaten by the optimum;
     whether there is a placement.
     """
-    oracle, answer = (
-        solve(problem, "exhaustive"),
-        split.search(problem, PROOF, engine, draft=False),
-    )
+    oracle = solve(problem, "exhaustive")
+    answer = split.search(problem, PROOF, engine, draft=False)
     assert answer.status == oracle.status, seed
     assert (answer.placement is None) == (oracle.value is None), seed
     if answer.placement is None or oracle.value is None:
@@ -220,10 +218,8 @@ def test_a_stopped_search_has_a_true_bound() -> None:
     bounds = 0
     for seed in range(30):
         problem = random_problem(seed)
-        stopped, best = (
-            split.search(problem, SolveOptions(gap=0.0, node_limit=2), milp.engine),
-            solve(problem, "exhaustive").value,
-        )
+        stopped = split.search(problem, SolveOptions(gap=0.0, node_limit=2), milp.engine)
+        best = solve(problem, "exhaustive").value
         if stopped.bound is None or best is None:
             continue
         bounds += 1

@@ -14,7 +14,7 @@ from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 
-places_alone: Any = importlib.import_module("placer.solvers.exact.tree.places_alone")
+places_alone: Any = importlib.import_module("placer.solvers.exact.allreduce_search")
 relaxations: Any = importlib.import_module("placer.solvers.exact.bounds.relaxation")
 markets: Any = importlib.import_module("placer.solvers._market.market")
 modes: Any = importlib.import_module("placer.solvers._mode")

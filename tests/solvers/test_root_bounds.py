@@ -48,10 +48,8 @@ def asking(problem: Problem, strategy: str) -> Problem:
 
 def best_by_shape(problem: Problem) -> dict[tuple[int, int], tuple[float, Placement]]:
     """Best placement for each number of local steps and of regions, by plain enumeration."""
-    objective, found = (
-        objective_of(problem.requirements),
-        dict[tuple[int, int], tuple[float, Placement]](),
-    )
+    objective = objective_of(problem.requirements)
+    found = dict[tuple[int, int], tuple[float, Placement]]()
     for placement in PLACEMENTS(problem):
         if placement.workers < 2 or violations(placement, problem):
             continue

@@ -194,7 +194,7 @@ def test_rough_bounds_are_valid_and_no_looser_than_what_nothing_beats(
     target = importlib.import_module("placer.solvers._target").Target.of(
         problem, gap=0.0, deadline=float("inf")
     )
-    outermost = importlib.import_module("placer.solvers.exact.bounds.outermost").unbeatable_value(
+    outermost = importlib.import_module("placer.solvers.exact.bounds.ledger").unbeatable_value(
         market, target
     )
     assert not objective_of(problem.requirements).better(result.bound, outermost, 1e-6)

@@ -156,10 +156,8 @@ def test_the_bound_of_a_stopped_search_knows_small_multipliers() -> None:
         problem = replace(
             problem, requirements=replace(problem.requirements, samples_to_target=given_)
         )
-        stopped, best = (
-            solve(problem, "exact", replace(PROOF, node_limit=nodes)),
-            solve(problem, "exhaustive").value,
-        )
+        stopped = solve(problem, "exact", replace(PROOF, node_limit=nodes))
+        best = solve(problem, "exhaustive").value
         if stopped.bound is None or best is None:
             return
         judged.append(seed)
@@ -180,10 +178,8 @@ def test_a_stopped_search_has_an_honest_bound() -> None:
     @given(st.integers(0, 100_000), st.integers(0, 40))
     def check(seed: int, nodes: int) -> None:
         problem = wide_problem(seed, most=600)
-        stopped, best = (
-            solve(problem, "exact", replace(PROOF, node_limit=nodes)),
-            solve(problem, "exhaustive").value,
-        )
+        stopped = solve(problem, "exact", replace(PROOF, node_limit=nodes))
+        best = solve(problem, "exhaustive").value
         if stopped.value is None or stopped.bound is None or best is None:
             return
         judged.append(seed)
@@ -204,10 +200,8 @@ def test_gap_is_kept() -> None:
     @given(st.integers(0, 100_000))
     def check(seed: int) -> None:
         problem = random_problem(seed)
-        best, near = (
-            solve(problem, "exact", PROOF).value,
-            solve(problem, "exact", replace(PROOF, gap=0.05)).value,
-        )
+        best = solve(problem, "exact", PROOF).value
+        near = solve(problem, "exact", replace(PROOF, gap=0.05)).value
         if best is None:
             assert near is None
             return

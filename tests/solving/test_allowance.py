@@ -90,7 +90,7 @@ def test_conjugates_know_the_worths_of_their_ranks() -> None:
     """The prices of a worker are the 1st, 2nd, 3rd, 5th ... largest worths of a row, by a full sort
     too; a row without any worth has price 0.
     """
-    conjugate = importlib.import_module("placer.solvers._market.conjugate")
+    conjugate = importlib.import_module("placer.solvers._market.grid")
     ranks = conjugate.RANKS
     draw = np.random.default_rng(20261123)
     steps = draw.normal(size=(3, 20, 30))

@@ -15,8 +15,6 @@ from ..._market.arrays import Array, Indices
 class ExchangePattern(Struct, frozen=True, kw_only=True, dict=True):
     """An exchange among so many workers, in so many regions if that is fixed.
 
-    Notes
-    -----
     What passes between regions goes between *leaders*: all workers (all-reduce), or one leader of
     each region (``by_region``). Each pair of leaders in different regions carries ``pair_bytes``
     each way. ``own_s`` is the least time of the averages where some region has so many workers;
@@ -50,9 +48,7 @@ class ExchangePattern(Struct, frozen=True, kw_only=True, dict=True):
         return np.ones_like(workers) if self.by_region else workers
 
     def regions_left(self, left: Indices, together: Indices, regions: int) -> Indices:
-        """Return how many regions are still to come at least, where each holds at most ``together``
-        workers.
-        """
+        """Return how many regions are still to come at least."""
         return (
             np.full_like(left, self.most - regions)
             if self.by_region
@@ -61,13 +57,7 @@ class ExchangePattern(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Partners:
-    """Least price that one leader pays to exchange with leaders of other regions.
-
-    Parameters
-    ----------
-    usd
-        Half the price of a byte each way between the open regions; shape (places, places).
-    """
+    """Least price that a leader pays to meet others; ``usd``: half both ways of a byte."""
 
     def __init__(self, usd: Array) -> None:
         apart = usd.copy()
@@ -81,8 +71,6 @@ class Partners:
         """Return the USD per pair byte of one leader of each region with so many others, at most
         ``together`` of them in one region; shape (places,).
 
-        Examples
-        --------
         >>> # two at the nearest, one at the next
         >>> Partners(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 4.0], [2.0, 4.0, 0.0]])).usd(3, 2)
         array([4., 6., 8.])
@@ -93,7 +81,4 @@ class Partners:
             return np.full(len(self.ranked), np.inf)
         # As many partners as one region may hold at the nearest, then at the next: the cheapest way
         # to meet them, whatever the real split is.
-        built: Array = together * self.total[:, full] + (
-            some * self.ranked[:, full] if some else 0.0
-        )
-        return built
+        return together * self.total[:, full] + (some * self.ranked[:, full] if some else 0.0)

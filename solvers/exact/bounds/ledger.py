@@ -1,19 +1,109 @@
-"""The ledger of a proof: how the search of each mode ended, and the bound that its relaxation
-proves alone.
+"""The ledger of a proof: how the search of each mode ended, the bound that its relaxation proves
+alone, and the bound of last resort.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+import numpy as np
 from msgspec import Struct
 
+from placer.cost_model.convergence import batch_factor
+from placer.cost_model.limits import TOLERANCE
 from placer.documents.schemas.proofs import Method, ModeProof
 from placer.problem.placement import NO_EXCHANGE
+from placer.problem.problem import Problem
 from placer.solving.allowance import OutOfTimeError
+from placer.units import SECONDS_PER_HOUR
 
+from ..._market.arrays import Array
+from ..._market.market import Market
+from ..._mode import Mode
 from ..._target import STRICT, Target
+
+PRICES = 24
+"""Prices of a dollar, around what the best machine makes of one, of which the tightest counts."""
+LEAST_USD = 1e-6
+"""Machines that are paid for anyway count as this much an hour where speed is divided by price."""
+
+
+def unbeatable_value(market: Market, target: Target) -> float:
+    """Return a value that no placement within the limits of a target beats.
+
+    Machines that exchange nothing, as many as may run, of each pool no more than its cap. Quotas
+    that pools share are left out. It takes one pass over the pools, so that a search that was
+    stopped before any relaxation was worked out has a bound all the same.
+    """
+    name = target.objective.name
+    counted = min(batch_factor(market.problem), least_multiplier(market.problem))
+    speed = np.maximum(market.speed, market.alone * batch_factor(market.problem)) / counted
+    if name == "throughput":
+        return _most_speed(market, speed, target.budget_usd_per_hour)
+    if name == "cost":
+        return _least_usd(market, speed, target.floor_samples_per_second)
+    if target.objective.by_sample:
+        usd = float((_offers(market) / speed).min())
+        read = SECONDS_PER_HOUR * counted * min(market.data_usd)
+        return target.objective.value_at(1.0, usd + read, None)
+    return _least_sum(market, market.carbon, market.problem.requirements.min_workers)
+
+
+def least_multiplier(problem: Problem) -> float:
+    """Return the least samples to target of any mode."""
+    return min(
+        (Mode(problem, name, steps).multiplier for name, steps in problem.modes), default=1.0
+    )
+
+
+def _most_speed(market: Market, speed: Array, budget_usd: float) -> float:
+    """Return the most samples/s that a budget pays for, by the tightest price."""
+    usd = _offers(market)
+    if budget_usd == math.inf:
+        return float(_worth(market, speed, usd, np.zeros(1))[0])
+    prices = _prices(speed, usd)
+    return float((prices * budget_usd * (1 + TOLERANCE) + _worth(market, speed, usd, prices)).min())
+
+
+def _least_usd(market: Market, speed: Array, floor: float) -> float:
+    """Return the least price of machines that reach a speed, and of as many as must be used."""
+    usd, fewest = _offers(market), market.problem.requirements.min_workers
+    least = _least_sum(market, usd, fewest)
+    prices = _prices(speed, usd)
+    prices = prices[prices > 0]
+    if not len(prices):
+        return least
+    reached = (floor * (1 - TOLERANCE) - _worth(market, speed, usd, prices)) / prices
+    return max(least, float(reached.max()))
+
+
+def _worth(market: Market, speed: Array, usd: Array, prices: Array) -> Array:
+    """Return the largest sum of v - price x c over as many machines as may run; shape (prices,)."""
+    most = market.problem.requirements.max_workers
+    left = np.maximum(0.0, speed - prices[:, None] * usd)
+    order = np.argsort(-left, axis=1, kind="stable")
+    taken = np.minimum(np.cumsum(market.cap[order], axis=1), most)
+    counts = np.diff(taken, axis=1, prepend=0.0)
+    return (np.take_along_axis(left, order, axis=1) * counts).sum(axis=1)
+
+
+def _prices(speed: Array, usd: Array) -> Array:
+    """Return prices of a dollar from nothing to what the best machine makes of one."""
+    best = float((speed / np.maximum(usd, LEAST_USD)).max(initial=0.0))
+    return np.concatenate([[0.0], best * np.geomspace(1e-3, 1.0, PRICES)])
+
+
+def _least_sum(market: Market, each: Array, count: int) -> float:
+    """Return the least sum of a figure over so many machines."""
+    taken = np.minimum(market.cap, count).astype(np.intp)
+    return float(np.sort(np.repeat(each, taken))[:count].sum())
+
+
+def _offers(market: Market) -> Array:
+    return np.array([pool.usd_per_hour for pool in market.pools])
+
 
 BISECTIONS = 16
 """Halvings of the logarithm of a bound: to about 0.03 % of it."""
@@ -24,8 +114,6 @@ FARTHEST = 1e3
 class Entry(Struct, dict=True):
     """What is known of one mode so far.
 
-    Notes
-    -----
     ``closed`` says that nothing of it beats the incumbent by more than the gap that was asked for.
     ``reached`` is a value that no placement of it beats, once some search of it has ended: None
     while nothing keeps the limits. ``root`` is what the relaxation proves, if ``worked_out``;
@@ -45,15 +133,8 @@ class Entry(Struct, dict=True):
 class Ledger:
     """Notes of one run of the searches, mode by mode.
 
-    Parameters
-    ----------
-    target
-        Incumbent, nodes and placements are read from it.
-
-    Notes
-    -----
-    When the search of a mode ends, no placement of it is better than the incumbent of that moment
-    by more than the gap of that moment.
+    ``target``: incumbent, nodes and placements are read from it. When the search of a mode ends, no
+    placement of it is better than the incumbent of that moment by more than the gap of that moment.
     """
 
     def __init__(self, target: Target) -> None:
@@ -99,9 +180,7 @@ class Ledger:
         entry.worked_out, entry.root = True, value
 
     def bound(self, mode: tuple[str, int]) -> float | None:
-        """Return the tightest value known that no placement of a mode beats; None if none is
-        known, or the mode is empty.
-        """
+        """Return the tightest bound of a mode; None if none is known, or it is empty."""
         entry = self.of(mode)
         known = [entry.reached] if entry.ended else []
         known += [entry.root] if entry.worked_out else []
@@ -116,9 +195,7 @@ class Ledger:
         return entry.ended or entry.worked_out
 
     def _reached(self) -> float | None:
-        """Return the value that nothing which was ruled out so far beats; None while nothing keeps
-        the limits.
-        """
+        """Return what nothing that was ruled out beats; None without an incumbent."""
         target = self._target
         if target.best is None:
             return None
@@ -165,15 +242,10 @@ def root_bound(may_improve: Callable[[], bool], trial: Target, outermost: float)
     """Return the best objective value that the relaxation of a mode does not exclude, by bisection;
     None if it excludes all.
 
-    Parameters
-    ----------
-    may_improve
-        Whether the relaxation allows a placement that is better than ``trial.best_value``.
-    trial
-        A target of its own with some placement; its value is moved.
-    outermost
-        A value that no placement is better than; it is all that is proved where ``trial`` runs out
-        of time.
+    ``may_improve``: whether the relaxation allows a placement that is better than
+    ``trial.best_value``. ``trial``: a target of its own with some placement; its value is moved.
+    ``outermost``: a value that no placement is better than; it is all that is proved where
+    ``trial`` runs out of time.
     """
     try:
         return _bisected(may_improve, trial, outermost)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.timing.transfers import averaging_seconds
 from placer.market.words.own_places import SITES
-from placer.problem.exchange import pair_bytes, traits
+from placer.problem.exchange import pair_bytes
 from placer.problem.kept_answers import Recent
 from placer.records import replace
 from placer.solving import allowance
@@ -40,9 +40,7 @@ BELOW, ABOVE = 0.3, 2.5
 
 
 class Node(Struct, frozen=True, dict=True):
-    """Regions that are used, regions that may join, how many are used at least, and the worker
-    counts still open.
-    """
+    """Regions in use, regions that may join, the fewest in all, open worker counts."""
 
     used: tuple[int, ...]
     joining: tuple[int, ...]
@@ -59,8 +57,6 @@ class Node(Struct, frozen=True, dict=True):
 class Family(Struct, frozen=True, dict=True):
     """Placements whose slowest host is of one class, or of one of some neighbouring classes.
 
-    Notes
-    -----
     ``averaging_s`` is the least averaging time of any of them by N, ``slowest_averaging_s`` the
     most; they differ where two classes of hosts change places as N grows, and where several classes
     are searched as one down to the leaves, each of which has a class of ``parts``.
@@ -79,9 +75,7 @@ class Family(Struct, frozen=True, dict=True):
 
 
 class Bound(Struct, frozen=True, kw_only=True, dict=True):
-    """What the placements of a node reach at best, and what they pay at least, per open worker
-    count.
-    """
+    """What a node's placements reach and pay at best, per open worker count."""
 
     target: Target
     mode: Mode
@@ -95,9 +89,7 @@ class Bound(Struct, frozen=True, kw_only=True, dict=True):
     least_wan_s_per_pair_byte: float | Array = 0.0
 
     def margins(self, wan_s_per_pair_byte: float) -> Array:
-        """Return the smallest margin over the thresholds of an improvement; negative is cut; shape
-        (workers,).
-        """
+        """Return the smallest margin of an improvement; shape (workers,)."""
         communication_s = (
             self.averaging_s
             + np.maximum(wan_s_per_pair_byte, self.least_wan_s_per_pair_byte) * self.pair_bytes
@@ -112,19 +104,7 @@ class Bound(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Relaxation:
-    """Bounds of nodes over one market.
-
-    Parameters
-    ----------
-    market
-        Pools that may be used.
-    target
-        Incumbent and limits.
-    mode
-        The strategy.
-    first, most
-        Fewest and most workers.
-    """
+    """Bounds of nodes over one market, for ``first`` to ``most`` workers."""
 
     def __init__(self, market: Market, target: Target, mode: Mode, first: int, most: int) -> None:
         self.market, self.target, self.mode, self.problem = market, target, mode, market.problem
@@ -134,16 +114,13 @@ class Relaxation:
 
     @cached_property
     def families(self) -> list[Family]:
-        """List the families, fastest hosts first; many classes of hosts are searched as few
-        families.
-        """
+        """List the families, fastest hosts first."""
         # The same for every number of local steps.
         problem = self.problem
         key = "families", self.first, self.most, problem.gradient_bytes, id(problem.calibration)
         if key not in self.market.kept:  # while the calibration is held, its id is its own
             self.market.kept[key] = problem.calibration, self._few_families()
-        families: list[Family] = self.market.kept[key][1]
-        return families
+        return self.market.kept[key][1]
 
     def _few_families(self) -> list[Family]:
         fine = self._fine_families()
@@ -173,16 +150,12 @@ class Relaxation:
         ]
 
     def _fine_families(self) -> list[Family]:
-        """One family per class of host; the pools of a family have hosts that are no slower, at any
-        N.
-        """
+        """List a family for each class: its hosts are no slower, at any N."""
         n = np.arange(self.most + 1)
         hosts = self.market.host_of
-        size, tensors, fitted = (
-            self.problem.gradient_bytes,
-            self.problem.profile.tensors,
-            self.problem.calibration,
-        )
+        size = self.problem.gradient_bytes
+        tensors = self.problem.profile.tensors
+        fitted = self.problem.calibration
         seconds: dict[str, Array] = {}
         for h in sorted(set(hosts)):
             allowance.check()
@@ -209,9 +182,7 @@ class Relaxation:
         return sorted(built, key=lambda f: (len(f.hosts), sorted(f.hosts)))
 
     def host_steps(self, family: Family, workers: int) -> list[frozenset[str]]:
-        """List the sets of hosts of a family such that in each the slowest class decides; several
-        only where classes change places as N grows.
-        """
+        """List sets of hosts whose slowest decides; several where classes cross."""
         if np.array_equal(family.averaging_s, family.slowest_averaging_s):
             return [family.hosts]
         by_time = sorted(
@@ -229,15 +200,12 @@ class Relaxation:
         return node.workers[within & self.awaited(node.workers, family)]
 
     def awaited(self, workers: Indices, family: Family) -> Mask:
-        """Return whether a butterfly of so many workers that must wait for its group may still be
-        an improvement, however fast they calculate; shape (workers,).
-        """
+        """Return which numbers of workers may wait for a group; shape (workers,)."""
         least_s = min(family.least_period_s, self.mode.least_period_s)
         if not least_s or self.mode.overlap:
             return np.ones(len(workers), dtype=bool)
         longest_s = self.mode.seconds_at(self.target.min_speed) * (1 + TOLERANCE)
-        built: Mask = family.averaging_s[workers] + least_s <= longest_s
-        return built
+        return family.averaging_s[workers] + least_s <= longest_s
 
     def bound(self, node: Node, family: Family) -> Bound:
         """Gather the bound of a node; that of a whole mode is kept for other targets."""
@@ -299,9 +267,7 @@ class Relaxation:
     def thresholds_alone(
         self, places: Indices, workers: Indices, family: Family, weights: Array
     ) -> Array:
-        """Return the thresholds of an improvement of each place alone, in the rows of the market or
-        other ones; shape (rows, places, workers).
-        """
+        """Return thresholds of each place alone; shape (rows, places, workers)."""
         market = self.market
         shard = np.array([pair_bytes(self.problem.gradient_bytes, int(k)) for k in workers])
         seconds, slowest_s = family.averaging_s[workers], family.slowest_averaging_s[workers]
@@ -325,9 +291,7 @@ class Relaxation:
         return needed.reshape(shape)
 
     def _settled(self, node: Node) -> Node | None:
-        """Return the node with the places that need a worker among those that are used; None if it
-        lacks one.
-        """
+        """Return the node with required places in use; None if it lacks one."""
         places = with_required_places(
             self.problem.requirements.required_places, self.market.places, node.used, node.joining
         )
@@ -346,9 +310,7 @@ class Relaxation:
         return self._slowest_pair if node.used else np.inf
 
     def slowest(self, node: Node, workers: Indices, communication_s: Array) -> Array:
-        """Return the samples/s of as many of the slowest machines, with the slowest exchange; 0
-        where that is not known.
-        """
+        """Return the samples/s of the slowest machines and exchange; 0 if unknown."""
         places = (*node.used, *node.joining)
         speed = min(self._slowest_machine[p] for p in places)
         return self._slowest_of(speed, workers, communication_s)
@@ -361,8 +323,7 @@ class Relaxation:
         together = 1 if self.problem.requirements.datasets else workers
         loaded = np.minimum(together * speed, self.problem.least_loaded_samples_per_s)
         calculation_s = np.maximum(self.mode.samples / loaded, self.mode.least_period_s)
-        built: Array = self.mode.samples / (calculation_s + communication_s) / self.mode.multiplier
-        return built
+        return self.mode.samples / (calculation_s + communication_s) / self.mode.multiplier
 
     @cached_property
     def most_load_s(self) -> float:
@@ -385,8 +346,6 @@ class Relaxation:
         """Return the least sum of egress prices over ordered pairs of workers, for each open worker
         count.
 
-        Notes
-        -----
         Both directions of a pair of regions carry the same bytes, so the mean of their prices
         counts. Two bounds: every pair that must cross at the cheapest price; every pair of a used
         region at its own cheapest price.
@@ -395,8 +354,7 @@ class Relaxation:
         if not used and node.regions < 2:
             return np.zeros(len(n))
         if node.regions == 1 and not node.joining:
-            inside: Array = n * (n - 1) * float(self.market.prices[used[0], used[0]])
-            return inside
+            return n * (n - 1) * float(self.market.prices[used[0], used[0]])
         places = np.array((*used, *node.joining), dtype=np.intp)
         if len(places) < 2:
             return np.zeros(len(n))
@@ -440,9 +398,7 @@ class Relaxation:
         )
 
     def pair_wan(self, a: int, b: int) -> float:
-        """Return the seconds that a pair of regions adds for each byte of a pair of workers, slower
-        direction.
-        """
+        """Return the seconds per byte of a pair of regions, slower direction."""
         return float(self.wan_matrix[a, b])
 
     @cached_property
@@ -452,29 +408,19 @@ class Relaxation:
         np.fill_diagonal(one_way, 0.0)
         # Of two peers, which errs low: `most_growth` is what more of them add at most.
         factors = self.market.line_factors()
-        built: Array = np.maximum(factors * one_way, (factors * one_way).T)
-        return built
+        return np.maximum(factors * one_way, (factors * one_way).T)
 
     def most_growth(self, workers: Indices) -> Array:
-        """Return how much longer a pair may take among so many workers than among two, at most;
-        shape (workers,).
-        """
+        """Return how much longer a pair takes among many, at most; shape (workers,)."""
         fitted = self.problem.calibration
         if self.problem.transport != HIVEMIND or not any(
             place.startswith(SITES) for place in self.market.places
         ):
             return np.ones(len(workers))
-        built: Array = np.maximum(workers - 1.0, 1.0) ** fitted.stream_power
-        return built
+        return np.maximum(workers - 1.0, 1.0) ** fitted.stream_power
 
     def _pair_speeds(self) -> Array:
-        """Return the most bytes/s of a pair of workers from place to place; shape (places, places).
-
-        Notes
-        -----
-        As many pairs of machines send side by side as the smaller of both workers has machines, at
-        most.
-        """
+        """Return the most bytes/s of a pair of workers; shape (places, places)."""
         network, places = self.problem.network, self.market.places
         streams = self.problem.requirements.streams
         if self.mode.lanes == 1:
@@ -495,39 +441,23 @@ class Relaxation:
 
     @cached_property
     def machine_wan(self) -> Array:
-        """Seconds in which one worker of each place sends or receives a byte, at least; shape
-        (places,).
-        """
+        """Seconds in which a worker of each place sends a byte, at least."""
         rows = zip(self.market.places, self._lanes.tolist(), strict=True)
         sent = [self.problem.network.machine_bytes_per_s(*row) for row in rows]
-        built: Array = 1.0 / np.array(sent)
-        return built
+        return 1.0 / np.array(sent)
 
     def load_wan(self, places: Indices, workers: Indices, regions: int) -> Array:
         """Return the seconds per pair byte that the busiest worker of a flat all-reduce needs at
         least; shape (workers,).
 
-        Parameters
-        ----------
-        places
-            Indices of the places that may be used.
-        regions
-            Regions that are used at least.
-
-        Notes
-        -----
-        Some region has N / R workers or fewer, and each of these sends to N - N / R others. Which
-        region that is is not known: the fastest worker bounds it from below.
+        ``places``: indices of the places that may be used. ``regions``: regions that are used at
+        least. Some region has N / R workers or fewer, and each of these sends to N - N / R others.
+        Which region that is is not known: the fastest worker bounds it from below.
         """
-        if regions < 2 or not self.flat:
+        if regions < 2:
             return np.zeros(len(workers))
         others: Array = workers - workers // regions
         return others * float(self.machine_wan[places].min())
-
-    @cached_property
-    def flat(self) -> bool:
-        """Whether every worker sends to every other one."""
-        return traits(self.mode.strategy).transport == "butterfly"
 
     @cached_property
     def fastest_pair(self) -> float:
@@ -541,14 +471,11 @@ class Relaxation:
     @cached_property
     def _pairs(self) -> Array:
         """`pair_wan` of all pairs of different places; shape (pairs,)."""
-        pairs: Array = self.wan_matrix[np.triu_indices(len(self.wan_matrix), 1)]
-        return pairs
+        return self.wan_matrix[np.triu_indices(len(self.wan_matrix), 1)]
 
 
 def _merged(group: list[Family]) -> Family:
-    """Put families of one class each together; the last has the slowest hosts, which may use those
-    of all others.
-    """
+    """Put families of one class together; the last has the slowest hosts."""
     if len(group) == 1:
         return group[0]
     slowest = group[-1]
@@ -567,8 +494,6 @@ def fewest_crossing_pairs(workers: Indices, room: Indices, used: int) -> Array:
     """Return the least ordered pairs of workers in different regions: fill the roomiest regions,
     one worker in each other used one.
 
-    Examples
-    --------
     >>> # 8 and 2 workers: 100 - 64 - 4
     >>> fewest_crossing_pairs(np.array([10]), np.array([8, 8, 8]), 1)
     array([32.])
@@ -586,16 +511,13 @@ def fewest_crossing_pairs(workers: Indices, room: Indices, used: int) -> Array:
         left -= inside
         if not np.any(left > 0):
             break
-    pairs: Array = np.maximum(workers.astype(float) ** 2 - together, 0.0)
-    return pairs
+    return np.maximum(workers.astype(float) ** 2 - together, 0.0)
 
 
 def priced_rows(weights: Array, mode: Mode, target: Target) -> Indices:
     """Choose rows without other limits than the price: the ends, and those around the samples/s
     that an improvement has for a dollar; all of them where that is not known.
 
-    Notes
-    -----
     An improvement has them by its least speed and largest price, and by what a sample may cost: two
     limits that may be far apart, and either may be the tight one.
     """
@@ -618,9 +540,7 @@ def near_rows(weights: Array, mode: Mode, target: Target) -> Indices:
 
 
 def margin(reached: Array, needed: Array) -> Array:
-    """Return the smallest margin of the rows over their thresholds, relative to the threshold;
-    negative is cut.
-    """
+    """Return the smallest relative margin of the rows; negative is cut."""
     with np.errstate(invalid="ignore"):
         margin = reached - needed
     # No n machines, or a threshold that nothing reaches: cut, whatever the other one is.
@@ -629,5 +549,4 @@ def margin(reached: Array, needed: Array) -> Array:
     scale[np.isinf(scale)] = 1.0
     np.maximum(scale, 1e-9, out=scale)
     margin /= scale
-    lowest: Array = np.min(margin, axis=0)
-    return lowest
+    return np.min(margin, axis=0)

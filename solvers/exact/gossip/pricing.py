@@ -29,8 +29,6 @@ MOST_NUMBERS = 500_000
 class Cases(Struct, frozen=True, kw_only=True, dict=True):
     """Sets of placements that are bounded side by side.
 
-    Notes
-    -----
     ``weight`` and ``usd`` are what a samples/s of each site group is worth at most, and what the
     site group pays besides its machines at least; shape (cases, site groups). ``most_speed``,
     ``most_usd``: of all site groups together; ``fewest``, ``most``: regions; shape (cases,).
@@ -56,9 +54,7 @@ class Cases(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Prices(Struct, frozen=True, kw_only=True, dict=True):
-    """Multipliers of each case: samples/s for a dollar an hour, and of the total speed; shape
-    (cases, prices).
-    """
+    """Prices of a dollar and of a samples/s of each case; shape (cases, prices)."""
 
     dollar: Array
     speed: Array
@@ -72,18 +68,11 @@ class Prices(Struct, frozen=True, kw_only=True, dict=True):
 class Pricing:
     """Bounds of cases over the site groups of one market.
 
-    Parameters
-    ----------
-    site_groups
-        All site groups, those of one place side by side.
-    check
-        Called between arrays; ends a bound that takes too long.
-
-    Notes
-    -----
-    For every price of a dollar and of a samples/s, both at least 0, what the site groups are worth
-    less what they cost, plus both limits at these prices, is at least the weighted speed that is
-    within the limits. The least over all prices that are tried counts; any choice of them is valid.
+    ``site_groups``: all site groups, those of one place side by side. ``check``: called between
+    arrays; ends a bound that takes too long. For every price of a dollar and of a samples/s, both
+    at least 0, what the site groups are worth less what they cost, plus both limits at these
+    prices, is at least the weighted speed that is within the limits. The least over all prices that
+    are tried counts; any choice of them is valid.
     """
 
     def __init__(self, site_groups: SiteGroups, check: Callable[[], None]) -> None:
@@ -91,9 +80,7 @@ class Pricing:
         self.starts = np.flatnonzero(np.diff(site_groups.place, prepend=-1))
 
     def bounds(self, cases: Cases, needed: float) -> tuple[Array, Array, Array]:
-        """Return the most weighted speed of each case, refined while it is not below ``needed``,
-        and the prices of a dollar and of a samples/s there; shape (cases,) each.
-        """
+        """Return weighted speeds, refined while above ``needed``, and both prices there."""
         count = len(cases.fewest)
         reached: Array = cases.most_speed * cases.weight.max(axis=1, initial=0.0)
         alive = np.flatnonzero(reached >= needed)
@@ -144,8 +131,7 @@ class Pricing:
         # Site groups that lack partners, or whose sends no price covers, are never chosen.
         dead = (cases.weight <= 0) | ~np.isfinite(cases.usd)
         values = np.where(dead[:, None, :], -np.inf, values)
-        built: Array = np.maximum.reduceat(values, self.starts, axis=2)
-        return built
+        return np.maximum.reduceat(values, self.starts, axis=2)
 
     def reached(self, cases: Cases, prices: Prices) -> Array:
         """Return the bound of each case at each of its prices; shape (cases, prices)."""
@@ -155,14 +141,11 @@ class Pricing:
             limits = limits + prices.dollar * cases.most_usd
         ranked = -np.sort(-worth, axis=2)
         most = np.minimum(cases.most, ranked.shape[2])
-        built: Array = limits + _top(ranked, cases.fewest, most)
-        return built
+        return limits + _top(ranked, cases.fewest, most)
 
 
 def _top(ranked: Array, fewest: Indices, most: Indices) -> Array:
-    """Return the sum of the best ``fewest`` .. ``most`` of the last axis, in falling order; minus
-    infinity where there are too few; shape (cases, prices).
-    """
+    """Sum the best ``fewest`` .. ``most`` of the last axis; shape (cases, prices)."""
     padded = np.concatenate([np.zeros((*ranked.shape[:2], 1)), ranked], axis=2)
     rows = np.arange(len(ranked))
     must = np.cumsum(padded, axis=2)[rows, :, np.minimum(fewest, ranked.shape[2])]
@@ -170,8 +153,7 @@ def _top(ranked: Array, fewest: Indices, most: Indices) -> Array:
     high, low = np.maximum(most, 0), np.clip(fewest, 0, ranked.shape[2])
     built = must + np.maximum(0.0, may[rows, :, high] - may[rows, :, low])
     able = (fewest <= most)[:, None]
-    result: Array = np.where(able, built, -np.inf)
-    return result
+    return np.where(able, built, -np.inf)
 
 
 def _first_prices(middle: Array) -> Prices:
@@ -183,8 +165,8 @@ def _first_prices(middle: Array) -> Prices:
 
 
 def _near(middle: Array, speed: Array, shrink: float, most: Array) -> Prices:
-    """Return prices around some. With less for a samples/s, a dollar buys as much at a lower
-    price: ``most`` is what any samples/s counts.
+    """Return prices around some. With less for a samples/s, a dollar buys as much at a lower price:
+    ``most`` is what any samples/s counts.
     """
     steps = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
     factor, shift = np.meshgrid(2.0 ** (2 * shrink * steps), shrink * 0.5 * steps)

@@ -17,8 +17,7 @@ from ..._target import Target
 from ..bounds.relaxation import Relaxation
 from ..search import Ranges
 from .pricing import Cases, Pricing
-from .sends import Partners, Sends
-from .site_groups import SiteGroups, site_groups_of
+from .site_groups import Partners, Sends, SiteGroups, site_groups_of
 
 SLICE = 1.15
 """Ratio of the ends of a slice of speeds, at most."""
@@ -40,27 +39,17 @@ class Slice(Struct, frozen=True, kw_only=True, dict=True):
 class GossipRoot:
     """Bound of a mode by slices of total speed and intervals of regions.
 
-    Parameters
-    ----------
-    relaxation
-        Market, target and mode.
-    ranges
-        Numbers of workers and regions.
-
-    Notes
-    -----
-    With V samples/s of all machines, a region of v samples/s counts v / mean over its partners of
-    max(1 + a V / B, D V / (H B)): a is what its machines need for one average, D a send. In a slice
-    V is at least its lower end, and the mean at least that of the nearest partners.
+    ``ranges``: numbers of workers and regions. With V samples/s of all machines, a region of v
+    samples/s counts v / mean over its partners of max(1 + a V / B, D V / (H B)): a is what its
+    machines need for one average, D a send. In a slice V is at least its lower end, and the mean at
+    least that of the nearest partners.
     """
 
     def __init__(self, relaxation: Relaxation, ranges: Ranges) -> None:
         self.relaxation, self.ranges = relaxation, ranges
-        self.market, self.mode, self.problem = (
-            relaxation.market,
-            relaxation.mode,
-            relaxation.problem,
-        )
+        self.market = relaxation.market
+        self.mode = relaxation.mode
+        self.problem = relaxation.problem
         self.sends = Sends(self.market, self.mode)
 
     @property
@@ -84,8 +73,7 @@ class GossipRoot:
         )
         if key not in self.market.kept:
             self.market.kept[key] = site_groups_of(self.market, families, self.ranges.most_workers)
-        site_groups: SiteGroups = self.market.kept[key]
-        return site_groups
+        return self.market.kept[key]
 
     @cached_property
     def pricing(self) -> Pricing:
@@ -106,9 +94,7 @@ class GossipRoot:
         return Partners(self.sends.usd)
 
     def bound(self) -> float:
-        """Return samples/s that count which no improvement exceeds; below what one needs there is
-        none.
-        """
+        """Return samples/s that count which no improvement exceeds."""
         slices = self.slices()
         return float(self.reached(slices).max()) if slices else 0.0
 
@@ -158,9 +144,7 @@ class GossipRoot:
         return False
 
     def reached(self, slices: list[Slice]) -> Array:
-        """Return what no improvement in a slice exceeds, in samples/s that count; below what an
-        improvement needs there is none; shape (slices,).
-        """
+        """Return what no improvement in a slice exceeds; shape (slices,)."""
         if not slices:
             return np.zeros(0)
         built: Array = self.pricing.bounds(self._cases(slices), self._needed)[0]
@@ -185,9 +169,7 @@ class GossipRoot:
         return self.mode.multiplier * self.target.min_speed * (1 - TOLERANCE)
 
     def guesses(self) -> Iterator[dict[int, int]]:
-        """Yield machines by pool: what the bound chooses in the slices that allow most, the site
-        groups that are worth most as long as they are paid for.
-        """
+        """Yield machines by pool: what the bound chooses in the best slices."""
         slices = self.slices()
         if not slices:
             return
@@ -217,9 +199,7 @@ class GossipRoot:
                 yield machines
 
     def _taken(self, site_group: int, weight: float, dollar: float) -> tuple[dict[int, int], float]:
-        """Return the machines of a site group that are worth most, within caps and quotas, and
-        their USD/h.
-        """
+        """Return the best machines of a site group within quotas, and their USD/h."""
         market, left = self.market, int(self.site_groups.machines[site_group])
         pools = np.flatnonzero(market.place_of == self.site_groups.place[site_group])
         worth = weight * market.speed[pools] - dollar * market.usd[pools]
@@ -249,11 +229,8 @@ class GossipRoot:
         return 1 / built
 
     def usd(self, partners: Indices) -> Array:
-        """Return what each site group pays for egress at least, in USD/h; shape (cases, site
-        groups).
-        """
+        """Return the least egress of each site group in USD/h; shape (cases, site groups)."""
         rounds = SECONDS_PER_HOUR * self.mode.multiplier * self.target.min_speed / self.mode.samples
         site_groups = self.site_groups
         home = (site_groups.machines - 1) * self.sends.home_usd[site_groups.place]
-        built: Array = rounds * (self.cheap.means(partners)[:, site_groups.place] + home)
-        return built
+        return rounds * (self.cheap.means(partners)[:, site_groups.place] + home)

@@ -1,5 +1,5 @@
-"""Site groups: so many machines of one place that average among each other, and what they are worth
-at every price of a dollar.
+"""Sends between regions, and site groups: so many machines of one place that average among each
+other, and what they are worth at every price of a dollar.
 """
 
 from __future__ import annotations
@@ -10,12 +10,82 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
+from placer.cost_model.timing.transfers import seconds_over
 from placer.solving import allowance
 
 from ..._market.arrays import Array, Indices
 from ..._market.best_sums import place_sums
 from ..._market.market import Market
+from ..._mode import Mode
 from ..bounds.relaxation import Family
+
+
+class Sends:
+    """Sends of one gradient from place to place."""
+
+    def __init__(self, market: Market, mode: Mode) -> None:
+        self.market, self.mode, self.problem = market, mode, market.problem
+        self.size = market.problem.gradient_bytes
+
+    @cached_property
+    def seconds(self) -> Array:
+        """Least seconds of a send, row to column, infinite from a place to itself; shape (places,
+        places).
+
+        As between workers of as many machines as any has: those of fewer take longer.
+        """
+        network, places = self.problem.network, self.market.places
+        streams, lanes = self.problem.requirements.streams, self.mode.lanes
+        machine = np.array([network.machine_bytes_per_s(place, lanes) for place in places])
+        slowest = np.minimum(
+            network.speeds(places, streams, lanes), np.minimum(machine[:, None], machine)
+        )
+        with np.errstate(divide="ignore"):
+            built: Array = seconds_over(network.rtts_s(places), self.size / slowest)
+        np.fill_diagonal(built, np.inf)
+        return built
+
+    @cached_property
+    def usd(self) -> Array:
+        """Price of a send, row to column, infinite to the place itself; shape (places, places)."""
+        built = self.size * self.market.prices
+        np.fill_diagonal(built, np.inf)
+        return built
+
+    @cached_property
+    def home_usd(self) -> Array:
+        """Price of what one follower adds to a round inside each place; shape (places,)."""
+        return 2 * self.mode.local_steps * self.size * np.diag(self.market.prices)
+
+
+class Partners:
+    """Least means over so many partners of each place.
+
+    ``figures``: of each place with each other, infinite where they cannot be partners; shape
+    (places, places).
+    """
+
+    def __init__(self, figures: Array) -> None:
+        self.ranked = np.sort(figures, axis=1)
+        self.sums = np.concatenate(
+            [np.zeros((len(figures), 1)), np.cumsum(self.ranked, axis=1)], axis=1
+        )
+
+    def means(self, partners: Indices) -> Array:
+        """Return the mean of the least figures of each place; shape (cases, places)."""
+        return self.sums[:, partners].T / partners[:, None]
+
+    def means_above(self, place: int, least: Array, scale: Array, partners: Indices) -> Array:
+        """Return the mean of a place's least max(least, scale x figure); shape (cases, groups)."""
+        with np.errstate(divide="ignore"):
+            below = np.searchsorted(self.ranked[place], least / scale[:, None])
+        below = np.minimum(below, partners[:, None])
+        sums = self.sums[place]
+        with np.errstate(invalid="ignore"):
+            above = scale[:, None] * (sums[partners][:, None] - sums[below])
+        above = np.where(below == partners[:, None], 0.0, above)
+        return (below * least + above) / partners[:, None]
+
 
 STEP = 1.15
 """Ratio of neighbouring prices of a dollar in samples/s: a chord errs by 0.25 % at most."""
@@ -36,8 +106,6 @@ CHUNK = 32
 class SiteGroups(Struct, frozen=True, kw_only=True, dict=True):
     """All site groups of a market, those of one place side by side.
 
-    Notes
-    -----
     ``tables`` hold the samples/s and USD/h of the best machines of a site group from each of
     ``prices`` (samples/s for a dollar an hour, 0 first) to the next, site group by site group: what
     speed - price x USD/h reaches at most is convex in the price, and a chord of it errs high.
@@ -54,12 +122,8 @@ class SiteGroups(Struct, frozen=True, kw_only=True, dict=True):
     def values(self, weight: Array, price: Array) -> Array:
         """Return the most of weight x speed - price x USD/h of each site group.
 
-        Parameters
-        ----------
-        weight
-            Not below 0; shape (..., site groups).
-        price
-            Of a dollar an hour, not below 0; of a shape that fits.
+        ``weight``: not below 0; shape (..., site groups). ``price``: of a dollar an hour, not below
+        0; of a shape that fits.
         """
         at = self._rows + self._steps(weight, price)
         built: Array = weight * self.tables[0][at]
@@ -73,25 +137,19 @@ class SiteGroups(Struct, frozen=True, kw_only=True, dict=True):
             at = (np.log(price) - np.log(self.prices[1])) / step + 1
         at = at - np.log(np.maximum(weight, TINY)) / step
         np.clip(at, 0, last, out=at)
-        steps: Indices = at.astype(np.intp)
-        return steps
+        return at.astype(np.intp)
 
     @cached_property
     def _rows(self) -> Indices:
         """Where the row of each site group begins in the tables."""
-        begins: Indices = np.arange(len(self.place)) * len(self.prices)
-        return begins
+        return np.arange(len(self.place)) * len(self.prices)
 
 
 def site_groups_of(market: Market, families: Sequence[Family], most: int) -> SiteGroups:
     """Gather the site groups of a market.
 
-    Parameters
-    ----------
-    families
-        Hosts that may average with each other, and the seconds that it takes at least.
-    most
-        Most machines of a site group.
+    ``families``: hosts that may average with each other, and the seconds that it takes at least.
+    ``most``: most machines of a site group.
     """
     best = float((market.speed / np.maximum(market.usd, 1e-6)).max())
     count = int(np.ceil(np.log(DEAREST / CHEAPEST) / np.log(STEP))) + 1
@@ -149,9 +207,7 @@ def _sums(market: Market, weights: Array, hosts: frozenset[str], most: int) -> A
 
 
 def _of_place(place: int, sums: Array, averaging: Array) -> Iterator[tuple[int, int, float, Array]]:
-    """Yield the site groups of several machines of a place: those of some sizes together, as the
-    best of them and with the shortest average.
-    """
+    """Yield a place's site groups of several machines, sizes together, at their best."""
     most = sums.shape[1] - 1
     for first, following in zip(SIZES[1:], [*SIZES[2:], most + 1], strict=True):
         end = min(following, most + 1)

@@ -5,7 +5,7 @@ server.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,18 +16,79 @@ from placer.cost_model.timing import services as stores
 from placer.cost_model.timing.services import server_sum_seconds, summing_vcpus
 from placer.cost_model.timing.transfers import direct_seconds, share_seconds
 from placer.market.catalog import VmOffer
-from placer.market.network.graph import Link
+from placer.market.network.graph import Link, Network
 from placer.problem.admitted_exchanges import holds, needs_quota, servers_at
 from placer.problem.exchange import memory_gib, strategy, traits
 from placer.problem.placement import Exchange
-from placer.problem.problem import Problem
-from placer.workload.constants import ServiceConstants
 
 from ..._market.arrays import Array, Indices, Mask
 from ..._market.market import Market
 from ..._mode import Mode
-from .egress import ANYWHERE, ManyPlaces
-from .per_place import PerPlace
+
+
+class PerPlace:
+    """Two columns over places; infinite where they have not been asked for.
+
+    ``places``: names of the places. ``of``: works out both figures of one place.
+
+    >>> lengths = PerPlace(["oslo", "rome"], lambda place: (float(len(place)), 0.0))
+    >>> lengths.at(np.array([1]))
+    (array([inf,  4.]), array([inf,  0.]))
+    """
+
+    def __init__(self, places: Sequence[str], of: Callable[[str], tuple[float, float]]) -> None:
+        self._places, self._of = places, of
+        self._known = np.zeros(len(places), dtype=bool)
+        self._columns = np.full((2, len(places)), np.inf)
+
+    def at(self, wanted: Indices | None = None) -> tuple[Array, Array]:
+        """Return both columns, known at some places at least; shape (places,)."""
+        missing = ~self._known if wanted is None else np.zeros(len(self._known), dtype=bool)
+        if wanted is not None:
+            missing[wanted] = ~self._known[wanted]
+        for place in np.flatnonzero(missing).tolist():
+            self._columns[:, place] = self._of(self._places[place])
+        self._known |= missing
+        return self._columns[0], self._columns[1]
+
+
+ANYWHERE = "*"
+"""The place that stands for some places; its prices are arrays."""
+
+
+class ManyPlaces:
+    """A network whose place `ANYWHERE` is several places side by side."""
+
+    def __init__(self, network: Network, places: Sequence[str]) -> None:
+        self._network, self._places = network, places
+        self._between: dict[tuple[str, bool], PerPlace] = {}
+        self._chosen: Indices = np.arange(len(places))
+
+    def at(self, chosen: Indices) -> Any:
+        """Let `ANYWHERE` be some places; for as long as nobody asks for others."""
+        self._chosen = chosen
+        return self
+
+    def usd_per_byte(self, src: str, dst: str, *, same_zone: bool = True) -> float | Array:
+        """Return the egress price; shape (chosen places,) where an end is `ANYWHERE`."""
+        if ANYWHERE not in (src, dst):
+            return self._network.usd_per_byte(src, dst, same_zone=same_zone)
+        out, back = self._table(dst if src == ANYWHERE else src, same_zone).at(self._chosen)
+        return (out if src == ANYWHERE else back)[self._chosen]
+
+    def _table(self, end: str, same_zone: bool) -> PerPlace:
+        """Return the prices from each place to another one and back."""
+        if (end, same_zone) not in self._between:
+
+            def prices(place: str) -> tuple[float, float]:
+                other, usd = place if end == ANYWHERE else end, self._network.usd_per_byte
+                return usd(place, other, same_zone=same_zone), usd(
+                    other, place, same_zone=same_zone
+                )
+
+            self._between[end, same_zone] = PerPlace(self._places, prices)
+        return self._between[end, same_zone]
+
 
 IDEAL = Link(
     src="",
@@ -43,54 +104,28 @@ IDEAL = Link(
 """A link that no real one beats, for bounds."""
 
 
-@dataclass(frozen=True)
 class Hub:
     """One place, or pair of places, where gradients meet; all figures are lower bounds, per round.
 
-    Parameters
-    ----------
-    market, mode
-        Pools and strategy.
-    aggregator, storage
-        Places of function and store; of the server, storage is empty. None: a hub that no real one
-        beats.
-    prices
-        Egress prices, which hubs of a market share.
-    meetings
-        Ways to each place where gradients meet, which hubs of one store share.
+    ``aggregator``, ``storage``: places of function and store; of the server, storage is empty.
+    None: a hub that no real one beats. ``prices``: egress prices, which hubs of a market share.
+    ``meetings``: ways to each place where gradients meet, which hubs of one store share.
     """
 
-    market: Market
-    mode: Mode
-    aggregator: str | None
-    storage: str | None
-    prices: ManyPlaces = field(compare=False, repr=False)
-    meetings: dict[str | None, PerPlace] = field(default_factory=dict, compare=False, repr=False)
-
-    @property
-    def problem(self) -> Problem:
-        """The question."""
-        return self.market.problem
-
-    @property
-    def size(self) -> float:
-        """Bytes of one gradient."""
-        return self.problem.gradient_bytes
-
-    @property
-    def streams(self) -> int:
-        """TCP streams of each pair of machines."""
-        return self.problem.requirements.streams
-
-    @property
-    def services(self) -> ServiceConstants:
-        """What stores, functions and servers take."""
-        return self.problem.calibration.services
-
-    @property
-    def transport(self) -> str:
-        """Transport of the strategy."""
-        return traits(self.mode.strategy).transport
+    def __init__(
+        self,
+        market: Market,
+        mode: Mode,
+        hub: tuple[str | None, str | None],
+        prices: ManyPlaces,
+        meetings: dict[str | None, PerPlace],
+    ) -> None:
+        self.market, self.mode, self.problem = market, mode, market.problem
+        self.aggregator, self.storage = hub
+        self.prices, self.meetings = prices, meetings
+        self.size, self.streams = self.problem.gradient_bytes, self.problem.requirements.streams
+        self.services = self.problem.calibration.services
+        self.transport = traits(mode.strategy).transport
 
     def link(self, src: str | None, dst: str | None) -> Link:
         """Find a link; the ideal one where an end is not known."""
@@ -101,42 +136,31 @@ class Hub:
         return workers if self.transport == "store" else 2
 
     def able(self, memory: Array, aggregate: Array) -> Array:
-        """Return whether a function can have so many GiB for so many seconds, one of them for each
-        number of workers; of their shape.
-        """
+        """Return whether a function can have so many GiB for so many seconds."""
         if self.aggregator is None or self.transport == "server":
             return np.full(aggregate.shape, True)
         offer = self.problem.function(self.aggregator)
-        able: Array = (memory <= offer.max_memory_gib) & (aggregate <= offer.max_seconds)
-        return able
+        return (memory <= offer.max_memory_gib) & (aggregate <= offer.max_seconds)
 
     def aggregate(self, workers: Any) -> Any:
-        """Return the seconds between the last gradient and the result; ``workers`` is a number or
-        an array.
-        """
+        """Return the seconds between the last gradient and the result."""
         if self.transport == "server":
             return server_sum_seconds(workers, self._vcpus(workers), self.problem)
-        fetch, put = (
-            self.link(self.storage, self.aggregator),
-            self.link(self.aggregator, self.storage),
-        )
+        fetch = self.link(self.storage, self.aggregator)
+        put = self.link(self.aggregator, self.storage)
         return stores.aggregate_seconds(
             self.size, self.gradients(workers), fetch, put, self.services
         )
 
     def _vcpus(self, workers: Any) -> Any:
-        """Return the vCPUs that sum in the server of some numbers of workers; as many as may count
-        where there is none; of the shape of ``workers``.
-        """
+        """Return the vCPUs that sum in the server of some numbers of workers."""
         vcpus = np.full(np.shape(workers), summing_vcpus(None))
         for offer in reversed(self._servers):
             vcpus = np.where(holds(offer, workers, self.problem), summing_vcpus(offer), vcpus)
         return vcpus
 
     def shared(self, workers: Any) -> Any:
-        """Return the seconds in which all gradients pass through the hub's own network, one way;
-        ``workers`` is a number or an array.
-        """
+        """Return the seconds in which all gradients pass the hub's network, one way."""
         if self.transport != "server":
             return 0.0
         return share_seconds(workers * self.size, self._fastest_machine)
@@ -148,9 +172,7 @@ class Hub:
         return max(self.problem.network.machine_bytes_per_s(place) for place in places)
 
     def ways(self, places: Indices | None = None) -> tuple[Array, Array]:
-        """Return the seconds from a worker to the hub and back, known at some places at least;
-        shapes (places,).
-        """
+        """Return the seconds to the hub and back, known at some places; shape (places,)."""
         met = self.aggregator if self.transport == "server" else self.storage
         if met not in self.meetings:
             self.meetings[met] = PerPlace(
@@ -186,9 +208,7 @@ class Hub:
         ) + stores.worker_transfer_seconds(self.size, home, self.services, self.streams)
 
     def egress(self, places: Indices) -> tuple[Array, Array]:
-        """Return the egress of each worker and of each region that is used, at some places; what no
-        region adds is left out; shapes (places,).
-        """
+        """Return the egress of each worker and of each region beside; shape (places,)."""
         one, two = self._sent_usd(1, places), self._sent_usd(2, places)
         network = self.problem.network
         put = (
@@ -201,9 +221,7 @@ class Hub:
         return two - one, np.maximum(0.0, 2 * one - two - put)
 
     def _sent_usd(self, workers: int, places: Indices) -> Array:
-        """Return the egress of a round with all workers at one place, for some places; shape
-        (places,).
-        """
+        """Return the egress with all workers at one place; shape (places,)."""
         exchange = Exchange(
             strategy=self.mode.strategy,
             compression="none",
@@ -219,9 +237,7 @@ class Hub:
         return total
 
     def fixed_usd(self, workers: int) -> float:
-        """Price what a round pays beside workers and regions: one result into the store, one run of
-        the function.
-        """
+        """Price what a round pays once: one put, one run of the function."""
         if self.aggregator is None or self.transport == "server":
             return 0.0
         gradients = workers if self.transport == "store" else 1
@@ -236,9 +252,7 @@ class Hub:
         )
 
     def usd_per_hour(self, workers: Array) -> Array:
-        """Price of the server for some numbers of workers, infinite where none can hold their
-        gradients; of their shape.
-        """
+        """Price of the server for some numbers of workers; infinite where none fits."""
         needed = self.transport == "server" and self.aggregator is not None
         usd = np.full(workers.shape, math.inf if needed else 0.0)
         for offer in reversed(self._servers):
@@ -247,9 +261,7 @@ class Hub:
 
     @cached_property
     def _servers(self) -> tuple[VmOffer, ...]:
-        """Machines that may be the server, the one to take first first; empty where there is no
-        server.
-        """
+        """Machines that may be the server, in the order in which they are taken."""
         return (
             servers_at(self.aggregator, self.problem)
             if self.transport == "server" and self.aggregator
@@ -269,9 +281,7 @@ class Hub:
 
     @cached_property
     def open_places(self) -> Mask:
-        """Where workers may be: only where they must, if those are all the regions that may be
-        used; shape (places,).
-        """
+        """Where workers may be, of places; shape (places,)."""
         full = len(self.required) >= self.problem.requirements.max_regions
         return np.array(
             [not full or place in self.required for place in self.market.places], dtype=bool
@@ -279,9 +289,7 @@ class Hub:
 
     @property
     def required(self) -> frozenset[str]:
-        """Places that need a worker: those of the request, and a server's own place unless the user
-        wants it elsewhere.
-        """
+        """Places that need a worker; a server's own among them unless it is named."""
         wish = self.problem.requirements
         beside = (
             self.transport == "server" and wish.aggregator is None and self.aggregator is not None

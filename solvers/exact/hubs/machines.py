@@ -19,23 +19,12 @@ from .workers import HubWorkers
 class HubMachineTree:
     """Depth-first enumeration of counts, cheapest machines first.
 
-    Parameters
-    ----------
-    workers, target
-        Market and strategy; incumbent and limits.
-    improves
-        Whether least seconds, USD/h and USD of a round, with the least samples/s that are certain,
-        could be an improvement: `HubSearch.improves`.
-    n, hub
-        How many workers around which hub.
-    ranges
-        Numbers of regions that are allowed.
-    chosen
-        Pools that they may be of, cheapest first.
-    server_usd
-        USD/h of the server.
-    egress
-        USD that a worker of each chosen pool pays a round, and its region beside; shapes (chosen,).
+    ``workers``, ``target``: market and strategy; incumbent and limits. ``improves``: whether least
+    seconds, USD/h and USD of a round, with the least samples/s that are certain, could be an
+    improvement: `HubSearch.improves`. ``n``, ``hub``: how many workers around which hub.
+    ``ranges``: numbers of regions that are allowed. ``chosen``: pools that they may be of, cheapest
+    first. ``server_usd``: USD/h of the server. ``egress``: USD that a worker of each chosen pool
+    pays a round, and its region beside; shapes (chosen,).
     """
 
     def __init__(
@@ -62,19 +51,15 @@ class HubMachineTree:
         self.target, self.improves, self.mode, self.n = target, improves, workers.mode, n
         self.problem, self.ranges = problem, ranges
         self.taken = hub.taken(n)
-        self.aggregate, self.fixed, self.server = (
-            float(hub.aggregate(n)),
-            hub.fixed_usd(n),
-            server_usd,
-        )
+        self.aggregate = float(hub.aggregate(n))
+        self.fixed = hub.fixed_usd(n)
+        self.server = server_usd
         self.pools = [market.pools[i] for i in chosen]
         self.places = place.tolist()
         self.caps = [int(market.cap[i]) for i in chosen]
-        self.usd, self.egress, self.region_usd = (
-            market.usd[chosen].tolist(),
-            egress[0].tolist(),
-            egress[1].tolist(),
-        )
+        self.usd = market.usd[chosen].tolist()
+        self.egress = egress[0].tolist()
+        self.region_usd = egress[1].tolist()
         self.ready, self.down = ready.tolist(), (down if server else np.zeros_like(down)).tolist()
         self.shared = float(hub.shared(n))
         self.least_s = float(calculation.min()) + self.aggregate + 2 * self.shared
@@ -128,8 +113,6 @@ class HubMachineTree:
         """Choose the next kind of machine; ``so_far`` is (last ready, last pull, USD/h, USD per
         round).
 
-        Notes
-        -----
         One frame per kind of machine that is used. What is left after pool i can only get dearer as
         i grows, so the first pool from which nothing can improve ends the loop.
         """
@@ -168,14 +151,10 @@ class HubMachineTree:
                 self.counts[i] = 0
 
     def _queued(self, at: int, left: int) -> float:
-        """Return the least time until all gradients are through the hub: those that start last
-        still pass one after the other.
-        """
-        kinds, waiting, latest = (
-            sorted([*self.taken_kinds, (self.soonest[at], left)], reverse=True),
-            0,
-            0.0,
-        )
+        """Return the least time until all gradients are through the hub's queue."""
+        kinds = sorted([*self.taken_kinds, (self.soonest[at], left)], reverse=True)
+        waiting = 0
+        latest = 0.0
         for start, count in kinds:
             if count:
                 waiting += count
@@ -225,9 +204,7 @@ class HubMachineTree:
         return self.improves(seconds, usd_per_hour, usd_per_round, self.slowest)
 
     def _within_limits(self, at: int, left: int) -> bool:
-        """Return whether the machines so far keep the joint quotas, and the limit of emissions with
-        the cleanest ones for the rest.
-        """
+        """Return whether joint quotas and emissions are kept with the cleanest rest."""
         for taken, most in self.joint:
             if (
                 sum(count * each for count, each in zip(self.counts, taken, strict=True) if count)

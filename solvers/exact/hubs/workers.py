@@ -1,35 +1,121 @@
-"""Least prices and seconds of one worker of a group around a hub."""
+"""Least prices and seconds of one worker of a group around a hub, and rows of hubs with their
+numbers of workers.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from ..._market.arrays import Array, Indices
+from placer.problem.exchange import memory_gib
+
+from ..._market.arrays import Array, Indices, Mask
 from ..._market.market import Market
 from ..._market.required_machines import Rule, least_usd
 from ..._mode import Mode
-from .egress import ManyPlaces
-from .hub import Hub
-from .hub_rows import HubRows
+from .hub import Hub, ManyPlaces
+
+
+class HubRows(Struct, frozen=True, eq=False, dict=True):
+    """Figures of some hubs with their numbers of workers; all of shape (rows,).
+
+    ``hubs``, ``workers``: position of each hub in its list, and how many workers it has.
+    ``aggregate``, ``shared``: seconds between the last gradient and the result; seconds in which
+    all gradients pass through the hub, one way. ``usd``: USD/h of the server, infinite where there
+    is none.
+    """
+
+    hubs: Indices
+    workers: Indices
+    aggregate: Array
+    shared: Array
+    usd: Array
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return len(self.workers)
+
+    def __getitem__(self, wanted: Any) -> HubRows:
+        """Return the rows of a mask, a slice or some positions."""
+        return HubRows(
+            self.hubs[wanted],
+            self.workers[wanted],
+            self.aggregate[wanted],
+            self.shared[wanted],
+            self.usd[wanted],
+        )
+
+    @staticmethod
+    def of(hub: Hub, workers: Indices, position: int = 0) -> HubRows:
+        """Build the rows of one hub with several numbers of workers."""
+        aggregate, shared = (
+            np.broadcast_to(np.asarray(each), workers.shape)
+            for each in (hub.aggregate(workers), hub.shared(workers))
+        )
+        return HubRows(
+            np.full(workers.shape, position), workers, aggregate, shared, hub.usd_per_hour(workers)
+        )
+
+
+class HubTable:
+    """Every hub with every number of workers, none of which depends on a target."""
+
+    def __init__(self, hubs: Sequence[Hub], most: int) -> None:
+        self._hubs, self._workers = hubs, np.arange(most + 1)
+
+    @cached_property
+    def _every(self) -> list[HubRows]:
+        return [HubRows.of(hub, self._workers, k) for k, hub in enumerate(self._hubs)]
+
+    @cached_property
+    def _columns(self) -> tuple[Array, Array, Array]:
+        """Aggregate, shared and price; each of shape (hubs, workers + 1)."""
+        rows = self._every
+        return (
+            np.array([r.aggregate for r in rows]),
+            np.array([r.shared for r in rows]),
+            np.array([r.usd for r in rows]),
+        )
+
+    @cached_property
+    def _able(self) -> Mask:
+        """Which hubs may have so many workers; shape (hubs, workers + 1)."""
+        memory = np.array(
+            [
+                memory_gib(self._hubs[0].size, self._hubs[0].gradients(n))
+                for n in self._workers.tolist()
+            ]
+        )
+        able = [
+            hub.able(memory, rows.aggregate) & np.isfinite(rows.usd)
+            for hub, rows in zip(self._hubs, self._every, strict=True)
+        ]
+        return np.array(able, dtype=bool)
+
+    def best(self, workers: Indices) -> HubRows:
+        """Return for each number of workers a hub as good as any in every figure."""
+        # Each figure from another hub if need be: no real hub is better in any of them.
+        least = [np.where(self._able, each, np.inf).min(axis=0)[workers] for each in self._columns]
+        return HubRows(np.zeros(workers.shape, dtype=np.intp), workers, *least)
+
+    def each(self, workers: Indices) -> HubRows:
+        """List every hub that can have each of some numbers of workers, hub by hub."""
+        hubs, at = np.nonzero(self._able[:, workers])
+        counts = workers[at]
+        return HubRows(hubs, counts, *(each[hubs, counts] for each in self._columns))
+
 
 MOST_CELLS = 1 << 17
 """Rows times pools that are worked on at once: 1 MiB for each array."""
 
 
 class HubWorkers:
-    """Least prices and seconds of workers around any hub; none depends on a target.
-
-    Parameters
-    ----------
-    market, mode
-        Pools and strategy.
-    most
-        Largest number of workers.
-    """
+    """Least prices and seconds of workers around any hub; none depends on a target."""
 
     def __init__(self, market: Market, mode: Mode, most: int) -> None:
         self.market, self.mode, self.most, self.problem = market, mode, most, market.problem
@@ -37,17 +123,14 @@ class HubWorkers:
         self.cheapest = self._least_usd(self.required)
         self._freest = self._least_usd(())
         self.prices = ManyPlaces(market.problem.network, market.places)
-        self.ideal = Hub(market, mode, None, None, self.prices)
+        self.ideal = Hub(market, mode, (None, None), self.prices, {})
 
     def _least_usd(self, required: Sequence[Rule]) -> Array:
-        """Return the least price of n machines that keep some rules, the same for every number of
-        local steps; shape (most + 1,).
-        """
+        """Return the least price of n machines that keep some rules; shape (most + 1,)."""
         key, market = ("least usd", self.most, bool(required)), self.market
         if key not in market.kept:
             market.kept[key] = least_usd(market.usd, market.cap, required, self.most)
-        built: Array = market.kept[key]
-        return built
+        return market.kept[key]
 
     @cached_property
     def cleanest(self) -> Array:
@@ -56,8 +139,7 @@ class HubWorkers:
         order = np.argsort(each, kind="stable")
         sizes = np.concatenate([[0.0], np.cumsum(cap[order])])
         sums = np.concatenate([[0.0], np.cumsum(each[order] * cap[order])])
-        built: Array = np.interp(np.arange(self.most + 1), sizes, sums)
-        return built
+        return np.interp(np.arange(self.most + 1), sizes, sums)
 
     @property
     def at_once(self) -> int:
@@ -65,24 +147,19 @@ class HubWorkers:
         return max(1, MOST_CELLS // len(self.market.pools))
 
     def usd_beside(self, workers: Indices, pools: Indices | None = None) -> Array:
-        """Return the least price of n machines of which one is of each pool; shape (numbers of
-        workers, pools).
-        """
+        """Return the least price of n machines, one of each pool; shape (numbers, pools)."""
         usd = self.market.usd if pools is None else self.market.usd[pools]
         rest = np.repeat(self.cheapest[workers - 1][:, None], len(usd), axis=1)
         for rule in self.required:
             mine = rule.owns if pools is None else rule.owns[pools]
             rest[:, mine] = self._freest[workers - 1][:, None]
         # One of this pool and the n - 1 cheapest; never below the n cheapest that keep the rules.
-        beside: Array = np.maximum(usd + rest, self.cheapest[workers][:, None])
-        return beside
+        return np.maximum(usd + rest, self.cheapest[workers][:, None])
 
     def calculation(self, workers: Indices, pools: Indices | None = None) -> Array:
         """Return the least calculation of one machine of each pool among n workers; shape (numbers
         of workers, pools).
 
-        Notes
-        -----
         Parts are equal; where data stays, each region's workers share its part, and the other
         regions need a worker each.
         """
@@ -90,18 +167,14 @@ class HubWorkers:
         if pools is not None:
             speed, place = speed[pools], place[pools]
         if not self.problem.requirements.datasets:
-            equal: Array = self.problem.batch / n / speed
-            return equal
+            return self.problem.batch / n / speed
         others = len(self.problem.requirements.required_places) - (self.market.stay_share > 0)
         # As many as possible share a region's part, so the part of each errs low.
         most = np.maximum(1, np.minimum(self.market.room, n - others))
-        placed: Array = (self.market.stay_share / most)[:, place] * self.problem.batch / speed
-        return placed
+        return (self.market.stay_share / most)[:, place] * self.problem.batch / speed
 
     def ideal_seconds(self, workers: Indices, pools: Indices | None = None) -> tuple[Array, Array]:
-        """Return the calculation with the ideal way up, and with both ideal ways; each of shape
-        (numbers of workers, pools).
-        """
+        """Return calculation with one and both ideal ways; shapes (numbers, pools)."""
         place = self.market.place_of if pools is None else self.market.place_of[pools]
         up, down = (way[place] for way in self.ideal.ways())
         ready = self.calculation(workers, pools) + up
@@ -117,15 +190,11 @@ class HubWorkers:
             return np.arange(len(market.pools))
         if "leading" not in market.kept:  # the same for every strategy
             market.kept["leading"] = leading(market.place_of, market.usd, market.speed)
-        built: Indices = market.kept["leading"]
-        return built
+        return market.kept["leading"]
 
     def passing(self, rows: HubRows) -> Array:
-        """Return the seconds until all gradients have passed through the hub, in and out, after the
-        first calculation has ended; shape (rows,).
-        """
-        through: Array = self.soonest[rows.workers] + rows.aggregate + 2 * rows.shared
-        return through
+        """Return the seconds until all have passed the hub in and out; shape (rows,)."""
+        return self.soonest[rows.workers] + rows.aggregate + 2 * rows.shared
 
     @cached_property
     def soonest(self) -> Array:
@@ -142,13 +211,10 @@ class HubWorkers:
 
 
 def leading(place: Indices, usd: Array, speed: Array) -> Indices:
-    """List the machines of which no other one in their place is as fast and no dearer, the cheapest
-    of each place first; of equal ones the first.
-    """
+    """List the machines that no other in their place beats in speed and price."""
     order = np.lexsort((-speed, usd, place))
     # Ranks are whole numbers, so that the running maximum of one place ends where the next begins.
     rank = np.searchsorted(np.sort(speed), speed)[order] + place[order] * (len(speed) + 1)
     before = np.concatenate([[-1], np.maximum.accumulate(rank)[:-1]])
     first = np.concatenate([[True], np.diff(place[order]) > 0])
-    built: Indices = order[(rank > before) | first]
-    return built
+    return order[(rank > before) | first]

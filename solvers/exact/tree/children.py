@@ -8,9 +8,9 @@ from msgspec import Struct
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices
-from ..bounds.exchange_pattern import Partners
-from ..bounds.relaxation import margin
-from .tree_bound import TreeBound
+from ..._market.grid import Grid
+from ..bounds.exchange_pattern import ExchangePattern, Partners
+from ..bounds.relaxation import Relaxation, margin
 
 ROUNDS = 3
 """How often regions are left out and the bounds of the others worked out again."""
@@ -18,11 +18,56 @@ MANY = 0.8
 """With a larger share of the regions left, another round is not worth it."""
 
 
+class TreeBound:
+    """Rows of the Lagrangian bound for one number of workers, with the sums that they take.
+
+    ``few``: whether a few rows are enough, for a first look at the root. Every row alone is a valid
+    bound, so that a tree may use any subset of the grid's rows: fewer rows cut less, never too
+    much. ``least`` has the places that must be used, with their fewest machines.
+    """
+
+    def __init__(
+        self,
+        relaxation: Relaxation,
+        grid: Grid,
+        exchange_pattern: ExchangePattern,
+        *,
+        few: bool = False,
+    ) -> None:
+        self.relaxation, self.grid, self.exchange_pattern = relaxation, grid, exchange_pattern
+        self.market, self.target, self.mode = relaxation.market, relaxation.target, relaxation.mode
+        self.data_usd = min(self.market.data_usd)
+        workers, home_usd = exchange_pattern.workers, np.full(1, exchange_pattern.home_usd)
+        # Least seconds of any place where some region must have the mean number of workers: used to
+        # choose rows, not to cut.
+        least_s = float(
+            np.nanmin(exchange_pattern.own_s[:, -(-workers // exchange_pattern.most) :])
+        )
+        needed = self.needed(grid.weights, np.full(1, least_s), home_usd)[:, 0]
+        self.rows = grid.rows(needed, workers, few=few)
+        self.weights = grid.weights[self.rows]
+        self.sums = grid.sums[self.rows, :, : workers + 1]
+        self.steps = grid.steps[self.rows, :, :workers]
+        self.least = grid.least
+
+    def needed(self, weights: Array, communication_s: Array, egress_usd: Array) -> Array:
+        """Return the thresholds; infinite where the egress is; shape (rows, communication)."""
+        # Arithmetic with infinite egress would give nan, which is not a threshold.
+        finite = np.where(np.isfinite(egress_usd), egress_usd, 0.0)
+        thresholds = self.target.thresholds(
+            self.mode,
+            weights,
+            communication_s,
+            finite,
+            self.data_usd,
+            np.zeros(len(communication_s)),
+        )
+        return np.where(np.isfinite(egress_usd), thresholds, np.inf)
+
+
 class Placed(Struct, frozen=True, kw_only=True, dict=True):
     """Regions whose number of workers is known.
 
-    Notes
-    -----
     ``left`` workers have no region yet; no region to come has more than ``most``, and one with as
     many comes after ``after``. ``pairs_usd`` is the price of a byte over all pairs of leaders that
     are placed, ``own_s`` the longest averages inside a region, ``wan`` the slowest pair (seconds
@@ -46,13 +91,7 @@ class Placed(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Children:
-    """Regions and counts that may come next at a node, with their margins over an improvement.
-
-    Parameters
-    ----------
-    bound, node
-        Rows and sums of the tree, and what is placed already.
-    """
+    """Regions and counts that may come next at a node, with their margins."""
 
     def __init__(self, bound: TreeBound, node: Placed) -> None:
         self.bound, self.node, self.exchange_pattern = bound, node, bound.exchange_pattern
@@ -61,9 +100,7 @@ class Children:
         self._drop_regions()
 
     def _drop_regions(self) -> None:
-        """Leave out regions that no improvement uses, whatever their count, until nothing changes
-        much; all if one that must be used is.
-        """
+        """Leave out regions that no improvement uses; all if a required one is."""
         for _ in range(ROUNDS):
             before = int(self.open.sum())
             if not self.open[self.missing].all():
@@ -103,26 +140,19 @@ class Children:
         self.far = np.maximum(node.far[self.places], self._far_missing())
 
     def _far_missing(self) -> Array:
-        """Return the slowest pair that the regions which are still missing bring with them, if each
-        region is used too; shape (places,).
-        """
+        """Return the slowest pair with the missing regions; shape (places,)."""
         if not self.missing:
             return np.zeros(len(self.places))
         wan, missing = self.bound.relaxation.wan_matrix, np.array(self.missing)
         known = max(float(self.node.far[missing].max()), float(wan[np.ix_(missing, missing)].max()))
-        built: Array = np.maximum(wan[np.ix_(self.places, missing)].max(axis=1), known)
-        return built
+        return np.maximum(wan[np.ix_(self.places, missing)].max(axis=1), known)
 
     def _margins(self, together: Indices) -> Array:
-        """Return the margins of all open regions and counts; ``together`` is how many of the rest
-        one region may hold; shape (places, counts).
-        """
+        """Return the margins of open regions and counts; shape (places, counts)."""
         bound, node, exchange_pattern = self.bound, self.node, self.exchange_pattern
         left, together = node.left - self.counts, np.maximum(together, 1)
-        leaders, leaders_left = (
-            exchange_pattern.leaders(self.counts),
-            exchange_pattern.leaders_left(left, self.used),
-        )
+        leaders = exchange_pattern.leaders(self.counts)
+        leaders_left = exchange_pattern.leaders_left(left, self.used)
         leaders_together = exchange_pattern.leaders_together(together)
         rest, rest_usd = self._every_rest(left, together, leaders_left, leaders_together)
         across = [
@@ -149,11 +179,9 @@ class Children:
         return margin(reached.reshape(len(reached), -1), needed).reshape(egress.shape)
 
     def _load_wan(self, left: Indices) -> Array:
-        """Return the seconds per pair byte of a worker that sends to all workers elsewhere: one of
-        each open region and count, and one of those that are left; shape (places, counts).
-        """
+        """Return the load of a worker that sends to all others; shape (places, counts)."""
         relaxation, workers = self.bound.relaxation, self.exchange_pattern.workers
-        if not relaxation.flat:
+        if self.exchange_pattern.by_region:
             return np.zeros((len(self.places), len(self.counts)))
         each = relaxation.machine_wan[self.places]
         # All that are left may be in one region, with the fastest workers.
@@ -167,18 +195,14 @@ class Children:
         """Return the best sums of the workers that are left and least price of their pairs; shapes
         (rows, places or 1, counts), (places or 1, counts).
 
-        Notes
-        -----
         The same for all regions, but for those that must be used: if one is placed next, only the
         others are still missing.
         """
         rest, usd = self._rests(left, together, leaders_left, leaders_together, self.must)
         if not self.must:
             return rest[:, None], usd[None]
-        every, prices = (
-            np.repeat(rest[:, None], len(self.places), axis=1),
-            np.tile(usd, (len(self.places), 1)),
-        )
+        every = np.repeat(rest[:, None], len(self.places), axis=1)
+        prices = np.tile(usd, (len(self.places), 1))
         for own in self.must:
             others = [other for other in self.must if other != own]
             every[:, own], prices[own] = self._rests(
@@ -198,8 +222,6 @@ class Children:
         """Return the best sums of the workers that are left and least price of their pairs, for
         each count; shapes (rows, counts) and (counts,).
 
-        Notes
-        -----
         One partial sort for all counts that allow about as many workers in one region.
         """
         rest, usd = np.empty((len(self.bound.weights), len(left))), np.empty(len(left))
@@ -223,8 +245,6 @@ class Children:
         """Return the best sums of the workers that are left, less what their leaders' pairs cost
         above the cheapest; shape (rows, counts).
 
-        Notes
-        -----
         Regions that must be used are in every sum, with their fewest machines.
         """
         if not able[must].all():
@@ -239,9 +259,7 @@ class Children:
         )
 
     def _sums(self, pairs: Array, able: Array, together: int, most: int, must: list[int]) -> Array:
-        """Return the best sums of up to ``most`` workers in the able regions, ``together`` in each
-        at most, with what pairs cost above the least.
-        """
+        """Return the best sums of the rest, less what pairs cost above the least."""
         built = np.full((len(self.units), most + 1), -np.inf)
         leasts = [self.bound.least[int(self.places[at])] for at in must]
         if max(leasts, default=0) > together or sum(leasts) > most:
@@ -293,9 +311,7 @@ class Children:
         return [(int(self.places[i]), int(self.counts[j])) for i, j in at[order]]
 
     def _leaves_room(self, left: Indices) -> Array:
-        """Return whether regions that must be used can still follow: workers, regions, and their
-        turn among those of one worker.
-        """
+        """Return whether required regions can still follow; shape (places, counts)."""
         others = len(self.missing) - np.isin(self.places, self.missing)
         room: Array = (
             np.minimum(left, self.exchange_pattern.most - self.used)[None, :] >= others[:, None]
@@ -317,18 +333,14 @@ class Children:
         return bool(self.margins[np.searchsorted(self.places, place), count - 1] >= 0)
 
     def own_bound_allows(self, place: int, count: int) -> bool:
-        """Return whether a child's own bound, with its pairs and links known, still allows an
-        improvement: one sum, no table.
-        """
+        """Return whether a child's own bound, exact in pairs and links, stays open."""
         bound, node, exchange_pattern = self.bound, self.node, self.exchange_pattern
         left = node.left - count
         if left == 0:
             return True
         bound.target.tick()
-        leaders, together = (
-            int(exchange_pattern.leaders(np.array(count))),
-            int(exchange_pattern.leaders_together(np.array(count))),
-        )
+        leaders = int(exchange_pattern.leaders(np.array(count)))
+        together = int(exchange_pattern.leaders_together(np.array(count)))
         leaders_left = int(exchange_pattern.leaders_left(np.array(left), self.used))
         toward = self.toward + leaders * bound.market.both_ways[place, self.places]
         pairs = toward + self.partners.usd(max(0, leaders_left - together), together)
@@ -345,7 +357,7 @@ class Children:
         wan = max(
             node.wan, float(self.far[own]), float(np.partition(far, further - 1)[further - 1])
         )
-        if bound.relaxation.flat:
+        if not exchange_pattern.by_region:
             each = bound.relaxation.machine_wan
             sent = (exchange_pattern.workers - left) * float(each[self.places[able]].min())
             wan = max(wan, sent, (exchange_pattern.workers - count) * float(each[place]))

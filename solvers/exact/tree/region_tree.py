@@ -11,10 +11,9 @@ from ..._market.arrays import Array
 from ..._market.grid import Grid
 from ..bounds.exchange_pattern import ExchangePattern
 from ..bounds.relaxation import Node, Relaxation
-from ..leaves.interleaving import Tree
-from ..leaves.leaf import Leaf
-from .children import Children, Placed
-from .tree_bound import TreeBound
+from .children import Children, Placed, TreeBound
+from .leaf import Leaf
+from .leaf_bound import Tree
 
 PAUSE = 50
 """Nodes after which other trees may have their turn."""
@@ -23,23 +22,11 @@ PAUSE = 50
 class RegionTree:
     """Branch and bound for one number of workers.
 
-    Parameters
-    ----------
-    relaxation
-        Bounds of the market.
-    grid
-        Best sums of the hosts that may be used.
-    exchange_pattern
-        How the regions meet.
-    leaf
-        Builds the enumeration of the machines of some regions.
-
-    Notes
-    -----
-    Egress between regions is quadratic in their workers, so a bound that only knows which regions
-    are used is weak. With the largest region and its count known, every other worker pays at least
-    its pairs with that region: linear, hence part of a partial sort. Counts fall along a path, so
-    each split of workers over regions is reached once.
+    ``leaf``: builds the enumeration of the machines of some regions. Egress between regions is
+    quadratic in their workers, so a bound that only knows which regions are used is weak. With the
+    largest region and its count known, every other worker pays at least its pairs with that region:
+    linear, hence part of a partial sort. Counts fall along a path, so each split of workers over
+    regions is reached once.
     """
 
     def __init__(
@@ -49,12 +36,10 @@ class RegionTree:
         exchange_pattern: ExchangePattern,
         leaf: Callable[[Node], Leaf],
     ) -> None:
-        self.relaxation, self.grid, self.exchange_pattern, self.leaf = (
-            relaxation,
-            grid,
-            exchange_pattern,
-            leaf,
-        )
+        self.relaxation = relaxation
+        self.grid = grid
+        self.exchange_pattern = exchange_pattern
+        self.leaf = leaf
         self.market, self.target = relaxation.market, relaxation.target
         self.nodes = 0
 
@@ -116,7 +101,11 @@ class RegionTree:
     def _child(self, node: Placed, place: int, count: int, still_open: Array) -> Placed:
         open_, wan = still_open.copy(), self.relaxation.wan_matrix[place]
         open_[place] = False
-        load = (self.exchange_pattern.workers - count) * float(self.relaxation.machine_wan[place])
+        load = 0.0
+        if not self.exchange_pattern.by_region:
+            load = float(self.relaxation.machine_wan[place]) * (
+                self.exchange_pattern.workers - count
+            )
         leaders = int(self.exchange_pattern.leaders(np.array(count)))
         return Placed(
             regions=(*node.regions, place),
@@ -126,7 +115,9 @@ class RegionTree:
             after=place,
             pairs_usd=node.pairs_usd + leaders * float(node.toward[place]),
             own_s=max(node.own_s, float(self.exchange_pattern.own_s[place, count])),
-            wan=max(node.wan, float(node.far[place]), load if self.relaxation.flat else 0.0),
+            wan=max(
+                node.wan, float(node.far[place]), 0.0 if self.exchange_pattern.by_region else load
+            ),
             base=node.base + self.bound.sums[:, place, count],
             open=open_,
             far=np.maximum(node.far, wan),
@@ -138,4 +129,4 @@ class RegionTree:
         order = np.argsort(node.regions).tolist()
         used = tuple(int(node.regions[k]) for k in order)
         leaf = self.leaf(Node(used, (), np.array([self.exchange_pattern.workers]), node.wan))
-        yield from leaf.improvements_at([node.counts[k] for k in order])
+        yield from leaf.improvements([node.counts[k] for k in order])

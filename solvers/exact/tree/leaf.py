@@ -1,9 +1,10 @@
-"""Enumeration of the machines of a known split, for requests where speed and price alone do not
-decide.
+"""Leaves: the machines of one set of regions and one number of workers, first the split over
+regions, then the counts: by Pareto fronts, or one by one where speed and price alone do not decide.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -14,8 +15,8 @@ from ..._market.arrays import Array, Indices
 from ..._market.increments import suffix_sums
 from ..._market.required_machines import Owed
 from ..bounds.relaxation import margin
-from .interleaving import BREATH, Tree
-from .leaf_bound import LeafBound
+from .fronts import Fronts
+from .leaf_bound import BREATH, LeafBound, Tree
 
 PAUSE = 256
 """Nodes after which another mode may have its turn."""
@@ -25,14 +26,8 @@ class MachineTree:
     """Depth-first enumeration of machines at a known number of workers per region, cut by the
     tightest rows.
 
-    Parameters
-    ----------
-    bound
-        Thresholds of an improvement.
-    split
-        Workers by region; shape (1, regions).
-    sums
-        Best weighted sums of each region at its count, by row.
+    ``split``: workers by region; shape (1, regions). ``sums``: best weighted sums of each region at
+    its count, by row.
     """
 
     def __init__(self, bound: LeafBound, split: Indices, sums: list[Array]) -> None:
@@ -67,11 +62,9 @@ class MachineTree:
 
     def improvements(self) -> Tree:
         """Yield groups that reach every threshold, which tightens as the incumbent improves."""
-        self.needed, self.counts, self.quota = (
-            self._needed(),
-            [0] * len(self.order),
-            dict.fromkeys(self.buckets, 0),
-        )
+        self.needed = self._needed()
+        self.counts = [0] * len(self.order)
+        self.quota = dict.fromkeys(self.buckets, 0)
         if self._opens():
             yield from self._descend(0, int(self.split[0, 0]), [0.0] * len(self.rows))
         else:
@@ -98,9 +91,7 @@ class MachineTree:
 
     @cached_property
     def suffix(self) -> list[list[list[float]]]:
-        """Return the best sums of m machines among the pools of the same region from each position
-        on; one list per row.
-        """
+        """Best sums of m machines of the same region from each position on, by row."""
         built = []
         for k in range(len(self.rows)):
             rows: list[list[float]] = []
@@ -117,9 +108,7 @@ class MachineTree:
         return [float(column[row]) for row in self.rows]
 
     def _descend(self, at: int, left: int, reached: list[float], before: float = 0.0) -> Tree:
-        """Choose the count of pool ``at``; ``left`` workers of its region are still to be placed,
-        which began at speed ``before``.
-        """
+        """Choose the count of pool ``at``; ``left``, ``before``: of its region."""
         self.bound.target.tick()
         self.nodes += 1
         if self.nodes % PAUSE == 0:
@@ -166,9 +155,7 @@ class MachineTree:
         )
 
     def _room(self, at: int, region: int) -> int:
-        """Count the machines that the quotas left over allow among the pools of a region from a
-        position on.
-        """
+        """Count the machines that quotas allow in a region from a position on."""
         if at == len(self.order) or self.region[at] != region:
             return 0
         return sum(
@@ -178,9 +165,7 @@ class MachineTree:
 
     @cached_property
     def smallest(self) -> list[dict[tuple[str, ...], tuple[int, int]]]:
-        """Return the quota and least devices per machine of each bucket, among the pools of the
-        same region from each position on.
-        """
+        """Quota and least devices of each bucket of a region from each position on."""
         built: list[dict[tuple[str, ...], tuple[int, int]]] = []
         for at in range(len(self.order) - 1, -1, -1):
             same = bool(built) and self.region[at] == self.region[at + 1]
@@ -189,3 +174,56 @@ class MachineTree:
             row[pool.bucket] = (pool.gpu_quota, size)
             built.append(row)
         return built[::-1]
+
+
+class Leaf:
+    """Enumeration of the machines of known regions with their numbers of workers."""
+
+    def __init__(self, bound: LeafBound) -> None:
+        self.bound = bound
+        self.node = bound.node
+        self.family = bound.family
+        self.workers = bound.workers
+        self.relaxation, self.market, self.target = bound.relaxation, bound.market, bound.target
+        self.prices: Array | None = None
+
+    def improvements(self, counts: Sequence[int]) -> Tree:
+        """Yield groups that may improve with so many workers in each of the regions."""
+        used, split = np.array(self.node.used, dtype=np.intp), np.array([counts])
+        sums = [
+            self.market.total_sums(np.array([place]), self.family.hosts, self.workers, used)
+            for place in self.node.used
+        ]
+        parts = [part[:, int(n)] for part, n in zip(sums, counts, strict=True)]
+        if margin(np.sum(parts, axis=0)[:, None], self.bound.thresholds(split))[0] >= 0:
+            yield from self.machines(split, parts)
+
+    def machines(self, split: Indices, sums: list[Array]) -> Tree:
+        """Yield the machines of a split; ``sums``: each region's best at its count."""
+        for family in self.relaxation.parts_at(self.family, self.node):
+            yield from self._machines_of(self.bound.of_family(family), split, sums)
+
+    def _machines_of(self, bound: LeafBound, split: Indices, sums: list[Array]) -> Tree:
+        if (
+            self.relaxation.mode.speed_and_price_decide
+            and self.market.way_usd(self.node.used) is not None
+        ):
+            egress_usd = float(bound.egress_usd(split)[0])
+            for hosts in bound.host_runs(split):
+                yield from Fronts(bound, hosts, split, egress_usd, self.prices).improvements()
+        elif self._allows_required(split, sums):
+            yield from MachineTree(bound, split, sums).improvements()
+
+    def _allows_required(self, split: Indices, sums: list[Array]) -> bool:
+        """Return whether a split may improve with the machines that must be used."""
+        if not self.market.required_machines.rules:
+            return True
+        total = self.market.total_sums(
+            np.array(self.node.used, dtype=np.intp), self.family.hosts, self.workers
+        )[:, [self.workers]]
+        return bool(
+            margin(np.minimum(np.sum(sums, axis=0)[:, None], total), self.bound.thresholds(split))[
+                0
+            ]
+            >= 0
+        )

@@ -16,12 +16,11 @@ from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices, Mask
+from ..._market.increments import PlaceUnits
 from ..._market.market import Market
-from ..._market.place_units import PlaceUnits
 from ..._market.required_machines import best_of, best_sum
 from ..bounds.relaxation import margin
-from .interleaving import BREATH, Tree
-from .leaf_bound import LeafBound
+from .leaf_bound import BREATH, LeafBound, Tree
 
 TIGHT = 5
 """Rows of the bound that prune partial choices."""
@@ -44,8 +43,6 @@ class States(Struct, frozen=True, kw_only=True, dict=True):
     """Choices of machines, not yet complete: how many, their speed, their price, where they came
     from; shapes (states,).
 
-    Notes
-    -----
     ``devices`` are those that count against the quota of the pools at hand; ``parent`` is the state
     of the stage before, ``choice`` what was added to it.
     """
@@ -90,26 +87,15 @@ NOTHING = States(
 class Fronts:
     """All choices of machines of one split that nothing beats, the best first.
 
-    Parameters
-    ----------
-    bound
-        Regions, number of workers, and thresholds of an improvement.
-    split
-        Workers by region; shape (1, regions).
-    hosts
-        Classes of hosts that may be used in each region; the slowest that each has decides the
-        averaging time.
-    egress_usd
-        Egress of one exchange, which the split fixes.
-    prices
-        Prices of a dollar of which the tightest are known to be; None: they are looked for.
-
-    Notes
-    -----
-    Nemhauser and Ullmann (1969) with bounds: partial choices are kept if no other has at least the
-    speed at no higher price; a dollar per hour of price counts with the egress that more speed
-    brings along, so that a slower choice that just keeps a budget is not lost. What cannot reach
-    the thresholds of an improvement is cut by the best weighted sums of the rest.
+    ``bound``: regions, number of workers, and thresholds of an improvement. ``split``: workers by
+    region; shape (1, regions). ``hosts``: classes of hosts that may be used in each region; the
+    slowest that each has decides the averaging time. ``egress_usd``: egress of one exchange, which
+    the split fixes. ``prices``: prices of a dollar of which the tightest are known to be; None:
+    they are looked for. Nemhauser and Ullmann (1969) with bounds: partial choices are kept if no
+    other has at least the speed at no higher price; a dollar per hour of price counts with the
+    egress that more speed brings along, so that a slower choice that just keeps a budget is not
+    lost. What cannot reach the thresholds of an improvement is cut by the best weighted sums of the
+    rest.
     """
 
     def __init__(
@@ -137,9 +123,7 @@ class Fronts:
         self._choose_rows()
 
     def _choose_rows(self) -> None:
-        """Choose the rows of the bound: the ends, and the tightest of the market's and of finer
-        prices of a dollar around the tightest of these.
-        """
+        """Choose rows: the ends, the tightest, and finer prices around these."""
         weights = self.market.weights
         if self.prices is not None:
             weights = np.vstack([weights[:1], _rows_of(self.prices, weights), weights[-1:]])
@@ -179,16 +163,13 @@ class Fronts:
         return _rows_of(low * (high / low) ** SHARES, weights)
 
     def _spare(self, weights: Array, sums: Array, needed: Array) -> Array:
-        """Return what is to spare in each row in dollars an hour; infinite where a row says nothing
-        about the price.
-        """
+        """Return what is to spare in each row in USD/h; infinite where it says nothing."""
         reached = sums.sum(axis=0)
         priced = (weights[:, 0] > 0) & (weights[:, 1] > 0)
         priced &= np.isfinite(reached) & np.isfinite(needed)
         with np.errstate(invalid="ignore", divide="ignore"):
             spare = (reached - needed) / np.maximum(weights[:, 1], 1e-9)
-        built: Array = np.where(priced, spare, np.inf)
-        return built
+        return np.where(priced, spare, np.inf)
 
     def _sums(self, weights: Array) -> Array:
         """Return the best weighted sums of the machines of each region; shape (regions, rows)."""
@@ -240,9 +221,7 @@ class Fronts:
                     self.bound.target.skipped |= bool(margin(reached[:, None], needed)[0] >= 0)
 
     def _joined(self, whole: States, region: States, k: int) -> States:
-        """Combine every choice so far with every choice of a further region, and keep what nothing
-        beats.
-        """
+        """Combine every choice with every one of a further region; keep the best."""
         later = (
             np.sum(self.sums[k + 1 :], axis=0)
             if k + 1 < len(self.sums)
@@ -276,8 +255,6 @@ class Fronts:
         """Thin the states where they are more than memory allows: runs of neighbours that hold as
         many machines and devices become one choice, moved to the better side of all of them.
 
-        Notes
-        -----
         An outer front: what a run becomes is at least as fast as any of it, and no dearer with the
         egress that its speed brings along, so whatever cuts it cuts the run. Its machines are those
         of the fastest of the run.
@@ -313,12 +290,9 @@ class Fronts:
         return states.at(np.sort(np.argpartition(-reached, self.most)[: self.most]))
 
     def open(self, states: States, ahead: Array) -> np.ndarray:
-        """Return which states may still reach every threshold with what lies ahead; ``ahead`` has
-        shape (rows, states) or (rows, 1).
-        """
+        """Return which states may reach every threshold with what lies ahead."""
         reached = self.weights[:, :1] * states.speed - self.weights[:, 1:2] * states.usd + ahead
-        open_: np.ndarray = np.all(reached >= self.floor, axis=0)
-        return open_
+        return np.all(reached >= self.floor, axis=0)
 
     def best(self, states: States) -> States:
         """Keep the states that no other of as many machines and devices beats."""
@@ -376,9 +350,7 @@ class RegionFront:
             self.states = NOTHING.at(NONE[:0])
 
     def _stages(self, units: PlaceUnits) -> list[Stage]:
-        """List the pools, those of one quota one after the other, with the best weighted sums of m
-        machines of those that come later.
-        """
+        """List the pools, quota by quota, with the best sums of those that come later."""
         market = self.fronts.market
         values = market.values_at(self.fronts.weights, units.pools)
         row = values[int(np.argmin(self.fronts.spare))].tolist()
@@ -401,20 +373,15 @@ class RegionFront:
         return stages[::-1]
 
     def _open(self, units: PlaceUnits, values: Array) -> Mask:
-        """Return of which pools a machine may be in an improvement: beside the best others that
-        reaches every threshold; shape (pools,).
-        """
+        """Return of which pools a machine may be in an improvement; shape (pools,)."""
         others = self.others[:, 0]
         if self.count > 1:
             each, machines = units.increments(values, self.count - 1)
             others = others + best_sum(each, self.count - 1, machines)
-        open_: Mask = np.all(values + others[:, None] >= self.fronts.floor, axis=0)
-        return open_
+        return np.all(values + others[:, None] >= self.fronts.floor, axis=0)
 
     def _later(self, units: PlaceUnits, values: Array, buckets: list[list[int]]) -> Iterator[Array]:
-        """Yield for each pool the best weighted sums of m machines of those before it in some
-        buckets; shape (rows, count + 1).
-        """
+        """Yield for each pool the best sums of those before it; shape (rows, count + 1)."""
         count = self.count
         if count <= units.enough:  # of each pool as many as are asked for: the best one alone
             columns = [units.column[pool] for pools in buckets for pool in pools]
@@ -499,12 +466,9 @@ def units_at(market: Market, place: int, hosts: frozenset[str]) -> PlaceUnits:
             buckets.setdefault(market.pools[i].bucket, []).append(i)
         most = market.problem.requirements.max_workers
         market.kept[key] = PlaceUnits(list(buckets.values()), market.pools, market.cap, most)
-    built: PlaceUnits = market.kept[key]
-    return built
+    return market.kept[key]
 
 
 def fitting(most: int, each_bytes: int) -> int:
-    """Return how many of something fit into a quarter of the memory that is left, at most
-    ``most``, at least `FEW`.
-    """
+    """Return how many fit into a quarter of the memory left, between `FEW` and ``most``."""
     return max(FEW, int(allowance.room_bytes(most=most * each_bytes) / each_bytes))
