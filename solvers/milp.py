@@ -1,5 +1,5 @@
 """Mixed-integer programs written with PuLP and solved by HiGHS: a formulation of its own
-(`_programs/site_group.py`) cross-checks `exact`.
+(`_programs/site_groups.py`) cross-checks `exact`.
 
 PuLP calls a run that timed out "Optimal" and leaves values after "Infeasible", so HiGHS itself is
 asked how it ended. Variables have numbers for names, because PuLP makes one name of ``us-east-1``
