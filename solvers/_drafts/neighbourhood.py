@@ -99,7 +99,7 @@ class NearPlaces:
             pools = np.flatnonzero(rule.owns)
             km = np.zeros(len(pools))
             if made.counts and near:
-                used = [int(market.place_of[i]) for i, _ in made.counts]
+                used = market.place_of[[i for i, _ in made.counts]]
                 km = self.km[np.ix_(used, market.place_of[pools])].min(axis=0)
                 km[np.isin(market.place_of[pools], used)] = -1.0
             for i in pools[np.lexsort((pools, ranking[pools], km))].tolist():

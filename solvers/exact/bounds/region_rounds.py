@@ -75,7 +75,7 @@ class LeaderPairs:
         allowance.check()
         wanted = self.market.problem.requirements.aggregator
         hubs = [p for p in places if wanted is None or self.market.places[p] == wanted]
-        pairs = np.ix_(places, np.array(hubs, dtype=np.intp))
+        pairs = np.ix_(np.array(places, dtype=np.intp), np.array(hubs, dtype=np.intp))
         seconds = sum(np.sort(each[pairs], axis=0) for each in (self.direct, self.direct.T))
         egress = self.size * np.cumsum(np.sort(self.market.both_ways[pairs], axis=0), axis=0)
         return np.min(seconds, axis=1, initial=np.inf), egress.min(axis=1, initial=np.inf)
@@ -145,10 +145,10 @@ class RegionRounds:
         seconds, usd = self.leader_pairs.exact(used)
         if seconds == np.inf:  # no hub is allowed among these regions
             return np.full((len(weights), len(workers)), np.inf)
-        usd += self.home_usd(np.array(used, dtype=np.intp), workers - regions)
-        seconds += self.inside_s(largest, averaging, regions, family)
+        egress = usd + self.home_usd(np.array(used, dtype=np.intp), workers - regions)
+        waiting = seconds + self.inside_s(largest, averaging, regions, family)
         data, zero = min(self.market.data_usd[p] for p in used), np.zeros(len(workers))
-        return self.relaxation.target.thresholds(self.mode, weights, seconds, usd, data, zero)
+        return self.relaxation.target.thresholds(self.mode, weights, waiting, egress, data, zero)
 
     def inside_s(
         self, largest: Indices, averaging: Array, regions: Indices | int, family: Family
