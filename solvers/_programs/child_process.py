@@ -74,8 +74,8 @@ def run_child(what: str, job: dict[str, Any], options: SolveOptions, run: str = 
             encoding="utf-8",
         )
         threading.Thread(target=_listen, args=(child.stdout, lines), daemon=True).start()
+        assert child.stdin is not None
         try:
-            assert child.stdin is not None
             with contextlib.suppress(BrokenPipeError):
                 child.stdin.write(json.dumps(job) + "\n")
                 child.stdin.flush()
