@@ -127,16 +127,7 @@ class PartSearch:
     @property
     def empty(self) -> Result:
         """Answer without a placement."""
-        return Result(
-            problem=self.problem,
-            status=Status.UNKNOWN,
-            placement=None,
-            estimate=None,
-            bound=None,
-            solver=self.solver,
-            seconds=0.0,
-            candidates=0,
-        )
+        return Result(problem=self.problem, status=Status.UNKNOWN, solver=self.solver)
 
     @property
     def goal(self) -> float | None:
