@@ -67,7 +67,7 @@ def _load() -> None:
     modules = [
         ".".join(p.relative_to(root).with_suffix("").parts) for p in root.glob("placer/**/*.py")
     ]
-    for name in ("numpy", "rich.console", "rich.table", "placer.solvers.exact", *sorted(modules)):
+    for name in ("numpy", "placer.solvers.exact", *sorted(modules)):
         if not name.startswith(LEFT_OUT):
             with contextlib.suppress(ImportError):  # an optional package that is not there
                 importlib.import_module(name.removesuffix(".__init__"))

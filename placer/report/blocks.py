@@ -112,7 +112,7 @@ class Report:
 
     title: str
     subtitle: str
-    verdict: str
+    verdict: str = ""
     tone: Literal["good", "warning", "bad"] = "good"
     figures: tuple[Pair, ...] = ()
     sections: tuple[Section, ...] = ()

@@ -43,7 +43,7 @@ def show_blocks(*blocks: Block | None) -> None:
     """Print some blocks, as `show_report` does."""
     from placer.report.blocks import Report, section
 
-    show_report(Report(title="", subtitle="", verdict="", sections=section("", *blocks)))
+    show_report(Report(title="", subtitle="", sections=section("", *blocks)))
 
 
 def _print(report: Report) -> None:

@@ -36,7 +36,6 @@ def catalogs(document: Document, today: date) -> Report:
     return Report(
         title="Price books",
         subtitle="placer catalog list",
-        verdict="",
         sections=section("", listed, text(f"{used} {document['folder']}")),
     )
 
@@ -208,7 +207,6 @@ def offers(document: Document, today: date) -> Report:
     return Report(
         title=f"Offers of catalog {document['catalog']}",
         subtitle="placer offers",
-        verdict="",
         sections=section(
             "",
             listed,
@@ -259,7 +257,6 @@ def offer_groups(document: Document, today: date) -> Report:
     return Report(
         title=title,
         subtitle="placer offers --group-by",
-        verdict="",
         sections=section(
             "",
             table(title, columns, rows, numbers=figures, units=units),

@@ -40,7 +40,6 @@ def network(document: Document, today: date) -> Report:
     return Report(
         title=f"Links of catalog {document['catalog']}",
         subtitle="placer network show",
-        verdict="",
         sections=section("", listed, text(note if tiered else "")),
     )
 
@@ -94,7 +93,6 @@ def check(document: Document, today: date) -> Report:
     return Report(
         title=f"Links of {grids}, estimated and measured",
         subtitle="placer network check",
-        verdict="",
         sections=(
             *section("", listed),
             *section("Route factors that the grids ask for", fitted),

@@ -24,7 +24,6 @@ def listed(document: Document, today: date) -> Report:
     return Report(
         title="Models",
         subtitle="placer models",
-        verdict="",
         sections=section(
             "",
             table(
