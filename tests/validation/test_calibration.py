@@ -361,7 +361,7 @@ def broken(
         (lambda d: d["rates"][0].pop("gpu"), "'gpu' is missing"),
         (lambda d: d.update(rates=3), "rates is not a list"),
         (lambda d: d.update(most_workers=0), "most_workers is 0"),
-        (lambda d: d.update(links=[{"src": "a"}]), "links[0]: 'dst' is missing"),
+        (lambda d: d.update(links=[{"src": "a"}]), "links[0]: 'as_of' is missing"),
     ],
 )
 def test_wrong_overlays_are_refused(
