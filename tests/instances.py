@@ -190,10 +190,7 @@ def sized_problem(seed: int, most: int = 10_000) -> Problem:
     """Draw machines of one to eight devices that share quotas of 7 to 63 devices or none at all,
     with gradients so small that many machines pay.
 
-    Parameters
-    ----------
-    most
-        Most combinations of counts, so that plain enumeration stays quick.
+    ``most``: most combinations of counts, so that plain enumeration stays quick.
     """
     draw = random.Random(seed)
     while True:
@@ -446,10 +443,7 @@ def server_problem(seed: int) -> Problem:
 def island_problem(seed: int, most: int = 3_000) -> Problem:
     """Draw a language model on machines of up to three regions, of which several may be one worker.
 
-    Parameters
-    ----------
-    most
-        Most combinations of counts, so that plain enumeration stays quick.
+    ``most``: most combinations of counts, so that plain enumeration stays quick.
     """
     draw = random.Random(seed)
     while True:
@@ -556,10 +550,7 @@ def wide_problem(seed: int, most: int = 3000) -> Problem:
     """Draw what `random_problem` never has: up to six regions, owned and limited machines, measured
     links, free providers.
 
-    Parameters
-    ----------
-    most
-        Most combinations of counts and exchanges, so that plain enumeration stays quick.
+    ``most``: most combinations of counts and exchanges, so that plain enumeration stays quick.
     """
     draw = random.Random(seed)
     while True:

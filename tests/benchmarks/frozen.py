@@ -107,11 +107,8 @@ def rows(path: Path = FILE) -> list[Frozen]:
 def verdict(row: Frozen, record: Record) -> str:
     """Compare a later run of an instance with what is frozen.
 
-    Returns
-    -------
-    str
-        ``same`` (proved, and neither beats the other's bound), ``open`` (not proved in its time, no
-        contradiction), or one of `WRONG`.
+    Returned: ``same`` (proved, and neither beats the other's bound), ``open`` (not proved in its
+    time, no contradiction), or one of `WRONG`.
     """
     if record["digest"] != row.digest:
         return "drifted"
@@ -159,10 +156,8 @@ def _row(record: Record, run: Record) -> Frozen:
 def check(path: Path, against: Path = FILE) -> None:
     """Print how a run compares with the file.
 
-    Raises
-    ------
-    SystemExit
-        With code 1 if an answer contradicts a frozen one, or its instance is another one now.
+    Raises SystemExit with code 1 if an answer contradicts a frozen one, or its instance is another
+    one now.
     """
     frozen = {row.key: row for row in rows(against)}
     found: Counter[str] = Counter()

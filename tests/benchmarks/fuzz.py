@@ -175,14 +175,8 @@ def load() -> None:
 def run_input(number: int, seconds: float, most_mib: float) -> Outcome:
     """Run one input in a process of its own.
 
-    Parameters
-    ----------
-    number
-        All that it is drawn from.
-    seconds
-        After so much CPU time it is a hang.
-    most_mib
-        Most memory.
+    ``number``: all that it is drawn from. ``seconds``: after so much CPU time it is a hang.
+    ``most_mib``: most memory.
     """
     folder = Path(tempfile.mkdtemp(prefix="fuzz"))
     start = time.monotonic()

@@ -72,8 +72,6 @@ def questions(seed_range: range, budget: float) -> list[tuple[str, int, Question
 def slope(points: Sequence[tuple[float, float]]) -> float:
     """Slope of the least-squares line through the logarithms.
 
-    Examples
-    --------
     >>> round(slope([(1, 3), (2, 12), (4, 48)]), 6)
     2.0
     """

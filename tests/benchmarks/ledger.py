@@ -30,12 +30,8 @@ Record = dict[str, Any]
 class Ledger:
     """A file of JSON lines that is complete up to the last measurement, also after Ctrl-C.
 
-    Parameters
-    ----------
-    path
-        File that is written anew.
-    **settings
-        What the run was asked for: it stands in the first line.
+    ``path``: file that is written anew. ``settings``: what the run was asked for: it stands in the
+    first line.
     """
 
     def __init__(self, path: Path, **settings: Any) -> None:
@@ -128,10 +124,7 @@ def _short(word: str) -> str:
 def read(path: Path) -> tuple[Record, list[Record]]:
     """First line and measurements of a ledger; a last line that was cut off is left out.
 
-    Raises
-    ------
-    SystemExit
-        If there is no such file, or it is no ledger.
+    Raises SystemExit if there is no such file, or it is no ledger.
     """
     if not path.exists():
         raise SystemExit(
@@ -174,8 +167,6 @@ def _documents(lines: Iterable[str]) -> Iterator[Record]:
 def percentile(values: Sequence[float], share: float) -> float:
     """Nearest rank: the smallest value that at least this share of all values does not exceed.
 
-    Examples
-    --------
     >>> percentile([3.0, 1.0, 2.0, 4.0], 0.5), percentile([3.0, 1.0, 2.0, 4.0], 0.95)
     (2.0, 4.0)
     """
@@ -244,8 +235,6 @@ def problem_digest(problem: Problem) -> str:
     """Digest of everything that the answer depends on beside placer's formulas: it tells whether
     two runs had the same instance.
 
-    Notes
-    -----
     Of the wishes and the times of services only those that differ from their defaults count, so a
     new one with a default does not change old instances. The name and the digest of the book do not
     count, its rows do, but for those of capacity: they change what is said of risk, and no answer.

@@ -45,10 +45,7 @@ COLD = "main job, no cache"
 def cpu_seconds(command: tuple[str, ...], checkout: Path, home: str) -> float:
     """Run a command and return the CPU seconds of its process.
 
-    Raises
-    ------
-    subprocess.CalledProcessError
-        If it fails.
+    Raises subprocess.CalledProcessError if it fails.
     """
     environment = {**os.environ, "PYTHONPATH": str(checkout), "PLACER_HOME": home}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -106,8 +106,6 @@ AS_BEFORE = {"mixed": True, "figures": "book", "supply": "any"}
 class Question:
     """One benchmark question by the numbers it is drawn from.
 
-    Notes
-    -----
     With local steps all strategies are open, else the synchronous ones; ``huge`` questions have
     batches of `HUGE_FACTORS`. With a ``book_model`` the copy of the default book is asked as a user
     would, islands included: regions, types and seed are 0.
@@ -153,14 +151,9 @@ class Question:
 def market(regions: int, types: int, seed: int) -> Catalog:
     """Draw a market.
 
-    Parameters
-    ----------
-    regions, types
-        Regions of the default book that have machines of a large cloud, of any provider where more
-        are wanted; and kinds of machines: GPU and how many, with several hosts where more than 56
-        are wanted.
-    seed
-        The same seed gives the same market.
+    ``regions``, ``types``: regions of the default book that have machines of a large cloud, of any
+    provider where more are wanted; and kinds of machines: GPU and how many, with several hosts
+    where more than 56 are wanted. ``seed``: the same seed gives the same market.
     """
     book = _book()
     draw = random.Random(f"market {seed} {regions} {types}")

@@ -33,11 +33,8 @@ PROOF = SolveOptions(gap=0.0, time_limit_s=600.0)
 def compared(generator: str, seed: int) -> dict[str, Any]:
     """Solve one instance with both solvers.
 
-    Returns
-    -------
-    dict
-        Generator and seed, status, strategy, value and second criterion of both solvers, the bound
-        and nodes of `exact`, and ``differs``.
+    Returned: generator and seed, status, strategy, value and second criterion of both solvers, the
+    bound and nodes of `exact`, and ``differs``.
     """
     problem = MARKETS[generator](seed)
     oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)

@@ -87,10 +87,8 @@ SECTIONS = (
 def page(folder: Path, former: str = "") -> str:
     """Build the page from a folder of measurements.
 
-    Parameters
-    ----------
-    former
-        The page so far: a benchmark that was not run again keeps its table, which names its commit.
+    ``former``: the page so far: a benchmark that was not run again keeps its table, which names its
+    commit.
     """
     kept = {
         part.partition("\n")[0]: part.partition("\n")[2].strip()

@@ -73,16 +73,9 @@ def failures(
 ) -> list[str]:
     """List what is wrong with answers to made-up requests, one line each.
 
-    Parameters
-    ----------
-    url
-        Of the service.
-    examples
-        Requests for each address and method, of each kind (valid, invalid).
-    seconds
-        After which no other address is tried.
-    seen
-        Counts answers by status.
+    ``url``: of the service. ``examples``: requests for each address and method, of each kind
+    (valid, invalid). ``seconds``: after which no other address is tried. ``seen``: counts answers
+    by status.
     """
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
     found: list[str] = []

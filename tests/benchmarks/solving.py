@@ -62,8 +62,6 @@ def watched(wanted: bool) -> Iterator[dict[str, dict[str, float]]]:
     """While this lasts, sum what the searches of `exact` take, by strategy, local steps and
     objective.
 
-    Notes
-    -----
     It wraps ``turns`` of each class of ``exact.search_of``; what lies outside of them (single
     machines, set-up, the bound of a stopped search) is not in the sums. The cost is two readings of
     a clock for each search.

@@ -268,9 +268,9 @@ def test_buckets_of_a_place_have_the_increments_that_each_has_alone() -> None:
 
 
 def test_machines_that_share_a_large_quota_are_bounded_by_their_linear_program() -> None:
-    """A quota of 20 and machines of 1 and 8 devices, worth 1 and 4 each: three machines are at
-    most (20 - 3) / 7 = 2.43 large ones and 0.57 small ones, worth 4 * 2.43 + 0.57 = 10.29, against
-    9 of the best mix, two large and one small. A cap of two large ones makes the bound exact.
+    """A quota of 20 and machines of 1 and 8 devices, worth 1 and 4 each: three machines are at most
+    (20 - 3) / 7 = 2.43 large ones and 0.57 small ones, worth 4 * 2.43 + 0.57 = 10.29, against 9 of
+    the best mix, two large and one small. A cap of two large ones makes the bound exact.
     """
     worth = np.array([1.0, 4.0])
     loose = increments_of(worth, (1, 8), (20, 3), 20, 64)
@@ -331,8 +331,8 @@ def test_least_rounds_are_worked_out_once_for_all_local_steps(
 
 
 def test_what_is_faster_or_as_fast_and_cheaper_may_beat_the_best() -> None:
-    """Of speed a thousandth more, or dollars a tenth less at the same speed; neither slower nor,
-    as fast, dearer machines.
+    """Of speed a thousandth more, or dollars a tenth less at the same speed; neither slower nor, as
+    fast, dearer machines.
     """
     problem = random_problem(5)
     exact = importlib.import_module("placer.solvers.exact.branch_and_bound")

@@ -61,8 +61,8 @@ def beaten(result: Result, best: dict[tuple[str, int], float]) -> list[Any]:
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 100_000), st.sampled_from(MAKERS))
 def test_stages_change_no_answer(seed: int, draw: Callable[[int], Problem]) -> None:
-    """The optimum by plain enumeration, where each search is paused at every node and every mode
-    is searched in stages.
+    """The optimum by plain enumeration, where each search is paused at every node and every mode is
+    searched in stages.
     """
     problem = draw(seed)
     with pytest.MonkeyPatch.context() as patch:
@@ -96,10 +96,7 @@ def test_no_placement_of_a_mode_beats_the_bound_of_a_stopped_search(
 class Paused:
     """A search that pauses at each node, and finds a better placement at one of them.
 
-    Parameters
-    ----------
-    finds
-        Node at which the placement is found; None at a gap at which the search never ends.
+    ``finds``: node at which the placement is found; None at a gap at which the search never ends.
     """
 
     def __init__(self, target: Any, finds: Callable[[float], int | None]) -> None:
@@ -140,8 +137,8 @@ def paused(finds: Callable[[float], int | None]) -> tuple[Any, Any, Any]:
 
 
 def test_a_stage_that_is_stuck_does_not_hold_up_the_question(staged: None) -> None:
-    """At a coarse gap the search never ends; at the gap that is asked for it does after 100
-    nodes: both have turns of 1, 2, 4 ... nodes, so 250 nodes in all are enough.
+    """At a coarse gap the search never ends; at the gap that is asked for it does after 100 nodes:
+    both have turns of 1, 2, 4 ... nodes, so 250 nodes in all are enough.
     """
     target, ledger, search = paused(lambda gap: 100 if gap <= 0.001 else None)
     target.node_limit = 300
