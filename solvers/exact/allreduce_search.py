@@ -197,6 +197,14 @@ class ButterflySearch:
         left = sorted((pair for pair in margins if pair[1] >= 0), key=lambda pair: -pair[1])
         return [n for n, _ in left]
 
+    def may_spread(self) -> bool:
+        """Return whether the bound of placements over several regions allows an improvement."""
+        return self.ranges.most_regions > 1 and any(
+            margin >= 0
+            for family in self.relaxation.families
+            for _, margin in self._spread_margins(family)
+        )
+
     def _offer(self, groups: tuple[WorkerGroup, ...]) -> None:
         workers = sum(group.count for group in groups)
         exchange = exchange_for(

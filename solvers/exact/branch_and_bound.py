@@ -212,7 +212,7 @@ class Prepared:
         """Run every search that the request admits; False if it ended before its trees were
         exhausted.
 
-        With options for an ``opening``, `greedy` makes the first incumbent, unless the relaxations
+        With options for an ``opening``, drafts make the first incumbent, unless the relaxations
         already prove that nothing beats a single machine or what is known; beside a hint hardly any
         draft is worth its time.
         """
@@ -308,7 +308,7 @@ class Prepared:
         some = next((k for k, search in enumerate(searches) if search.may_improve()), None)
         if some is None:
             return {id(search) for search in searches}
-        _offer_draft(target, opening)
+        _offer_draft(target, opening, searches[some:])
         closed, left = {id(search) for search in searches[:some]}, searches[some:]
         if target.short:  # the schedule asks the others when it comes to them
             return closed
@@ -473,28 +473,33 @@ def search_of(transport: str) -> Callable[[Market, Target, Mode], Search]:
     return SEARCHES[transport]
 
 
-def _offer_draft(target: Target, options: SolveOptions) -> None:
-    """Offer what `local_search` finds with local steps, else what `greedy` does: there trees find
-    as soon what a longer search would.
+def _offer_draft(target: Target, options: SolveOptions, searches: list[Search]) -> None:
+    """Offer what `greedy` finds, then local search: not where nodes are counted, or where only
+    placements of one region are open, which the searches enumerate faster.
     """
-    longer = options.node_limit is None and _has_local_steps(target.problem)
-    left = replace(options, time_limit_s=max(0.0, target.deadline - time.monotonic()))
-    draft = (local_search if longer else greedy).solve(target.problem, left)
-    if draft.placement is not None:
-        target.offer(draft.placement)
-    if draft.interrupted:  # the user ends the whole search
-        raise KeyboardInterrupt
+    for solver in (greedy, local_search):
+        left = replace(options, time_limit_s=max(0.0, target.deadline - time.monotonic()))
+        draft = solver.solve(target.problem, left)
+        if draft.placement is not None:
+            target.offer(draft.placement)
+        if draft.interrupted:  # the user ends the whole search
+            raise KeyboardInterrupt
+        if options.node_limit is not None or not any(map(_may_spread, searches)):
+            return
 
 
-def _has_local_steps(problem: Problem) -> bool:
-    return any(steps > 1 for _, steps in problem.modes)
+def _may_spread(search: Search) -> bool:
+    """Return whether a search may improve with several regions, or with a hub in another one."""
+    if isinstance(search, ButterflySearch):
+        return search.may_spread()
+    return search.may_improve()
 
 
 def _redraft(target: Target, options: SolveOptions) -> None:
     """Rebuild the best answer in part where local steps are allowed: more work than most questions
     take in all, so it is left to those that a first look has not closed.
     """
-    if target.best is None or not _has_local_steps(target.problem):
+    if target.best is None or not any(steps > 1 for _, steps in target.problem.modes):
         return
     left = max(0.0, target.deadline - time.monotonic())
     known = replace(options, time_limit_s=left, start=target.best)
