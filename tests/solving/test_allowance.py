@@ -164,6 +164,32 @@ def test_a_token_works_from_another_thread() -> None:
     assert result.value >= heard[0]
 
 
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_what_is_told_is_had(after: int) -> None:
+    """A search over two regions, whose best unlike machines are no answer, is stopped at once, or
+    at the first or second value that it tells: it answers, and with no less than it told.
+    """
+    cancel, told = threading.Event(), list[float]()
+
+    def hear(value: float) -> None:
+        told.append(value)
+        if len(told) >= after:
+            cancel.set()
+
+    if not after:
+        cancel.set()
+    result = placer.recommend(
+        "roberta-xlm",
+        budget="50/h",
+        regions="2..",
+        alternatives=False,
+        cancel=cancel,
+        on_better=hear,
+    )
+    assert result.value is not None
+    assert not told or result.value >= max(told)
+
+
 def test_ctrl_c_in_the_middle_leaves_an_answer() -> None:
     """SIGINT when the first answer is heard: no exception, and the answer has a bound."""
     result = placer.recommend(

@@ -44,6 +44,8 @@ def best_executed(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
             found.append(ask(asked, own))
     executed = [each for each in found if each.placement and not each.placement.unexecuted]
     if not executed:
+        if options.on_better is not None and whole.value is not None:
+            options.on_better(whole.value)
         return whole
     best = _best(executed, found)
     same = best.problem.compression == problem.compression

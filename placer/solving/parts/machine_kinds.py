@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 
 from placer.cost_model.dollars import usd_per_million_samples
@@ -42,10 +43,13 @@ def best_of_kinds(
         options.time_limit_s, options.memory_limit_bytes, options.cancel
     ) as allowed:
         began = time.perf_counter()
-        half = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s)
+        # What is better with unlike machines is no news of an answer.
+        half = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s, on_better=None)
         wish = replace(problem.requirements, uniform=False)
         found = replace(ask(replace(problem, requirements=wish), half), problem=problem)
         unlike = found.placement is not None and len(found.placement.kinds) > 1
+        if not unlike and found.value is not None and options.on_better is not None:
+            options.on_better(found.value)
         if unlike or (found.status is Status.TIME_LIMIT and options.node_limit is None):
             own = replace(options, certificate=False)
             search = _KindSearch(problem, ask, own, solver, allowed, proves=proves)
@@ -105,6 +109,19 @@ class _KindSearch(PartSearch):
                 self.work(part, asked)
             else:
                 self.push(part)
+
+    def end(self) -> None:
+        """Construct an answer where the search was stopped before it had any."""
+        if self.best is not None or not self.spent:
+            return
+        first = replace(self.options.deaf, cancel=None, first=True)
+        with allowance.closing(allowance.FIRST_S), suppress(allowance.StoppedError, MemoryError):
+            for part in sorted(self.left, key=lambda part: part.rank):
+                allowance.check()
+                if part.asked is not None and self.best is None:
+                    found = self.ask(part.asked, first).placement
+                    if found is not None:
+                        self.offer(found)
 
     def _alike(self, placement: Placement) -> Iterator[Placement]:
         for device in sorted(self.first):

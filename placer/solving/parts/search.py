@@ -208,7 +208,8 @@ class PartSearch:
             proof=(),
             notes=(),  # those of a part are of its own question
         )
-        if self.options.on_better is not None:
+        # A plan that no engine executes gives way to one that is executed.
+        if self.options.on_better is not None and not placement.unexecuted:
             self.options.on_better(value)
 
     def _again(self) -> bool:
