@@ -230,6 +230,8 @@ class ButterflySearch:
                 continue
             leaf = self._leaf(family, Node((place,), (), np.array([n]), 0.0))
             leaf.prices = prices.get((place, n))
+            self.target.tick()
+            self.target.check_time()
             for groups in leaf.improvements([n]):
                 if groups:
                     self._offer(groups)

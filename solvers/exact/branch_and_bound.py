@@ -16,6 +16,7 @@ from functools import partial
 
 import numpy as np
 
+from placer.cost_model.dollars import usd_per_million_samples
 from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.objective import Objective, objective_named
 from placer.problem.admitted_exchanges import exchange_for
@@ -521,11 +522,22 @@ def _offer_single_machines(market: Market, target: Target) -> None:
         "carbon": lambda: market.carbon,
     }
     exchange = exchange_for("none", 1, problem)
+    offers = np.array([pool.usd_per_hour for pool in market.pools])
+    # What an improvement needs only grows, and data that moves only adds to the price.
+    able = (market.alone >= target.min_speed) & (offers <= target.max_usd_per_hour)
     order = np.lexsort((market.usd, orders[target.objective.name]()))
-    for i in order[market.alone[order] >= target.min_speed].tolist():
-        pool, clean = market.pools[i], market.carbon[i] <= target.max_carbon_g_per_hour
-        promising = target.may_beat_best(float(market.alone[i]), pool.usd_per_hour)
-        if clean and promising and market.required_machines.allows_alone(i):
+    for i in order[able[order]].tolist():
+        pool = market.pools[i]
+        if not market.required_machines.allows_alone(i):
+            continue
+        if market.alone[i] >= target.min_speed and pool.usd_per_hour <= target.max_usd_per_hour:
+            if (
+                usd_per_million_samples(pool.usd_per_hour, float(market.alone[i])) / 1e6
+                > target.max_usd_per_sample
+            ):
+                continue
+            if market.carbon[i] > target.max_carbon_g_per_hour:
+                continue
             target.offer(Placement(groups=groups_of([pool], [1]), exchange=exchange))
 
 
