@@ -89,10 +89,7 @@ class Mode(Struct, frozen=True, dict=True):
         if not self.window or self.overlap:
             return [(1.0, communication_s)]
         least = 1 - HIDDEN_SHARE
-        return [
-            (1.0, least * communication_s),
-            (1 - HIDDEN_SHARE * self.window, communication_s),
-        ]
+        return [(1.0, least * communication_s), (1 - HIDDEN_SHARE * self.window, communication_s)]
 
     @cached_property
     def least_period_s(self) -> float:

@@ -110,11 +110,7 @@ class CommandServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(
-        self,
-        arguments: Sequence[str],
-        cwd: Path,
-        environment: Mapping[str, str],
-        timeout_s: float,
+        self, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], timeout_s: float
     ) -> subprocess.CompletedProcess[str]:
         """Run a command and return what it printed and its exit code."""
         with (

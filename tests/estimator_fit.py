@@ -87,10 +87,7 @@ def published_works() -> dict[str, tuple[str, Work]]:
         return {
             row["model"]: (
                 row["family"],
-                Work(
-                    **{name: float(row[name]) for name in ("samples", *COUNTED)},
-                    half=True,
-                ),
+                Work(**{name: float(row[name]) for name in ("samples", *COUNTED)}, half=True),
             )
             for row in csv.DictReader(handle)
         }
@@ -120,10 +117,7 @@ def estimated_rate(point: Point, constants: Constants, family: str | None = None
 
 
 def fit(
-    points: Sequence[Point],
-    centre: Mapping[str, tuple[float, float]] = CENTRE,
-    *,
-    own: bool = True,
+    points: Sequence[Point], centre: Mapping[str, tuple[float, float]] = CENTRE, *, own: bool = True
 ) -> Constants:
     """Fit the constants to rates: least squares of logarithms, with a prior.
 

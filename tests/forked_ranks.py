@@ -58,10 +58,7 @@ def signalling(rank: int, at_step: int, how: signal.Signals) -> Callable[[Record
 
 
 def ran(
-    folder: Path,
-    told: Record,
-    watch: Callable[[Record], None] = lambda record: None,
-    **other: Any,
+    folder: Path, told: Record, watch: Callable[[Record], None] = lambda record: None, **other: Any
 ) -> list[Record]:
     """Run all ranks of a manifest; return their records in the order of arrival.
 

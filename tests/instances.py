@@ -243,9 +243,7 @@ def _sized(draw: random.Random) -> Problem:
     return replace(
         base,
         profile=replace(
-            base.profile,
-            rates=rates,
-            gradient_bytes_fp32=draw.choice((10**4, 10**6, 10**8)),
+            base.profile, rates=rates, gradient_bytes_fp32=draw.choice((10**4, 10**6, 10**8))
         ),
         catalog=replace(base.catalog, offers=offers),
         requirements=replace(

@@ -55,9 +55,7 @@ PLAIN = Multiplier(value=1.0, low=1.0, high=1.0, basis="published", source="sync
 
 
 def samples_to_target(
-    exchange: Exchange,
-    given: Sequence[tuple[str, float]] = (),
-    profile: ModelProfile | None = None,
+    exchange: Exchange, given: Sequence[tuple[str, float]] = (), profile: ModelProfile | None = None
 ) -> Multiplier:
     """Return the samples to target of an exchange, as a multiple of synchronous training in FP32.
     The product of the factors of catalogs/convergence.csv for local steps, staleness and

@@ -214,11 +214,7 @@ _OBJECTIVES = {
     objective.name: objective
     for objective in (
         Objective(
-            name="throughput",
-            unit="samples/s",
-            quantity="samples/s",
-            maximised=True,
-            by_speed=True,
+            name="throughput", unit="samples/s", quantity="samples/s", maximised=True, by_speed=True
         ),
         Objective(name="cost", unit="USD/h", quantity="USD/h"),
         Objective(

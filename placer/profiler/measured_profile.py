@@ -302,10 +302,5 @@ def published_efficiency(name: str, family: str, framework: str) -> Efficiency:
             f"not measured for this one"
         )
     return Efficiency(
-        framework=framework,
-        value=value,
-        low=low,
-        high=high,
-        basis="assumed",
-        source=source,
+        framework=framework, value=value, low=low, high=high, basis="assumed", source=source
     )

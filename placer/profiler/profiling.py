@@ -11,14 +11,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
-from placer.profiler.devices import (
-    DeviceFacts,
-    busy_words,
-    device,
-    facts,
-    has_nvml,
-    load_nvml,
-)
+from placer.profiler.devices import DeviceFacts, busy_words, device, facts, has_nvml, load_nvml
 from placer.profiler.estimate.estimate import Estimate
 from placer.profiler.measured_profile import (
     Sizes,

@@ -29,10 +29,7 @@ MADE_AS_IT_RUNS = {"*", "__getattr__", "globals", "vars", "exec", "setattr"}
 
 
 def load_target(
-    target: str | None,
-    builtin: str | None,
-    name: str | None = None,
-    seq_len: int | None = None,
+    target: str | None, builtin: str | None, name: str | None = None, seq_len: int | None = None
 ) -> Workload | StepFunction:
     """Find what shall be measured: the ``target``, or a built-in model; with a ``name``, or that of
     function, model or file. ``seq_len`` are the tokens of a text for ``hf:FILE``.

@@ -166,12 +166,7 @@ def _cost_rows(case: Case) -> Iterator[Row]:
 
 def _row(of: Case | SpeedUp, quantity: str, unit: str, ours: float) -> Row:
     return Row(
-        groups=(of.group,),
-        label=of.label,
-        family=of.label,
-        quantity=quantity,
-        unit=unit,
-        ours=ours,
+        groups=(of.group,), label=of.label, family=of.label, quantity=quantity, unit=unit, ours=ours
     )
 
 

@@ -194,10 +194,7 @@ def byte_counters_agree(runs: Sequence[Run]) -> Finding:
     return Finding(told(held), ours, why)
 
 
-LOG_CHECKS = {
-    "E01": more_workers_gain_less_than_the_bound,
-    "E03": byte_counters_agree,
-}
+LOG_CHECKS = {"E01": more_workers_gain_less_than_the_bound, "E03": byte_counters_agree}
 """The function that judges each claim about the published runs."""
 
 

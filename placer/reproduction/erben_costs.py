@@ -33,10 +33,7 @@ INSIDE, OUTSIDE = 1 / 3, 2 / 3
 INSIDE_C8, BETWEEN_C8, OCEANIA_C8 = 8 / 20, 6 / 20, 6 / 20
 """Parts inside a continent, between three of them, and with Australia: section 5 (3)."""
 OTHER_CLOUD = {"D-2": AWS, "D-3": AZURE}
-SPOT_OF_C8 = {
-    "aws": (0.4388, 0.2394, 0.3474, 0.2934),
-    "azure": (0.15056, 0.14542, 0.18025, 0.2313),
-}
+SPOT_OF_C8 = {"aws": (0.4388, 0.2394, 0.3474, 0.2934), "azure": (0.15056, 0.14542, 0.18025, 0.2313)}
 """USD/h of a spot T4 in the USA, Europe, Asia and Australia on 12 May 2023: network analysis
 notebook of the artifact. Those of Google Cloud are in the book.
 """

@@ -10,13 +10,7 @@ from typing import Any
 
 from placer.cost_model.estimate import pool_of
 from placer.cost_model.outlook.losses import ASSUMED_INTERRUPTION, Interruption, expected_share
-from placer.reproduction.comparison import (
-    Finding,
-    PublishedClaim,
-    percent_range,
-    told,
-    within,
-)
+from placer.reproduction.comparison import Finding, PublishedClaim, percent_range, told, within
 from placer.reproduction.erben_placements import (
     ASR,
     AWS,

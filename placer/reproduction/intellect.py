@@ -71,12 +71,7 @@ class Scenario:
 SCENARIOS = (
     Scenario("USA", "I01", ((WEST, 5), (SOUTH, 4), (EAST, 5)), 0.957, 103, 0.414),
     Scenario(
-        "USA and Europe",
-        "I02",
-        ((WEST, 3), (SOUTH, 3), (EAST, 3), (EUROPE, 5)),
-        0.856,
-        382,
-        0.371,
+        "USA and Europe", "I02", ((WEST, 3), (SOUTH, 3), (EAST, 3), (EUROPE, 5)), 0.856, 382, 0.371
     ),
     Scenario(
         "three continents",

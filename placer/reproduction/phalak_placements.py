@@ -125,11 +125,7 @@ def other_assumptions(book: Catalog) -> dict[str, Study]:
 
 
 def placed(
-    model: str,
-    choice: Choice,
-    study: Study,
-    workers_per_city: int = 1,
-    exchange: str = "central",
+    model: str, choice: Choice, study: Study, workers_per_city: int = 1, exchange: str = "central"
 ) -> Estimate:
     """Estimate workers in each city; function and store in one city on any two clouds."""
     workers = ",".join(

@@ -22,10 +22,7 @@ RELAXATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("with a quota of {gpus} GPUs", {"quotas": (), "quota_gpus": None}),
     ("with --supply any", {"supply": None}),
     ("with --gpu {gpu}", {"gpus": ()}),
-    (
-        "with the plan {plan}",
-        dict.fromkeys(INSIDE.values()),
-    ),
+    ("with the plan {plan}", dict.fromkeys(INSIDE.values())),
     (
         "with {machines} machines to an island in one zone",
         {"same_zone": True, "min_island_machines": None, "max_island_machines": None},

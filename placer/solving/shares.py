@@ -25,16 +25,8 @@ from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
-from placer.problem.shares import (
-    Part as SpeedPart,
-)
-from placer.problem.shares import (
-    ShareLimit,
-    SpeedCap,
-    broken_shares,
-    crowded,
-    most_of,
-)
+from placer.problem.shares import Part as SpeedPart
+from placer.problem.shares import ShareLimit, SpeedCap, broken_shares, crowded, most_of
 from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.solving import allowance

@@ -180,9 +180,7 @@ def loader_of(
     if not fits or passes <= 1 or disk < read.value:
         return Loader(store=store)
     return Loader(
-        store=store,
-        disk_samples_per_s=machines * disk / bytes_per_sample,
-        streamed=1 / passes,
+        store=store, disk_samples_per_s=machines * disk / bytes_per_sample, streamed=1 / passes
     )
 
 

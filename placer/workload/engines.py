@@ -147,10 +147,7 @@ def _with(word: str, values: Sequence[str]) -> str:
 
 ENGINES = {
     "pytorch": Engine(
-        title="PyTorch",
-        exchanges=(ALONE, "all-reduce"),
-        compressions=("none", "fp16"),
-        rings=True,
+        title="PyTorch", exchanges=(ALONE, "all-reduce"), compressions=("none", "fp16"), rings=True
     ),
     "torchft": Engine(
         title="torchft",

@@ -169,10 +169,7 @@ def read_overlay(path: str) -> Overlay:
         data = bounded(path, WRITE)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise PlacerError(
-            f"cannot read calibration '{path}': {reason}",
-            WRITE,
-        ) from None
+        raise PlacerError(f"cannot read calibration '{path}': {reason}", WRITE) from None
     try:
         raw = parse_json(data)
     except (ValueError, RecursionError) as error:

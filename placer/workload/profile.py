@@ -40,11 +40,7 @@ COMPRESSION_BYTES = {
 """Bytes per gradient element on the wire, without the scales of a message."""
 FEEDBACK_COMPRESSIONS = ("int4", "sparse")
 """Compressions so coarse that what they lose must be added to the next message."""
-NODE_EFFICIENCY = {
-    "hivemind": (0.9, 0.4, 1.0),
-    "nccl": (0.96, 0.82, 1.0),
-    "gloo": (0.9, 0.4, 1.0),
-}
+NODE_EFFICIENCY = {"hivemind": (0.9, 0.4, 1.0), "nccl": (0.96, 0.82, 1.0), "gloo": (0.9, 0.4, 1.0)}
 """Speed-up per device of an unmeasured node with several GPUs by transport: value, low, high.
 
 hivemind: assumed for accumulation with one exchange per optimizer step; low is assumed, below the

@@ -73,11 +73,7 @@ def seconds_of_hosts(judge: Judge) -> Array:
     problem = judge.problem
     known = {
         host: averaging_seconds(
-            [host],
-            problem.gradient_bytes,
-            judge.most,
-            problem.profile.tensors,
-            problem.calibration,
+            [host], problem.gradient_bytes, judge.most, problem.profile.tensors, problem.calibration
         )
         for host in set(judge.market.host_of)
     }
@@ -319,8 +315,7 @@ class OnePlaceDrafts:
                     continue
                 pool = market.pools[i]
                 room = min(
-                    int(market.cap[i]),
-                    (pool.gpu_quota - used.get(pool.bucket, 0)) // pool.gpus,
+                    int(market.cap[i]), (pool.gpu_quota - used.get(pool.bucket, 0)) // pool.gpus
                 )
                 count = int(min(room, payable, left))
                 for taken, row in zip(market.joint, self.judge.problem.joint_limits, strict=True):

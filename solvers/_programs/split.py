@@ -459,11 +459,7 @@ def _longitude(hub: tuple[str | None, str | None], problem: Problem) -> tuple[fl
 def most_workers(problem: Problem) -> int:
     """Return the workers that range, batch, quotas and budget allow."""
     wish = problem.requirements
-    most = min(
-        wish.max_workers,
-        problem.batch,
-        sum(pool.max_count for pool in problem.pools),
-    )
+    most = min(wish.max_workers, problem.batch, sum(pool.max_count for pool in problem.pools))
     if wish.budget_usd_per_hour is None:
         return most
     left, count = wish.budget_usd_per_hour * (1 + 2 * TOLERANCE), 0
@@ -503,10 +499,7 @@ def search(
     if wish.min_workers == 1 == wish.min_regions:
         for pool in problem.pools:
             this.offer(
-                Placement(
-                    groups=(pool.group(1),),
-                    exchange=exchange_for(NO_EXCHANGE, 1, problem),
-                )
+                Placement(groups=(pool.group(1),), exchange=exchange_for(NO_EXCHANGE, 1, problem))
             )
     if draft:
         this.offer_draft()

@@ -545,10 +545,7 @@ def _best_single_machine(market: Market, target: Target) -> float | None:
     """Return the best value of a single machine by its own figures; None if none may."""
     values = [
         target.objective.value_at(
-            float(market.alone[i]),
-            pool.usd_per_hour,
-            float(market.carbon[i]),
-            pool.usd_per_hour,
+            float(market.alone[i]), pool.usd_per_hour, float(market.carbon[i]), pool.usd_per_hour
         )
         for i, pool in enumerate(market.pools)
         if market.required_machines.allows_alone(i)

@@ -94,16 +94,7 @@ def count_models() -> None:
 
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        [
-            "model",
-            "family",
-            "samples",
-            *COUNTED,
-            "source",
-            "as_of",
-        ]
-    )
+    writer.writerow(["model", "family", "samples", *COUNTED, "source", "as_of"])
     for name, (_, family, _) in REFERENCE.items():
         work = count_work(reference(name), SAMPLES if family == "cnn" else 1, PRECISION)
         figures = [round(getattr(work, field)) for field in COUNTED]

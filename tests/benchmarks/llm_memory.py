@@ -15,12 +15,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from island_models import device, mpt
-from llm_software import (
-    PRECISIONS,
-    architecture,
-    hardware_of,
-    plan_of,
-)
+from llm_software import PRECISIONS, architecture, hardware_of, plan_of
 
 from placer.records import replace
 from placer.units import GIB

@@ -25,11 +25,7 @@ from placer.workload.island.interval import rate_interval  # noqa: E402
 from placer.workload.island.step import step  # noqa: E402
 from placer.workload.island.transformer_speed import calculation_seconds  # noqa: E402
 from placer.workload.island.transports import TRANSPORTS  # noqa: E402
-from placer.workload.models.decoder import (  # noqa: E402
-    BF16_BYTES,
-    FOUR_BIT_BYTES,
-    with_adapters,
-)
+from placer.workload.models.decoder import BF16_BYTES, FOUR_BIT_BYTES, with_adapters  # noqa: E402
 from placer.workload.models.model_words import public_model  # noqa: E402
 
 NAMES = {

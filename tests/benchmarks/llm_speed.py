@@ -30,16 +30,8 @@ from placer.workload.island.hardware import Hardware  # noqa: E402
 from placer.workload.island.interval import FIT, Doubt, rate_interval  # noqa: E402
 from placer.workload.island.memory import Memory, memory  # noqa: E402
 from placer.workload.island.step import Step, step  # noqa: E402
-from placer.workload.island.transformer_speed import (  # noqa: E402
-    FITTED,
-    Utilisation,
-    calculation_seconds,
-)
-from placer.workload.island.transports import (  # noqa: E402
-    TRANSPORTS,
-    network_seconds,
-    node_seconds,
-)
+from placer.workload.island.transformer_speed import FITTED, Utilisation, calculation_seconds  # noqa: E402
+from placer.workload.island.transports import TRANSPORTS, network_seconds, node_seconds  # noqa: E402
 
 NCCL = TRANSPORTS["nccl"]
 DEVICES = {"a100_40gb": "A100-40", "a100_80gb": "A100-80"}
@@ -293,11 +285,7 @@ def show_collectives(folder: Path) -> None:
             nodes, gpus = int(row["n_nodes"]), int(row["n_gpus"])
             seconds = 2 * (gpus - 1) / gpus * payload / (float(row["busbw_gb_per_s"]) * 1e9)
             many = Hardware(
-                gpu=B200_NODE.gpu,
-                gpu_count=8,
-                network_gbps=3200.0,
-                fabric="efa",
-                machines=nodes,
+                gpu=B200_NODE.gpu, gpu_count=8, network_gbps=3200.0, fabric="efa", machines=nodes
             )
             inside = node_seconds(payload, 8, many.node_bytes_per_s, NCCL)
             # One collective over all devices does both side by side on parts of the payload.

@@ -35,12 +35,7 @@ from placer.errors import PlacerError  # noqa: E402
 from placer.market.books.book_reader import load_catalog  # noqa: E402
 from placer.profiler.devices import Device, device_of  # noqa: E402
 from placer.profiler.estimate.counting import count_work  # noqa: E402
-from placer.profiler.estimate.throughput import (  # noqa: E402
-    Constants,
-    Work,
-    constants,
-    spread,
-)
+from placer.profiler.estimate.throughput import Constants, Work, constants, spread  # noqa: E402
 from placer.profiler.workload import Workload  # noqa: E402
 from placer.workload.profile import Rate  # noqa: E402
 

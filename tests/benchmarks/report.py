@@ -114,12 +114,7 @@ def page(folder: Path, former: str = "") -> str:
             lines += [f"Not measured: no `{section.file}`.", ""]
             continue
         run, records = read(path)
-        lines += [
-            *section.table(records),
-            "",
-            *origin(run, records),
-            "",
-        ]
+        lines += [*section.table(records), "", *origin(run, records), ""]
     return "\n".join(lines)
 
 

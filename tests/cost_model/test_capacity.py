@@ -12,13 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placer.cost_model.capacity import forecast as forecast_module
-from placer.cost_model.capacity.forecast import (
-    LEADS_H,
-    best_sets,
-    followed,
-    forecast,
-    weights_at,
-)
+from placer.cost_model.capacity.forecast import LEADS_H, best_sets, followed, forecast, weights_at
 from placer.cost_model.capacity.scenarios import DAY, Likeness, latent, launchable, unlike_day
 from placer.errors import PlacerError
 

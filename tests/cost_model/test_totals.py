@@ -31,9 +31,7 @@ WISH = Requirements(gpus=("T4", "A10", "V100"), max_workers=8)
 def ask(book: Catalog, **changes: object) -> Problem:
     """Ask for roberta-xlm on the published market."""
     return Problem(
-        profile=load_profile("roberta-xlm"),
-        catalog=book,
-        requirements=replace(WISH, **changes),
+        profile=load_profile("roberta-xlm"), catalog=book, requirements=replace(WISH, **changes)
     )
 
 

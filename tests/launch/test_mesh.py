@@ -197,11 +197,7 @@ def test_degrees_of_divided_models(inner: dict[str, Any], expected: tuple[int, .
 
 @pytest.mark.parametrize(
     ("groups", "stages", "fits"),
-    [
-        (((A, 2, 2),), 2, True),
-        (((A, 2, 2),), 4, False),
-        (((A, 1, 2), (B, 1, 2)), 2, False),
-    ],
+    [(((A, 2, 2),), 2, True), (((A, 2, 2),), 4, False), (((A, 1, 2), (B, 1, 2)), 2, False)],
 )
 def test_stages_of_several_islands_are_whole_machines_in_one_place(
     groups: tuple[tuple[str, int, int], ...], stages: int, fits: bool

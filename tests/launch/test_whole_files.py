@@ -21,12 +21,7 @@ from running import files_of_at_most
 from placer.cli.output import write_text
 from placer.errors import PlacerError
 from placer.files import whole_files
-from placer.files.whole_files import (
-    exchange_names,
-    folder_beside,
-    whole_file,
-    write_whole,
-)
+from placer.files.whole_files import exchange_names, folder_beside, whole_file, write_whole
 from placer.launch.export import folder
 from placer.launch.export.folder import MANIFEST, left_over, write_folder
 from placer.launch.export.texts.files import MARK

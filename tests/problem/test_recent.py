@@ -18,11 +18,7 @@ from placer.records import replace
 
 exact, markets, shared = (
     importlib.import_module(f"placer.solvers.{name}")
-    for name in (
-        "exact.branch_and_bound",
-        "_market.market",
-        "_market.shared_tables",
-    )
+    for name in ("exact.branch_and_bound", "_market.market", "_market.shared_tables")
 )
 
 

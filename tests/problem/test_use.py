@@ -51,8 +51,7 @@ def test_words_become_rules(erben: Catalog, word: str, rule: Used) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "device", "scope"),
-    [("gcp/us-central1", "T4*", "each"), ("gcp/*", "T4", "together")],
+    ("place", "device", "scope"), [("gcp/us-central1", "T4*", "each"), ("gcp/*", "T4", "together")]
 )
 def test_offers_of_a_rule_share_its_quota(
     erben: Catalog, place: str, device: str, scope: str
@@ -76,10 +75,7 @@ def test_owned_machines_come_with_their_site(erben: Catalog) -> None:
         p.offer.gpu
         for p in advisor.problem("roberta-xlm", use=f"{SITE}=1xRTX8000").pools
         if p.offer.provider == "onprem"
-    } == {
-        "RTX8000",
-        "V100",
-    }
+    } == {"RTX8000", "V100"}
     assert not any(
         p.offer.provider == "onprem" for p in advisor.problem("roberta-xlm", use="gcp=1xT4").pools
     )

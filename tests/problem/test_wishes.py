@@ -229,16 +229,8 @@ def test_numbers_are_read_exactly(low: int, more: int, rate: float, share: float
     [
         ({"budget": 5}, "budget 5 is of type int", "text such as '5/h'"),
         ({"budget": 5.0}, "budget 5.0 is of type float", "text such as '5/h'"),
-        (
-            {"max_carbon": 500},
-            "max_carbon 500 is of type int",
-            "text such as '500g/h'",
-        ),
-        (
-            {"max_price_age": 30},
-            "max_price_age 30 is of type int",
-            "text such as '30d'",
-        ),
+        ({"max_carbon": 500}, "max_carbon 500 is of type int", "text such as '500g/h'"),
+        ({"max_price_age": 30}, "max_price_age 30 is of type int", "text such as '30d'"),
         ({"workers": (1, 2, 3)}, "workers (1, 2, 3)", "a whole number or two whole numbers"),
         ({"workers": 1.5}, "workers 1.5", "a whole number"),
         ({"regions": (1, "2")}, "regions (1, '2')", "two whole numbers"),

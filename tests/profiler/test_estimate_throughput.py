@@ -3,14 +3,7 @@ left out.
 """
 
 import pytest
-from estimator_fit import (
-    LeftOut,
-    fit,
-    leave_one_out,
-    published_points,
-    summary,
-    with_spreads,
-)
+from estimator_fit import LeftOut, fit, leave_one_out, published_points, summary, with_spreads
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -72,30 +72,10 @@ def test_ddp_sends_what_is_counted(ranks: list[Counts], case: str) -> None:
 
 
 SIZES: dict[str, dict[str, Any]] = {
-    "plain": {
-        "parameters": 299_530,
-        "trainable": 299_530,
-        "tensors": 6,
-        "bytes_fp32": 1_198_120,
-    },
-    "tied": {
-        "parameters": 385_000,
-        "trainable": 385_000,
-        "tensors": 2,
-        "bytes_fp32": 1_540_000,
-    },
-    "frozen": {
-        "parameters": 299_530,
-        "trainable": 151_690,
-        "tensors": 4,
-        "bytes_fp32": 606_760,
-    },
-    "unused": {
-        "parameters": 447_370,
-        "trainable": 447_370,
-        "tensors": 6,
-        "bytes_fp32": 1_789_480,
-    },
+    "plain": {"parameters": 299_530, "trainable": 299_530, "tensors": 6, "bytes_fp32": 1_198_120},
+    "tied": {"parameters": 385_000, "trainable": 385_000, "tensors": 2, "bytes_fp32": 1_540_000},
+    "frozen": {"parameters": 299_530, "trainable": 151_690, "tensors": 4, "bytes_fp32": 606_760},
+    "unused": {"parameters": 447_370, "trainable": 447_370, "tensors": 6, "bytes_fp32": 1_789_480},
     "bfloat16": {
         "parameters": 299_530,
         "trainable": 299_530,

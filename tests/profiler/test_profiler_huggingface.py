@@ -400,11 +400,7 @@ PUBLISHED: dict[str, tuple[int, dict[str, Any]]] = {
     ),
     "UNet of Stable Diffusion 1.5": (
         859_520_964,
-        {
-            "_class_name": "UNet2DConditionModel",
-            "cross_attention_dim": 768,
-            "sample_size": 64,
-        },
+        {"_class_name": "UNet2DConditionModel", "cross_attention_dim": 768, "sample_size": 64},
     ),
 }
 

@@ -7,13 +7,7 @@ from placer.records import replace
 from placer.reproduction.comparison import Finding, Verdict
 from placer.reproduction.phalak import placement_rows, usd_parts
 from placer.reproduction.phalak_claims import judged
-from placer.reproduction.phalak_placements import (
-    MODELS,
-    Choice,
-    Study,
-    placed,
-    work_out,
-)
+from placer.reproduction.phalak_placements import MODELS, Choice, Study, placed, work_out
 from placer.units import GIB
 
 HIERARCHY = ("P24", "P25", "P26")

@@ -18,31 +18,12 @@ from placer.cli import run as run_command
 from placer.documents.schemas import schema_text
 from placer.market.books.book_reader import load_catalog
 from placer.records import replace
-from placer.reproduction import (
-    PAPERS,
-    cloudless,
-    reproduce,
-)
+from placer.reproduction import PAPERS, cloudless, reproduce
 from placer.reproduction.cloudless import Case, elastic_cases, speed_ups
-from placer.reproduction.comparison import (
-    Group,
-    PublishedClaim,
-    Reproduction,
-    Verdict,
-    within,
-)
+from placer.reproduction.comparison import Group, PublishedClaim, Reproduction, Verdict, within
 from placer.reproduction.erben import SENT, SPEED
-from placer.reproduction.erben_costs import (
-    four_continents,
-    gib_per_hour,
-    multi_cloud,
-)
-from placer.reproduction.erben_placements import (
-    AZURE,
-    NLP,
-    WEST,
-    Bench,
-)
+from placer.reproduction.erben_costs import four_continents, gib_per_hour, multi_cloud
+from placer.reproduction.erben_placements import AZURE, NLP, WEST, Bench
 from placer.reproduction.intellect import slowest_hop
 
 Reproduced = Callable[[str], Reproduction]
@@ -77,9 +58,7 @@ def reproduced(request: pytest.FixtureRequest) -> Reproduced:
 
 @pytest.fixture
 def printed(
-    reproduced: Reproduced,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    reproduced: Reproduced, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., str]:
     """What the command prints on stdout, without working the paper out again."""
     monkeypatch.setattr(reproduction, "reproduce", reproduced)
@@ -230,9 +209,7 @@ def test_prices_that_do_not_depend_on_the_model_are_exact(reproduced: Reproduced
     assert verdicts["E81"] == Verdict.UNDECIDED
 
 
-def test_intellect_lies_inside_its_intervals(
-    reproduced: Reproduced,
-) -> None:
+def test_intellect_lies_inside_its_intervals(reproduced: Reproduced) -> None:
     """Table 2 of the report: 95.7 % of the time calculating in the USA, 83.0 % on three continents,
     38 minutes for 100 steps; nothing is fitted to the run. A ring of 14 nodes carries 2 x 13 / 14 x
     10.2 GB over links of 1.41 Gb/s, 1.9 times as long as an ideal one: 204 s in the USA.

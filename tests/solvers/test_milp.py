@@ -70,10 +70,7 @@ MARKETS: dict[str, Callable[[int], Problem]] = {
     "wide": wide_problem,
     "exchange": exchange_problem,
 }
-LIMITED: dict[str, Callable[[int], Problem]] = {
-    "total": total_by_speed,
-    "carbon": carbon_problem,
-}
+LIMITED: dict[str, Callable[[int], Problem]] = {"total": total_by_speed, "carbon": carbon_problem}
 """Deadlines, dollars in total and emissions."""
 
 

@@ -120,8 +120,7 @@ def test_rounds_of_candidates_are_those_of_the_model(
             del before[first]
         name, steps = draw.choice(modes)
         changes = Changes(
-            np.array([[last, first]]),
-            np.array([[-2, counts[first] if first != last else 0]]),
+            np.array([[last, first]]), np.array([[-2, counts[first] if first != last else 0]])
         )
         mode = Mode(problem, name, steps)
         speed, usd, hub = timed(Fleet(stock, before), mode, changes)

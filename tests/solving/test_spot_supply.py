@@ -40,9 +40,7 @@ def drawn(draw: Callable[[int], Problem], seed: int) -> Problem:
 
 
 @pytest.mark.parametrize("draw", [random_problem, island_problem, sized_problem])
-def test_a_supply_is_proved_as_plain_enumeration_finds_it(
-    draw: Callable[[int], Problem],
-) -> None:
+def test_a_supply_is_proved_as_plain_enumeration_finds_it(draw: Callable[[int], Problem]) -> None:
     """Islands of several sizes of one type share it, in all 48 drawn questions. Without it the
     answer is never worse.
     """

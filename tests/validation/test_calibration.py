@@ -32,11 +32,7 @@ from placer.validation.calibration.parameters import Equations, overlay_of, scal
 from placer.validation.calibration.quality import CalibrationReport, left_out_errors
 from placer.validation.calibration.runs import MeasuredRun, read_runs
 from placer.workload.constants import PUBLISHED, HostConstants
-from placer.workload.overlay import (
-    Overlay,
-    overlay_from,
-    read_overlay,
-)
+from placer.workload.overlay import Overlay, overlay_from, read_overlay
 
 COLUMNS = ("model", "workers", "samples_per_second", "calculation_s", "communication_s")
 TODAY = "2026-11-21"

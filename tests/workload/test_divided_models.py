@@ -174,11 +174,7 @@ def test_stages_wait(stages: int, pieces: int, microbatches: int, waits: float) 
     assert bubble(plan, microbatches) == pytest.approx(waits)
 
 
-@given(
-    st.sampled_from(MODELS),
-    st.sampled_from([2, 4, 8]),
-    st.sampled_from([1, 2, 4]),
-)
+@given(st.sampled_from(MODELS), st.sampled_from([2, 4, 8]), st.sampled_from([1, 2, 4]))
 def test_more_stages_never_hold_more(name: str, stages: int, tensor: int) -> None:
     """States and weights of a device, and the calculation of the slowest stage. Where states are
     sharded, an embedding that fewer devices share may be more.
@@ -255,13 +251,7 @@ def test_no_plan_is_faster_than_the_bound(
     st.booleans(),
 )
 def test_bounds_leave_every_plan_that_is_as_fast(
-    name: str,
-    gpu: str,
-    gpu_count: int,
-    gbps: float,
-    machines: int,
-    sequences: int,
-    joined: bool,
+    name: str, gpu: str, gpu_count: int, gbps: float, machines: int, sequences: int, joined: bool
 ) -> None:
     """Those of the machines themselves, and of the next power of two."""
     shape, each = model(name, 8192), device(gpu)

@@ -11,11 +11,7 @@ from placer.records import replace
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import Island, PlanWishes, Refusal
 from placer.workload.island.memory import activation_bytes, host_bytes, memory
-from placer.workload.models.decoder import (
-    FOUR_BIT_BYTES,
-    with_adapters,
-    with_sequence_length,
-)
+from placer.workload.models.decoder import FOUR_BIT_BYTES, with_adapters, with_sequence_length
 from placer.workload.models.model_words import read_model
 
 LADDER = ("none", "zero-1", "zero-2", "zero-3")

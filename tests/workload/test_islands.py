@@ -10,12 +10,7 @@ from island_models import MPT, device, island, mpt
 from placer.errors import PlacerError
 from placer.records import replace
 from placer.workload.inner_plan import CHECKPOINTING, SHARDINGS, InnerPlan
-from placer.workload.island import (
-    Island,
-    PlanWishes,
-    Refusal,
-    check_wishes,
-)
+from placer.workload.island import Island, PlanWishes, Refusal, check_wishes
 from placer.workload.island.transports import HIDDEN_SHARE
 
 ROCE = (1600.0, "roce")

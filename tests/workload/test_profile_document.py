@@ -170,10 +170,7 @@ def test_measured_rates_replace_published_and_estimated_ones() -> None:
         (r.gpu, r.basis)
         for r in rates
         if r.gpu in ("T4", "H100") and r.gpu_count == 1 and r.framework == "none"
-    ] == [
-        ("T4", "measured"),
-        ("H100", "estimated"),
-    ]
+    ] == [("T4", "measured"), ("H100", "estimated")]
 
 
 def test_a_gpu_sets_memory_and_microbatch() -> None:

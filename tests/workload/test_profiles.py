@@ -15,12 +15,7 @@ from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.records import replace
-from placer.workload.profile import (
-    load_profile,
-    profile_from_json,
-    profile_names,
-    shipped_profiles,
-)
+from placer.workload.profile import load_profile, profile_from_json, profile_names, shipped_profiles
 
 EIGHT = {
     "resnet18",
@@ -228,10 +223,7 @@ def test_the_language_model_runs_out_of_memory_on_four_t4(erben: Catalog) -> Non
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        (
-            {"gpu": "T4", "gpu_count": 0, "source": "s"},
-            "out_of_memory[0]: gpu_count is 0",
-        ),
+        ({"gpu": "T4", "gpu_count": 0, "source": "s"}, "out_of_memory[0]: gpu_count is 0"),
         ({"gpu": "T4", "source": "s"}, "'gpu_count' is missing"),
         ({"gpu": "T4", "gpu_count": 4, "source": "s", "sps": 2}, "unknown key 'sps'"),
     ],

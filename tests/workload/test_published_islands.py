@@ -47,11 +47,7 @@ def test_a_published_run_is_inside_the_interval(
     name, tokens, gpu, machines, checkpointing, microbatch, accumulation = run
     model, via = mpt(name, tokens), TRANSPORTS["nccl"]
     hardware = Hardware(
-        gpu=device(gpu),
-        gpu_count=8,
-        network_gbps=NETWORK[gpu],
-        fabric="roce",
-        machines=machines,
+        gpu=device(gpu), gpu_count=8, network_gbps=NETWORK[gpu], fabric="roce", machines=machines
     )
     plan = InnerPlan(sharding="zero-3", checkpointing=checkpointing, microbatch=microbatch)
     sequences = microbatch * accumulation

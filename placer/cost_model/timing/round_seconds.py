@@ -18,11 +18,7 @@ from placer.cost_model.timing.site_groups import (
     samples_per_round,
     site_group_of,
 )
-from placer.cost_model.timing.transfers import (
-    arrival_seconds,
-    direct_phase_seconds,
-    share_seconds,
-)
+from placer.cost_model.timing.transfers import arrival_seconds, direct_phase_seconds, share_seconds
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.exchange import Phase, traits
 from placer.problem.placement import Placement

@@ -8,11 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from placer.launch.rehearsal.rehearsal import (
-    LEAST_LINK_SHARE,
-    Rehearsal,
-    exchange_seconds,
-)
+from placer.launch.rehearsal.rehearsal import LEAST_LINK_SHARE, Rehearsal, exchange_seconds
 from placer.launch.runtime.run_log import all_rounds, requests_of, rounds_of
 from placer.problem.exchange import traits
 from placer.records import replace

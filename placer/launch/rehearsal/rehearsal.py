@@ -159,10 +159,7 @@ def rehearse(
     plan = small.plan
     options.check(small, plan)
     start = Start(
-        plan=plan,
-        document=small.manifest(),
-        train=options.train or TRAIN,
-        elements=small.elements,
+        plan=plan, document=small.manifest(), train=options.train or TRAIN, elements=small.elements
     )
     rounds = options.all_rounds(overlap=plan.exchange.overlap)
     expected = manifest.expected.step_seconds.get("communication", 0.0)
@@ -249,10 +246,7 @@ class _Run:
         again = step - first
         lost = f"{counted(again, 'whole step')} and the step" if again > 0 else "the step"
         were = "were" if again > 0 else "was"
-        return [
-            *deaths,
-            f"resumed before step {first}: {lost} under way {were} done again",
-        ]
+        return [*deaths, f"resumed before step {first}: {lost} under way {were} done again"]
 
     def _once(
         self, steps: int, kill: tuple[int, int] | None = None, *, resume: bool = False

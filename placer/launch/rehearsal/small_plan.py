@@ -165,10 +165,7 @@ def as_hosts(placement: Placement, where: str) -> Placement:
 
 
 def small_plan(
-    problem: Problem,
-    placement: Placement,
-    scale: float | None = None,
-    elements: int | None = None,
+    problem: Problem, placement: Placement, scale: float | None = None, elements: int | None = None
 ) -> SmallPlan:
     """Make a plan small: without ``scale`` or ``elements``, which a user's own model has, so that
     an exchange takes about `EXCHANGE_S`, with at most `MOST_WIRE_BYTES`. A scale that leaves next

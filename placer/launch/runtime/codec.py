@@ -7,12 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from placer.errors import unknown
-from placer.workload.profile import (
-    COMPRESSION_BYTES,
-    SPARSE_BITS,
-    SPARSE_CHUNK,
-    SPARSE_KEPT,
-)
+from placer.workload.profile import COMPRESSION_BYTES, SPARSE_BITS, SPARSE_CHUNK, SPARSE_KEPT
 
 SCALE_BYTES = 4
 """Bytes of a scale, a 32-bit float."""

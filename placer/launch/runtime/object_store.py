@@ -200,10 +200,7 @@ class LocalStore:
 
 @contextmanager
 def local_object_stores(
-    folder: Path,
-    buckets: Sequence[Bucket],
-    network: ShapedNetwork | None = None,
-    first: int = 0,
+    folder: Path, buckets: Sequence[Bucket], network: ShapedNetwork | None = None, first: int = 0
 ) -> Iterator[tuple[LocalStore, ...]]:
     """Serve a store for each bucket: at 127.0.0.1, or on machines from the ``first`` on."""
     if any(importlib.util.find_spec(name) is None for name in ("moto", "flask", "waitress")):

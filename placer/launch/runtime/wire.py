@@ -232,10 +232,7 @@ class Feedback:
 
 
 def butterfly_sum(
-    wire: Wire,
-    vector: Any,
-    members: Sequence[int],
-    feedback: Feedback | None = None,
+    wire: Wire, vector: Any, members: Sequence[int], feedback: Feedback | None = None
 ) -> Any:
     """Sum a vector of 32-bit floats on the CPU over some ranks; all get the same new one to the
     last bit. ``feedback`` is added, and keeps what is lost now.

@@ -177,9 +177,7 @@ def step_time(
     matrix = dense / (share * efficiency * peak)
     waiting = max(0.0, work.product_bytes * scale / bytes_each_second - matrix)
     return StepTime(
-        matrix=matrix,
-        memory=other + waiting,
-        launch=work.kernels * constants.launch_seconds,
+        matrix=matrix, memory=other + waiting, launch=work.kernels * constants.launch_seconds
     )
 
 

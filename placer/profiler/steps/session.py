@@ -210,8 +210,7 @@ class Session:
         if isinstance(self.subject, StepFunction):
             if len(self.plan.precisions) > 1:
                 raise PlacerError(
-                    "a step function sets its own precision",
-                    "give one --precision, which names it",
+                    "a step function sets its own precision", "give one --precision, which names it"
                 )
             return
         if any(parameter.is_meta for parameter in self.subject.module.parameters()):

@@ -167,8 +167,7 @@ def _looser(wish: Requirements, slower: float, dearer: float) -> Requirements:
     }
     given = {name: getattr(wish, name) for name in factors}
     return replace(
-        wish,
-        **{name: factors[name] * value for name, value in given.items() if value is not None},
+        wish, **{name: factors[name] * value for name, value in given.items() if value is not None}
     )
 
 

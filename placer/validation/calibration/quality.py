@@ -221,10 +221,7 @@ class CalibrationReport:
             **figures,
             "report": {
                 "fitted": [
-                    {
-                        **_figure(f.parameter),
-                        **{name: getattr(f, name) for name in FITTED},
-                    }
+                    {**_figure(f.parameter), **{name: getattr(f, name) for name in FITTED}}
                     for f in self.figures
                 ],
                 "not_fitted": [{**_figure(p), "because": why} for p, why in self.unfitted],

@@ -22,9 +22,7 @@ from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import ELEMENT_BYTES, MANY_GROUPS_BYTES, Memory
 from placer.workload.island.question import Refusal, candidates
 from placer.workload.island.step import Step, step
-from placer.workload.island.transformer_speed import (
-    calculation_seconds,
-)
+from placer.workload.island.transformer_speed import calculation_seconds
 from placer.workload.island.transports import TRANSPORTS
 from placer.workload.island.wishes import PIPELINES, PlanWishes
 

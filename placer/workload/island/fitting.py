@@ -14,9 +14,7 @@ from placer.workload.island.divisions import LAYER_S, expert_layers
 from placer.workload.island.hardware import Hardware, lacks_precision, usual_precision
 from placer.workload.island.question import Candidate, all_candidates
 from placer.workload.island.step import UNHIDDEN, Step, step, step_seconds
-from placer.workload.island.transformer_speed import (
-    calculation_seconds,
-)
+from placer.workload.island.transformer_speed import calculation_seconds
 from placer.workload.island.transports import BACKWARD_TAIL, HIDDEN_SHARE, Transport
 from placer.workload.island.wishes import PlanWishes
 

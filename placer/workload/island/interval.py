@@ -12,11 +12,7 @@ from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.hardware import Hardware, has_bf16
 from placer.workload.island.step import Step, kernel_seconds
-from placer.workload.island.transformer_speed import (
-    attention_share,
-    calculation_seconds,
-    is_late,
-)
+from placer.workload.island.transformer_speed import attention_share, calculation_seconds, is_late
 from placer.workload.island.transports import Transport
 from placer.workload.software import EIGHT_BIT, FASTEST_ATTENTION, TUNED, software
 
@@ -52,11 +48,7 @@ DIVIDED = Doubt(low=0.85, high=1.05, reason="divided sequences measured once")
 
 
 def rate_interval(
-    architecture: Architecture,
-    hardware: Hardware,
-    plan: InnerPlan,
-    step: Step,
-    via: Transport,
+    architecture: Architecture, hardware: Hardware, plan: InnerPlan, step: Step, via: Transport
 ) -> tuple[Doubt, str]:
     """Return the multiples of a rate between which it is expected, and the basis of the rate.
     Reasons are taken as independent: their logarithms add as squares.

@@ -25,9 +25,7 @@ from placer.workload.island.question import (
     precision_refusal,
 )
 from placer.workload.island.step import Step, step
-from placer.workload.island.transformer_speed import (
-    FITTED,
-)
+from placer.workload.island.transformer_speed import FITTED
 from placer.workload.island.transports import BACKWARD_TAIL, HIDDEN_SHARE
 from placer.workload.island.wishes import PlanWishes
 

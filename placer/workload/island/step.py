@@ -20,17 +20,8 @@ from placer.workload.island.divisions import (
     stage_hardware,
 )
 from placer.workload.island.hardware import Hardware
-from placer.workload.island.memory import (
-    ELEMENT_BYTES,
-    Memory,
-    sharding_group,
-    stage_parameters,
-)
-from placer.workload.island.transformer_speed import (
-    PRESSED_SLOWDOWN,
-    attention_share,
-    is_pressed,
-)
+from placer.workload.island.memory import ELEMENT_BYTES, Memory, sharding_group, stage_parameters
+from placer.workload.island.transformer_speed import PRESSED_SLOWDOWN, attention_share, is_pressed
 from placer.workload.island.transports import (
     BACKWARD_TAIL,
     HIDDEN_SHARE,

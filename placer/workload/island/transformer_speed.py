@@ -115,11 +115,7 @@ def attention_share(architecture: Architecture, gpu: Gpu, plan: InnerPlan) -> fl
 
 
 def calculation_seconds(
-    architecture: Architecture,
-    gpu: Gpu,
-    plan: InnerPlan,
-    sequences: int,
-    fit: Utilisation = FITTED,
+    architecture: Architecture, gpu: Gpu, plan: InnerPlan, sequences: int, fit: Utilisation = FITTED
 ) -> float:
     """Return the seconds that a device of the slowest stage calculates in a step of a rank."""
     tokens = sequences * architecture.sequence_length / plan.context_parallel

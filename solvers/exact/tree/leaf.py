@@ -51,11 +51,7 @@ class MachineTree:
         self.buckets = [pool.bucket for pool in self.pools]
         self.caps: list[int] = market.cap[self.order].astype(np.intp).tolist()
         self.value: list[list[float]] = market.values[np.ix_(self.rows, self.order)].T.tolist()
-        joint = zip(
-            market.joint[:, self.order].tolist(),
-            market.problem.joint_limits,
-            strict=True,
-        )
+        joint = zip(market.joint[:, self.order].tolist(), market.problem.joint_limits, strict=True)
         self.joint = [(taken, row.most) for taken, row in joint]
         self.owed = Owed(market.required_machines, self.order, self.caps)
         self.nodes = 0

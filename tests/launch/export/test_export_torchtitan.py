@@ -161,10 +161,7 @@ def test_torchft_exchanges_between_islands(tmp_path: Path) -> None:
         ({"train": "train.py"}, "torchtitan trains an entry of its registry"),
         ({"inner": {"sharding": "zero-1"}}, "torchtitan does not do the sharding zero-1"),
         ({"inner": {"precision": "fp8"}}, "torchtitan does not do the precision fp8"),
-        (
-            {"target_batch_size": 100},
-            "which do not divide the batch of 100",
-        ),
+        ({"target_batch_size": 100}, "which do not divide the batch of 100"),
         ({"inner": {"sharding": "zero-3", "pipeline": 2}}, "the sharding zero-3 with stages"),
         (
             {"inner": {"sharding": "zero-1", "pipeline": 2}, "target_batch_size": 64},

@@ -51,11 +51,7 @@ def example() -> ModuleType:
 
 
 @pytest.mark.parametrize(
-    ("stages", "layers"),
-    [
-        ("pp=4+vp=2", [3, 3, 3, 1, 2, 2, 2, 0]),
-        ("pp=2", [10, 6]),
-    ],
+    ("stages", "layers"), [("pp=4+vp=2", [3, 3, 3, 1, 2, 2, 2, 0]), ("pp=2", [10, 6])]
 )
 def test_stages_train_what_one_process_trains(
     run: Run, tmp_path: Path, stages: str, layers: list[int]

@@ -324,8 +324,7 @@ def lambdas(plan: tuple[CloudFunction, ...], address: str) -> Iterator[Counter[s
             "Filter": {"Key": {"FilterRules": [rule]}},
         }
         s3.put_bucket_notification_configuration(
-            Bucket=function.source.name,
-            NotificationConfiguration={"QueueConfigurations": [told]},
+            Bucket=function.source.name, NotificationConfiguration={"QueueConfigurations": [told]}
         )
         queues[url] = function
     by_name = {(f.name, f.region): url for url, f in queues.items()}

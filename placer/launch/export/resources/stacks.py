@@ -141,9 +141,7 @@ def function(
         "Architectures": [architecture],
         "MemorySize": memory_mib,
         "Timeout": seconds,
-        "Layers": {
-            "Fn::If": ["HasNumpy", [{"Ref": "NumpyLayer"}], {"Ref": "AWS::NoValue"}],
-        },
+        "Layers": {"Fn::If": ["HasNumpy", [{"Ref": "NumpyLayer"}], {"Ref": "AWS::NoValue"}]},
         "Role": {"Fn::GetAtt": ["Role", "Arn"]},
         "Environment": {"Variables": {"PLACER_FUNCTION": json.dumps(this.settings())}},
         "LoggingConfig": {"LogGroup": {"Ref": "Log"}},

@@ -89,7 +89,7 @@ def surrounding_words(manifest: Manifest, mesh: Mesh) -> list[str]:
     fabrics = {fabric_of(group, manifest, mesh) for group in manifest.groups}
     words = [
         "Checkpoints belong where they outlive a machine: `PLACER_CHECKPOINTS` names a bucket or a "
-        "folder, such as `s3://BUCKET/run`. Keys and tokens stay out of these files.",
+        "folder, such as `s3://BUCKET/run`. Keys and tokens stay out of these files."
     ]
     if spans_places(manifest):
         words.append(

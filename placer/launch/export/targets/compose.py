@@ -106,7 +106,7 @@ def _readme(plan: ExportPlan) -> str:
     runs, stores = plan.uses_runtime, plan.manifest.buckets
     words = [
         "All workers run on this machine, with one process each and links as fast as the machine: "
-        "speeds are not those of the plan.",
+        "speeds are not those of the plan."
     ]
     if runs:
         words = [

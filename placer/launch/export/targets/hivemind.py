@@ -56,8 +56,7 @@ BOOTSTRAP = [
 """Without relaying: gradients that it passed on would be bytes that no plan has."""
 TRAINER = [
     require(
-        "PLACER_INITIAL_PEERS",
-        "set it to the address that bootstrap.sh prints: /ip4/.../p2p/...",
+        "PLACER_INITIAL_PEERS", "set it to the address that bootstrap.sh prints: /ip4/.../p2p/..."
     ),
     'read -r -a peers <<< "$PLACER_INITIAL_PEERS"',
     "port=$((PLACER_RENDEZVOUS_PORT + 1 + PLACER_RANK))",

@@ -352,14 +352,14 @@ def _readme(plan: ExportPlan) -> str:
     if mounted:
         words += [
             f"SkyPilot makes the bucket `{checkpoint_bucket(plan)}` for checkpoints and mounts it "
-            f"at `{CHECKPOINTS}`; `--env PLACER_CHECKPOINT_BUCKET=NAME` takes another name.",
+            f"at `{CHECKPOINTS}`; `--env PLACER_CHECKPOINT_BUCKET=NAME` takes another name."
         ]
     words.append("`--secret HF_TOKEN` passes a secret by its name.")
     if spans_places(plan.manifest):
         words += [
             "Tasks in several places reach each other over Tailscale: `TS_AUTHKEY` is a reusable "
             "key of your network. `--env GLOO_SOCKET_IFNAME=NAME` takes another overlay, which the "
-            "machines then must have.",
+            "machines then must have."
         ]
     sections = [
         ("Launch", words, ["sky check", f"sky jobs launch{asked} {FILE}"]),

@@ -33,10 +33,7 @@ HEAD = [
 MEETING = ['PLACER_MEETING="${PLACER_MEETING:-$PWD/meeting}"', "export PLACER_MEETING"]
 """The jobs of one cluster share the folder from which they were submitted."""
 START = "read -r -d '' start << 'END' || true"
-ON_EACH = [
-    "END",
-    'exec srun --kill-on-bad-exit=1 bash -euo pipefail -c "$start" bash "$@"',
-]
+ON_EACH = ["END", 'exec srun --kill-on-bad-exit=1 bash -euo pipefail -c "$start" bash "$@"']
 SITE = Site(meet=f"python3 {MEET_FILE}")
 SLACK = 1.25
 """Jobs may take longer than predicted before they are ended: as for an alarm of a slow run."""

@@ -51,7 +51,7 @@ def _readme(plan: ExportPlan) -> str:
     meets = meeting.method == "address"
     words = [
         "Copy this folder and the training script to every machine, then, on each, start the "
-        "script of its group.",
+        "script of its group."
     ]
     if runs:
         words = [
