@@ -240,11 +240,9 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
         the efficiency is a property of framework and model, nearly constant in batch size and
         device.
 
-        gpu, gpu_count: The devices of the machine.
-        framework: ``none`` for a machine alone, else the framework whose accumulation slows it
-            (``hivemind``).
-        catalog: Gives the data-sheet figures from which unmeasured devices are estimated.
-        node: Speed-up per device of an unmeasured node with several GPUs: value, low, high.
+        ``framework`` is ``none`` for a machine alone, else that whose accumulation slows it.
+        ``catalog`` gives the data-sheet figures from which unmeasured devices are estimated.
+        ``node`` is the speed-up per device of an unmeasured node with several: value, low, high.
         """
         for row in self.rates:
             if (row.gpu, row.gpu_count, row.framework) == (gpu.gpu, gpu_count, framework):

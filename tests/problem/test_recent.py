@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pickle
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pytest
 
 from placer import Advisor
@@ -122,23 +120,3 @@ def test_free_egress_is_made_once_and_shares_all_but_prices(advisor: Advisor) ->
     assert markets.Market.of(blind).weights is mine.weights
     assert mine.prices.max() > 0.0
     assert markets.Market.of(blind).prices.max() == 0.0
-
-
-def test_margins_looked_over_at_once_are_those_one_by_one(advisor: Advisor) -> None:
-    """The roots of all numbers of regions, in one array or each alone, are equal to the last
-    bit.
-    """
-    problem = advisor.problem(
-        "roberta-xlm", budget="5/h", exchange="hierarchical-all-reduce", gpu="T4,A10,V100"
-    )
-    prepared = exact.Prepared(markets.Market.of(problem))
-    target = exact.Target.of(problem, gap=0.001, deadline=float("inf"))
-    (search,) = prepared.searches(prepared.market, target)
-    search._fill_rough_margins(search.relaxation.families)
-    assert search._rough_margins
-    for (regions, hosts), rough in search._rough_margins.items():
-        family = next(f for f in search.relaxation.families if f.hosts == hosts)
-        workers = np.arange(max(search.first, regions), search.most + 1)
-        alone = search._margins((), search.relaxation.places(family), workers, regions, family)
-        assert rough.tolist() == alone.tolist()
-    assert all(a[0] <= b[0] for a, b in pairwise(search._rough_margins))

@@ -175,7 +175,7 @@ def test_rehearse_plan(examples: Path, environment: dict[str, str]) -> None:
     under way, and the one before it where the death came before its checkpoint.
     """
     said = output("sh", "rehearse_plan.sh", examples.parent, cwd=examples, environment=environment)
-    assert len(re.findall(r"-> \S+ .* [+-][01]\.\d%  ok", said)) == 4
+    assert len(re.findall(r"-> \S+ .* [+-][01]\.\d %  yes", said)) == 4
     lost = r"2: the step under way was|1: 1 whole step and the step under way were"
     assert re.search(f"resumed before step ({lost}) done again", said)
     assert (

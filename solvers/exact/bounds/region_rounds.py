@@ -168,6 +168,19 @@ class RegionRounds:
             return np.asarray(spread)
         return self.mode.local_steps * averaging + spread + among
 
+    def waiting_s(self, place: int, counts: Indices, between_s: float, family: Family) -> Array:
+        """Return the seconds of a round beside the calculation of a region with so many workers, at
+        least, where data has its place; shape of ``counts``.
+
+        Known where the regions meet at a hub: each region averages after each of its steps, and
+        what is sent follows the last of them.
+        """
+        if self.transport != "region-hub":
+            return np.zeros(len(counts))
+        averaging = self.fastest_averaging((place,), family)[counts]
+        spread = share_seconds(1.0, self._fastest_machine) * (counts - 1) * self.size
+        return np.asarray(self.mode.local_steps * averaging + spread + between_s)
+
     def home_usd(self, places: Indices, followers: Indices | int) -> Array:
         """Return the least egress inside the regions of so many workers that are no leaders."""
         # The cheapest place of the node for all followers: none of them can pay less.

@@ -25,6 +25,8 @@ from ..._market.required_machines import with_required_places
 from ..._mode import Mode
 from ..._target import Target
 
+SLACK = 1e-9
+"""Relative slack of a bound against rounding."""
 AT_ONCE = 1_000_000
 """Sums of single places that are compared at once."""
 MOST_FAMILIES = 5
@@ -378,6 +380,28 @@ class Relaxation:
                 own = 2.0 * np.minimum(n - 1, most * (n - most)) * float(mutual[at].min())
                 least = np.maximum(least, own, dtype=np.float64)
         return least
+
+    def needed_speed(self, place: int, waiting_s: Array) -> Array:
+        """Return the samples/s that the data which stays in a place needs there, where a round has
+        so many seconds beside the calculation at least; shape of ``waiting_s``.
+        """
+        share, mode = float(self.market.stay_share[place]), self.mode
+        if not share:
+            return np.zeros(waiting_s.shape)
+        left = mode.seconds_at(self.target.min_speed) - waiting_s
+        needed = np.full(left.shape, np.inf)
+        np.divide((1 - SLACK) * share * mode.samples, left, out=needed, where=left > 0)
+        return needed
+
+    def most_speed(self, place: int, family: Family, workers: int) -> Array:
+        """Return the most samples/s of 0, 1, ... workers of a place; shape (workers + 1,)."""
+        mine = (self.market.place_of == place) & self.market.pools_of_hosts(family.hosts)
+        machines = np.minimum(self.market.cap[mine], workers).astype(np.intp)
+        speeds = np.sort(np.repeat(self.market.speed[mine], machines))[::-1][:workers]
+        built: Array = np.append(0.0, np.cumsum(speeds))[
+            np.minimum(np.arange(workers + 1), len(speeds))
+        ]
+        return built
 
     def room(self, family: Family) -> Indices:
         """Return how many machines each place can hold; shape (places,)."""

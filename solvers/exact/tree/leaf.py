@@ -81,7 +81,7 @@ class MachineTree:
             best[: len(sums)] = sums
             reached = counts * self.value[0][row] + best[most - counts]
             if row == 0:  # speed comes first
-                open_ &= reached >= self.bound.needed_speed(0)
+                open_ &= reached >= self.speeds[0]
             open_ &= reached + later >= self.needed[row]
         return bool(np.any(open_))
 
@@ -101,6 +101,7 @@ class MachineTree:
 
     def _needed(self) -> list[float]:
         column = self.bound.thresholds(self.split)[:, 0]
+        self.speeds = self.bound.needed_speeds(self.split)
         return [float(column[row]) for row in self.rows]
 
     def _descend(self, at: int, left: int, reached: list[float], before: float = 0.0) -> Tree:
@@ -127,7 +128,7 @@ class MachineTree:
             now = [r + v * count for r, v in zip(reached, self.value[at], strict=True)]
             # Best sums of the rest of this region and of all later ones, each by itself: errs high.
             ahead = [0.0] * len(self.rows) if last else [rows[at + 1][rest] for rows in self.suffix]
-            enough = now[0] - before + ahead[0] >= self.bound.needed_speed(self.region[at])
+            enough = now[0] - before + ahead[0] >= self.speeds[self.region[at]]
             worth = enough and all(
                 n + a + more >= needed
                 for n, a, more, needed in zip(now, ahead, later, self.needed, strict=True)

@@ -61,10 +61,6 @@ def _ended(tree: Tree, pauses: int, offer: Callable[[Groups], None]) -> Generato
     return True
 
 
-SLACK = 1e-9
-"""Relative slack of a bound against rounding."""
-
-
 class LeafBound:
     """Thresholds of a leaf where all workers meet, of one class of hosts."""
 
@@ -78,15 +74,10 @@ class LeafBound:
         """Return the bound of the same leaf with other hosts."""
         return self if family is self.family else LeafBound(self.relaxation, self.node, family)
 
-    def needed_speed(self, region: int) -> float:
-        """Return the samples/s that the data which stays in a region needs there."""
-        share = float(self.market.stay_share[self.node.used[region]])
-        mode = self.relaxation.mode
-        return (
-            (1 - SLACK) * share * mode.samples / mode.seconds_at(self.target.min_speed)
-            if share
-            else 0.0
-        )
+    def needed_speeds(self, split: Indices) -> list[float]:
+        """Return the samples/s that the data which stays in each region needs there."""
+        none = np.zeros(1)
+        return [float(self.relaxation.needed_speed(at, none)[0]) for at in self.node.used]
 
     def thresholds(self, splits: Indices, weights: Array | None = None) -> Array:
         """Return the thresholds at known workers of the first regions; shape (rows, splits)."""
@@ -168,6 +159,15 @@ class RegionLeafBound(LeafBound):
                     )
                 ] = None
         return [run for run in runs if all(run)]
+
+    def needed_speeds(self, split: Indices) -> list[float]:
+        """Return the samples/s that the data which stays in each region needs there."""
+        between_s, _ = self.rounds.leader_pairs.exact(self.node.used)
+        needed = []
+        for k, place in enumerate(self.node.used):
+            waiting = self.rounds.waiting_s(place, split[0, k : k + 1], between_s, self.family)
+            needed.append(float(self.relaxation.needed_speed(place, waiting)[0]))
+        return needed
 
     def egress_usd(self, splits: Indices) -> Array:
         """Return the egress of one exchange at known workers; shape (splits,)."""
