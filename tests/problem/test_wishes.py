@@ -250,6 +250,7 @@ def test_numbers_are_read_exactly(low: int, more: int, rate: float, share: float
         ({"samples_to_target": {"local-sgd": "1.2"}}, "samples_to_target {", "a mapping"),
         ({"market": None}, "market None", "text such as 'spot'"),
         ({"gpu": {"T4": 1}}, "gpu {'T4': 1}", "a list"),
+        ({"own": [3, 1]}, "own [3, 1] is of type list", "a list of such text"),
         ({"tbs": list(range(99))}, "... is of type list", "two whole numbers"),
         ({"bugdet": "5/h"}, "unknown word 'bugdet'", "budget"),
     ],

@@ -23,7 +23,7 @@ KINDS: Mapping[Any, str] = {
     int: "a whole number",
     float: "a number",
     tuple: "two whole numbers as a tuple",
-    Sequence: "a list",
+    Sequence: "a list of such text",
     Mapping: "a mapping",
     os.PathLike: "a path",
     Calibration: "a calibration",
@@ -65,7 +65,7 @@ def is_kind(value: object, hint: Any) -> bool:
             is_kind(key, parts[0]) and is_kind(one, parts[1]) for key, one in value.items()
         )
     if origin is Sequence:
-        return isinstance(value, list | tuple)
+        return isinstance(value, list | tuple) and all(is_kind(one, parts[0]) for one in value)
     return isinstance(value, {int: Integral, float: Real}.get(origin, origin))
 
 
