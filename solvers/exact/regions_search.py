@@ -108,9 +108,10 @@ class RegionSearch:
         for place in places:
             averaging = self.rounds.fastest_averaging((place,), family)[counts]
             own[place] = self.rounds.inside_s(counts, averaging, regions, family) + seconds
-            waiting = self.rounds.waiting_s(place, counts, seconds, family)
-            needed = self.relaxation.needed_speed(place, waiting)
-            own[place, self.relaxation.most_speed(place, family, workers) < needed] = np.inf
+            if self.market.stay_share[place]:
+                waiting = self.rounds.waiting_s(place, counts, seconds, family)
+                needed = self.relaxation.needed_speed(place, waiting)
+                own[place, self.relaxation.most_speed(place, family, workers) < needed] = np.inf
         return ExchangePattern(
             workers=workers,
             fewest=regions,

@@ -118,10 +118,11 @@ class _KindSearch(PartSearch):
         with allowance.closing(allowance.FIRST_S), suppress(allowance.StoppedError, MemoryError):
             for part in sorted(self.left, key=lambda part: part.rank):
                 allowance.check()
-                if part.asked is not None and self.best is None:
-                    found = self.ask(part.asked, first).placement
-                    if found is not None:
-                        self.offer(found)
+                found = None if part.asked is None else self.ask(part.asked, first).placement
+                if found is not None:
+                    self.offer(found)
+                if self.best is not None:
+                    break
 
     def _alike(self, placement: Placement) -> Iterator[Placement]:
         for device in sorted(self.first):

@@ -160,12 +160,11 @@ class RegionRounds:
         """
         if self.transport == "region-gossip":
             return np.zeros(len(largest))
-        # The largest region has at least `largest` workers; its leader sends to all others through
-        # the fastest network that any machine has.
-        spread = share_seconds(1.0, self._fastest_machine) * (largest - 1) * self.size
+        # The largest region has at least `largest` workers.
+        spread = self._spread_s(largest)
         among = family.averaging_s[regions] if self.transport == "leaders" else 0.0
         if self.transport == "region-hub" and self.problem.requirements.datasets:
-            return np.asarray(spread)
+            return spread
         return self.mode.local_steps * averaging + spread + among
 
     def waiting_s(self, place: int, counts: Indices, between_s: float, family: Family) -> Array:
@@ -178,8 +177,13 @@ class RegionRounds:
         if self.transport != "region-hub":
             return np.zeros(len(counts))
         averaging = self.fastest_averaging((place,), family)[counts]
-        spread = share_seconds(1.0, self._fastest_machine) * (counts - 1) * self.size
-        return np.asarray(self.mode.local_steps * averaging + spread + between_s)
+        return np.asarray(self.mode.local_steps * averaging + self._spread_s(counts) + between_s)
+
+    def _spread_s(self, workers: Indices) -> Array:
+        """Return the seconds in which a leader sends to the other workers of its region at least,
+        through the fastest network that any machine has; shape of ``workers``.
+        """
+        return np.asarray(share_seconds(1.0, self._fastest_machine) * (workers - 1) * self.size)
 
     def home_usd(self, places: Indices, followers: Indices | int) -> Array:
         """Return the least egress inside the regions of so many workers that are no leaders."""

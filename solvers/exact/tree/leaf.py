@@ -58,7 +58,7 @@ class MachineTree:
 
     def improvements(self) -> Tree:
         """Yield groups that reach every threshold, which tightens as the incumbent improves."""
-        self.needed = self._needed()
+        self._aim()
         self.counts = [0] * len(self.order)
         self.quota = dict.fromkeys(self.buckets, 0)
         if self._opens():
@@ -99,10 +99,11 @@ class MachineTree:
             built.append(rows)
         return built
 
-    def _needed(self) -> list[float]:
+    def _aim(self) -> None:
+        """Take what an improvement of the incumbent needs: of all machines, and of each region."""
         column = self.bound.thresholds(self.split)[:, 0]
+        self.needed = [float(column[row]) for row in self.rows]
         self.speeds = self.bound.needed_speeds(self.split)
-        return [float(column[row]) for row in self.rows]
 
     def _descend(self, at: int, left: int, reached: list[float], before: float = 0.0) -> Tree:
         """Choose the count of pool ``at``; ``left``, ``before``: of its region."""
@@ -114,7 +115,7 @@ class MachineTree:
             before, following = reached[0], self.region[at - 1] + 1
             if following == self.split.shape[1]:
                 yield groups_of(self.pools, self.counts)
-                self.needed = self._needed()
+                self._aim()
                 return
             at = self.region.index(following)
             left = int(self.split[0, following])
