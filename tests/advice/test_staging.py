@@ -68,7 +68,7 @@ def test_dollars_and_seconds_of_a_copy() -> None:
 def test_no_store_is_better_than_the_bound_and_a_limit_improves_nothing() -> None:
     """Against all stores one by one: the best where it is called optimal, else its bound holds."""
     options, counted = SolveOptions(), Counter[str]()
-    for seed in (0, 1, 3, 5, 7, 9, 12, 14, 16, 17, 18, 19, 21, 22, 24):
+    for seed in range(30):
         problem = drawn(seed)
         if problem is None or contradiction(problem):
             continue
@@ -101,7 +101,7 @@ def test_no_store_is_better_than_the_bound_and_a_limit_improves_nothing() -> Non
 def test_a_search_with_a_copy_is_exact() -> None:
     """Every placement, one by one, at the price and the time of a copy."""
     seen = 0
-    for seed in range(0, 40, 3):
+    for seed in range(40):
         problem = drawn(seed)
         places = [] if problem is None else [store.place for store in problem.catalog.stores]
         others = [place for place in places if problem and place != problem.requirements.data_store]
@@ -116,7 +116,7 @@ def test_a_search_with_a_copy_is_exact() -> None:
         if every.value is not None and found.value is not None:
             assert found.value == pytest.approx(every.value, rel=1e-9)
             seen += 1
-    assert seen >= 5, seen
+    assert seen >= 15, seen
 
 
 QUESTION: dict[str, Any] = {

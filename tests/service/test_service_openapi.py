@@ -60,7 +60,7 @@ def test_made_up_requests_find_no_failure(service: Served) -> None:
 
     A short run; tests/benchmarks/service_fuzz.py runs as long as it is told.
     """
-    assert failures(service.address, examples=2, seconds=12) == []
+    assert failures(service.address, examples=4, seconds=30) == []
 
 
 @pytest.mark.timeout(170)
@@ -69,7 +69,7 @@ def test_requests_of_real_values_are_mostly_answered(service: Served) -> None:
     answers are as described.
     """
     seen: Counter[int] = Counter()
-    assert real_failures(service.address, examples=3, seconds=15, seen=seen) == []
+    assert real_failures(service.address, examples=3, seconds=30, seen=seen) == []
     assert seen[200] + seen[202] >= sum(seen.values()) / 3 > 10
 
 

@@ -63,11 +63,11 @@ def answer(model: str, **words: Any) -> Result | None:
 
 @pytest.mark.parametrize("part", range(2))
 def test_one_more_wish_never_improves_an_answer(part: int) -> None:
-    """Seven drawn questions, each with and without a narrower wish: what was proved best stays at
+    """Ten drawn questions, each with and without a narrower wish: what was proved best stays at
     least as good, and what was proved to be impossible stays so.
     """
     draw, compared = random.Random(part), 0
-    for _ in range(7):
+    for _ in range(10):
         model, words, more, value = drawn(draw)
         wide, narrow = answer(model, **words), answer(model, **words, **{more: value})
         if narrow is None or narrow.value is None:
@@ -77,7 +77,7 @@ def test_one_more_wish_never_improves_an_answer(part: int) -> None:
         assert wide.value is not None, case
         assert not wide.objective.better(narrow.value, wide.value, BOTH_GAPS), case
         compared += 1
-    assert compared >= 2
+    assert compared >= 3
 
 
 LIMITS: dict[str, tuple[Any, ...]] = {
@@ -125,11 +125,11 @@ def test_a_slower_plan_is_found_where_it_alone_can_be_paid(
 
 @pytest.mark.parametrize("part", range(2))
 def test_one_more_limit_never_improves_an_answer_of_a_drawn_book(part: int) -> None:
-    """24 drawn books with one limit more each, proved without a gap; most have an answer. Where
+    """Forty drawn books with one limit more each, proved without a gap; most have an answer. Where
     slower plans leave a gap, the bound is what nothing beats.
     """
     proof, compared, kept = SolveOptions(gap=0.0, time_limit_s=20), 0, 0
-    for seed in range(33_000 + 24 * part, 33_024 + 24 * part):
+    for seed in range(33_000 + 40 * part, 33_040 + 40 * part):
         wide, draw = island_problem(seed), random.Random(seed)
         wish = wide.requirements
         name = draw.choice(sorted(LIMITS | PLANS))
@@ -148,5 +148,5 @@ def test_one_more_limit_never_improves_an_answer_of_a_drawn_book(part: int) -> N
         assert most is not None
         assert not best.objective.better(under.value, most, 1e-8), (seed, name, value)
         compared, kept = compared + 1, kept + (best.value == under.value)
-    assert compared >= 9
+    assert compared >= 15
     assert 1 <= kept < compared  # some limits bind, and some do not

@@ -79,7 +79,7 @@ def test_workers_alike_are_proved_best(draw: Callable[[int], Problem]) -> None:
     limit narrows. Of the first kind of question about one in ten has another answer.
     """
     compared = differ = left_open = 0
-    for seed in {*range(30)} - {5, 10, 16}:  # these take as long as all others
+    for seed in range(40):
         problem = uniform(draw(seed))
         if not problem.uniform:
             continue
@@ -101,7 +101,7 @@ def test_workers_alike_are_proved_best(draw: Callable[[int], Problem]) -> None:
         assert not best.objective.better(tried.value, mixed.value, 1e-8), seed
         differ += mixed.value != pytest.approx(tried.value, rel=1e-8)
         compared += 1
-    assert compared >= 12
+    assert compared >= 20
     assert left_open <= 4
     assert differ or draw is island_problem
 

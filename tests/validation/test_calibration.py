@@ -188,7 +188,7 @@ def test_known_constants_are_found_beside_noise_and_an_outlier(
 
 
 @settings(
-    max_examples=4,
+    max_examples=8,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,
