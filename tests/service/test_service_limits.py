@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,8 +24,23 @@ from placer.service.problems import FullError
 from placer.service.settings import Settings
 from placer.service.working.messages import Outcome, Question, Reply
 from placer.service.working.pool import Pool
+from placer.service.working.worker import Worker
 
 TOKEN = "0123456789abcdef" * 2
+
+
+def test_a_worker_that_outlives_the_service_is_not_heard() -> None:
+    """Its end finds the loop closed: nobody waits, so the thread that heard it ends quietly."""
+
+    async def started() -> Worker:
+        return Worker(Settings())
+
+    worker = asyncio.run(started())
+    worker.process.kill()
+    for thread in threading.enumerate():
+        if thread.name == "hear worker":
+            thread.join(60)
+            assert not thread.is_alive()
 
 
 @pytest.fixture(scope="module")

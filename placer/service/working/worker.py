@@ -65,17 +65,16 @@ class Worker:
 
     def _hear(self) -> None:
         """Hand messages to the loop; None says that there will be no more."""
-        try:
-            while True:
-                self._hand(self._connection.recv())
-        except (EOFError, OSError):
-            self._hand(None)
-
-    def _hand(self, message: Any) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._messages.put_nowait, message)
-        except RuntimeError:  # the loop is closed: nobody waits
-            raise EOFError from None
+        message: Any = ""
+        while message is not None:
+            try:
+                message = self._connection.recv()
+            except (EOFError, OSError):
+                message = None
+            try:
+                self._loop.call_soon_threadsafe(self._messages.put_nowait, message)
+            except RuntimeError:  # the loop is closed: nobody waits
+                return
 
     async def ready(self) -> Ready:
         """Wait until the books are read; `GoneError` if the process ended, or takes too long."""
