@@ -1,5 +1,4 @@
 """Plans with fallbacks: what they promise holds in fresh scenarios, bad questions are refused."""
-# mypy: disable-error-code="union-attr"
 
 from __future__ import annotations
 
@@ -9,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from certain import certain
 
 import placer
 from placer.advice.confidence import choice
@@ -42,7 +42,7 @@ def test_a_plan_costs_no_less_than_its_bound_and_its_tail_no_less_than_its_mean(
     """The bound is the price of a sample where every machine is there. A run that fails saves
     nothing: its dollars are those of the runs that finish.
     """
-    sure = plan.confidence
+    sure = certain(plan.confidence)
     assert sure.usd is not None
     assert sure.tail_usd is not None
     assert sure.least_usd is not None
@@ -127,7 +127,7 @@ def test_the_mean_may_be_the_objective() -> None:
     result = placer.recommend(
         "resnet50", budget="5/h", gpu="T4", market="spot", places="gcp", objective="expected"
     )
-    sure, wish = result.confidence, result.problem.requirements
+    sure, wish = certain(result.confidence), result.problem.requirements
     assert sure.samples_per_second is not None
     assert (wish.objective, wish.expected, sure.asked) == ("throughput", True, 0.0)
     speeds = [rank.estimate.effective_samples_per_second.value for rank in sure.ranks]
@@ -153,7 +153,7 @@ def test_bad_confidence_is_refused(words: dict[str, Any], says: str) -> None:
 
 def test_each_fallback_has_a_manifest(plan: placer.Result) -> None:
     """A manifest for each placement after the first, with the machines of that placement."""
-    sure = plan.confidence
+    sure = certain(plan.confidence)
     documents = plan.fallback_manifests()
     assert [document["world_size"] for document in documents] == [
         rank.placement.machines for rank in sure.ranks[1:]
@@ -168,7 +168,7 @@ def test_a_promise_has_room_for_chance(plan: placer.Result, asked: str) -> None:
     """
     words = {"confidence": asked, "time_limit": "60s", **QUESTION}
     result = plan if asked == "90%" else placer.recommend("llama-3.1-8b", **words)
-    sure = result.confidence
+    sure = certain(result.confidence)
     assert sure.holds
     assert sure.scenarios == 4_096
     assert assured(sure.reached, sure.scenarios) >= sure.asked
@@ -190,7 +190,7 @@ def test_plans_are_ranked_by_the_objective() -> None:
     """
     words = {**QUESTION, "confidence": "85%", "time_limit": "60s", "budget": "60/h"}
     cost, time, carbon = (
-        placer.recommend("llama-3.1-8b", objective=objective, **words).confidence
+        certain(placer.recommend("llama-3.1-8b", objective=objective, **words).confidence)
         for objective in ("cost", "time", "carbon")
     )
     for plan_of in (cost, time, carbon):

@@ -1,9 +1,9 @@
 """Limits that nobody asked for are named where they are reached."""
-# mypy: disable-error-code="union-attr"
 
 from typing import Any
 
 import pytest
+from certain import certain
 
 import placer
 from instances import sized_problem
@@ -62,7 +62,7 @@ def test_workers_grow_to_what_a_budget_pays() -> None:
     words = {"gpu": "B300:8", "market": "on-demand", "budget": "20000/h", "alternatives": False}
     more = advisor.recommend("roberta-xlm", **words)  # type: ignore[arg-type]
     few = advisor.recommend("roberta-xlm", workers="1..64", **words)  # type: ignore[arg-type]
-    assert (more.placement.workers, few.placement.workers) == (140, 64)
+    assert [certain(one.placement).workers for one in (more, few)] == [140, 64]
     assert more.problem.requirements.max_workers == 256
 
 
@@ -71,7 +71,7 @@ def test_a_floor_that_more_workers_reach_has_an_answer() -> None:
     words = {"gpu": "B300:8", "market": "on-demand", "min_throughput": "4M/s"}
     found = advisor.recommend("roberta-xlm", alternatives=False, **words)  # type: ignore[arg-type]
     assert found.status is Status.OPTIMAL
-    assert found.placement.workers == 140
+    assert certain(found.placement).workers == 140
 
 
 def scarce() -> tuple[Problem, float]:
@@ -88,7 +88,7 @@ def scarce() -> tuple[Problem, float]:
         free = solve(replace(drawn, requirements=wish), "exact")
         less = solve(replace(drawn, requirements=replace(wish, supply=1)), "exact")
         if free.value and less.value and free.value > 1.1 * less.value:
-            return less.problem, free.estimate.effective_samples_per_second.value
+            return less.problem, certain(free.estimate).effective_samples_per_second.value
     raise AssertionError
 
 
@@ -96,7 +96,7 @@ def test_explain_and_infeasible_answers_name_the_supply() -> None:
     """It binds; and with a floor that only more spot machines reach, lifting it is what works."""
     problem, speed = scarce()
     binding = explain(problem, options=SolveOptions(time_limit_s=30)).binding
-    (limit,) = (limit for limit in binding.limits if limit.code == "supply")
+    (limit,) = (limit for limit in certain(binding).limits if limit.code == "supply")
     assert limit.binds
     assert limit.words == "at most 1 spot machine of one type in a place"
     wish = replace(problem.requirements, min_samples_per_second=0.999 * speed)

@@ -3,7 +3,6 @@
 What is expected is worked out here by hand: `by_hand` prices an estimate, `HIGHEST` says which way
 is up, and `keeps` compares with the limits.
 """
-# mypy: disable-error-code="union-attr"
 
 from __future__ import annotations
 
@@ -18,6 +17,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from certain import certain
 from drawn import drawn
 
 from instances import two_places
@@ -243,7 +243,7 @@ def test_a_limit_that_is_broken_in_some_worlds_is_broken_in_both_spellings() -> 
 def test_a_world_without_change_has_equal_values_and_no_regret(objective: str, limit: str) -> None:
     """Every price times 1: the kept choice has the value of both answers."""
     got = what_if(asked(objective, limit), parse_changes(["price:*:*=x1"]))
-    assert got.before.value == got.after.value == got.kept.value
+    assert got.before.value == got.after.value == certain(got.kept).value
     assert got.regret == 0.0
     assert_finite(got.to_dict())
     assert "stays the same" in drawn(got)
@@ -260,14 +260,13 @@ def test_a_better_world_has_no_worse_value_and_a_worse_one_no_better(
     assert good.after.value is not None
     assert worse_by(objective, good.after.value, good.before.value) <= 1e-9
     bad = what_if(problem, parse_changes(["price:gcp/*:T4=x1.9", "rate:*=x0.9"]))
-    assert bad.kept.estimate is not None
-    value = by_hand(objective, bad.kept.placement, bad.kept.estimate)
-    assert bad.kept.value == pytest.approx(value)
-    world = bad.after.problem
-    assert bool(bad.kept.broken) != keeps(bad.kept.placement, bad.kept.estimate, world)
+    kept, world = certain(bad.kept), bad.after.problem
+    value = by_hand(objective, kept.placement, certain(kept.estimate))
+    assert kept.value == pytest.approx(value)
+    assert bool(kept.broken) != keeps(kept.placement, certain(kept.estimate), world)
     if bad.after.value is not None:
         assert worse_by(objective, bad.after.value, good.before.value) >= -1e-9
-        if not bad.kept.broken:
+        if not kept.broken:
             assert bad.regret == pytest.approx(
                 max(0.0, worse_by(objective, value, bad.after.value)), abs=2e-3
             )
@@ -313,7 +312,7 @@ def test_robust_breaks_and_values_as_each_world_says(objective: str, limit: str)
 def test_robust_calls_an_answer_fragile_for_every_objective(objective: str) -> None:
     """The budget is one cent above the price, which may double: broken in half of the worlds."""
     free = solve(market(objective=objective, max_workers=1))
-    budget = free.estimate.usd_per_hour.total + 0.01
+    budget = certain(free.estimate).usd_per_hour.total + 0.01
     wishes = {"objective": objective, "max_workers": 1, "budget_usd_per_hour": budget}
     got = assess(market(**wishes), parse_boxes(["price=0.5..2"]), worlds=32)
     assert got.share("broken") == pytest.approx(0.5, abs=0.05)
@@ -328,13 +327,13 @@ def test_explain_measures_every_gain_by_the_objective_that_was_asked(
     got = explain(asked(objective, limit), ["gcp/b", "aws/a", "all-reduce"])
     assert got.result.value is not None
     value = got.result.value
-    for row in got.binding.limits:
+    for row in certain(got.binding).limits:
         if row.better is not None:
             better = by_hand(objective, row.better.placement, row.better.estimate)
             assert row.gain is not None
             assert row.gain == pytest.approx(-worse_by(objective, better, value))
             assert row.gain > 0
-    assert {row.code for row in got.binding.limits} >= codes_of(LIMITS[limit])
+    assert {row.code for row in certain(got.binding).limits} >= codes_of(LIMITS[limit])
     for answer in got.why_not:
         if answer.option is not None:
             other = by_hand(objective, answer.option.placement, answer.option.estimate)
@@ -380,14 +379,15 @@ def test_what_nothing_fits_into_is_explained_by_its_least_change(
     problem = market(objective=objective, **tight)
     got = explain(problem)
     assert got.result.status is Status.INFEASIBLE
-    assert {wish.code for wish in got.conflict.wishes} & codes_of(tight)
-    options = [r.option for r in got.conflict.remedies] + [got.conflict.together]
+    conflict = certain(got.conflict)
+    assert {wish.code for wish in conflict.wishes} & codes_of(tight)
+    options = [r.option for r in conflict.remedies] + [conflict.together]
     nearest = recommend(problem, "exact", SolveOptions(), 4).nearest
     free = market(objective=objective)
     for option in (*options, *nearest):
         if option is not None:
             assert violations(option.placement, free) == ()
-    assert any(option is not None for option in options) or got.conflict.further is not None
+    assert any(option is not None for option in options) or conflict.further is not None
     assert_finite(got.to_dict())
     assert_readable(got)
 
@@ -449,12 +449,12 @@ def test_replan_keeps_what_is_best_and_moves_by_the_gain_of_the_objective(
     plan = read_manifest(result.to_manifest(), "plan")
     same = replan(plan, chosen, problem, NOTHING_SEEN)
     assert (same.verdict, same.gain) == ("keep", 0.0)
-    assert same.running.value == same.answer.value == result.value
+    assert certain(same.running).value == same.answer.value == result.value
     words = [f"price:{place}:*=x1.5" for place in chosen.places]
     moved = replan(plan, chosen, problem, NOTHING_SEEN, changes=parse_changes(words))
-    assert moved.running.estimate is not None
-    old = by_hand(objective, chosen, moved.running.estimate)
-    assert moved.running.value == pytest.approx(old)
+    running = certain(moved.running)
+    old = by_hand(objective, chosen, certain(running.estimate))
+    assert running.value == pytest.approx(old)
     if moved.gain is not None and moved.answer.value is not None:
         new = moved.answer.value
         saved = (new - old) / new if objective == HIGHEST else (old - new) / old
@@ -485,7 +485,7 @@ def test_a_saved_result_is_valid_and_a_bound_that_its_value_beats_is_not(
         "time": "seconds",
         "carbon": "g CO2e/h",
     }
-    assert any(units[objective] in text for text in checked.confirmed)
+    assert any(units[objective] in text for text in certain(checked).confirmed)
     assert "solved it again" in solved_again(document, "file", "exhaustive")
     forged, value = copy.deepcopy(document), document["objective"]["value"]
     forged["objective"]["bound"] = value * (0.9 if objective == HIGHEST else 1.1)
@@ -504,7 +504,7 @@ def test_a_second_solver_agrees_and_a_forged_bound_is_contradicted(objective: st
     for factor in (None, 0.9, 1.1):
         told = result if factor is None else replace(result, bound=result.value * factor)
         second = verified(told, "exhaustive", SolveOptions()).verification
-        verdicts.append(second.verdict)
+        verdicts.append(certain(second).verdict)
     contradicted = ["agree", "disagree", "agree"]
     assert verdicts == (contradicted if objective == HIGHEST else ["agree", "agree", "disagree"])
 

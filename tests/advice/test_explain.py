@@ -1,5 +1,4 @@
 """Explanations against plain enumeration, and five cases that have to read well."""
-# mypy: disable-error-code="union-attr"
 
 from __future__ import annotations
 
@@ -12,6 +11,7 @@ from typing import Any
 import jsonschema
 import msgspec
 import pytest
+from certain import certain
 from drawn import drawn
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
@@ -215,7 +215,7 @@ def test_conflicts_are_minimal_by_enumeration(seed: int) -> None:
             and problem.requirements.objective == "cost"
         ):
             assert remedy.option.estimate.usd_per_hour.total == pytest.approx(
-                answer.estimate.usd_per_hour.total
+                certain(answer.estimate).usd_per_hour.total
             )
 
 
@@ -275,9 +275,9 @@ def test_a_budget_and_a_floor_that_contradict_each_other() -> None:
     found = placer.explain(
         "roberta-xlm", catalog="erben-2023", gpu="T4,A10", budget="1/h", min_throughput="1000/s"
     )
-    assert {wish.code for wish in found.conflict.wishes} == {"budget", "throughput"}
-    assert found.conflict.minimal
-    by_code = {remedy.wish.code: remedy.option for remedy in found.conflict.remedies}
+    assert {wish.code for wish in certain(found.conflict).wishes} == {"budget", "throughput"}
+    assert certain(found.conflict).minimal
+    by_code = {r.wish.code: certain(r.option) for r in certain(found.conflict).remedies}
     assert by_code["budget"].estimate.usd_per_hour.total == pytest.approx(4.80)
     assert by_code["budget"].note == "--budget 4.81/h"
     text = text_of(found)
@@ -298,8 +298,8 @@ def test_emissions_that_nobody_knows_are_what_stands_in_the_way() -> None:
         ({"max_carbon": "1g/h"}, "carbon", "no --max-carbon"),
     ):
         found = placer.explain("roberta-xlm", **{**asked, **word})
-        assert [remedy.wish.code for remedy in found.conflict.remedies] == [code]
-        option = found.conflict.remedies[0].option
+        assert [remedy.wish.code for remedy in certain(found.conflict).remedies] == [code]
+        option = certain(certain(found.conflict).remedies[0].option)
         assert option.note == note
         assert option.estimate.usd_per_hour.total == pytest.approx(4.80)
         assert "not enough" not in text_of(found)
@@ -317,7 +317,7 @@ def test_a_quota_that_binds() -> None:
         exchange="all-reduce",
         quota=8,
     )
-    quota = next(limit for limit in found.binding.limits if limit.code == "quota")
+    quota = next(limit for limit in certain(found.binding).limits if limit.code == "quota")
     assert (quota.used, quota.limit, quota.binds) == (8, 8, True)
     worth = next(row for row in found.worth if row.code == "quota")
     assert worth.difference is not None

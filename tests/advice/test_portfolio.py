@@ -1,5 +1,4 @@
 """Portfolios: many jobs that share quotas, budgets and blocks."""
-# mypy: disable-error-code="union-attr"
 
 from __future__ import annotations
 
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from certain import certain
 from drawn import drawn
 
 import placer
@@ -70,7 +70,7 @@ def test_a_share_keeps_a_job_from_taking_all() -> None:
     (free,) = placer.portfolio([job], **question).jobs
     (half,) = placer.portfolio([{**job, "max_share": "50%"}], **question).jobs
     assert free.result is not None
-    gpus = {g.place: g.gpus for g in half.result.placement.groups}
+    gpus = {g.place: g.gpus for g in certain(certain(half.result).placement).groups}
     assert max(gpus.values()) <= 2
     assert (half.usd or 0.0) >= (free.usd or 0.0)
 

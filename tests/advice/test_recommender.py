@@ -1,11 +1,11 @@
 """The answer with all that is said about it."""
-# mypy: disable-error-code="union-attr"
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import pytest
+from certain import certain
 
 import placer
 from instances import carbon_problem, random_problem, two_places
@@ -25,7 +25,7 @@ from placer.solving.solve import solve
 
 def specs(result: placer.Result) -> list[str]:
     """Groups of the chosen placement."""
-    return [group.spec for group in result.placement.groups]
+    return [group.spec for group in certain(result.placement).groups]
 
 
 def test_the_papers_market_at_five_dollars() -> None:
@@ -40,8 +40,8 @@ def test_the_papers_market_at_five_dollars() -> None:
     )
     assert specs(result) == ["lambda/us-west-1=8xA10:on-demand"]
     assert result.status is Status.OPTIMAL
-    assert result.estimate.usd_per_hour.total == pytest.approx(4.80)
-    assert result.estimate.samples_per_second.value == pytest.approx(1060, rel=0.05)
+    assert certain(result.estimate).usd_per_hour.total == pytest.approx(4.80)
+    assert certain(result.estimate).samples_per_second.value == pytest.approx(1060, rel=0.05)
     assert result.near_misses[0].placement.groups[0].spec == "gcp/us-central1=1xV100:8:spot"
     assert result.near_misses[0].estimate.usd_per_hour.total == pytest.approx(6.30)
     table = [[g.spec for g in option.placement.groups] for option in result.options]
@@ -129,7 +129,7 @@ def test_an_egress_blind_tool_is_priced_truly() -> None:
         workers="12..16",
     )
     blind = next(b for b in result.baselines if b.label == "egress-blind")
-    assert blind.estimate.usd_per_hour.total > result.estimate.usd_per_hour.total
+    assert blind.estimate.usd_per_hour.total > certain(result.estimate).usd_per_hour.total
     assert "above the budget" in blind.note
 
 
@@ -193,7 +193,7 @@ def test_an_egress_blind_tool_leaves_the_region_or_stays(
     result = placer.recommend(
         model, budget="2/h", catalog="erben-2023", gpu="T4", quota=quota, alternatives=False
     )
-    assert len(result.placement.places) == 1
+    assert len(certain(result.placement).places) == 1
     free = replace(result.problem, catalog=with_scaled_egress(result.problem.catalog, 0.0))
     best = solve(free, options=SolveOptions(break_ties=False)).value
     blind = egress_blind(result, "exact", SolveOptions())

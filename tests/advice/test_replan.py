@@ -1,5 +1,4 @@
 """``placer whatif --observed``: logs with known speeds and losses, and figures by hand."""
-# mypy: disable-error-code="union-attr"
 
 from __future__ import annotations
 
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from certain import certain
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,7 +66,7 @@ def test_slower_links_are_told_from_slower_machines(two_regions: str) -> None:
     parts = dict(estimate(placement, problem).step.parts)
     wan = parts["between regions"]
     assert link == pytest.approx(wan / (1.2 * expected - (expected - wan)), rel=1e-4)
-    step = got.running.estimate.step
+    step = certain(certain(got.running).estimate).step
     assert step.communication == pytest.approx(1.2 * expected, rel=1e-4)
     assert step.calculation == pytest.approx(
         got.manifest.expected.step_seconds["calculation"] / 0.8, rel=1e-4
@@ -82,7 +82,7 @@ def test_an_exchange_beside_the_next_step_is_not_what_is_beside_the_calculation(
     got = placer.replan(path, logged(path, exchange=1.2))
     expected = got.manifest.expected.step_seconds
     assert got.observed.exchange_s == pytest.approx(1.2 * expected["communication"], rel=1e-5)
-    step = got.running.estimate.step
+    step = certain(certain(got.running).estimate).step
     assert step.communication == pytest.approx(1.2 * expected["communication"], rel=1e-4)
     assert step.total == pytest.approx(max(step.calculation, step.communication))
     with pytest.raises(PlacerError, match="2 rounds after the first") as caught:
@@ -97,12 +97,10 @@ def test_a_move_says_gain_and_break_even(tmp_path: Path) -> None:
     assert {group["offer"]["gpu"] for group in told["groups"]} == {"A10"}
     got = placer.replan(path, logged(path, speed=0.2), move=1200)
     assert got.verdict == "move"
-    assert got.running.value is not None
-    assert got.answer.value is not None
-    assert got.gain is not None
-    assert got.gain == pytest.approx(1 - got.running.value / got.answer.value)
-    assert got.break_even_s == pytest.approx(1200 / got.gain)
-    assert {group.gpu for group in got.answer.placement.groups} == {"T4"}
+    before, after, gain = certain(certain(got.running).value), certain(got.answer.value), got.gain
+    assert certain(gain) == pytest.approx(1 - before / after)
+    assert got.break_even_s == pytest.approx(1200 / certain(gain))
+    assert {group.gpu for group in certain(got.answer.placement).groups} == {"T4"}
     assert got.kept_machines == 0
 
 
@@ -113,15 +111,14 @@ def test_lost_workers_are_started_again_unless_they_are_gone(two_regions: str) -
     log = logged(two_regions, links="loopback", lost=(1, 2))
     got = placer.replan(two_regions, log)
     assert got.verdict == "restore"
-    assert got.running.placement.workers == got.planned.workers - 2
-    assert got.kept_machines == got.running.placement.workers
+    assert certain(got.running).placement.workers == got.planned.workers - 2
+    assert got.kept_machines == certain(got.running).placement.workers
     assert got.observed.speeds == ()
     gone = got.manifest.groups[0]
     other = placer.replan(two_regions, log, drop=[f"{gone.place}:T4:spot"])
     assert other.verdict == "move"
-    assert not [
-        g for g in other.answer.placement.groups if (g.place, g.market) == (gone.place, "spot")
-    ]
+    there = {(g.place, g.market) for g in certain(other.answer.placement).groups}
+    assert (gone.place, "spot") not in there
 
 
 def test_logs_that_say_nothing_are_refused(two_regions: str, tmp_path: Path) -> None:

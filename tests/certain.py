@@ -1,0 +1,13 @@
+"""What must be there, for tests of answers that may lack it."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def certain(value: T | None) -> T:
+    """Return a value that is not None."""
+    assert value is not None
+    return value
