@@ -11,10 +11,11 @@ from msgspec import to_builtins
 from placer.advice.portfolio.columns import Column
 from placer.advice.portfolio.generation import Found
 from placer.advice.portfolio.jobs import Job, Portfolio
-from placer.advice.portfolio.ledger import Displacement, Ledger, Worth, displacements, worths
+from placer.advice.portfolio.ledger import Ledger, displacements, worths
 from placer.cost_model.estimate import estimate
 from placer.cost_model.objective import gap_between
 from placer.documents.many_check import PORTFOLIO_SCHEMA, wrong_sums
+from placer.documents.schemas.many import Displaced, ResourceWorth
 from placer.records import replace
 from placer.report.shown import Shown
 from placer.solving.answer import Status
@@ -57,7 +58,7 @@ class Placed:
     alone_workers: tuple[str, ...]
     start: int = 0
     slots: int = 1
-    displaced: tuple[Displacement, ...] = ()
+    displaced: tuple[Displaced, ...] = ()
     reason: str = ""
     alone_samples_per_second: float | None = None
     share: float | None = None
@@ -97,7 +98,7 @@ class PortfolioAnswer(Shown):
     bound: float | None
     greedy_usd: float
     greedy_left_out: int
-    worths: tuple[Worth, ...]
+    worths: tuple[ResourceWorth, ...]
     giving_way: tuple[str, ...]
     left_out_proved: bool
     stopped: bool
@@ -179,7 +180,7 @@ class PortfolioAnswer(Shown):
             },
             "shared": {**shared_document(self.portfolio), "machines": list(self.machines)},
             "jobs": [job_document(placed) for placed in self.jobs],
-            "worth": [to_builtins(row) for row in self.worths],
+            "worth": to_builtins(list(self.worths)),
             "giving_way": list(self.giving_way),
             "left_out_proved": self.left_out_proved,
             "solver": {
@@ -207,12 +208,11 @@ class PortfolioAnswer(Shown):
 
 def shared_document(portfolio: Portfolio) -> dict[str, Any]:
     """Build the part of a document about what jobs share."""
-    slots = portfolio.slots
     return {
-        "quotas": [to_builtins(row) for row in portfolio.quotas],
+        "quotas": to_builtins(list(portfolio.quotas)),
         "quota_gpus": portfolio.quota_gpus,
         "budget_usd": portfolio.budget_usd,
-        "slots": None if slots is None else {"count": slots.count, "hours": slots.hours},
+        "slots": to_builtins(portfolio.slots),
         "blocks": [
             {
                 "name": block.name,
@@ -306,7 +306,7 @@ def _placed(
 ) -> Placed:
     portfolio, column = found.columns.portfolio, assigned.get(number)
     job, by_speed = portfolio.jobs[number], portfolio.by_speed
-    displaced: tuple[Displacement, ...] = ()
+    displaced: tuple[Displaced, ...] = ()
     if alone is not None and (column is None or _worse(column, alone, by_speed=by_speed)):
         displaced = tuple(displacements(ledger, assigned, number, alone))
     speed = alone.samples_per_second if alone is not None and by_speed else None
@@ -345,7 +345,7 @@ def _worse(column: Column, alone: Column, *, by_speed: bool) -> bool:
     return column.usd > alone.usd
 
 
-def _reason(found: Found, alone: Column | None, displaced: tuple[Displacement, ...]) -> str:
+def _reason(found: Found, alone: Column | None, displaced: tuple[Displaced, ...]) -> str:
     if alone is None:
         if found.stopped:
             return "the time limit was reached before a placement was found"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from placer.advice.portfolio.jobs import HOUR_S, Job, Portfolio
 from placer.cost_model.limits import evaluated, quota_use
@@ -18,6 +18,7 @@ from placer.problem.requirements import Quota
 from placer.problem.workers.resources import NO_QUOTA_GPUS
 from placer.records import replace
 
+Unit = Literal["GPU", "machine"]
 OfferKind = tuple[str, str, str, int, str]
 """Place, instance type, GPU, GPUs of a machine and market: what tells an offer from others."""
 
@@ -46,7 +47,7 @@ class Resource(NamedTuple):
         return f"{gpu}{market} in {self.place}"
 
     @property
-    def unit(self) -> str:
+    def unit(self) -> Unit:
         """Return what is counted."""
         return "machine" if self.kind == "machines" else "GPU"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
-from placer.advice.portfolio.columns import Column, Columns, Duals, Group, Held, Resource
+from placer.advice.portfolio.columns import Column, Columns, Duals, Group, Held, Resource, Unit
 from placer.advice.portfolio.pricing import Pricing
 from placer.advice.portfolio.search import Sought
+from placer.documents.schemas.many import Displaced, ResourceWorth
 from placer.solving import allowance
 
 SLACK = 1e-9
@@ -122,36 +122,9 @@ def worth(columns: Columns, counts: Mapping[Column, int]) -> tuple[float, ...]:
     return (*(round(missed[priority], 9) for priority in sorted(missed)), total)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Displacement:
-    """Something that a job would have taken alone and that others hold: ``wanted`` in the first
-    slot in which it is short, where ``left`` was left beside ``by``, who hold most of it first.
-    """
-
-    resource: str
-    unit: str
-    place: str
-    wanted: float
-    left: float
-    by: tuple[str, ...]
-    slot: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Worth:
-    """What one more of something scarce is worth, in USD per hour, or in total with slots: a price
-    of the relaxation, which holds for a small change, and jobs come whole.
-    """
-
-    resource: str
-    unit: str
-    usd: float
-    slots: tuple[int, ...]
-
-
 def displacements(
     ledger: Ledger, assigned: Mapping[int, Column], job: int, alone: Column
-) -> Iterator[Displacement]:
+) -> Iterator[Displaced]:
     """Yield what keeps a job from its column ``alone``; where speed counts, dollars too."""
     portfolio, own = ledger.columns.portfolio, assigned.get(job)
 
@@ -166,7 +139,7 @@ def displacements(
         left = ledger.left(key) + (0.0 if own is None else own.use.get(key, 0.0))
         if wanted > left + SLACK and resource.words not in seen:
             seen.add(resource.words)
-            yield Displacement(
+            yield Displaced(
                 resource=resource.words,
                 unit=resource.unit,
                 place=resource.place,
@@ -179,7 +152,7 @@ def displacements(
         return
     left = portfolio.budget_usd - ledger.usd + (0.0 if own is None else own.usd)
     if alone.usd > left * (1 + SLACK):
-        yield Displacement(
+        yield Displaced(
             resource="of the budget",
             unit="USD/h",
             place="",
@@ -190,16 +163,16 @@ def displacements(
         )
 
 
-def worths(duals: Duals, objective: str) -> tuple[Worth, ...]:
+def worths(duals: Duals, objective: str) -> tuple[ResourceWorth, ...]:
     """List what is scarce, the dearest first; in dollars of the budget where cost is no aim."""
     if objective != "cost" and not duals.budget:
         return ()
     dollar = 1.0 if objective == "cost" else duals.budget
-    prices: dict[tuple[str, str], dict[int, float]] = {}
+    prices: dict[tuple[str, Unit], dict[int, float]] = {}
     for (resource, slot), usd in duals.prices.items():
         prices.setdefault((resource.words, resource.unit), {})[slot] = usd / dollar
     rows = (
-        Worth(resource=words, unit=unit, usd=sum(usd.values()), slots=tuple(sorted(usd)))
+        ResourceWorth(resource=words, unit=unit, usd=sum(usd.values()), slots=tuple(sorted(usd)))
         for (words, unit), usd in prices.items()
     )
     return tuple(sorted((row for row in rows if row.usd > 0), key=lambda row: -row.usd))

@@ -16,7 +16,7 @@ from placer.advice.portfolio.columns import (
     surcharged,
 )
 from placer.advice.portfolio.jobs import HOUR_S, without_money
-from placer.advice.portfolio.narrowed import Kinds, narrowed
+from placer.advice.portfolio.relaxation import Kinds
 from placer.cost_model.convergence import multiplier_of
 from placer.problem.admitted_exchanges import exchange_for, needs_quota
 from placer.problem.placement import NO_EXCHANGE, Placement
@@ -91,17 +91,10 @@ class Search:
         relaxed = self.relaxed(problem, priced, floor, per_sample=per_sample)
         if relaxed >= known * (1 - gap):
             return Proved(bound=min(relaxed, known))
-        catalog = problem.catalog
-        if known < inf:
-            most = known * HOUR_S / 1e6 if per_sample else known
-            extra, kinds = surcharge_of(priced), self._kinds_of(problem)
-            catalog = narrowed(catalog, kinds, extra, floor, most, per_sample=per_sample) or catalog
         wish = replace(wish, objective="cost-per-sample" if per_sample else "cost")
-        asked = replace(problem, catalog=surcharged(catalog, priced), requirements=wish)
+        asked = replace(problem, catalog=surcharged(problem.catalog, priced), requirements=wish)
         if sought.caps:
             asked = capped(asked, sought.caps)
-        if known < inf and not asked.catalog.offers:
-            return Proved(bound=known)
         found = self._solved(asked, 0.0, inf, gap, sought.start)
         bound = max(found.bound - _server_surcharge(asked, problem, priced), relaxed, 0.0)
         return replace(found, bound=min(bound, known))
@@ -148,7 +141,7 @@ class Search:
             gap=self.options.gap if gap is None else gap,
             time_limit_s=max(LEAST_S, min(self.most_s, allowance.current().seconds_left)),
             break_ties=False,
-            start=start if start is not None and _rented(start, asked) else None,
+            start=start,
         )
         result = solve(asked, "exact", options)
         if result.status is Status.INFEASIBLE:
@@ -171,13 +164,6 @@ class Search:
         if key not in self._kinds:
             self._kinds[key] = Kinds(problem)
         return self._kinds[key]
-
-
-def _rented(placement: Placement, problem: Problem) -> bool:
-    """Tell whether a book has all machines of a placement."""
-    server = placement.exchange.server
-    groups = (*placement.groups, *([] if server is None else [server]))
-    return all(problem.catalog.offer(*group.offer_kind) is not None for group in groups)
 
 
 def _server_surcharge(

@@ -180,14 +180,18 @@ class Shared(Part, frozen=True):
 
 
 class Displaced(Part, frozen=True):
-    """What a job would have wanted, and who has it."""
+    """Something that a job would have taken alone and that others hold.
+
+    wanted, left: In the first slot in which it is short.
+    by: Who holds it, who has most of it first.
+    """
 
     resource: str
     unit: Literal["GPU", "machine", "USD/h"]
     place: str
     wanted: float
     left: float
-    by: list[str]
+    by: tuple[str, ...]
     slot: int
 
 
@@ -218,12 +222,16 @@ class PortfolioJob(Part, frozen=True):
 
 
 class ResourceWorth(Part, frozen=True):
-    """What one more unit of a resource saves."""
+    """What one more unit of a resource saves: a price of the relaxation, which holds for a small
+    change, and jobs come whole.
+
+    usd: Per hour, or in total with slots.
+    """
 
     resource: str
     unit: Literal["GPU", "machine"]
     usd: float
-    slots: list[int]
+    slots: tuple[int, ...]
 
 
 class PortfolioSearch(Part, frozen=True):
