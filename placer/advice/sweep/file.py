@@ -10,19 +10,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from placer.advice.sweep.axes import MOST_AXES, MOST_POINTS
+from placer.documents.schemas.worlds import SweepHeader, SweepRow
 from placer.errors import PlacerError, writing_hint
 from placer.files.bounded_file import MOST_LINES_BYTES, read_file
 from placer.files.json_text import parse_json
 from placer.problem.problem import Problem
 
+PLACED = (
+    "exchange",
+    "local_steps",
+    "regions",
+    "samples_per_second",
+    "usd_per_hour",
+    "egress_usd_per_hour",
+    "usd_per_million_samples",
+)
+"""What every answer with workers has."""
+TOKENS = ("effective_tokens_per_second", "usd_per_billion_tokens")
+"""What every answer of a language model has too."""
 LARGEST = 1e30
 """No figure of an answer is larger; far below the largest number, so that sums stay finite."""
-Figure = float | None
 POINTS_SCHEMA = "placer.sweep-points/v1"
 """Schema of the header line."""
 EDITED = "one of them was edited, or stopped by the time limit; delete it"
@@ -31,61 +43,9 @@ WROTE = "give a file that 'placer whatif --over -o' wrote"
 ANOTHER = "give another file, or ask the question that it was made with"
 
 
-class _Range(msgspec.Struct):
-    """One range of the header."""
-
-    what: str
-    values: list[str]
-
-
-class _Header(msgspec.Struct):
-    """The first line."""
-
-    schema: str
-    question: str
-    over: list[_Range]
-    points: int
-
-
-class _Point(msgspec.Struct):
-    """A line of one point without an answer."""
-
-    point: int
-    key: str
-    set: list[str]
-    status: Literal[
-        "optimal", "feasible", "infeasible", "time_limit", "memory_limit", "unknown", "refused"
-    ]
-    message: str = ""
-    objective: str = ""
-    value: Figure = None
-    bound: Figure = None
-
-
-class _Answer(_Point, kw_only=True):
-    """A line of one point with a placement."""
-
-    workers: list[str]
-    offers: list[str] = []
-    exchange: str
-    local_steps: int
-    regions: int
-    samples_per_second: float
-    usd_per_hour: float
-    egress_usd_per_hour: float
-    usd_per_million_samples: float
-
-
-class _TokenAnswer(_Answer, kw_only=True):
-    """A line of one point of a language model."""
-
-    effective_tokens_per_second: float
-    usd_per_billion_tokens: float
-
-
 def header_fault(row: Mapping[str, Any]) -> str:
     """Say what is wrong with a header; empty: nothing."""
-    fault = _fault(row, _Header)
+    fault = _fault(row, SweepHeader)
     if fault:
         return fault
     over = row["over"]
@@ -99,11 +59,13 @@ def header_fault(row: Mapping[str, Any]) -> str:
 
 def row_fault(row: Mapping[str, Any], header: Mapping[str, Any]) -> str:
     """Say what is wrong with the line of a point below a right header; empty: nothing."""
-    tokens = "usd_per_billion_tokens" in row or "effective_tokens_per_second" in row
-    kind = _Point if "workers" not in row else _TokenAnswer if tokens else _Answer
-    fault = _fault(row, kind)
+    fault = _fault(row, SweepRow)
     if fault:
         return fault
+    tokens = TOKENS if any(name in row for name in TOKENS) else ()
+    lacking = [name for name in (*PLACED, *tokens) if name not in row]
+    if "workers" in row and lacking:
+        return f"an answer without {lacking[0]}"
     if not 0 <= row["point"] < header["points"]:
         return f"point {row['point']} of {header['points']}"
     words = _words(row["point"], header)

@@ -21,7 +21,7 @@ from placer.documents.schemas.parts import (
 )
 from placer.documents.schemas.proofs import Status
 from placer.problem.words.changes import Change
-from placer.records import Amount, Count, Natural, Positive, Share, one_of
+from placer.records import Amount, Count, Natural, Positive, Share
 
 Figure = Literal["price", "bandwidth", "rate", "phi"]
 Changed = Annotated[Change, every_key(Change)]
@@ -152,7 +152,9 @@ class SweepRow(Part, frozen=True):
     point: Count
     key: str
     set: list[str]
-    status: Annotated[str, one_of(*map(str, Status), "refused")]
+    status: Literal[
+        "optimal", "feasible", "infeasible", "time_limit", "memory_limit", "unknown", "refused"
+    ]
     message: Maybe[str] = UNSET
     objective: Maybe[str] = UNSET
     value: Maybe[float | None] = UNSET
@@ -166,6 +168,8 @@ class SweepRow(Part, frozen=True):
     usd_per_hour: Maybe[float] = UNSET
     egress_usd_per_hour: Maybe[float] = UNSET
     usd_per_million_samples: Maybe[float] = UNSET
+    effective_tokens_per_second: Maybe[float] = UNSET
+    usd_per_billion_tokens: Maybe[float] = UNSET
 
 
 class Sweep(SweepQuestion, frozen=True, tag_field="schema", tag="placer.sweep/v1"):
