@@ -14,7 +14,7 @@ from placer.market.network.graph import Network
 from placer.market.network.tables import GBPS
 from placer.market.words.own_places import SITES
 from placer.records import replace
-from placer.workload.profile import Rate
+from placer.workload.profile import LARGEST, Rate
 
 LOADER_STREAMS = 16
 """TCP streams side by side in which one machine reads: assumed, several loader processes with
@@ -114,7 +114,8 @@ def machine_bytes_per_s(store: StoreOffer, offer: VmOffer, network: Network) -> 
     away = store.place != offer.place and offer.place.startswith(SITES)
     line = site_line(network, offer.place) if away else (math.inf,) * 3
     value, low, high = (
-        card if inside else min(card, link.speed(LOADER_STREAMS, case), line[case])
+        # Questions about endless links multiply them by a million.
+        card if inside else min(card, link.speed(LOADER_STREAMS, case), line[case], LARGEST)
         for case in range(3)
     )
     return Rate(

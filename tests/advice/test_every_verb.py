@@ -223,8 +223,8 @@ def test_one_limit_in_two_spellings_has_one_answer(
     codes = ("throughput", "deadline", "per-sample", "total-budget")
     rows = [[r for r in b.limits if r.code in codes] for b in bound if b is not None]
     assert [(r.binds, r.gain) for r in rows[0]] == [(r.binds, r.gain) for r in rows[1]]
-    assert [r.better and r.better.placement for r in rows[0]] == [
-        r.better and r.better.placement for r in rows[1]
+    assert [r.without and r.without.placement for r in rows[0]] == [
+        r.without and r.without.placement for r in rows[1]
     ]
 
 
@@ -328,15 +328,15 @@ def test_explain_measures_every_gain_by_the_objective_that_was_asked(
     assert got.result.value is not None
     value = got.result.value
     for row in certain(got.binding).limits:
-        if row.better is not None:
-            better = by_hand(objective, row.better.placement, row.better.estimate)
+        if row.without is not None:
+            better = by_hand(objective, row.without.placement, row.without.estimate)
             assert row.gain is not None
             assert row.gain == pytest.approx(-worse_by(objective, better, value))
             assert row.gain > 0
     assert {row.code for row in certain(got.binding).limits} >= codes_of(LIMITS[limit])
     for answer in got.why_not:
-        if answer.option is not None:
-            other = by_hand(objective, answer.option.placement, answer.option.estimate)
+        if answer.best_with_it is not None:
+            other = by_hand(objective, answer.best_with_it.placement, answer.best_with_it.estimate)
             assert answer.regret is not None
             assert answer.difference == pytest.approx(other - value)
             assert answer.regret == pytest.approx(worse_by(objective, other, value))
@@ -381,7 +381,7 @@ def test_what_nothing_fits_into_is_explained_by_its_least_change(
     assert got.result.status is Status.INFEASIBLE
     conflict = certain(got.conflict)
     assert {wish.code for wish in conflict.wishes} & codes_of(tight)
-    options = [r.option for r in conflict.remedies] + [conflict.together]
+    options = [r.best for r in conflict.remedies] + [conflict.together]
     nearest = recommend(problem, "exact", SolveOptions(), 4).nearest
     free = market(objective=objective)
     for option in (*options, *nearest):

@@ -136,7 +136,8 @@ def test_price_break_even_is_that_of_enumeration(seed: int) -> None:
         free = with_scaled_prices(problem.catalog, subject.matches, 0.0)
         expected = factor_by_enumeration(result, forced, free)
         assert got.proved
-        assert (got.factor is None) == (expected is None)
+        assert got.at_any_price == (expected == inf)
+        assert (got.factor is None) == (expected in (None, inf))
         if expected is not None and expected < 1e5:
             assert got.factor == pytest.approx(expected, rel=0.006, abs=0.006)
 
@@ -155,7 +156,8 @@ def test_network_break_evens_are_those_of_enumeration(seed: int) -> None:
         reject()
     egress = egress_break_even([forced], result, ASKER)
     expected = factor_by_enumeration(result, forced, with_scaled_egress(problem.catalog, 0.0))
-    assert (egress.factor is None) == (expected is None)
+    assert egress.at_any_price == (expected == inf)
+    assert (egress.factor is None) == (expected in (None, inf))
     if expected is not None and expected < 1e5:
         assert egress.factor == pytest.approx(expected, rel=0.006, abs=0.006)
     band = bandwidth_break_even([forced], result, ASKER)
@@ -206,15 +208,16 @@ def test_conflicts_are_minimal_by_enumeration(seed: int) -> None:
     assert best(without(problem, alone)).status is Status.INFEASIBLE
     for wish in conflict.wishes:
         assert best(without(problem, [*alone, wish])).placement is not None
-    for remedy in conflict.remedies:
-        answer = best(without(problem, [remedy.wish]))
-        assert (remedy.option is None) == (answer.placement is None)
+    for wish, remedy in zip(conflict.wishes, conflict.remedies, strict=True):
+        assert remedy.code == wish.code
+        answer = best(without(problem, [wish]))
+        assert (remedy.best is None) == (answer.placement is None)
         if (
-            remedy.option is not None
-            and remedy.wish.code == "budget"
+            remedy.best is not None
+            and remedy.code == "budget"
             and problem.requirements.objective == "cost"
         ):
-            assert remedy.option.estimate.usd_per_hour.total == pytest.approx(
+            assert remedy.best.estimate.usd_per_hour.total == pytest.approx(
                 certain(answer.estimate).usd_per_hour.total
             )
 
@@ -277,9 +280,9 @@ def test_a_budget_and_a_floor_that_contradict_each_other() -> None:
     )
     assert {wish.code for wish in certain(found.conflict).wishes} == {"budget", "throughput"}
     assert certain(found.conflict).minimal
-    by_code = {r.wish.code: certain(r.option) for r in certain(found.conflict).remedies}
-    assert by_code["budget"].estimate.usd_per_hour.total == pytest.approx(4.80)
-    assert by_code["budget"].note == "--budget 4.81/h"
+    by_code = {remedy.code: remedy for remedy in certain(found.conflict).remedies}
+    assert certain(by_code["budget"].best).estimate.usd_per_hour.total == pytest.approx(4.80)
+    assert by_code["budget"].change == "--budget 4.81/h"
     text = text_of(found)
     assert (
         "At least 1,000 samples/s and a budget of $1.00/h contradict each other. Proved: "
@@ -298,10 +301,10 @@ def test_emissions_that_nobody_knows_are_what_stands_in_the_way() -> None:
         ({"max_carbon": "1g/h"}, "carbon", "no --max-carbon"),
     ):
         found = placer.explain("roberta-xlm", **{**asked, **word})
-        assert [remedy.wish.code for remedy in certain(found.conflict).remedies] == [code]
-        option = certain(certain(found.conflict).remedies[0].option)
-        assert option.note == note
-        assert option.estimate.usd_per_hour.total == pytest.approx(4.80)
+        assert [remedy.code for remedy in certain(found.conflict).remedies] == [code]
+        remedy = certain(found.conflict).remedies[0]
+        assert remedy.change == note
+        assert certain(remedy.best).estimate.usd_per_hour.total == pytest.approx(4.80)
         assert "not enough" not in text_of(found)
 
 
@@ -405,7 +408,7 @@ def test_pairs_of_limits_gain_only_together(seed: int) -> None:
     assert result.value is not None
     named = {wish.code: wish for wish in wishes_of(problem)}
     idle = [named[c.code] for c in binding.limits if c.binds is False and c.code in named]
-    assert binding.joint is not None
+    assert isinstance(binding.joint, tuple)
     for joint in binding.joint:
         wishes = [named[code] for code in joint.codes]
         for wish in wishes:

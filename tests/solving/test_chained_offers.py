@@ -258,10 +258,10 @@ def test_why_not_stages() -> None:
     asker = Asker(solver="exact", options=SolveOptions(), deadline=inf)
     found = why_not(read_subject("stages", question), result, asker)
     assert (found.kind, found.status, found.proved) == ("stages", "found", False)
-    assert found.option is not None
-    assert found.option.placement.groups[0].behind
+    assert found.best_with_it is not None
+    assert found.best_with_it.placement.groups[0].behind
     assert result.estimate is not None
-    speeds = (e.samples_per_second.value for e in (found.option.estimate, result.estimate))
+    speeds = (e.samples_per_second.value for e in (found.best_with_it.estimate, result.estimate))
     gain = next(speeds) - next(speeds)
     assert found.difference == pytest.approx(gain)
     made = Explanation(problem=question, result=result, why_not=(found,))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 from placer.advice.explanation.side_questions import Asker, Trial, wanting
@@ -11,6 +10,7 @@ from placer.advice.explanation.wishes import Wish, wishes_of, without
 from placer.cost_model.estimate import replanned
 from placer.cost_model.limits import joint_use, quota_use, violations
 from placer.cost_model.outlook.totals import totals_of
+from placer.documents.schemas.explanation import Binding, JointLimits, Limit, LimitUnit
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -27,7 +27,7 @@ MEMORY = "memory"
 """Code of the limit that machines are too small for the model."""
 MOST_BUCKETS = 3
 """Quotas of a place, GPU and market that are looked at one by one."""
-UNITS = {
+UNITS: dict[str, LimitUnit] = {
     "budget": "usd_per_hour",
     "throughput": "samples_per_second",
     "most-workers": "workers",
@@ -46,49 +46,7 @@ Amounts = tuple[float | None, float | None]
 UNCOUNTED: Amounts = (None, None)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Limit:
-    """One limit and how it meets the best placement.
-
-    ``used`` of ``limit``, both in ``unit``; None and empty for limits without an amount. ``binds``:
-    whether something better exists without it; None if that is not proved. ``better`` is the best
-    found without it and ``gain`` its improvement as a share; ``nearest`` the least step beyond the
-    limit that is better: the cheapest placement that is faster, or the fastest that is cheaper.
-    """
-
-    code: str
-    words: str
-    unit: str
-    used: float | None
-    limit: float | None
-    binds: bool | None
-    better: Option | None
-    gain: float | None
-    nearest: Option | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Joint:
-    """Limits that bind together: none does alone, but without all of them there is a ``better``."""
-
-    codes: tuple[str, ...]
-    words: tuple[str, ...]
-    better: Option
-    gain: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Binding:
-    """All limits, binding ones first; those that bind together (None: not proved that none do); and
-    the same machines with one more of them: whether the exchange scales further.
-    """
-
-    limits: tuple[Limit, ...]
-    one_more: Option | None
-    joint: tuple[Joint, ...] | None = ()
-
-
-def find_binding(result: Result, asker: Asker) -> Binding:
+def find_binding(result: Result, asker: Asker) -> Binding[Option]:
     """Find out which limits keep a better placement than the result away."""
     ample = _without_quotas(result, asker)
     limits = [
@@ -108,7 +66,7 @@ def find_binding(result: Result, asker: Asker) -> Binding:
     )
 
 
-def _joint(idle: set[str], result: Result, asker: Asker) -> tuple[Joint, ...] | None:
+def _joint(idle: set[str], result: Result, asker: Asker) -> tuple[JointLimits[Option], ...] | None:
     """Return the limits that bind together, of those without effect alone.
 
     One question without all of them finds whether any bind together; what its answer breaks names
@@ -149,11 +107,11 @@ def _given_up(problem: Problem, wishes: Sequence[Wish]) -> Problem:
     return without(lighter, wishes)
 
 
-def _joint_of(wishes: Sequence[Wish], trial: Trial, result: Result) -> Joint:
+def _joint_of(wishes: Sequence[Wish], trial: Trial, result: Result) -> JointLimits[Option]:
     option, gain = trial.option(), gain_of(trial, result)
     assert option is not None
     codes, words = zip(*((wish.code, wish.words) for wish in wishes), strict=True)
-    return Joint(codes=codes, words=words, better=option, gain=gain or 0.0)
+    return JointLimits(codes=codes, words=words, without=option, gain=gain or 0.0)
 
 
 def gain_of(trial: Trial, result: Result) -> float | None:
@@ -180,7 +138,7 @@ def improves(trial: Trial, result: Result, gap: float) -> bool | None:
     return False if trial.proved else None
 
 
-def _wish_limits(result: Result, asker: Asker) -> Iterator[Limit]:
+def _wish_limits(result: Result, asker: Asker) -> Iterator[Limit[Option]]:
     """Yield the limits that the user gave, but for quotas."""
     for wish in wishes_of(result.problem):
         if wish.code not in ("quota", "objective"):  # without its objective nothing is better
@@ -211,7 +169,7 @@ def _amounts(wish: Wish, result: Result) -> Amounts:
 
 def _limit(
     code: str, words: str, amounts: Amounts, trial: Trial, result: Result, asker: Asker
-) -> Limit:
+) -> Limit[Option]:
     binds = improves(trial, result, asker.options.gap)
     return Limit(
         code=code,
@@ -220,8 +178,8 @@ def _limit(
         used=amounts[0],
         limit=amounts[1],
         binds=binds,
+        without=trial.option() if binds else None,
         gain=gain_of(trial, result) if binds else None,
-        better=trial.option() if binds else None,
         nearest=_nearest(code, result, asker) if binds else None,
     )
 
@@ -248,7 +206,7 @@ def cheapest_from(
     )
 
 
-def _quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit]:
+def _quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit[Option]]:
     """Yield the quotas of the machines that are used, or would be by the answer without quotas."""
     (placement, _), problem, quota = result.found, result.problem, result.problem.quota
     use = quota_use(placement, problem).items()
@@ -276,7 +234,7 @@ def _quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit]
         yield _limit("quota", f"quotas of {names} together", UNCOUNTED, ample, result, asker)
 
 
-def _joint_quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit]:
+def _joint_quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit[Option]]:
     """Yield the joint quotas that the answer without quotas would break."""
     (placement, _), problem, wish = result.found, result.problem, result.problem.requirements
     if ample.placement is None:
@@ -303,7 +261,7 @@ def with_bucket(problem: Problem, bucket: tuple[str, str, str], gpus: int) -> Pr
     return wanting(problem, quotas=(*problem.requirements.quotas, quota))
 
 
-def _memory_limits(result: Result, asker: Asker) -> Iterator[Limit]:
+def _memory_limits(result: Result, asker: Asker) -> Iterator[Limit[Option]]:
     """Yield the machines that are too small for the model, where a larger memory would help."""
     wish = _memory_wish(result.problem)
     if wish is not None:

@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import inf, isinf
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 from placer.advice.explanation.side_questions import Asker, Trial, wanting
 from placer.advice.explanation.subject import Subject
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import broken_limits
+from placer.documents.schemas.explanation import BreakEven
 from placer.market.catalog import Catalog
 from placer.market.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
 from placer.problem.kept_answers import Recent
@@ -48,27 +50,12 @@ LEAST_AMOUNT = 1e-9
 ROUNDING = 1e-9
 """Slack of sums in floating point."""
 
+Figure = Literal["price", "egress", "bandwidth"]
 Scale = Callable[[Catalog, float], Catalog]
 Reached = tuple[float | None, Option | None, bool]
 """A factor, the placement there, and whether no better one is left."""
 MONEY = ("budget_usd_per_hour", "most_usd_per_million_samples", "budget_usd")
 """Limits on money: by the hour, by the sample, in all."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BreakEven:
-    """Where something enters.
-
-    ``what`` is price, egress or bandwidth; ``factor`` multiplies today's; None with ``proved``: at
-    no factor at all, not even 0 or infinity; None without ``proved``: not found. ``proved``: at a
-    factor that is better by half a percent it enters, at one that is worse by half a percent
-    nothing does. ``option`` is the placement at the break-even, priced there.
-    """
-
-    what: str
-    factor: float | None
-    proved: bool
-    option: Option | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +81,7 @@ class Goal:
         if total is not None:
             seconds = (wish.samples or 0) / samples_per_second + wish.startup_s
             limits.append(total / seconds * SECONDS_PER_HOUR)
-        return min(limits, default=float("inf"))
+        return min(limits, default=inf)
 
     def met(self, placement: Placement, problem: Problem) -> bool:
         """Return whether a placement reaches the goal."""
@@ -131,7 +118,7 @@ def goals_of(result: Result) -> tuple[Goal, ...]:
 
 def price_break_even(
     subject: Subject, questions: Sequence[Problem], result: Result, asker: Asker
-) -> BreakEven:
+) -> BreakEven[Option]:
     """Find the factor on the price of a subject's machines at which it is chosen: at which any of
     the questions with it forced in has an answer that beats the best.
     """
@@ -149,14 +136,16 @@ def price_break_even(
     return _from_below("price", scale, questions, result, asker)
 
 
-def egress_break_even(questions: Sequence[Problem], result: Result, asker: Asker) -> BreakEven:
+def egress_break_even(
+    questions: Sequence[Problem], result: Result, asker: Asker
+) -> BreakEven[Option]:
     """Find the factor on all prices of egress at which an answer beats the best."""
     return _from_below("egress", with_scaled_egress, questions, result, asker)
 
 
 def _from_below(
-    what: str, scale: Scale, questions: Sequence[Problem], result: Result, asker: Asker
-) -> BreakEven:
+    what: Figure, scale: Scale, questions: Sequence[Problem], result: Result, asker: Asker
+) -> BreakEven[Option]:
     """Run Newton's method over a price, from 0 up."""
     # One goal ends where the next begins, and questions about one book share what is known of it.
     made: Recent[Catalog] = Recent(KEPT_BOOKS)
@@ -180,8 +169,12 @@ def _from_below(
 
 
 def _entered(
-    what: str, scale: Scale, reached: Iterable[Reached], question: Problem, best: Callable[..., Any]
-) -> BreakEven:
+    what: Figure,
+    scale: Scale,
+    reached: Iterable[Reached],
+    question: Problem,
+    best: Callable[..., Any],
+) -> BreakEven[Option]:
     """Return the best of some factors, whose placement has its estimate in the scaled market."""
     rows = list(reached)
     known = [(factor, option) for factor, option, _ in rows if factor is not None]
@@ -190,7 +183,14 @@ def _entered(
         there = estimate(option.placement, _at(scale, factor, question))
         option = replace(option, estimate=there)
     proved = all(sure for _, _, sure in rows)
-    return BreakEven(what=what, factor=factor, proved=proved, option=option)
+    endless = factor is not None and isinf(factor)
+    return BreakEven(
+        what=what,
+        factor=None if endless else factor,
+        at_any_price=endless,
+        proved=proved,
+        placement=option,
+    )
 
 
 def _at(scale: Scale, factor: float, question: Problem) -> Problem:
@@ -201,7 +201,7 @@ def _without_money(goal: Goal, question: Problem, asker: Asker) -> Reached:
     """Answer where no money limits anything: the goal is reached at any price or at none."""
     trial = asker.best(goal.question(question, "throughput"))
     option = _plain(trial)
-    return (None, None, trial.proved) if option is None else (float("inf"), option, True)
+    return (None, None, trial.proved) if option is None else (inf, option, True)
 
 
 def _plain(trial: Trial) -> Option | None:
@@ -231,7 +231,7 @@ def _own_factor(placement: Placement, goal: Goal, free: Problem, today: Problem)
     nothing, full = evaluate(placement, free), evaluate(placement, today)
     slope = full.usd.total - nothing.usd.total
     most = goal.most_usd_per_hour(nothing.samples_per_second, today.requirements)
-    return (most - nothing.usd.total) / slope if slope > 0 else float("inf")
+    return (most - nothing.usd.total) / slope if slope > 0 else inf
 
 
 def never_by_network(questions: Sequence[Problem], result: Result, asker: Asker) -> bool | None:
@@ -248,7 +248,9 @@ def never_by_network(questions: Sequence[Problem], result: Result, asker: Asker)
     return True if proved else None
 
 
-def bandwidth_break_even(questions: Sequence[Problem], result: Result, asker: Asker) -> BreakEven:
+def bandwidth_break_even(
+    questions: Sequence[Problem], result: Result, asker: Asker
+) -> BreakEven[Option]:
     """Find the least factor on the bandwidth between places at which an answer beats the best."""
     pairs = product(questions, goals_of(result))
     reached = (_from_above(goal, question, asker) for question, goal in pairs)

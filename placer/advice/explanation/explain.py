@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from placer.advice.explanation.binding import Binding, Joint, Limit, find_binding
-from placer.advice.explanation.break_even import BreakEven
-from placer.advice.explanation.marginal_values import Staying, Worth, stay_or_leave, worth_of_more
+from msgspec import Struct
+
+from placer.advice.explanation.binding import find_binding
+from placer.advice.explanation.marginal_values import stay_or_leave, worth_of_more
 from placer.advice.explanation.side_questions import SIDE_NODES, Asker, require_asker_solver
 from placer.advice.explanation.subject import Subject, read_subject, tempting
-from placer.advice.explanation.why_not import WhyNot, why_not
-from placer.advice.explanation.wishes import Conflict, Remedy, Wish, find_conflict
+from placer.advice.explanation.why_not import why_not
+from placer.advice.explanation.wishes import Wish, find_conflict
 from placer.advice.recommendation.preferred import preferred
 from placer.documents.result_parts import data_document, placement_document, request_document
+from placer.documents.schemas.explanation import (
+    Binding,
+    Conflict,
+    ConflictingWish,
+    Staying,
+    WhyNot,
+    Worth,
+)
 from placer.problem.contradictions import contradiction
 from placer.problem.problem import Problem
 from placer.records import replace
@@ -27,15 +35,6 @@ from placer.solving.result import Option, Result, objective_document
 from placer.solving.solve import solve
 
 SCHEMA = "placer.explanation/v1"
-NAMES: dict[type, dict[str, str]] = {
-    Limit: {"better": "without"},
-    Joint: {"better": "without"},
-    WhyNot: {"option": "best_with_it"},
-    Worth: {"words": "", "option": "best", "least_option": "least_best"},
-    Staying: {"alone": "best_in_one_region", "last": "last_in_one_region"},
-    Wish: {"change": "", "fields": "", "values": ""},
-}
-"""Fields that have another name in a document, or (empty) none."""
 TIME_LIMIT_S = 120.0
 """An explanation ends after this long, and says what is missing."""
 
@@ -51,11 +50,11 @@ class Explanation(Shown):
 
     problem: Problem = field(repr=False)
     result: Result = field(repr=False)
-    binding: Binding | None = None
-    why_not: tuple[WhyNot, ...] = ()
-    worth: tuple[Worth, ...] = ()
-    staying: Staying | None = None
-    conflict: Conflict | None = None
+    binding: Binding[Option] | None = None
+    why_not: tuple[WhyNot[Option], ...] = ()
+    worth: tuple[Worth[Option], ...] = ()
+    staying: Staying[Option] | None = None
+    conflict: Conflict[Wish, Option] | None = None
     complete: bool = True
     seconds: float = 0.0
 
@@ -85,32 +84,16 @@ class Explanation(Shown):
 
 
 def part(value: Any, problem: Problem) -> Any:
-    """Build a part of an explanation as plain types, with units in every name."""
+    """Build a part of an explanation as plain types."""
     if isinstance(value, Option):
         return option_part(value, problem)
+    if isinstance(value, Wish):
+        return {name: getattr(value, name) for name in ConflictingWish.__struct_fields__}
     if isinstance(value, tuple):
         return [part(each, problem) for each in value]
-    if isinstance(value, BreakEven):
-        endless = value.factor is not None and math.isinf(value.factor)
-        return {
-            "what": value.what,
-            "factor": None if endless else value.factor,
-            "at_any_price": endless,
-            "proved": value.proved,
-            "placement": part(value.option, problem),
-        }
-    if isinstance(value, Remedy):
-        return {
-            "code": value.wish.code,
-            "change": "" if value.option is None else value.option.note,
-            "best": part(value.option, problem),
-            "proved": value.proved,
-        }
-    if not is_dataclass(value):
-        return value
-    names = NAMES.get(type(value), {})
-    named = [(names.get(field.name, field.name), field.name) for field in fields(value)]
-    return {name: part(getattr(value, own), problem) for name, own in named if name}
+    if isinstance(value, Struct):
+        return {name: part(getattr(value, name), problem) for name in value.__struct_fields__}
+    return value
 
 
 def option_part(option: Option, problem: Problem) -> dict[str, Any]:
@@ -180,7 +163,7 @@ def explain(
         return replace(made, complete=asker.seconds_left > 0, seconds=time.monotonic() - started)
 
 
-def _asked(subjects: Iterable[Subject], result: Result, asker: Asker) -> Iterator[WhyNot]:
+def _asked(subjects: Iterable[Subject], result: Result, asker: Asker) -> Iterator[WhyNot[Option]]:
     """Answer one subject after the other until the time is up."""
     for subject in subjects:
         if asker.seconds_left > 0:

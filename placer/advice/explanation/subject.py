@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from operator import attrgetter
+from typing import Literal
 
 from placer.advice.explanation.side_questions import wanting
 from placer.cost_model.estimate import evaluate
@@ -23,8 +24,9 @@ from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.solving.result import Result
 
+Kind = Literal["place", "gpu", "offer", "exchange", "market", "regions", "stages"]
 MARKETS = {"spot": "spot", "on-demand": "on_demand", "community": "community"}
-STAGES = "stages"
+STAGES: Literal["stages"] = "stages"
 """Workers of several devices, each with some of the layers."""
 MOST_RULES = 12
 """Places or devices that one X may stand for, each searched for itself."""
@@ -34,13 +36,12 @@ MOST_RULES = 12
 class Subject:
     """Something that could have been chosen.
 
-    ``kind`` is place, gpu, offer, exchange, market, regions or stages; ``rules`` are alternatives,
-    one of which is to hold; ``changes`` are wishes that force it; ``narrow`` wishes that admit
-    nothing else, for a first answer; ``whole`` is False where there are too many alternatives to
-    look at all.
+    ``rules`` are alternatives, one of which is to hold; ``changes`` are wishes that force it;
+    ``narrow`` wishes that admit nothing else, for a first answer; ``whole`` is False where there
+    are too many alternatives to look at all.
     """
 
-    kind: str
+    kind: Kind
     name: str
     rules: tuple[Used, ...] = ()
     changes: tuple[tuple[str, object], ...] = ()

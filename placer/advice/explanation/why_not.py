@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from placer.advice.explanation.break_even import (
-    BreakEven,
     bandwidth_break_even,
     egress_break_even,
     never_by_network,
@@ -14,9 +12,10 @@ from placer.advice.explanation.break_even import (
 )
 from placer.advice.explanation.side_questions import IMPOSSIBLE, NOTHING, Asker, Trial
 from placer.advice.explanation.subject import Subject, admitting
-from placer.advice.explanation.wishes import Remedy, remedy, wishes_of
+from placer.advice.explanation.wishes import remedy, wishes_of
 from placer.cost_model.limits import LIMIT_CODES
 from placer.cost_model.objective import objective_of
+from placer.documents.schemas.explanation import BreakEven, Remedy, WhyNot
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.batches.search import limited
@@ -24,36 +23,22 @@ from placer.solving.parts.chains import best_chain
 from placer.solving.result import Option, Result
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WhyNot:
-    """One alternative and what it loses.
-
-    ``status``: chosen (it is part of the answer), found, impossible (no placement with it meets the
-    wishes; ``remedies`` say at which budget or floor one would) or unknown (none was found within
-    the limits of the search). ``option`` is the best placement with it, ``difference`` its
-    objective less that of the best, ``regret`` its loss as a share of the best (None if the best is
-    0); ``proved`` whether it is the best with it; otherwise the loss is at most ``regret``.
-    ``excluded`` are sentences about wishes that exclude it; they were given up to answer.
-    ``never_by_network`` is True where no bandwidth and no egress price would help.
-    """
-
-    subject: str
-    kind: str
-    status: str
-    option: Option | None = None
-    difference: float | None = None
-    regret: float | None = None
-    proved: bool = False
-    excluded: tuple[str, ...] = ()
-    remedies: tuple[Remedy, ...] = ()
-    break_evens: tuple[BreakEven, ...] = ()
-    never_by_network: bool | None = None
-
-
-def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot:
+def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot[Option]:
     """Solve again with a subject forced in and compare with the best answer."""
     (placement, _), problem = result.found, result.problem
-    found = WhyNot(subject=subject.name, kind=subject.kind, status="unknown")
+    found = WhyNot[Option](
+        subject=subject.name,
+        kind=subject.kind,
+        status="unknown",
+        best_with_it=None,
+        difference=None,
+        regret=None,
+        proved=False,
+        excluded=(),
+        remedies=(),
+        break_evens=(),
+        never_by_network=None,
+    )
     if subject.chosen(placement):
         return replace(found, status="chosen", proved=True)
     if subject.kind == "stages":
@@ -78,7 +63,7 @@ def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot:
     return _compared(found, trial.option("why-not"), result)
 
 
-def _compared(found: WhyNot, option: Option | None, result: Result) -> WhyNot:
+def _compared(found: WhyNot[Option], option: Option | None, result: Result) -> WhyNot[Option]:
     """Say what a placement with the subject loses against the best, if there is one."""
     if option is None or result.value is None:
         return found
@@ -87,7 +72,7 @@ def _compared(found: WhyNot, option: Option | None, result: Result) -> WhyNot:
     return replace(
         found,
         status="found",
-        option=option,
+        best_with_it=option,
         difference=value - result.value,
         regret=regret if math.isfinite(regret) else None,
     )
@@ -108,21 +93,21 @@ def best_of(questions: tuple[Problem, ...], start: Trial, asker: Asker) -> Trial
     return replace(best, proved=proved)
 
 
-def _remedies(questions: tuple[Problem, ...], asker: Asker) -> tuple[Remedy, ...]:
+def _remedies(questions: tuple[Problem, ...], asker: Asker) -> tuple[Remedy[Option], ...]:
     """Return the budget and floor with which the first question that can would have an answer."""
     for question in questions:
         limits = [wish for wish in wishes_of(question) if wish.code in LIMIT_CODES]
         remedies = tuple(remedy(question, wish, asker) for wish in limits)
-        if any(answer.option is not None for answer in remedies):
-            return tuple(answer for answer in remedies if answer.option is not None)
+        if any(answer.best is not None for answer in remedies):
+            return tuple(answer for answer in remedies if answer.best is not None)
     return ()
 
 
 def _break_evens(
     subject: Subject, questions: tuple[Problem, ...], trial: Trial, result: Result, asker: Asker
-) -> tuple[tuple[BreakEven, ...], bool | None]:
+) -> tuple[tuple[BreakEven[Option], ...], bool | None]:
     """Return at which price it enters; for what is spread also at which bandwidth and egress."""
-    break_evens: list[BreakEven] = []
+    break_evens: list[BreakEven[Option]] = []
     if asker.seconds_left <= 0:
         return (), None
     if subject.kind in ("place", "gpu", "offer", "market"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from placer.advice.explanation.side_questions import Asker, Trial, aimed
 from placer.advice.recommendation.default_limits import is_usual
 from placer.advice.recommendation.nearest import limit_words
+from placer.documents.schemas.explanation import Conflict, Remedy
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS, Requirements
 from placer.problem.words.wishes import INSIDE, WISHES
@@ -236,39 +237,7 @@ def _given(
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Remedy:
-    """What a wish would have to become for the request to have an answer, all other wishes kept.
-
-    ``option`` is the placement that then fits, with its note in words of the command line; None:
-    giving up the wish alone is not enough, or (``proved`` false) no placement was found.
-    """
-
-    wish: Wish
-    option: Option | None
-    proved: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Conflict:
-    """Wishes that no placement meets together.
-
-    ``wishes`` contradict each other; without any one of them there is an answer to the others, if
-    ``minimal`` (proved). Empty: even a request without wishes has no answer. ``others`` have no
-    part in it. ``remedies`` keep all other wishes of the request, in the order of ``wishes``. Where
-    none of them has an answer, ``together`` is the best without all of the set, or ``further`` is
-    what contradicts itself even then.
-    """
-
-    wishes: tuple[Wish, ...]
-    others: tuple[Wish, ...]
-    minimal: bool
-    remedies: tuple[Remedy, ...]
-    together: Option | None = None
-    further: Conflict | None = None
-
-
-def find_conflict(problem: Problem, asker: Asker) -> Conflict:
+def find_conflict(problem: Problem, asker: Asker) -> Conflict[Wish, Option]:
     """Find a smallest set of wishes that contradict each other in a question without an answer.
 
     A deletion filter: leave out one wish after the other; what can be left out without an answer
@@ -284,13 +253,15 @@ def find_conflict(problem: Problem, asker: Asker) -> Conflict:
         else:
             kept.append(wish)
             minimal = minimal and trial.placement is not None
-    made = Conflict(
+    made = Conflict[Wish, Option](
         wishes=tuple(kept),
         others=tuple(w for w in dropped if w.given),
         minimal=minimal,
         remedies=tuple(remedy(problem, wish, asker) for wish in kept),
+        together=None,
+        further=None,
     )
-    if not kept or any(found.option is not None for found in made.remedies):
+    if not kept or any(found.best is not None for found in made.remedies):
         return made
     rest = without(problem, kept)
     trial = asker.best(rest)
@@ -304,7 +275,7 @@ def feasible(problem: Problem, asker: Asker) -> Trial:
     return asker.best(aimed(problem, objective), first=True)
 
 
-def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy:
+def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy[Option]:
     """Find the least change of one wish with which the request has an answer: the least budget, the
     highest floor; for data that stays the best that moves it; else the best without the wish.
     """
@@ -313,18 +284,18 @@ def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy:
         moving = tuple(replace(data, may_move=True) for data in datasets)
         moved = asker.wanting(problem, datasets=moving).option("data")
         if moved is not None:
-            moved = replace(moved, note="--data :move instead of :stay")
-            return Remedy(wish=wish, option=moved, proved=moved.proved)
+            change = "--data :move instead of :stay"
+            return Remedy(code=wish.code, change=change, best=moved, proved=moved.proved)
     free = without(problem, [wish])
     asked = aimed(free, LIMIT_OBJECTIVES.get(wish.code, free.requirements.objective))
     if wish.code == "carbon" and not asked.pools:
         asked = free  # no machine has known emissions, so no limit on them would do
     trial = asker.best(asked)
-    option, note = trial.option(wish.code), wish.change
-    if option is not None:
-        if asked is not free and wish.code in LIMIT_OBJECTIVES:
-            note = limit_words(option, problem.requirements)
-        elif asked is not free and wish.code == "gpu":
-            note = f"--gpu {','.join(sorted({g.gpu for g in option.placement.groups}))}"
-        option = replace(option, note=note)
-    return Remedy(wish=wish, option=option, proved=trial.proved)
+    option, change = trial.option(wish.code), wish.change
+    if option is None:
+        change = ""
+    elif asked is not free and wish.code in LIMIT_OBJECTIVES:
+        change = limit_words(option, problem.requirements)
+    elif asked is not free and wish.code == "gpu":
+        change = f"--gpu {','.join(sorted({g.gpu for g in option.placement.groups}))}"
+    return Remedy(code=wish.code, change=change, best=option, proved=trial.proved)

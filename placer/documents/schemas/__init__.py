@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, get_origin
 
 RESULT_SCHEMA = "placer.result/v1"
 """What ``placer recommend`` writes."""
@@ -94,6 +94,8 @@ CLOSED = ("profile", "models", "calibration")
 WHOLE = ("InnerPlan",)
 """Parts whose keys have defaults in Python; those that the schema gives none are always written."""
 REFERENCE = "#/$defs/{name}"
+ARGUMENTS = re.compile(r"(?<=[a-z])(?:_+[A-Z][A-Za-z]+)+_(?=\")")
+"""Arguments at the end of the name of a generic part."""
 FIELD = re.compile(r"^(\w+(?:, \w+)*)(?:: |\n)((?:.+\n?)(?:    .*\n?)*)", re.MULTILINE)
 """Names of fields and what is said of them, on their line or below it."""
 
@@ -132,7 +134,8 @@ def schema_document(name: str) -> dict[str, Any]:
 
     found = document_type(name)
     kinds = found if isinstance(found, tuple) else (found,)
-    wholes, parts = msgspec.json.schema_components(kinds, ref_template=REFERENCE)
+    made = msgspec.json.schema_components(kinds, ref_template=REFERENCE)
+    wholes, parts = json.loads(ARGUMENTS.sub("", json.dumps(made)))
     types = {kind.__name__: kind for kind in _structs(msgspec.inspect.multi_type_info(kinds), {})}
     for part, schema in parts.items():
         parts[part] = _described(schema, types[part])
@@ -168,7 +171,7 @@ def _structs(info: Any, seen: dict[int, Any]) -> Iterator[type[Any]]:
     elif hasattr(info, "__struct_fields__") and id(info) not in seen:
         seen[id(info)] = info
         if hasattr(info, "cls"):
-            yield info.cls
+            yield get_origin(info.cls) or info.cls
         for field in info.__struct_fields__:
             yield from _structs(getattr(info, field), seen)
 

@@ -1,13 +1,32 @@
-"""The document of ``placer explain``."""
+"""The document of ``placer explain``; its parts are filled by `placer.advice.explanation`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Generic, Literal, TypeVar
 
 from msgspec import UNSET, Meta
 
 from placer.documents.schemas.parts import BookData, Maybe, Objective, Part, Placement, Request
 from placer.documents.schemas.proofs import Status
+
+C = TypeVar("C")
+"""A placement with its figures: `Candidate` in the document, an option in the answer."""
+W = TypeVar("W")
+"""A wish: `ConflictingWish` in the document; the answer knows how to give it up too."""
+LimitUnit = Literal[
+    "usd_per_hour",
+    "samples_per_second",
+    "gpus",
+    "vcpus",
+    "workers",
+    "regions",
+    "seconds",
+    "usd",
+    "g_per_hour",
+    "usd_per_million_samples",
+    "",
+]
+Several = Annotated[tuple[str, ...], Meta(min_length=2)]
 
 
 class Candidate(Part, frozen=True):
@@ -30,103 +49,110 @@ class Candidate(Part, frozen=True):
     usd_per_billion_tokens: Maybe[float] = UNSET
 
 
-class Limit(Part, frozen=True):
-    """A limit of the request, and what it costs.
+class Limit(Part, Generic[C], frozen=True, kw_only=True):
+    """A limit of the request, how it meets the best placement, and what it costs.
 
+    used, limit: In its unit; null for limits without an amount.
     binds: Whether something better exists without it; null if that is not proved.
+    without: The best that was found without it.
     gain: Improvement of the objective without the limit, as a share.
+    nearest: The least step beyond the limit that is better: the cheapest placement that is faster,
+        or the fastest that is cheaper.
     """
 
     code: str
     words: str
-    unit: Literal[
-        "usd_per_hour",
-        "samples_per_second",
-        "gpus",
-        "vcpus",
-        "workers",
-        "regions",
-        "seconds",
-        "usd",
-        "g_per_hour",
-        "usd_per_million_samples",
-        "",
-    ]
+    unit: LimitUnit
     used: float | None
     limit: float | None
     binds: bool | None
+    without: C | None
     gain: float | None
-    without: Candidate | None
-    nearest: Candidate | None
+    nearest: C | None
 
 
-class JointLimits(Part, frozen=True):
-    """Limits that bind together."""
+class JointLimits(Part, Generic[C], frozen=True, kw_only=True):
+    """Limits that bind together: none does alone, but without all of them something is better."""
 
-    codes: Annotated[list[str], Meta(min_length=2)]
-    words: Annotated[list[str], Meta(min_length=2)]
+    codes: Several
+    words: Several
+    without: C
     gain: float
-    without: Candidate
 
 
-class Binding(Part, frozen=True):
-    """Which limits bind.
+class Binding(Part, Generic[C], frozen=True, kw_only=True):
+    """Which limits bind, these first.
 
-    joint: Limits that bind together: each alone is without effect, without all of them something
-        better exists. Null if that was not proved either way.
+    one_more: The same machines with one more of them: whether the exchange scales further.
+    joint: Limits that bind together; null if that was not proved either way.
     """
 
-    limits: list[Limit]
-    one_more: Candidate | None
-    joint: Maybe[list[JointLimits] | None] = UNSET
+    limits: tuple[Limit[C], ...]
+    one_more: C | None
+    joint: Maybe[tuple[JointLimits[C], ...] | None] = UNSET
 
 
-class Remedy(Part, frozen=True):
-    """A change after which something fits."""
+class Remedy(Part, Generic[C], frozen=True, kw_only=True):
+    """What a wish would have to become for the request to have an answer, all others kept.
+
+    change: In words of the command line.
+    best: What then fits; null: giving up the wish alone is not enough, or (not proved) nothing was
+        found.
+    """
 
     code: str
     change: str
-    best: Candidate | None
+    best: C | None
     proved: bool
 
 
-class BreakEven(Part, frozen=True):
+class BreakEven(Part, Generic[C], frozen=True, kw_only=True):
     """From which figure on it would be chosen.
 
-    factor: Multiple of today's; null and proved: at none.
+    factor: Multiple of today's; null and proved: at none, unless at_any_price.
+    proved: At a factor that is better by half a percent it enters, at one that is worse by half a
+        percent nothing does.
+    placement: That of the break-even, priced there.
     """
 
     what: Literal["price", "egress", "bandwidth"]
     factor: float | None
     at_any_price: bool
     proved: bool
-    placement: Candidate | None
+    placement: C | None
 
 
-class WhyNot(Part, frozen=True):
-    """Why something is not chosen.
+class WhyNot(Part, Generic[C], frozen=True, kw_only=True):
+    """Why something is not chosen, and what it loses.
 
+    status: chosen: it is part of the answer. impossible: no placement with it meets the wishes;
+        remedies say at which budget or floor one would. unknown: none was found within the limits
+        of the search.
     difference: Objective with it less the best objective.
-    regret: Loss as a share of the best objective; at most so much where proved is false.
+    regret: Loss as a share of the best objective, null if that is 0; at most so much where proved
+        is false.
+    excluded: Sentences about wishes that exclude it; they were given up to answer.
     never_by_network: True: proved that no bandwidth and no egress price would help.
     """
 
     subject: str
     kind: Literal["place", "gpu", "offer", "exchange", "market", "regions", "stages"]
     status: Literal["chosen", "found", "impossible", "unknown"]
-    best_with_it: Candidate | None
+    best_with_it: C | None
     difference: float | None
     regret: float | None
     proved: bool
-    excluded: list[str]
-    remedies: list[Remedy]
-    break_evens: list[BreakEven]
+    excluded: tuple[str, ...]
+    remedies: tuple[Remedy[C], ...]
+    break_evens: tuple[BreakEven[C], ...]
     never_by_network: bool | None
 
 
-class Worth(Part, frozen=True):
+class Worth(Part, Generic[C], frozen=True, kw_only=True):
     """What a larger limit is worth.
 
+    difference: What step more changes of the objective, a share of gain; 0 if nothing changes, null
+        if that is not proved.
     least: Least increase that changes anything, up to twice the limit; null if none was found.
     """
 
@@ -134,32 +160,37 @@ class Worth(Part, frozen=True):
     unit: Literal["usd_per_hour", "gpus", "workers", "megabits_per_second"]
     limit: float
     step: float
+    best: C | None
     difference: float | None
     gain: float | None
-    best: Candidate | None
     least: float | None
+    least_best: C | None
     least_gain: float | None
-    least_best: Candidate | None
 
 
-class Staying(Part, frozen=True):
-    """What staying in one region costs.
+class Staying(Part, Generic[C], frozen=True, kw_only=True):
+    """What staying in one region costs. Steps are at least 1 % of speed: what leaves a region to
+    gain less is not looked for.
 
+    regions: Of the best placement.
+    loss: Of the best in one region, as a share of the objective; null if the best is 0.
     leave: First placement over several regions that beats all of one region at its price.
+    last_in_one_region: Last placement of one region on the way there.
+    never: Proved that leaving pays at no budget up to most_usd_per_hour, or at all if unlimited.
     """
 
     regions: int
-    best_in_one_region: Candidate | None
+    best_in_one_region: C | None
     loss: float | None
     proved: bool
-    leave: Candidate | None
-    last_in_one_region: Candidate | None
+    leave: C | None
+    last_in_one_region: C | None
     never: bool
     unlimited: bool
     most_usd_per_hour: float
 
 
-class ConflictingWish(Part, frozen=True):
+class ConflictingWish(Part, frozen=True, kw_only=True):
     """A wish of a conflict.
 
     given: False for limits that hold by default.
@@ -170,18 +201,22 @@ class ConflictingWish(Part, frozen=True):
     given: bool
 
 
-class Conflict(Part, frozen=True):
-    """Wishes that contradict each other.
+class Conflict(Part, Generic[W, C], frozen=True, kw_only=True):
+    """Wishes that contradict each other. Without any one of them there is an answer to the others,
+    if minimal; none: even a request without wishes has no answer.
 
+    others: They have no part in it.
+    remedies: In the order of the wishes.
+    together: Where no remedy has an answer, the best without all of the set.
     further: What contradicts itself even without these wishes.
     """
 
-    wishes: list[ConflictingWish]
-    others: list[ConflictingWish]
+    wishes: tuple[W, ...]
+    others: tuple[W, ...]
     minimal: bool
-    remedies: list[Remedy]
-    together: Candidate | None
-    further: Conflict | None
+    remedies: tuple[Remedy[C], ...]
+    together: C | None
+    further: Conflict[W, C] | None
 
 
 class Explanation(Part, frozen=True, tag_field="schema", tag="placer.explanation/v1"):
@@ -195,10 +230,10 @@ class Explanation(Part, frozen=True, tag_field="schema", tag="placer.explanation
     status: Status
     objective: Objective
     best: Candidate | None
-    binding: Binding | None
-    why_not: list[WhyNot]
-    worth: list[Worth]
-    staying: Staying | None
-    conflict: Conflict | None
+    binding: Binding[Candidate] | None
+    why_not: list[WhyNot[Candidate]]
+    worth: list[Worth[Candidate]]
+    staying: Staying[Candidate] | None
+    conflict: Conflict[ConflictingWish, Candidate] | None
     complete: bool
     seconds: float
