@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from placer.documents.schemas.measured import PaperGroup
 from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import shipped_catalogs
 from placer.report.shown import Shown
@@ -107,18 +108,6 @@ class Row:
         return self.low <= self.published <= self.high
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
-    """Errors of the rows of one group and quantity; ``coverage`` lies in the interval."""
-
-    name: str
-    quantity: str
-    rows: int
-    mean_error: float
-    worst_error: float
-    coverage: float | None
-
-
 class Verdict(StrEnum):
     """What became of a claim. ``contradicted``: the figures of the books, or an estimate by more
     than its tolerance, say otherwise. ``undecided``: what decides it was never published as a
@@ -158,7 +147,7 @@ class Reproduction(Shown):
     notes: tuple[str, ...]
 
     @property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[PaperGroup, ...]:
         """Errors by quantity and group, in the order of the rows."""
         return group_errors(self.rows)
 
@@ -177,14 +166,14 @@ class Reproduction(Shown):
             "paper": self.paper,
             "title": self.title,
             "rows": [_row_document(row) for row in self.rows],
-            "groups": [to_builtins(group) for group in self.groups],
+            "groups": to_builtins(list(self.groups)),
             "verdicts": self.verdicts,
             "claims": [_claim_document(claim) for claim in self.claims],
             "notes": list(self.notes),
         }
 
 
-def group_errors(rows: Iterable[Row]) -> tuple[Group, ...]:
+def group_errors(rows: Iterable[Row]) -> tuple[PaperGroup, ...]:
     """Average the absolute errors of each group and quantity over the rows with a published figure.
 
     >>> same = {"groups": ("A",), "quantity": "samples/s", "unit": "", "published": 100.0}
@@ -202,10 +191,10 @@ def group_errors(rows: Iterable[Row]) -> tuple[Group, ...]:
     return tuple(_group(key[2], key[0], members[key]) for key in order)
 
 
-def _group(name: str, quantity: str, rows: list[Row]) -> Group:
+def _group(name: str, quantity: str, rows: list[Row]) -> PaperGroup:
     errors = [row.error for row in rows if row.error is not None]
     inside = [row.inside for row in rows if row.inside is not None]
-    return Group(
+    return PaperGroup(
         name=name,
         quantity=quantity,
         rows=len(rows),

@@ -16,11 +16,12 @@ import pytest
 from placer import reproduction
 from placer.cli import run as run_command
 from placer.documents.schemas import schema_text
+from placer.documents.schemas.measured import PaperGroup
 from placer.market.books.book_reader import load_catalog
 from placer.records import replace
 from placer.reproduction import PAPERS, cloudless, reproduce
 from placer.reproduction.cloudless import Case, elastic_cases, speed_ups
-from placer.reproduction.comparison import Group, PublishedClaim, Reproduction, Verdict, within
+from placer.reproduction.comparison import PublishedClaim, Reproduction, Verdict, within
 from placer.reproduction.erben import SENT, SPEED
 from placer.reproduction.erben_costs import four_continents, gib_per_hour, multi_cloud
 from placer.reproduction.erben_placements import AZURE, NLP, WEST, Bench
@@ -69,7 +70,7 @@ def printed(
     return call
 
 
-def groups(paper: Reproduction, quantity: str) -> dict[str, Group]:
+def groups(paper: Reproduction, quantity: str) -> dict[str, PaperGroup]:
     """Groups of one quantity by name."""
     return {group.name: group for group in paper.groups if group.quantity == quantity}
 

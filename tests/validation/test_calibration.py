@@ -263,8 +263,8 @@ def test_one_row_fits_one_figure(tmp_path: Path, erben: Catalog, row: str, label
     """
     report = one(tmp_path, erben, f"model,workers,samples_per_second\n{row}\n")
     assert list(fitted(report)) == [label]
-    assert report.checks[0].after == pytest.approx(0.0, abs=1e-3)
-    assert report.checks[0].left_out is None
+    assert report.checks[0].error_after == pytest.approx(0.0, abs=1e-3)
+    assert report.checks[0].error_left_out is None
     assert report.unfitted or "alone" in label
     assert any("nothing is left" in warning for warning in report.warnings)
 

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import to_builtins
 
-from placer.advice.policy.policies import POLICIES, Policy, Rule, policy_named, step
+from placer.advice.policy.policies import POLICIES, Rule, policy_named, step
 from placer.advice.policy.state import State, start
 from placer.advice.policy.trace import Job, Market, Observation, Trace
 from placer.advice.runner.runner import Opener, answers, here
+from placer.documents.schemas.worlds import Policy as Summary
 from placer.errors import PlacerError, unknown
 from placer.records import replace
 from placer.report.shown import Shown
@@ -157,39 +159,6 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Summary:
-    """Runs of one policy from many starts; means, and the dearest run."""
-
-    policy: Policy
-    runs: tuple[Run, ...]
-    machines: int
-
-    @property
-    def usd(self) -> float:
-        """Mean dollars to finish."""
-        return self.mean("usd")
-
-    @property
-    def worst(self) -> Run:
-        """The dearest run."""
-        return max(self.runs, key=lambda run: run.end.usd)
-
-    @property
-    def missed(self) -> int:
-        """Runs that did not finish by the deadline."""
-        return sum(run.missed for run in self.runs)
-
-    @property
-    def on_demand_h(self) -> float:
-        """Mean hours on on-demand machines."""
-        return self.mean("on_demand_h") / self.machines
-
-    def mean(self, name: str) -> float:
-        """Return the mean of a figure of the last state of each run."""
-        return fmean(getattr(run.end, name) for run in self.runs)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Replay(Shown):
     """Policies over one trace.
 
@@ -207,12 +176,12 @@ class Replay(Shown):
     sensitive: tuple[tuple[str, float], ...]
 
     def __repr__(self) -> str:
-        names = ", ".join(summary.policy.name for summary in self.summaries)
+        names = ", ".join(summary.policy for summary in self.summaries)
         return f"<Replay of {names} from {len(self.starts)} starts>"
 
     def summary(self, name: str) -> Summary:
-        """Return the runs of one policy; PlacerError if it was not replayed."""
-        by_name = {summary.policy.name: summary for summary in self.summaries}
+        """Return the figures of one policy; PlacerError if it was not replayed."""
+        by_name = {summary.policy: summary for summary in self.summaries}
         if name not in by_name:
             raise unknown("policy", name, by_name)
         return by_name[name]
@@ -242,28 +211,35 @@ class Replay(Shown):
                 "source": market.source,
             },
             "starts": [f"{trace.time(tick):%Y-%m-%dT%H:%MZ}" for tick in self.starts],
-            "policies": [self._summary(one) for one in self.summaries],
+            "policies": to_builtins(list(self.summaries)),
             "offline": {"optimum_usd": self.optimum_usd, "bound_usd": self.bound_usd},
             "sensitivity": [{"change": words, "span_usd": usd} for words, usd in self.sensitive],
             "assumptions": [ASSUMPTION],
         }
 
-    def _summary(self, one: Summary) -> dict[str, Any]:
-        return {
-            "policy": one.policy.name,
-            "usd": one.usd,
-            "worst_usd": one.worst.end.usd,
-            "worst_start": f"{self.trace.time(one.worst.first):%Y-%m-%dT%H:%MZ}",
-            "missed": one.missed,
-            "moves": one.mean("moves"),
-            "machines_lost": one.mean("lost"),
-            "checkpoint_usd": one.mean("checkpoint_usd"),
-            "exchange_usd": one.mean("exchange_usd"),
-            "on_demand_hours": one.on_demand_h,
-            "idle_hours": one.mean("idle_h"),
-            "several_places_hours": one.mean("spread_h"),
-            "on_demand_for_good": sum(run.end.for_good for run in one.runs),
-        }
+
+def _summary(name: str, runs: Sequence[Run], job: Job, trace: Trace) -> Summary:
+    """Take the means of the runs of one policy from many starts, and the dearest run."""
+
+    def mean(figure: str) -> float:
+        return fmean(getattr(run.end, figure) for run in runs)
+
+    worst = max(runs, key=lambda run: run.end.usd)
+    return Summary(
+        policy=name,
+        usd=mean("usd"),
+        worst_usd=worst.end.usd,
+        worst_start=f"{trace.time(worst.first):%Y-%m-%dT%H:%MZ}",
+        missed=sum(run.missed for run in runs),
+        moves=mean("moves"),
+        machines_lost=mean("lost"),
+        checkpoint_usd=mean("checkpoint_usd"),
+        exchange_usd=mean("exchange_usd"),
+        on_demand_hours=mean("on_demand_h") / job.machines,
+        idle_hours=mean("idle_h"),
+        several_places_hours=mean("spread_h"),
+        on_demand_for_good=sum(run.end.for_good for run in runs),
+    )
 
 
 def replay(
@@ -303,11 +279,7 @@ def replay(
     with opened((trace, market)) as runner:
         runs = answers(_runs, [(name, one, part) for name, one in wanted for part in parts], runner)
         summaries = [
-            Summary(
-                policy=policy_named(name),
-                runs=tuple(chain.from_iterable(islice(runs, len(parts)))),
-                machines=one.machines,
-            )
+            _summary(name, [*chain.from_iterable(islice(runs, len(parts)))], one, trace)
             for name, one in wanted
         ]
         pairs = list(answers(_offline, [(job, first) for first in starts if offline], runner))

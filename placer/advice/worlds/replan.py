@@ -20,6 +20,7 @@ from placer.documents.result_parts import (
     placement_document,
     request_document,
 )
+from placer.documents.schemas.worlds import LostWorker
 from placer.errors import PlacerError
 from placer.market.catalog import device_name
 from placer.problem.admitted_exchanges import exchange_for
@@ -34,7 +35,7 @@ from placer.solving.answer import SolveOptions
 from placer.solving.result import Result, answer_document
 from placer.solving.solve import solve
 from placer.units import format_plain
-from placer.validation.calibration.observations import Lost, Observed, group_of
+from placer.validation.calibration.observations import Observed, group_of
 
 SCHEMA = "placer.replan/v1"
 MOVE_S = 600.0
@@ -114,7 +115,7 @@ class Replan(Shown):
                 **{name: getattr(seen, name) for name in ("links", "rounds")},
                 "speeds": [{name: getattr(speed, name) for name in SPEED} for speed in seen.speeds],
                 **{name: getattr(seen, name) for name in ("samples_per_second", "exchange_s")},
-                "lost": [{**to_builtins(lost), "place": lost.place or None} for lost in seen.lost],
+                "lost": to_builtins(list(seen.lost)),
             },
             "changes": [change_document(change) for change in self.changes],
             "running": running,
@@ -222,7 +223,7 @@ def _measured(
 
 
 def _without(
-    planned: Placement, lost: Sequence[Lost], manifest: Manifest, world: Problem
+    planned: Placement, lost: Sequence[LostWorker], manifest: Manifest, world: Problem
 ) -> Placement | None:
     """Return the plan without its lost workers; None if none is left."""
     gone: Counter[str] = Counter()

@@ -122,7 +122,12 @@ class NotFitted(Closed, frozen=True):
 
 
 class FittedRun(Closed, frozen=True):
-    """A run beside its prediction."""
+    """A run beside its prediction; errors are expected over measured samples/s, minus 1.
+
+    error_left_out: Of the fit to all other runs; null where there are none or they say nothing.
+    weight: 1 for a run that counts in full.
+    outlier: The fit counts the run less than half.
+    """
 
     line: int
     model: str
@@ -136,7 +141,7 @@ class FittedRun(Closed, frozen=True):
 
 
 class ErrorSummary(Closed, frozen=True):
-    """Errors of several runs."""
+    """Mean and worst absolute error of several runs."""
 
     mean: Amount
     worst: Amount
@@ -310,7 +315,10 @@ class PaperRow(Part, frozen=True):
 
 
 class PaperGroup(Part, frozen=True):
-    """Errors of a group of rows."""
+    """Errors of a group of rows.
+
+    coverage: Share of the published figures that lie in their interval.
+    """
 
     name: str
     quantity: str

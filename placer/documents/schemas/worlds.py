@@ -37,7 +37,10 @@ class Answered(Part, frozen=True):
 
 
 class Factor(Part, frozen=True):
-    """One uncertain figure and the factors at the ends of its range."""
+    """One uncertain figure and the factors at the ends of its range.
+
+    basis: How the figure is known today.
+    """
 
     kind: Figure
     figure: str
@@ -246,7 +249,10 @@ class ObservedSpeed(Part, frozen=True):
 
 
 class LostWorker(Part, frozen=True):
-    """A worker that was lost."""
+    """A rank that ended of its own.
+
+    place: Null for a server or function.
+    """
 
     rank: int
     place: str | None

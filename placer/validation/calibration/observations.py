@@ -12,6 +12,7 @@ from statistics import median
 from typing import Any
 
 from placer.documents.manifest.types import Group, Manifest, groups_by_worker
+from placer.documents.schemas.worlds import LostWorker
 from placer.errors import PlacerError
 from placer.market.catalog import device_name
 from placer.records import replace
@@ -50,16 +51,6 @@ class Speed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Lost:
-    """A rank that ended of its own; ``place`` is empty for a server or function."""
-
-    rank: int
-    place: str
-    step: int
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Observed:
     """What a run says. ``exchange_s`` is of one round, with the wait for others. Where the run was
     not at the plan's places, or is too short, ``speeds`` is empty and the other figures are None:
@@ -71,7 +62,7 @@ class Observed:
     speeds: tuple[Speed, ...]
     samples_per_second: float | None
     exchange_s: float | None
-    lost: tuple[Lost, ...]
+    lost: tuple[LostWorker, ...]
 
 
 def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
@@ -188,9 +179,9 @@ def group_of(rank: int, groups: Sequence[Group]) -> Group | None:
     return by_worker[rank] if rank < len(by_worker) else None
 
 
-def _lost(records: Sequence[Record], manifest: Manifest) -> tuple[Lost, ...]:
+def _lost(records: Sequence[Record], manifest: Manifest) -> tuple[LostWorker, ...]:
     """Find the ranks that died or fell silent, without those that stopped because of them."""
-    lost: dict[int, Lost] = {}
+    lost: dict[int, LostWorker] = {}
     stopped = {record["rank"] for record in records if record["kind"] == "fault"}
     for record in records:
         if record["kind"] == "back":
@@ -207,9 +198,8 @@ def _lost(records: Sequence[Record], manifest: Manifest) -> tuple[Lost, ...]:
         group = group_of(rank, manifest.groups)
         if rank not in lost or record["kind"] == "lost":
             plain = "".join(c if c.isprintable() else " " for c in reason)
-            lost[rank] = Lost(
-                rank=rank, place="" if group is None else group.place, step=step, reason=plain
-            )
+            place = None if group is None else group.place
+            lost[rank] = LostWorker(rank=rank, place=place, step=step, reason=plain)
     first = set(lost) - stopped or set(lost)
     return tuple(lost[rank] for rank in sorted(first))
 

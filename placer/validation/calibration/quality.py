@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from placer.documents.schemas.measured import ErrorSummary, FittedRun
 from placer.market.catalog import Catalog
 from placer.validation.calibration.least_squares import Pair, Solution, candidates, solve
 from placer.validation.calibration.outcome import OUTLIER, Fitted
@@ -31,52 +32,22 @@ MOST_FITS = 50
 """Fits for the errors of runs that are left out."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Check:
-    """One run beside its estimates in samples/s: errors are (expected / measured - 1). ``left_out``
-    is the error of the fit to all other runs, None where there are none or they say nothing.
-    ``weight`` is 1 for a run that counts in full.
-    """
-
-    line: int
-    model: str
-    workers: str
-    measured: float
-    before: float
-    after: float
-    left_out: float | None
-    weight: float
-
-    @property
-    def outlier(self) -> bool:
-        """Whether the fit counts the run less than half."""
-        return self.weight < OUTLIER
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Errors:
-    """Mean and worst absolute error of some runs, as shares of samples/s."""
-
-    mean: float
-    worst: float
-    runs: int
-
-
 def check_runs(
     equations: Equations, solution: Solution, overlay: Overlay, asked: Collection[Pair]
-) -> tuple[Check, ...]:
+) -> tuple[FittedRun, ...]:
     """Estimate every run with the published figures, with the overlay, and without itself."""
     left = left_out_errors(equations, asked, solution.values)
     return tuple(
-        Check(
+        FittedRun(
             line=run.line,
             model=run.model,
             workers=run.workers,
-            measured=run.samples_per_second,
-            before=error_of(run, NOTHING),
-            after=error_of(run, overlay),
-            left_out=error,
+            samples_per_second=run.samples_per_second,
+            error_before=error_of(run, NOTHING),
+            error_after=error_of(run, overlay),
+            error_left_out=error,
             weight=weight,
+            outlier=weight < OUTLIER,
         )
         for run, weight, error in zip(equations.runs, solution.weights, left, strict=True)
     )
@@ -111,12 +82,14 @@ def left_out_errors(
     return [errors[id(run)] for run in runs]
 
 
-def errors_of(errors: Sequence[float | None]) -> Errors | None:
+def errors_of(errors: Sequence[float | None]) -> ErrorSummary | None:
     """Return mean and worst of the known errors."""
     absolute = [abs(error) for error in errors if error is not None]
     if not absolute:
         return None
-    return Errors(mean=fsum(absolute) / len(absolute), worst=max(absolute), runs=len(absolute))
+    return ErrorSummary(
+        mean=fsum(absolute) / len(absolute), worst=max(absolute), runs=len(absolute)
+    )
 
 
 def not_fitted(
@@ -136,14 +109,14 @@ def not_fitted(
 
 
 def warnings_of(
-    figures: Sequence[Fitted], solution: Solution, checks: Sequence[Check], equations: Equations
+    figures: Sequence[Fitted], solution: Solution, checks: Sequence[FittedRun], equations: Equations
 ) -> Iterator[str]:
     """Yield what the user should know before trusting the overlay."""
     for check in checks:
         if check.outlier:
             what = f"line {check.line}: {check.model} on {check.workers}"
             yield (
-                f"{what} does not fit the others (samples/s {check.after:+.0%}) and counts "
+                f"{what} does not fit the others (samples/s {check.error_after:+.0%}) and counts "
                 f"{check.weight:.0%}: check its figures"
             )
     for figure in figures:
@@ -188,23 +161,23 @@ class CalibrationReport:
     catalog: Catalog
     figures: tuple[Fitted, ...]
     unfitted: tuple[tuple[Parameter, str], ...]
-    checks: tuple[Check, ...]
+    checks: tuple[FittedRun, ...]
     warnings: tuple[str, ...]
 
     @property
-    def before(self) -> Errors | None:
+    def before(self) -> ErrorSummary | None:
         """Errors with the published figures."""
-        return errors_of([check.before for check in self.checks])
+        return errors_of([check.error_before for check in self.checks])
 
     @property
-    def after(self) -> Errors | None:
+    def after(self) -> ErrorSummary | None:
         """Errors on the runs that were fitted."""
-        return errors_of([check.after for check in self.checks])
+        return errors_of([check.error_after for check in self.checks])
 
     @property
-    def left_out(self) -> Errors | None:
+    def left_out(self) -> ErrorSummary | None:
         """Errors on runs that the fit had not seen."""
-        return errors_of([check.left_out for check in self.checks])
+        return errors_of([check.error_left_out for check in self.checks])
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.calibration/v1`` document: what ``--calibration`` reads, and a report.
@@ -225,10 +198,7 @@ class CalibrationReport:
                     for f in self.figures
                 ],
                 "not_fitted": [{**_figure(p), "because": why} for p, why in self.unfitted],
-                "runs": [
-                    {name: getattr(check, own) for name, own in CHECKED.items()}
-                    for check in self.checks
-                ],
+                "runs": to_builtins(list(self.checks)),
                 "errors": to_builtins(
                     {"before": self.before, "after": self.after, "left_out": self.left_out}
                 ),
@@ -238,13 +208,6 @@ class CalibrationReport:
 
 
 FITTED = ("value", "low", "high", "runs", "at_limit")
-CHECKED = {
-    **{name: name for name in ("line", "model", "workers")},
-    "samples_per_second": "measured",
-    **{f"error_{name}": name for name in ("before", "after", "left_out")},
-    **{name: name for name in ("weight", "outlier")},
-}
-"""Names of a run's figures in the document, and here."""
 
 
 def _figure(p: Parameter) -> dict[str, Any]:
