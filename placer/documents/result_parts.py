@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
 from placer.cost_model.estimate import Estimate, offer_of
 from placer.cost_model.outlook.outlook import SpotOutlook, month_outlook, spot_outlook
 from placer.cost_model.outlook.totals import totals_of
-from placer.market.catalog import OLD_TRANSPORT
+from placer.market.catalog import OLD_TRANSPORT, VmOffer
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.problem import FORMER_QUOTA_GPUS, Problem
@@ -203,6 +203,22 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
             else {"data_passes": {**to_builtins(again), "kept_by": list(again.kept_by)}}
         ),
     }
+
+
+def written(value: Any, problem: Problem) -> Any:
+    """Write a part of an answer as documents have it: each record with all its fields."""
+    if isinstance(value, Placement):
+        return placement_document(value, problem)
+    if isinstance(value, Estimate):
+        return estimate_document(value)
+    if isinstance(value, VmOffer):
+        names = ("place", "gpu", "gpu_count", "market", "price_basis", "source", "as_of")
+        return {"offer": value.instance_type, **{name: getattr(value, name) for name in names}}
+    if isinstance(value, tuple):
+        return [written(each, problem) for each in value]
+    if isinstance(value, Struct):
+        return {name: written(getattr(value, name), problem) for name in value.__struct_fields__}
+    return value
 
 
 def directed(row: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from placer.documents.result_parts import (
     placement_document,
     request_document,
     totals_document,
+    written,
 )
 from placer.documents.schemas import RESULT_SCHEMA
 from placer.documents.schemas.proofs import BatchProof, BatchRow, BreakEven, ModeProof, Verification
@@ -27,7 +28,7 @@ from placer.records import replace
 from placer.report.shown import Shown
 from placer.solving.answer import SolveOptions, Status, Warn
 from placer.solving.confident_plan import ConfidentPlan, confident_document
-from placer.solving.price_risk import PriceRisk, price_risk_document
+from placer.solving.price_risk import PriceRisk
 from placer.units import SPEED_LEVEL
 from placer.workload.island import never_tried
 
@@ -194,7 +195,7 @@ class Result(Shown):
             "confidence": confident_document(self.confidence, problem),
             "near_misses": [option_document(o, o.label, problem) for o in self.near_misses],
             "nearest": [option_document(o, o.label, problem) for o in self.nearest],
-            "price_risk": price_risk_document(self.price_risk, problem),
+            "price_risk": written(self.price_risk, problem),
             "verdict": list(self.verdict),
             "notes": [to_builtins(note) for note in self.notes],
             "warnings": [to_builtins(warning) for warning in self.warnings],

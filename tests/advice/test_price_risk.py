@@ -7,6 +7,7 @@ from certain import certain
 import placer
 from instances import offer, random_problem, two_places
 from placer.advice.recommendation.recommend import recommend
+from placer.documents.schemas.proofs import RegionPrice
 from placer.market.price_interval import price_interval
 from placer.market.scaled_market import with_one_price, with_scaled_egress
 from placer.problem.problem import Problem
@@ -47,18 +48,20 @@ def test_the_price_from_which_another_answer_is_best_is_the_room_in_the_budget()
     problem = two_places(budget_usd_per_hour=0.8, max_workers=1)
     got = recommend(problem)
     risk = certain(got.price_risk)
-    assert risk.offer.place == "gcp/b"
-    assert risk.changes_at == pytest.approx(0.8)
-    assert risk.interval.high == pytest.approx(0.84)
+    assert risk.row.place == "gcp/b"
+    assert risk.changes_at_usd_per_hour == pytest.approx(0.8)
+    assert risk.usd_per_hour.high == pytest.approx(0.84)
     high, without = certain(risk.case(HIGH)), certain(risk.case(WITHOUT))
     assert high.placement is None
     assert high.proved
     assert without.placement is None
-    there = replace(got, price_risk=replace(risk, elsewhere=("aws/a", 1.0)))
+    there = replace(
+        got, price_risk=replace(risk, next_region=RegionPrice(place="aws/a", usd_per_hour=1.0))
+    )
     part = there.to_dict()["price_risk"]
     assert part["next_region"] == {"place": "aws/a", "usd_per_hour": 1.0}
     assert part["row"]["place"] == "gcp/b"
-    assert part["changes_at_usd_per_hour"] == risk.changes_at
+    assert part["changes_at_usd_per_hour"] == risk.changes_at_usd_per_hour
 
 
 def test_the_cheapest_answer_changes_where_another_machine_becomes_cheaper() -> None:
@@ -72,7 +75,7 @@ def test_the_cheapest_answer_changes_where_another_machine_becomes_cheaper() -> 
     )
     problem = replace(problem, catalog=replace(problem.catalog, offers=dear))
     risk = certain(recommend(problem).price_risk)
-    assert risk.changes_at == pytest.approx(1.0)
+    assert risk.changes_at_usd_per_hour == pytest.approx(1.0)
     high = certain(risk.case(HIGH))
     assert certain(high.placement).places == ("aws/a",)
 
@@ -95,13 +98,13 @@ def test_answers_hold_on_drawn_markets() -> None:
         if risk is None or got.value is None or got.status != "optimal":
             continue
         seen += 1
-        objective, price = got.objective, risk.offer.usd_per_hour
-        assert price <= risk.changes_at < price_interval(risk.offer).high
+        objective, price = got.objective, risk.row.usd_per_hour
+        assert price <= risk.changes_at_usd_per_hour < price_interval(risk.row).high
         if objective.by_speed:
-            below = at(problem, risk.offer, price + 0.99 * (risk.changes_at - price))
+            below = at(problem, risk.row, price + 0.99 * (risk.changes_at_usd_per_hour - price))
             assert below.value == pytest.approx(got.value, rel=2e-3)
         high = certain(risk.case(HIGH))
-        best = at(problem, risk.offer, certain(high.usd_per_hour))
+        best = at(problem, risk.row, certain(high.usd_per_hour))
         if high.estimate is None:
             assert not high.proved or best.value is None
             continue
@@ -125,5 +128,5 @@ def test_the_row_that_breaks_the_soonest_is_named() -> None:
     assert len(certain(got.placement).places) == 2
     room = 2.0 - certain(got.estimate).usd_per_hour.total
     assert 0 < room < 0.24
-    assert certain(got.price_risk).offer.place == "aws/a"
-    assert certain(got.price_risk).changes_at == pytest.approx(1.0 + room)
+    assert certain(got.price_risk).row.place == "aws/a"
+    assert certain(got.price_risk).changes_at_usd_per_hour == pytest.approx(1.0 + room)

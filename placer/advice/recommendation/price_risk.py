@@ -11,6 +11,7 @@ from placer.cost_model.limits import evaluated
 from placer.cost_model.objective import objective_of
 from placer.cost_model.outlook.risk import machine_groups
 from placer.cost_model.outlook.totals import totals_of
+from placer.documents.schemas.proofs import Case, RegionPrice
 from placer.market.books.defended_figures import Outlier, outlier_of, usual_share
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.price_interval import price_interval
@@ -69,13 +70,14 @@ def price_risk(
     usual = usual_share(offer.provider, offer.gpu, catalog) if offer.market == "spot" else None
     on_demand = _on_demand(offer, catalog)
     risk = PriceRisk(
-        offer=offer,
-        interval=price_interval(offer),
-        changes_at=changes_at,
-        on_demand=on_demand,
-        elsewhere=_elsewhere(offer, catalog),
-        usual=None if usual is None or on_demand is None else usual.share * on_demand,
+        row=offer,
+        usd_per_hour=price_interval(offer),
+        changes_at_usd_per_hour=changes_at,
+        on_demand_usd_per_hour=on_demand,
+        usual_usd_per_hour=None if usual is None or on_demand is None else usual.share * on_demand,
+        next_region=_elsewhere(offer, catalog),
         outlier=outlier_of(offer, catalog),
+        cases=(),
     )
     asked = _cases(result, risk, known, solver, options) if cases else ()
     return replace(risk, cases=tuple(asked))
@@ -141,7 +143,7 @@ def _on_demand(offer: VmOffer, catalog: Catalog) -> float | None:
     return None if other is None or not offer.moves else other.usd_per_hour
 
 
-def _elsewhere(offer: VmOffer, catalog: Catalog) -> tuple[str, float] | None:
+def _elsewhere(offer: VmOffer, catalog: Catalog) -> RegionPrice | None:
     """Return the cheapest other region of the provider that rents the same machine alike."""
     kind = offer.provider, offer.instance_type, offer.gpu, offer.gpu_count, offer.market
     prices = [
@@ -150,17 +152,20 @@ def _elsewhere(offer: VmOffer, catalog: Catalog) -> tuple[str, float] | None:
         if (other.provider, other.instance_type, other.gpu, other.gpu_count, other.market) == kind
         and other.place != offer.place
     ]
-    return min(prices)[::-1] if prices else None
+    if not prices:
+        return None
+    usd_per_hour, place = min(prices)
+    return RegionPrice(place=place, usd_per_hour=usd_per_hour)
 
 
 def _cases(
     result: Result, risk: PriceRisk, known: Known, solver: str, options: SolveOptions
 ) -> Iterable[PriceCase]:
     """Yield what is best at other prices of one row, asking the solver only where that is open."""
-    offer, problem = risk.offer, result.problem
+    offer, problem, usual_usd = risk.row, result.problem, risk.usual_usd_per_hour
     high = _high(offer, problem.catalog)
 
-    def asked(case: str, usd_per_hour: float | None) -> PriceCase:
+    def asked(case: Case, usd_per_hour: float | None) -> PriceCase:
         """Ask what is best where the row has another price, or is left out (None)."""
         factor = None if usd_per_hour is None else usd_per_hour / offer.usd_per_hour
         world = replace(problem, catalog=with_one_price(problem.catalog, offer, factor))
@@ -180,14 +185,14 @@ def _cases(
     at_high = asked(HIGH, high)
     yield at_high
     left = at_high.placement is None or not _uses(at_high.placement, offer)
-    if risk.usual is not None and risk.usual > offer.usd_per_hour:
-        usual = replace(at_high, case=USUAL, usd_per_hour=risk.usual)
-        if risk.usual < risk.changes_at:
+    if usual_usd is not None and usual_usd > offer.usd_per_hour:
+        usual = replace(at_high, case=USUAL, usd_per_hour=usual_usd)
+        if usual_usd < risk.changes_at_usd_per_hour:
             placement, got = result.found
             proved = result.objective.name not in DOLLARS
             yield replace(usual, same=True, proved=proved, placement=placement, estimate=got)
         else:
-            yield usual if risk.usual >= high and left else asked(USUAL, risk.usual)
+            yield usual if usual_usd >= high and left else asked(USUAL, usual_usd)
     yield replace(at_high, case=WITHOUT, usd_per_hour=None) if left else asked(WITHOUT, None)
 
 

@@ -291,8 +291,8 @@ def _price_risk_lines(result: Result) -> Lines:
         for offer, off in outlier_prices(result.placement, result.problem)[:1]:
             yield "outlier", _outlier(offer, off)
     elif risk is not None and risk.outlier is not None and risk.outlier.score < 0:
-        words = _outlier(risk.offer, risk.outlier)
-        yield "outlier", f"{words}; above {format_usd(risk.changes_at)}/h another wins"
+        words = _outlier(risk.row, risk.outlier)
+        yield "outlier", f"{words}; above {format_usd(risk.changes_at_usd_per_hour)}/h another wins"
 
 
 def _outlier(offer: VmOffer, off: Outlier) -> str:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from msgspec import Struct
 
-from placer.records import Count, Natural
+from placer.market.books.defended_figures import Outlier
+from placer.market.price_interval import PriceInterval
+from placer.records import Amount, Count, Natural
+
+R = TypeVar("R")
+"""A row of the price book."""
+P = TypeVar("P")
+"""A placement."""
+E = TypeVar("E")
+"""An estimate."""
 
 Method = Literal["alone", "root", "search", "stopped"]
 
@@ -89,6 +98,64 @@ class BreakEven(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rented_usd_per_hour: float
     least_rented_usd_per_hour: float
     rented: str
+
+
+Case = Literal["high", "usual", "without"]
+PRICE_CASES: tuple[Case, Case, Case] = ("high", "usual", "without")
+"""Questions about a price: at the high end of its interval, at the usual share of on-demand, and
+without the row.
+"""
+
+
+class RegionPrice(Struct, frozen=True, kw_only=True):
+    """The price of the same machine elsewhere."""
+
+    place: str
+    usd_per_hour: Amount
+
+
+class PriceCase(Struct, Generic[P, E], frozen=True, kw_only=True):
+    """What is best if a price is another one.
+
+    usd_per_hour: Null where the row is left out.
+    proved: Best, or only the best that a short search found.
+    on_outlier: It rests on a spot price far below the usual as well.
+    placement, estimate: Null where nothing fits.
+    """
+
+    case: Case
+    usd_per_hour: float | None
+    same: bool
+    proved: bool
+    on_outlier: bool
+    placement: P | None
+    estimate: E | None
+
+
+class PriceRisk(Struct, Generic[R, P, E], frozen=True, kw_only=True):
+    """The price row whose rise inside its interval changes the answer the soonest, and what is best
+    then; null where none does.
+
+    usd_per_hour: Price of one machine, where it is expected for 30 days (4 times in 5), and what
+        the ends come from.
+    changes_at_usd_per_hour: Price of one machine from which the answer is another one, at the
+        latest where no limit of dollars breaks.
+    usual_usd_per_hour: On-demand times the median share over the provider's regions.
+    next_region: The cheapest other region of the provider.
+    """
+
+    row: R
+    usd_per_hour: PriceInterval
+    changes_at_usd_per_hour: float
+    on_demand_usd_per_hour: float | None
+    usual_usd_per_hour: float | None
+    next_region: RegionPrice | None
+    outlier: Outlier | None
+    cases: tuple[PriceCase[P, E], ...]
+
+    def case(self, name: str) -> PriceCase[P, E] | None:
+        """Return the answer to one of the questions; None if it was not asked."""
+        return next((case for case in self.cases if case.case == name), None)
 
 
 class Verification(Struct, frozen=True, kw_only=True):

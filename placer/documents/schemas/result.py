@@ -28,11 +28,10 @@ from placer.documents.schemas.proofs import (
     BatchRow,
     BreakEven,
     ModeProof,
+    PriceRisk,
     Status,
     Verification,
 )
-from placer.market.books.defended_figures import Outlier
-from placer.market.price_interval import PriceInterval
 from placer.problem.problem import SCHEMA as PROBLEM_SCHEMA
 from placer.problem.problem import Problem
 from placer.problem.question import PARTS
@@ -191,45 +190,6 @@ class PriceRow(Part, frozen=True):
     as_of: str
 
 
-class RegionPrice(Part, frozen=True):
-    """The price of the same machine elsewhere."""
-
-    place: str
-    usd_per_hour: Amount
-
-
-class PriceCase(Part, frozen=True):
-    """What is best if the price is another one."""
-
-    case: Literal["high", "usual", "without"]
-    usd_per_hour: float | None
-    same: bool
-    proved: bool
-    on_outlier: bool
-    placement: Placement | None
-    estimate: Estimate | None
-
-
-class PriceRisk(Part, frozen=True):
-    """The price row whose rise inside its interval changes the answer the soonest, and what is best
-    then; null where none does.
-
-    usd_per_hour: Price of one machine, where it is expected for 30 days (4 times in 5), and what
-        the ends come from.
-    changes_at_usd_per_hour: Price of one machine from which the answer is another one.
-    usual_usd_per_hour: On-demand times the median share over the provider's regions.
-    """
-
-    row: PriceRow
-    usd_per_hour: PriceInterval
-    changes_at_usd_per_hour: float
-    on_demand_usd_per_hour: float | None
-    usual_usd_per_hour: float | None
-    next_region: RegionPrice | None
-    outlier: Outlier | None
-    cases: list[PriceCase]
-
-
 class WholeRun(Totals, frozen=True, kw_only=True):
     """Time and money for all samples of the request; null where it gives none."""
 
@@ -323,7 +283,7 @@ class Result(Part, frozen=True, tag_field="schema", tag="placer.result/v1"):
     speed_interval_level: Maybe[Annotated[Positive, Meta(le=1)]] = UNSET
     verification: Maybe[Verification] = UNSET
     own_machines: Maybe[OwnMachines] = UNSET
-    price_risk: Maybe[PriceRisk | None] = UNSET
+    price_risk: Maybe[PriceRisk[PriceRow, Placement, Estimate] | None] = UNSET
     totals: Maybe[WholeRun | None] = UNSET
     batch_proof: Maybe[BatchProof | None] = UNSET
     batches: Maybe[list[BatchRow]] = UNSET
