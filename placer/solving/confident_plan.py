@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.objective import gap_between
-from placer.documents.result_parts import estimate_document, placement_document
+from placer.documents.result_parts import written
+from placer.documents.schemas import proofs
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 
@@ -18,6 +19,7 @@ DOUBT_Z = 1.96
 """Standard errors between what is promised and what a share of scenarios shows: of 40 ladders that
 hold in the checked scenarios one has a share below what is asked.
 """
+Rank: TypeAlias = proofs.Rank[Placement, Estimate]
 USUAL_TAIL = 0.05
 """Share of the dearest runs that are looked at where no confidence is asked for."""
 
@@ -43,47 +45,34 @@ def assured(share: float, count: int) -> float:
     return (middle - width) / (1 + doubt)
 
 
-class Rank(Struct, frozen=True, kw_only=True):
-    """One placement of a plan: the first, or a fallback where those before it are not available.
-    ``alone`` is the chance that this placement alone would do; ``hours`` are what the plan spends
-    on it on average. ``certain``: all of it is on demand, which is assumed to be there.
-    """
-
-    placement: Placement
-    estimate: Estimate
-    alone: float
-    hours: float
-    certain: bool
-
-
 class ConfidentPlan(Struct, frozen=True, kw_only=True):
     """What a plan reaches in the scenarios that it was chosen in, and in fresh ones.
 
-    ``reached`` is the share of the ``scenarios`` in which the run is done by ``deadline_h``, or
-    reaches the floor where there is no deadline; ``fresh`` that of as many others. ``asked`` is 0
-    where the mean is the objective. ``usd`` is the mean cost of a run, done or not, ``tail_usd``
-    that of the dearest 1 - ``asked`` of them, or 5 % (CVaR), and ``least_usd`` what no run that is
-    done can cost less than, whatever the capacity; None without a number of samples. ``hours`` and
-    ``starts`` are means over the scenarios that are done. ``samples_per_second`` is the mean over
-    the scenarios, 0 where nothing is there; None with a deadline. ``carbon_g`` are emitted in the
-    mean; None without a deadline, or where nobody knows. ``tried`` ladders were run.
+    ``reached`` is the share of the ``scenarios`` in which the run is done by ``deadline_hours``, or
+    reaches the floor where there is no deadline; ``reached_in_fresh_scenarios`` that of as many
+    others. ``asked`` is 0 where the mean is the objective. ``usd`` is the mean cost of a run, done
+    or not, ``tail_usd`` that of the dearest 1 - ``asked`` of them, or 5 % (CVaR), and ``least_usd``
+    what no run that is done can cost less than, whatever the capacity; None without a number of
+    samples. ``mean_hours`` and ``mean_starts`` are over the scenarios that are done.
+    ``mean_samples_per_second`` is over all, 0 where nothing is there; None with a deadline.
+    ``carbon_g`` are emitted in the mean; None without a deadline, or where nobody knows.
     """
 
     asked: float
     reached: float
-    fresh: float
+    reached_in_fresh_scenarios: float
     scenarios: int
     seed: int
     ranks: tuple[Rank, ...]
-    tried: int
-    deadline_h: float | None = None
-    hours: float | None = None
-    starts: float | None = None
+    ladders_tried: int
+    deadline_hours: float | None = None
+    mean_hours: float | None = None
+    mean_starts: float | None = None
     usd: float | None = None
     tail_usd: float | None = None
     least_usd: float | None = None
     carbon_g: float | None = None
-    samples_per_second: float | None = None
+    mean_samples_per_second: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -119,33 +108,10 @@ def confident_document(plan: ConfidentPlan | None, problem: Problem) -> dict[str
         return None
     finished, least = plan.usd_per_finished, plan.least_usd
     return {
+        **written(plan, problem),
         "status": plan.status(problem.requirements.budget_usd),
-        "asked": plan.asked,
-        "reached": plan.reached,
-        "reached_in_fresh_scenarios": plan.fresh,
         "assured": plan.assured,
         "holds": plan.holds,
-        "scenarios": plan.scenarios,
-        "seed": plan.seed,
-        "ladders_tried": plan.tried,
-        "deadline_hours": plan.deadline_h,
-        "mean_hours": plan.hours,
-        "mean_starts": plan.starts,
-        "usd": plan.usd,
         "usd_per_finished_run": finished,
-        "tail_usd": plan.tail_usd,
-        "least_usd": least,
         "gap": None if finished is None or least is None else gap_between(finished, least),
-        "carbon_g": plan.carbon_g,
-        "mean_samples_per_second": plan.samples_per_second,
-        "ranks": [
-            {
-                "placement": placement_document(rank.placement, problem),
-                "estimate": estimate_document(rank.estimate),
-                "chance_alone": rank.alone,
-                "mean_hours": rank.hours,
-                "certain": rank.certain,
-            }
-            for rank in plan.ranks
-        ],
     }

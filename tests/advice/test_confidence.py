@@ -71,10 +71,10 @@ def taken(plan: ConfidentPlan, objective: str) -> float:
     """Return what a plan takes of what its objective wants little of: hours until a run is done or
     the deadline is there; grams or dollars of a finished run.
     """
-    assert plan.hours is not None
-    assert plan.deadline_h is not None
+    assert plan.mean_hours is not None
+    assert plan.deadline_hours is not None
     if objective == "time":
-        return plan.hours * plan.reached + plan.deadline_h * (1 - plan.reached)
+        return plan.mean_hours * plan.reached + plan.deadline_hours * (1 - plan.reached)
     return ((plan.carbon_g if objective == "carbon" else plan.usd) or 0.0) / plan.reached
 
 
@@ -128,11 +128,11 @@ def test_the_mean_may_be_the_objective() -> None:
         "resnet50", budget="5/h", gpu="T4", market="spot", places="gcp", objective="expected"
     )
     sure, wish = certain(result.confidence), result.problem.requirements
-    assert sure.samples_per_second is not None
+    assert sure.mean_samples_per_second is not None
     assert (wish.objective, wish.expected, sure.asked) == ("throughput", True, 0.0)
     speeds = [rank.estimate.effective_samples_per_second.value for rank in sure.ranks]
-    assert sure.ranks[0].alone * speeds[0] <= sure.samples_per_second * (1 + 1e-9)
-    assert sure.samples_per_second <= max(speeds) * (1 + 1e-9)
+    assert sure.ranks[0].chance_alone * speeds[0] <= sure.mean_samples_per_second * (1 + 1e-9)
+    assert sure.mean_samples_per_second <= max(speeds) * (1 + 1e-9)
     assert result.to_dict()["request"]["expected"] is True
 
 
@@ -172,7 +172,7 @@ def test_a_promise_has_room_for_chance(plan: placer.Result, asked: str) -> None:
     assert sure.holds
     assert sure.scenarios == 4_096
     assert assured(sure.reached, sure.scenarios) >= sure.asked
-    assert sure.fresh >= sure.asked
+    assert sure.reached_in_fresh_scenarios >= sure.asked
     assert sure.ranks[0].placement == result.placement
     assert all(group.market == "spot" for rank in sure.ranks for group in rank.placement.groups)
 
@@ -197,7 +197,7 @@ def test_plans_are_ranked_by_the_objective() -> None:
         assert plan_of.holds
         assert plan_of.least_usd is not None
         assert plan_of.least_usd <= (plan_of.usd_per_finished or 0.0)
-    assert (time.hours or 0.0) < (cost.hours or 0.0)
+    assert (time.mean_hours or 0.0) < (cost.mean_hours or 0.0)
     assert (cost.usd_per_finished or 0.0) < (time.usd_per_finished or 0.0)
     assert carbon.carbon_g is not None
     assert carbon.carbon_g <= (cost.carbon_g or math.inf)

@@ -295,24 +295,26 @@ class _Scenarios:
         return ConfidentPlan(
             asked=asked,
             reached=runs.chance(limit),
-            fresh=fresh.chance(limit),
+            reached_in_fresh_scenarios=fresh.chance(limit),
             scenarios=self.draws,
             seed=self.seed,
-            tried=tried,
-            deadline_h=self.deadline_h,
-            hours=float(runs.hours[done].mean()) if timed and done.any() else None,
-            starts=float(runs.starts[done].mean()) if timed and done.any() else None,
+            ladders_tried=tried,
+            deadline_hours=self.deadline_h,
+            mean_hours=float(runs.hours[done].mean()) if timed and done.any() else None,
+            mean_starts=float(runs.starts[done].mean()) if timed and done.any() else None,
             usd=float(runs.usd.mean()) if timed else None,
             tail_usd=runs.tail_usd(tail_share(asked)) if timed else None,
             carbon_g=self._carbon_g(runs, ladder) if timed else None,
-            samples_per_second=None if timed else float(runs.busy_h.mean(axis=1) @ speeds),
+            mean_samples_per_second=None if timed else float(runs.busy_h.mean(axis=1) @ speeds),
             least_usd=None,
             ranks=tuple(
                 Rank(
                     placement=self.found[at].placement,
                     estimate=self.found[at].estimate,
-                    alone=self.run((at,)).chance(limit) if timed else float(self.there(at).mean()),
-                    hours=float(runs.busy_h[number].mean()),
+                    chance_alone=self.run((at,)).chance(limit)
+                    if timed
+                    else float(self.there(at).mean()),
+                    mean_hours=float(runs.busy_h[number].mean()),
                     certain=self.found[at].certain,
                 )
                 for number, at in enumerate(ladder)

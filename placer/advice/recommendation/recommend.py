@@ -199,20 +199,21 @@ def _check_confidence(plan: ConfidentPlan, problem: Problem) -> None:
     status = plan.status(wish.budget_usd)
     if status in ("holds", "not-assured"):
         return
-    ends = "the deadline" if plan.deadline_h is not None else "the floor"
+    ends = "the deadline" if plan.deadline_hours is not None else "the floor"
     words = f"{ends} in {100 * plan.reached:.1f} % of {plan.scenarios:,} scenarios of spot capacity"
     if status == "over-budget":
         assert plan.tail_usd is not None
         raise PlacerError(
-            f"the best of {plan.tried} plans keeps {words}, but costs {format_usd(plan.tail_usd)} "
-            f"in its most expensive {format_plain(100 * tail_share(plan.asked))} %, above the "
-            f"budget of {format_usd(wish.budget_usd or 0.0)}",
+            f"the best of {plan.ladders_tried} plans keeps {words}, but costs "
+            f"{format_usd(plan.tail_usd)} in its most expensive "
+            f"{format_plain(100 * tail_share(plan.asked))} %, above the budget of "
+            f"{format_usd(wish.budget_usd or 0.0)}",
             f"give --budget {plan.tail_usd * 1.0005 + 0.005:.2f}usd, or a lower --confidence",
             exit_code=3,
         )
     market = "" if wish.market == "any" else ", --market any"
     raise PlacerError(
-        f"the best of {plan.tried} plans keeps {words}, below {100 * plan.asked:g} %",
+        f"the best of {plan.ladders_tried} plans keeps {words}, below {100 * plan.asked:g} %",
         f"give --confidence {math.floor(1000 * plan.reached) / 10:g}%{market}, or a later deadline "
         f"or lower floor",
         exit_code=3,

@@ -77,7 +77,7 @@ def proof_words(result: Result) -> str:
 
 def _confident_words(result: Result, plan: ConfidentPlan) -> str:
     early = "stopped early: " if result.status.stopped else ""
-    best = f"{early}best of {counted(plan.tried, 'plan')}"
+    best = f"{early}best of {counted(plan.ladders_tried, 'plan')}"
     if plan.least_usd is None:
         return best
     return f"{best}; proved: no finished run costs less than {format_usd(plan.least_usd)}"
@@ -143,19 +143,21 @@ def _gap(gap: float) -> str:
 def confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
     """Yield at most three lines: what the plan reaches, what it costs, and its first fallback."""
     label = "confidence" if plan.asked else "expected"
-    reached, fresh = (format_plain(100 * share) for share in (plan.reached, plan.fresh))
+    reached, fresh = (
+        format_plain(100 * share) for share in (plan.reached, plan.reached_in_fresh_scenarios)
+    )
     shares = f"in {reached} % of scenarios, {fresh} % of fresh ones"
     if plan.asked and not plan.holds:
         shares += f" (not the {100 * plan.asked:g} % asked for)"
-    if plan.deadline_h is not None:
-        yield label, f"done within {hours_words(plan.deadline_h)} {shares}"
+    if plan.deadline_hours is not None:
+        yield label, f"done within {hours_words(plan.deadline_hours)} {shares}"
     else:
-        assert plan.samples_per_second is not None
-        speed = format_speed(plan.samples_per_second, plan.ranks[0].estimate.tokens_per_sample)
+        assert plan.mean_samples_per_second is not None
+        speed = format_speed(plan.mean_samples_per_second, plan.ranks[0].estimate.tokens_per_sample)
         mean = "" if plan.asked else f"{speed} on average; "
         yield label, f"{mean}machines are available {shares}"
     if plan.usd is not None and plan.tail_usd is not None:
-        took = "" if plan.hours is None else f"; {hours_words(plan.hours)} if finished"
+        took = "" if plan.mean_hours is None else f"; {hours_words(plan.mean_hours)} if finished"
         tail = f"{format_usd(plan.tail_usd)} in the most expensive"
         share = format_plain(100 * tail_share(plan.asked))
         yield "run", f"{_cost_words(plan)}, {tail} {share} %{took}"

@@ -160,7 +160,7 @@ class LinkBytes(Part, frozen=True):
 
 
 class Waiting(Part, frozen=True):
-    """Time at barriers."""
+    """Mean time that a worker of a place waits at barriers."""
 
     place: str
     seconds_per_round: float
@@ -170,8 +170,9 @@ class Simulation(Part, frozen=True, tag_field="schema", tag="placer.simulation/v
     """A placement replayed event by event beside the closed form. Seconds are of one round.
 
     workers: The placement, as on the command line.
-    round_seconds: One number a round.
-    difference: Simulated over predicted speed, minus 1.
+    round_seconds: From exchange to exchange, in order.
+    p5, p50, p95: Percentiles of the rounds.
+    difference: Mean simulated round over the predicted one, minus 1.
     tokens_per_sample: Only of language models.
     """
 

@@ -18,6 +18,7 @@ from placer.documents.schemas.parts import (
     Wishes,
 )
 from placer.documents.schemas.result import Result, SavedProblem
+from placer.problem.requirements import Quota
 from placer.records import Amount, Count
 
 
@@ -127,16 +128,6 @@ class OneByOne(Part, frozen=True):
     value: Maybe[float] = UNSET
 
 
-class SharedQuota(Part, frozen=True):
-    """A quota of all jobs together."""
-
-    place: str
-    gpu: str
-    market: str
-    gpus: int
-    scope: Literal["each", "together"]
-
-
 class Slots(Part, frozen=True):
     """How time is divided."""
 
@@ -171,7 +162,7 @@ class SharedMachines(Part, frozen=True):
 class Shared(Part, frozen=True):
     """What the jobs share."""
 
-    quotas: list[SharedQuota]
+    quotas: list[Quota]
     quota_gpus: int | None
     budget_usd: float | None
     slots: Slots | None

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from placer.market.books.defended_figures import Outlier
 from placer.market.price_interval import PriceInterval
-from placer.records import Amount, Count, Natural
+from placer.records import Amount, Count, Natural, Share
 
 R = TypeVar("R")
 """A row of the price book."""
@@ -156,6 +156,21 @@ class PriceRisk(Struct, Generic[R, P, E], frozen=True, kw_only=True):
     def case(self, name: str) -> PriceCase[P, E] | None:
         """Return the answer to one of the questions; None if it was not asked."""
         return next((case for case in self.cases if case.case == name), None)
+
+
+class Rank(Struct, Generic[P, E], frozen=True, kw_only=True):
+    """A placement of a plan with fallbacks: the first, or one where those before it are not there.
+
+    chance_alone: That this placement alone would do.
+    mean_hours: What the plan spends on it.
+    certain: All of it is on demand, which is assumed to be there.
+    """
+
+    placement: P
+    estimate: E
+    chance_alone: Share
+    mean_hours: Amount
+    certain: bool
 
 
 class Verification(Struct, frozen=True, kw_only=True):

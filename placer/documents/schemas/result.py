@@ -29,6 +29,7 @@ from placer.documents.schemas.proofs import (
     BreakEven,
     ModeProof,
     PriceRisk,
+    Rank,
     Status,
     Verification,
 )
@@ -196,16 +197,6 @@ class WholeRun(Totals, frozen=True, kw_only=True):
     tokens: Maybe[Natural] = UNSET
 
 
-class Rank(Part, frozen=True):
-    """A placement of a plan with fallbacks."""
-
-    placement: Placement
-    estimate: Estimate
-    chance_alone: Share
-    mean_hours: Amount
-    certain: bool
-
-
 class Confidence(Part, frozen=True):
     """The plan with fallbacks that holds in the share of scenarios that was asked for; null where
     nobody asked.
@@ -235,7 +226,7 @@ class Confidence(Part, frozen=True):
     holds: bool
     scenarios: Natural
     seed: int
-    ranks: Some[Rank]
+    ranks: Some[Rank[Placement, Estimate]]
     status: Maybe[Literal["holds", "not-assured", "over-budget", "not-reached"]] = UNSET
     assured: Maybe[Annotated[float, Meta(le=1)]] = UNSET
     ladders_tried: Maybe[Count] = UNSET

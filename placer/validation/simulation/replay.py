@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from math import fsum, inf
+from math import inf
 from typing import Any
+
+from msgspec import UNSET, UnsetType, to_builtins
 
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.timing.site_groups import hidden_seconds, overlap_window
+from placer.documents.schemas import by_hand
+from placer.documents.schemas.by_hand import LinkBytes, Waiting
 from placer.errors import PlacerError
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
@@ -20,7 +23,6 @@ from placer.validation.simulation import programs
 from placer.validation.simulation.flows import Process, Signal
 from placer.validation.simulation.scene import Noise, Scene
 
-SCHEMA = "placer.simulation/v1"
 MOST_ROUNDS = 100_000
 MOST_JITTER = 2.0
 MOST_WORKERS = 128
@@ -40,62 +42,18 @@ EXCHANGES: dict[str, Callable[[Scene], Process]] = {
 """Transport and its program after the calculation, beside which it may run."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Simulation(Shown):
-    """What a simulated placement did, beside what the closed form says of it. ``round_seconds`` are
-    from exchange to exchange, in order; ``p5``, ``p50`` and ``p95`` their percentiles.
-    ``bytes_by_link`` holds source, destination and bytes per round; ``waiting_by_place`` the mean
-    seconds per round that a worker of a place waits at barriers. ``difference`` is the mean
-    simulated round over the predicted one, less 1. ``tokens_per_sample`` is the sequence length of
-    a language model. ``workers`` are written as on the command line.
-    """
-
-    strategy: str
-    rounds: int
-    seed: int
-    jitter: float
-    stragglers: float
-    straggler_factor: float
-    samples_per_second: float
-    round_seconds: tuple[float, ...]
-    p5: float
-    p50: float
-    p95: float
-    bytes_by_link: tuple[tuple[str, str, float], ...]
-    waiting_by_place: tuple[tuple[str, float], ...]
-    predicted_samples_per_second: float
-    predicted_round_seconds: float
-    difference: float
-    tokens_per_sample: int | None = None
-    workers: str = ""
+class Simulation(by_hand.Simulation, Shown, frozen=True):
+    """What a simulated placement did, beside what the closed form says of it."""
 
     def __repr__(self) -> str:
-        speed = format_speed(self.samples_per_second, self.tokens_per_sample)
+        length = None if isinstance(self.tokens_per_sample, UnsetType) else self.tokens_per_sample
+        speed = format_speed(self.samples_per_second, length)
         off = f"{100 * self.difference:+.1f} % against the prediction"
         return f"<Simulation of {self.rounds} rounds: {speed}, round {off}>"
 
-    @property
-    def mean_round_seconds(self) -> float:
-        """Mean of the simulated rounds in seconds."""
-        return fsum(self.round_seconds) / self.rounds
-
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.simulation/v1`` document: plain types, ready for JSON."""
-        document = {
-            "schema": SCHEMA,
-            "workers": self.workers,
-            **asdict(self),
-            "bytes_by_link": [
-                {"src": src, "dst": dst, "bytes_per_round": size}
-                for src, dst, size in self.bytes_by_link
-            ],
-            "waiting_by_place": [
-                {"place": place, "seconds_per_round": seconds}
-                for place, seconds in self.waiting_by_place
-            ],
-        }
-        if self.tokens_per_sample is None:
-            del document["tokens_per_sample"]
+        document: dict[str, Any] = to_builtins(self)
         return document
 
 
@@ -130,21 +88,22 @@ def replay(
         stragglers=float(stragglers),
         straggler_factor=float(straggler_factor),
         samples_per_second=expected.samples / mean,
-        round_seconds=seconds,
+        round_seconds=list(seconds),
         p5=percentile(ordered, 0.05),
         p50=percentile(ordered, 0.5),
         p95=percentile(ordered, 0.95),
-        bytes_by_link=tuple(
-            (src, dst, size / seen) for (src, dst), size in sorted(scene.sent.items())
-        ),
-        waiting_by_place=tuple(
-            (place, scene.waited[place] / len(site_group) / seen)
+        bytes_by_link=[
+            LinkBytes(src=src, dst=dst, bytes_per_round=size / seen)
+            for (src, dst), size in sorted(scene.sent.items())
+        ],
+        waiting_by_place=[
+            Waiting(place=place, seconds_per_round=scene.waited[place] / len(site_group) / seen)
             for place, site_group in scene.site_groups.items()
-        ),
+        ],
         predicted_samples_per_second=expected.processed_per_second,
         predicted_round_seconds=expected.step.total,
         difference=mean / expected.step.total - 1,
-        tokens_per_sample=None if shape is None else shape.sequence_length,
+        tokens_per_sample=UNSET if shape is None else shape.sequence_length,
         workers=",".join(group.spec for group in placement.groups),
     )
 
