@@ -120,7 +120,7 @@ def replay(
     >>> replayed = placer.replay(
     ...     "examples/capacity-trace.csv", machines=8, work="12h", slack="50%", gpu="H100",
     ...     policy=["migrate", "span"], every="6h", offline=False)
-    >>> [summary.missed for summary in replayed.summaries]
+    >>> [one.missed for one in replayed.policies]
     [0, 0]
     """
     from placer.advice.policy.replay import replay as replay_trace

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from placer.files.whole_files import write_whole
 
 
@@ -14,8 +16,9 @@ class Shown:
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the JSON document of the result."""
-        raise NotImplementedError
+        """Build the JSON document of the result: its fields, where it is one itself."""
+        document: dict[str, Any] = to_builtins(self)
+        return document
 
     def to_shown(self) -> dict[str, Any]:
         """Build the document that a report is drawn from: with the rows of the price book where a

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from placer.cost_model.estimate import Estimate, estimate
+from placer.documents.schemas.measured import PaperRow, Verdict
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.problem.datasets import Dataset
@@ -21,12 +22,12 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.reproduction.comparison import (
-    Claim,
     Finding,
     Reproduction,
-    Row,
-    Verdict,
+    claimed,
+    paper_row,
     published_claims,
+    reproduction,
 )
 from placer.solving.answer import SolveOptions
 from placer.solving.by_hand import place_by_hand
@@ -96,12 +97,10 @@ def reproduce() -> Reproduction:
     book = load_catalog(BOOK)
     cases, faster = list(elastic_cases(book)), list(speed_ups(book))
     findings = {"L01": _saving(cases), "L02": _speed(faster)}
-    claims = tuple(
-        Claim(published=claim, finding=findings[claim.id]) for claim in published_claims(FOLDER)
-    )
+    claims = tuple(claimed(claim, findings[claim.id]) for claim in published_claims(FOLDER))
     rows = [row for case in cases for row in _cost_rows(case)]
     rows += [_row(one, "times as fast as synchronous", "x", one.times) for one in faster]
-    return Reproduction(
+    return reproduction(
         paper="cloudless", title=TITLE, rows=tuple(rows), claims=claims, notes=NOTES
     )
 
@@ -155,7 +154,7 @@ def _everything(
     ), problem
 
 
-def _cost_rows(case: Case) -> Iterator[Row]:
+def _cost_rows(case: Case) -> Iterator[PaperRow]:
     for quantity, unit, ours in (
         ("everything rented", "USD/h", case.rented.usd_per_hour.total),
         ("elastic", "USD/h", case.elastic.usd_per_hour.total),
@@ -164,8 +163,8 @@ def _cost_rows(case: Case) -> Iterator[Row]:
         yield _row(case, quantity, unit, ours)
 
 
-def _row(of: Case | SpeedUp, quantity: str, unit: str, ours: float) -> Row:
-    return Row(
+def _row(of: Case | SpeedUp, quantity: str, unit: str, ours: float) -> PaperRow:
+    return paper_row(
         groups=(of.group,), label=of.label, family=of.label, quantity=quantity, unit=unit, ours=ours
     )
 

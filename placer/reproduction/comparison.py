@@ -6,18 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from statistics import fmean
 from typing import Any
 
-from msgspec import to_builtins
-
-from placer.documents.schemas.measured import PaperGroup
+from placer.documents.schemas import measured
+from placer.documents.schemas.measured import Claim, PaperGroup, PaperRow, Verdict
 from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import shipped_catalogs
 from placer.report.shown import Shown
 
-SCHEMA = "placer.reproduction/v1"
+VERDICTS = Verdict.REPRODUCED, Verdict.UNDECIDED, Verdict.CONTRADICTED
+"""What claims are given today."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,50 +72,40 @@ def _rows(book: str, file: str) -> list[dict[str, Any]]:
     return list(read_rows(shipped_catalogs() / book / file, file))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
-    """One quantity of one run or placement. ``groups`` are what its error is averaged over, the
-    first one is where it stands in a table; ``family`` names rows that a short table shows only the
-    best of. ``published`` is None where the paper gives no number; ``low`` and ``high`` bound
-    ``ours``; ``parts`` add up to it; ``calibrates`` names what was fitted to this run, empty for a
-    prediction; ``best`` marks the smallest of its group.
-    """
-
-    groups: tuple[str, ...]
-    label: str
-    quantity: str
-    unit: str
-    ours: float
-    published: float | None = None
-    low: float | None = None
-    high: float | None = None
-    parts: tuple[tuple[str, float], ...] = ()
-    family: str = ""
-    calibrates: str = ""
-    best: bool = False
-
-    @property
-    def error(self) -> float | None:
-        """Relative error, ours over published less 1; None without a published figure."""
-        return None if self.published is None else self.ours / self.published - 1
-
-    @property
-    def inside(self) -> bool | None:
-        """Whether the published figure lies within the interval; None if either is missing."""
-        if self.published is None or self.low is None or self.high is None:
-            return None
-        return self.low <= self.published <= self.high
-
-
-class Verdict(StrEnum):
-    """What became of a claim. ``contradicted``: the figures of the books, or an estimate by more
-    than its tolerance, say otherwise. ``undecided``: what decides it was never published as a
-    number, and placer's assumptions in its place do not settle it.
-    """
-
-    REPRODUCED = "reproduced"
-    UNDECIDED = "undecided: inputs unpublished"
-    CONTRADICTED = "contradicted"
+def paper_row(
+    *,
+    groups: Sequence[str],
+    label: str,
+    quantity: str,
+    unit: str,
+    ours: float,
+    published: float | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    parts: Iterable[tuple[str, float]] = (),
+    family: str = "",
+    calibrates: str = "",
+) -> PaperRow:
+    """Put one quantity of a run or placement beside the published one, with the bounds of ours."""
+    inside = None
+    if published is not None and low is not None and high is not None:
+        inside = low <= published <= high
+    return PaperRow(
+        groups=list(groups),
+        label=label,
+        family=family,
+        quantity=quantity,
+        unit=unit,
+        published=published,
+        ours=ours,
+        low=low,
+        high=high,
+        error=None if published is None else ours / published - 1,
+        inside_interval=inside,
+        calibrates=calibrates,
+        parts=dict(parts),
+        best=False,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,72 +117,65 @@ class Finding:
     why: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Claim:
-    """A published claim and what placer found about it."""
+def claimed(said: PublishedClaim, found: Finding) -> Claim:
+    """Put what placer found beside a published claim."""
+    return Claim(
+        id=said.id,
+        statement=said.statement,
+        published=said.value,
+        unit=said.unit,
+        passage=said.passage,
+        source=said.source,
+        as_of=said.as_of,
+        verdict=found.verdict,
+        ours=found.ours,
+        why=found.why,
+        condition=said.condition,
+        tolerance=said.tolerance,
+    )
 
-    published: PublishedClaim
-    finding: Finding
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reproduction(Shown):
+class Reproduction(measured.Reproduction, Shown, frozen=True):
     """One paper worked out again."""
 
-    paper: str
-    title: str
-    rows: tuple[Row, ...]
-    claims: tuple[Claim, ...]
-    notes: tuple[str, ...]
 
-    @property
-    def groups(self) -> tuple[PaperGroup, ...]:
-        """Errors by quantity and group, in the order of the rows."""
-        return group_errors(self.rows)
-
-    @property
-    def verdicts(self) -> dict[str, int]:
-        """Number of claims by verdict, all verdicts in their order."""
-        found = [claim.finding.verdict for claim in self.claims]
-        return {str(verdict): found.count(verdict) for verdict in Verdict}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.reproduction/v1`` document; errors and coverage are shares of 1.
-        Within v1 keys are only added.
-        """
-        return {
-            "schema": SCHEMA,
-            "paper": self.paper,
-            "title": self.title,
-            "rows": [_row_document(row) for row in self.rows],
-            "groups": to_builtins(list(self.groups)),
-            "verdicts": self.verdicts,
-            "claims": [_claim_document(claim) for claim in self.claims],
-            "notes": list(self.notes),
-        }
+def reproduction(
+    paper: str, title: str, rows: Sequence[PaperRow], claims: Sequence[Claim], notes: Sequence[str]
+) -> Reproduction:
+    """Add the errors by quantity and group, and the number of claims by verdict."""
+    found = [claim.verdict for claim in claims]
+    return Reproduction(
+        paper=paper,
+        title=title,
+        rows=list(rows),
+        groups=list(group_errors(rows)),
+        claims=list(claims),
+        notes=list(notes),
+        verdicts={str(verdict): found.count(verdict) for verdict in VERDICTS},
+    )
 
 
-def group_errors(rows: Iterable[Row]) -> tuple[PaperGroup, ...]:
+def group_errors(rows: Iterable[PaperRow]) -> tuple[PaperGroup, ...]:
     """Average the absolute errors of each group and quantity over the rows with a published figure.
 
     >>> same = {"groups": ("A",), "quantity": "samples/s", "unit": "", "published": 100.0}
-    >>> rows = [Row(label="1", ours=98.0, **same), Row(label="2", ours=104.0, **same)]
+    >>> rows = [paper_row(label="1", ours=98.0, **same), paper_row(label="2", ours=104.0, **same)]
     >>> round(group_errors(rows)[0].mean_error, 6), round(group_errors(rows)[0].worst_error, 6)
     (0.03, 0.04)
     """
-    members: dict[tuple[str, int, str], list[Row]] = {}
-    for row in rows:
-        if row.published is not None:
-            for position, name in enumerate(row.groups):
-                members.setdefault((row.quantity, position, name), []).append(row)
+    members: dict[tuple[str, int, str], list[PaperRow]] = {}
+    for one in rows:
+        if one.published is not None:
+            for position, name in enumerate(one.groups):
+                members.setdefault((one.quantity, position, name), []).append(one)
     quantities = list(dict.fromkeys(quantity for quantity, _, _ in members))
     order = sorted(members, key=lambda key: (quantities.index(key[0]), key[1]))
     return tuple(_group(key[2], key[0], members[key]) for key in order)
 
 
-def _group(name: str, quantity: str, rows: list[Row]) -> PaperGroup:
-    errors = [row.error for row in rows if row.error is not None]
-    inside = [row.inside for row in rows if row.inside is not None]
+def _group(name: str, quantity: str, rows: list[PaperRow]) -> PaperGroup:
+    errors = [one.error for one in rows if one.error is not None]
+    inside = [one.inside_interval for one in rows if one.inside_interval is not None]
     return PaperGroup(
         name=name,
         quantity=quantity,
@@ -242,30 +224,3 @@ def percent_range(shares: Sequence[float]) -> str:
         f"{100 * share:+.1f}".replace("-0.0", "+0.0") for share in (min(shares), max(shares))
     )
     return f"{low} %" if low == high else f"{low} % to {high} %"
-
-
-def _row_document(row: Row) -> dict[str, Any]:
-    names = ("label", "family", "quantity", "unit", "published", "ours", "low", "high")
-    return {
-        "groups": list(row.groups),
-        **{name: getattr(row, name) for name in names},
-        "error": row.error,
-        "inside_interval": row.inside,
-        "calibrates": row.calibrates,
-        "parts": dict(row.parts),
-        "best": row.best,
-    }
-
-
-def _claim_document(claim: Claim) -> dict[str, Any]:
-    said, found = claim.published, claim.finding
-    names = ("unit", "passage", "source", "as_of", "condition", "tolerance")
-    return {
-        "id": said.id,
-        "statement": said.statement,
-        "published": said.value,
-        **{name: getattr(said, name) for name in names},
-        "verdict": str(found.verdict),
-        "ours": found.ours,
-        "why": found.why,
-    }

@@ -10,20 +10,21 @@ from typing import NamedTuple
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.timing.site_groups import gain_bound
 from placer.cost_model.timing.transfers import GB
+from placer.documents.schemas.measured import PaperRow, Verdict
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.problem.placement import Placement
 from placer.reproduction import erben_costs, erben_speeds
 from placer.reproduction.comparison import (
-    Claim,
     Finding,
     PublishedClaim,
     PublishedRun,
     Reproduction,
-    Row,
-    Verdict,
+    claimed,
+    paper_row,
     published_claims,
     published_runs,
+    reproduction,
     told,
 )
 from placer.reproduction.erben_placements import BOOK, Bench
@@ -82,14 +83,11 @@ def reproduce() -> Reproduction:
     """Estimate every published run and check the claims."""
     bench = Bench(load_catalog(BOOK))
     runs = [work_out(run, bench) for run in published_runs(BOOK)]
-    claims = tuple(
-        Claim(published=claim, finding=judged(claim, runs, bench))
-        for claim in published_claims(BOOK)
-    )
+    claims = tuple(claimed(claim, judged(claim, runs, bench)) for claim in published_claims(BOOK))
     rows = (*map(speed_row, runs), *map(sent_row, runs))
-    missed = [c.published.id for c in claims if c.finding.verdict == Verdict.CONTRADICTED]
+    missed = [c.id for c in claims if c.verdict == Verdict.CONTRADICTED]
     notes = (*NOTES, f"Claims that miss their tolerance or order: {', '.join(missed)}.")
-    return Reproduction(paper="erben", title=TITLE, rows=rows, claims=claims, notes=notes)
+    return reproduction(paper="erben", title=TITLE, rows=rows, claims=claims, notes=notes)
 
 
 def work_out(run: PublishedRun, bench: Bench) -> Run:
@@ -118,10 +116,10 @@ def kind_of(placement: Placement, book: Catalog) -> str:
     )
 
 
-def speed_row(run: Run) -> Row:
+def speed_row(run: Run) -> PaperRow:
     """Compare published and expected throughput."""
     speed, fitted = run.estimate.samples_per_second, run.published.calibrates
-    return Row(
+    return paper_row(
         groups=(run.kind, "calibrating" if fitted else "held out"),
         label=run.label,
         quantity=SPEED,
@@ -134,10 +132,10 @@ def speed_row(run: Run) -> Row:
     )
 
 
-def sent_row(run: Run) -> Row:
+def sent_row(run: Run) -> PaperRow:
     """Compare the logged bytes with those of the exchange; nothing is fitted to them."""
     sent = sum(use.bytes_per_step for use in run.estimate.links) / run.placement.workers
-    return Row(
+    return paper_row(
         groups=(run.kind,),
         label=run.label,
         quantity=SENT,

@@ -13,7 +13,8 @@ from statistics import fmean
 from typing import Any
 
 from placer.cost_model.dollars import usd_per_million_samples
-from placer.reproduction.comparison import Finding, PublishedClaim, Verdict, told, within
+from placer.documents.schemas.measured import Verdict
+from placer.reproduction.comparison import Finding, PublishedClaim, told, within
 from placer.reproduction.erben_placements import (
     ASR,
     AWS,

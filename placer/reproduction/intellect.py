@@ -9,18 +9,19 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from placer.cost_model.timing.transfers import wan_seconds
+from placer.documents.schemas.measured import PaperRow, Verdict
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.market.network.graph import Network, network_of
 from placer.problem.exchange import butterfly
 from placer.reproduction.comparison import (
-    Claim,
     Finding,
     PublishedClaim,
     Reproduction,
-    Row,
-    Verdict,
+    claimed,
+    paper_row,
     published_claims,
+    reproduction,
     told,
 )
 from placer.workload.constants import PUBLISHED
@@ -93,10 +94,9 @@ def reproduce() -> Reproduction:
     rows += [butterfly_row(scenario, network, profile) for scenario in SCENARIOS]
     rows.append(node_row(book, profile))
     claims = tuple(
-        Claim(published=claim, finding=_finding(claim, rows, profile))
-        for claim in published_claims(BOOK)
+        claimed(claim, _finding(claim, rows, profile)) for claim in published_claims(BOOK)
     )
-    return Reproduction(
+    return reproduction(
         paper="intellect-1", title=TITLE, rows=tuple(rows), claims=claims, notes=NOTES
     )
 
@@ -134,7 +134,7 @@ def utilisation(exchange_s: float) -> float:
     return CALCULATION_S / (CALCULATION_S + exchange_s)
 
 
-def ring_rows(scenario: Scenario, network: Network, profile: ModelProfile) -> list[Row]:
+def ring_rows(scenario: Scenario, network: Network, profile: ModelProfile) -> list[PaperRow]:
     """Compare all-reduce, share of time and MFU with the published ones."""
     value, slow, fast = (ring_seconds(scenario, network, profile, case) for case in range(3))
     shares = [utilisation(seconds) for seconds in (value, slow, fast)]
@@ -144,7 +144,7 @@ def ring_rows(scenario: Scenario, network: Network, profile: ModelProfile) -> li
         (MFU, "%", 100 * scenario.mfu, [100 * BASE_MFU * share for share in shares]),
     )
     return [
-        Row(
+        paper_row(
             groups=(AS_RUN,),
             label=scenario.label,
             quantity=quantity,
@@ -158,14 +158,14 @@ def ring_rows(scenario: Scenario, network: Network, profile: ModelProfile) -> li
     ]
 
 
-def butterfly_row(scenario: Scenario, network: Network, profile: ModelProfile) -> Row:
+def butterfly_row(scenario: Scenario, network: Network, profile: ModelProfile) -> PaperRow:
     """Time the same change in the butterfly of placer's plans; nobody published that."""
     phases = butterfly(scenario.nodes, payload_bytes(profile))
     value, slow, fast = (
         utilisation(wan_seconds(phases, network, PUBLISHED, case=case, software="gloo"))
         for case in range(3)
     )
-    return Row(
+    return paper_row(
         groups=(AS_PLACER,),
         label=scenario.label,
         family=scenario.label,
@@ -177,7 +177,7 @@ def butterfly_row(scenario: Scenario, network: Network, profile: ModelProfile) -
     )
 
 
-def node_row(book: Catalog, profile: ModelProfile) -> Row:
+def node_row(book: Catalog, profile: ModelProfile) -> PaperRow:
     """Compare the seconds of 100 steps with those that follow from the model's dimensions."""
     assert profile.architecture is not None
     machine = Hardware(gpu=book.gpu("H100"), gpu_count=8, network_gbps=None, fabric="", machines=1)
@@ -186,7 +186,7 @@ def node_row(book: Catalog, profile: ModelProfile) -> Row:
     )
     assert isinstance(node, Island)
     sequences = LOCAL_STEPS * SEQUENCES
-    return Row(
+    return paper_row(
         groups=(NODE,),
         label=f"{LOCAL_STEPS} steps of {SEQUENCES} sequences",
         quantity="calculation",
@@ -198,7 +198,7 @@ def node_row(book: Catalog, profile: ModelProfile) -> Row:
     )
 
 
-def _finding(claim: PublishedClaim, rows: Sequence[Row], profile: ModelProfile) -> Finding:
+def _finding(claim: PublishedClaim, rows: Sequence[PaperRow], profile: ModelProfile) -> Finding:
     """Judge a claim: a published figure outside of the interval contradicts it; inside it decides
     only where nothing unpublished makes the interval, as the links of the ring do.
     """
@@ -211,7 +211,7 @@ def _finding(claim: PublishedClaim, rows: Sequence[Row], profile: ModelProfile) 
         )
     inside = Verdict.REPRODUCED
     if claim.id == "I04":
-        row = next(row for row in rows if row.groups == (NODE,))
+        row = next(row for row in rows if row.groups == [NODE])
         ends = (row.ours, row.high or row.ours, row.low or row.ours)
         ours = tuple(100 * BASE_MFU * CALCULATION_S / seconds for seconds in ends)
         words = f"{ours[0]:.1f} % ({ours[1]:.1f} to {ours[2]:.1f}): {row.ours:.0f} s for 38 min"
@@ -224,4 +224,4 @@ def _finding(claim: PublishedClaim, rows: Sequence[Row], profile: ModelProfile) 
         words = f"{row.ours:.1f} % ({row.low:.1f} to {row.high:.1f})"
         why = "a ring over links of 0.5 to 4 Gb/s: those of a pair would decide within the interval"
         inside = Verdict.UNDECIDED
-    return Finding(inside if row.inside else Verdict.CONTRADICTED, words, why)
+    return Finding(inside if row.inside_interval else Verdict.CONTRADICTED, words, why)

@@ -5,9 +5,10 @@ and the claims.
 from __future__ import annotations
 
 from placer.cost_model.estimate import Estimate
+from placer.documents.schemas.measured import PaperRow
 from placer.market.books.book_reader import load_catalog
 from placer.records import replace
-from placer.reproduction.comparison import Reproduction, Row
+from placer.reproduction.comparison import Reproduction, paper_row, reproduction
 from placer.reproduction.phalak_claims import judged
 from placer.reproduction.phalak_placements import (
     BOOK,
@@ -39,7 +40,7 @@ NOTES = (
 def reproduce() -> Reproduction:
     """Estimate the 48 placements of both models and check the claims."""
     study = work_out(load_catalog(BOOK))
-    return Reproduction(
+    return reproduction(
         paper="phalak", title=TITLE, rows=placement_rows(study), claims=judged(study), notes=NOTES
     )
 
@@ -66,9 +67,9 @@ def seconds_parts(estimate: Estimate) -> tuple[tuple[str, float], ...]:
     )
 
 
-def placement_rows(study: Study) -> tuple[Row, ...]:
+def placement_rows(study: Study) -> tuple[PaperRow, ...]:
     """Build two rows for each placement and model: dollars and seconds, by part."""
-    rows: list[Row] = []
+    rows: list[PaperRow] = []
     for model in MODELS:
         estimates = study.estimates[model]
         for build, best in ((_usd, study.cheapest(model)), (_seconds, study.fastest(model))):
@@ -85,14 +86,14 @@ def placement_rows(study: Study) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _usd(estimate: Estimate) -> Row:
+def _usd(estimate: Estimate) -> PaperRow:
     ours, parts = usd_per_step(estimate), usd_parts(estimate)
-    return Row(groups=(), label="", quantity=USD, unit="USD", ours=ours, parts=parts)
+    return paper_row(groups=(), label="", quantity=USD, unit="USD", ours=ours, parts=parts)
 
 
-def _seconds(estimate: Estimate) -> Row:
+def _seconds(estimate: Estimate) -> PaperRow:
     speed, seconds = estimate.samples_per_second, estimate.step.total
-    return Row(
+    return paper_row(
         groups=(),
         label="",
         quantity=SECONDS,

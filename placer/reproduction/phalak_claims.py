@@ -9,12 +9,12 @@ from statistics import fmean, median
 
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.timing.services import worker_transfer_seconds
+from placer.documents.schemas.measured import Claim, Verdict
 from placer.reproduction.comparison import (
     LINK_ERROR,
-    Claim,
     Finding,
     PublishedClaim,
-    Verdict,
+    claimed,
     decided,
     percent_range,
     published_claims,
@@ -57,9 +57,9 @@ def judged(study: Study) -> tuple[Claim, ...]:
     """
     others = other_assumptions(study.book)
     return tuple(
-        Claim(
-            published=claim,
-            finding=CHECKS[claim.id](claim, study)
+        claimed(
+            claim,
+            CHECKS[claim.id](claim, study)
             if claim.id in PUBLISHED_INPUTS
             else _steady(claim, study, others),
         )

@@ -35,6 +35,7 @@ from placer.advice.worlds.whatif import what_if
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.limits import violations
 from placer.documents.manifest.manifest_reader import read_manifest
+from placer.documents.schemas.worlds import Observed
 from placer.documents.validate import examine_document
 from placer.errors import PlacerError
 from placer.market.carbon import figure
@@ -46,7 +47,6 @@ from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.cross_check import solved_again, verified
 from placer.solving.solve import solve
-from placer.validation.calibration.observations import Observed
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 SAMPLES = 1_000_000
@@ -434,7 +434,7 @@ def test_sweep_solves_each_point_and_gets_no_better_with_the_price(
 
 
 NOTHING_SEEN = Observed(
-    links="real", rounds=0, speeds=(), samples_per_second=None, exchange_s=None, lost=()
+    links="real", rounds=0, speeds=[], samples_per_second=None, exchange_s=None, lost=[]
 )
 
 

@@ -37,7 +37,7 @@ def test_a_run_as_planned_is_kept(two_regions: str) -> None:
         [1.0] * len(got.changes), rel=1e-4
     )
     assert {change.what for change in got.changes} == {"rate", "bandwidth"}
-    assert got.observed.lost == ()
+    assert got.observed.lost == []
     assert got.gain == pytest.approx(0.0, abs=1e-6)
     assert got.observed.samples_per_second == pytest.approx(
         got.manifest.expected.samples_per_second.value, rel=1e-3
@@ -113,7 +113,7 @@ def test_lost_workers_are_started_again_unless_they_are_gone(two_regions: str) -
     assert got.verdict == "restore"
     assert certain(got.running).placement.workers == got.planned.workers - 2
     assert got.kept_machines == certain(got.running).placement.workers
-    assert got.observed.speeds == ()
+    assert got.observed.speeds == []
     gone = got.manifest.groups[0]
     other = placer.replan(two_regions, log, drop=[f"{gone.place}:T4:spot"])
     assert other.verdict == "move"

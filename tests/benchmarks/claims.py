@@ -13,8 +13,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from placer.documents.schemas.measured import Claim, Verdict  # noqa: E402
 from placer.reproduction import PAPERS, reproduce  # noqa: E402
-from placer.reproduction.comparison import Claim, Reproduction, Verdict  # noqa: E402
+from placer.reproduction.comparison import Reproduction  # noqa: E402
 
 PAGE = ROOT / "docs" / "claims.md"
 REPRODUCED, CONTRADICTED, FORMER = "reproduced", "contradicted", "not reproducible"
@@ -64,7 +65,8 @@ def page() -> str:
     for name, got in papers.items():
         then = Counter(BEFORE[name].values())
         before = ", ".join(f"{then[v]} {v}" for v in (REPRODUCED, FORMER, CONTRADICTED))
-        after = ", ".join(f"{count} {verdict}" for verdict, count in got.verdicts.items())
+        counts = got.to_dict()["verdicts"]
+        after = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         lines.append(f"| {name} | {before} | {after} |")
     return HEAD + "\n".join([*lines, *(line for n, p in papers.items() for line in table(n, p))])
 
@@ -79,23 +81,23 @@ def table(name: str, got: Reproduction) -> list[str]:
         "",
         "| claim | before | after | published, within | statement | condition |",
         "|---|---|---|---|---|---|",
-        *(row(claim, BEFORE[name].get(claim.published.id, "-")) for claim in got.claims),
+        *(row(claim, BEFORE[name].get(claim.id, "-")) for claim in got.claims),
     ]
 
 
 def row(claim: Claim, before: str) -> str:
     """Write one claim."""
-    said = claim.published
-    within = "" if said.tolerance is None else f", {100 * said.tolerance:g} %"
-    after = {Verdict.UNDECIDED: "undecided"}.get(claim.finding.verdict, str(claim.finding.verdict))
-    where = f" ({said.passage})" if said.passage else ""
+    tolerance = claim.tolerance
+    within = f", {100 * tolerance:g} %" if isinstance(tolerance, float) else ""
+    after = {Verdict.UNDECIDED: "undecided"}.get(claim.verdict, str(claim.verdict))
+    where = f" ({claim.passage})" if claim.passage else ""
     cells = [
-        said.id,
+        claim.id,
         before,
         after,
-        f"{said.value} {said.unit}".strip() + within,
-        said.statement + where,
-        said.condition,
+        f"{claim.published} {claim.unit}".strip() + within,
+        claim.statement + where,
+        str(claim.condition),
     ]
     return f"| {' | '.join(cell.replace('|', '/').replace('**', '^') for cell in cells)} |"
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from placer.documents.schemas.measured import Verdict
 from placer.market.catalog import Catalog
 from placer.records import replace
-from placer.reproduction.comparison import Finding, Verdict
+from placer.reproduction.comparison import Finding
 from placer.reproduction.phalak import placement_rows, usd_parts
 from placer.reproduction.phalak_claims import judged
 from placer.reproduction.phalak_placements import MODELS, Choice, Study, placed, work_out
@@ -22,7 +23,7 @@ def study(phalak: Catalog) -> Study:
 @pytest.fixture(scope="module")
 def found(study: Study) -> dict[str, Finding]:
     """Findings by the name of the claim."""
-    return {claim.published.id: claim.finding for claim in judged(study)}
+    return {claim.id: Finding(claim.verdict, claim.ours, claim.why) for claim in judged(study)}
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -104,5 +105,5 @@ def test_parts_add_up(study: Study) -> None:
     assert len(rows) == 192
     assert sum(row.best for row in rows) == 4
     for row in rows:
-        assert sum(value for _, value in row.parts) == pytest.approx(row.ours)
-        assert all(value >= 0 for _, value in row.parts)
+        assert sum(value for value in row.parts.values()) == pytest.approx(row.ours)
+        assert all(value >= 0 for value in row.parts.values())

@@ -16,12 +16,12 @@ import pytest
 from placer import reproduction
 from placer.cli import run as run_command
 from placer.documents.schemas import schema_text
-from placer.documents.schemas.measured import PaperGroup
+from placer.documents.schemas.measured import PaperGroup, Verdict
 from placer.market.books.book_reader import load_catalog
 from placer.records import replace
 from placer.reproduction import PAPERS, cloudless, reproduce
 from placer.reproduction.cloudless import Case, elastic_cases, speed_ups
-from placer.reproduction.comparison import PublishedClaim, Reproduction, Verdict, within
+from placer.reproduction.comparison import PublishedClaim, Reproduction, within
 from placer.reproduction.erben import SENT, SPEED
 from placer.reproduction.erben_costs import four_continents, gib_per_hour, multi_cloud
 from placer.reproduction.erben_placements import AZURE, NLP, WEST, Bench
@@ -120,7 +120,7 @@ def test_every_series_is_within_its_tolerance(reproduced: Reproduced) -> None:
 
 def test_intervals_hold_most_runs(reproduced: Reproduced) -> None:
     """60 of 63 published speeds lie within the interval."""
-    inside = [row.inside for row in reproduced("erben").rows if row.quantity == SPEED]
+    inside = [row.inside_interval for row in reproduced("erben").rows if row.quantity == SPEED]
     assert len(inside) == 63
     assert sum(map(bool, inside)) >= 0.9 * 63
 
@@ -141,9 +141,9 @@ def test_every_claim_has_a_verdict_and_a_reason(reproduced: Reproduced, paper: s
     claims = reproduced(paper).claims
     assert claims
     for claim in claims:
-        assert claim.finding.verdict in set(Verdict)
-        assert len(claim.finding.why) > 10
-        assert claim.finding.ours
+        assert claim.verdict in set(Verdict)
+        assert len(claim.why) > 10
+        assert claim.ours
 
 
 def test_a_figure_is_judged_by_its_tolerance() -> None:
@@ -173,8 +173,8 @@ def test_the_page_lists_every_claim_with_its_condition(reproduced: Reproduced, p
     page = (Path(__file__).parents[2] / "docs" / "claims.md").read_text(encoding="utf-8")
     rows = {line.split(" | ")[0].lstrip("| "): line for line in page.splitlines()}
     for claim in reproduced(paper).claims:
-        condition = claim.published.condition.replace("**", "^")
-        assert rows[claim.published.id].endswith(f" | {condition} |")
+        condition = str(claim.condition).replace("**", "^")
+        assert rows[claim.id].endswith(f" | {condition} |")
 
 
 def test_the_accounting_of_figure_11_by_hand() -> None:
@@ -200,7 +200,7 @@ def test_the_accounting_of_figure_11_by_hand() -> None:
 
 def test_prices_that_do_not_depend_on_the_model_are_exact(reproduced: Reproduced) -> None:
     """All 27 of table 1, the savings of spot, and nodes that exchange nothing."""
-    verdicts = {c.published.id: c.finding.verdict for c in reproduced("erben").claims}
+    verdicts = {c.id: c.verdict for c in reproduced("erben").claims}
     exact = ("E04", "E05", "E10", "E11", "E12", "E15")
     assert {verdicts[name] for name in exact} == {Verdict.REPRODUCED}
     assert verdicts["E81"] == Verdict.UNDECIDED
@@ -213,7 +213,7 @@ def test_intellect_lies_inside_its_intervals(reproduced: Reproduced) -> None:
     """
     rows = reproduced("intellect-1").rows
     compared = [row for row in rows if row.published is not None]
-    assert all(row.inside for row in compared)
+    assert all(row.inside_interval for row in compared)
     shares = {row.label: row for row in compared if row.quantity == "calculating"}
     assert {label: row.published for label, row in shares.items()} == {
         "USA": pytest.approx(95.7),
@@ -225,7 +225,7 @@ def test_intellect_lies_inside_its_intervals(reproduced: Reproduced) -> None:
     seconds = next(r for r in compared if (r.label, r.quantity) == ("USA", "all-reduce"))
     assert seconds.ours == pytest.approx(2 * 13 / 14 * 10.211 * 8 / 1.41 * 1.9, rel=1e-3)
     claims = reproduced("intellect-1").claims
-    assert [claim.finding.verdict for claim in claims] == [
+    assert [claim.verdict for claim in claims] == [
         *[Verdict.UNDECIDED] * 3,  # the link of no pair is published
         *[Verdict.REPRODUCED] * 2,
     ]

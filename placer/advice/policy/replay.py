@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from itertools import chain, islice
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import to_builtins
 
 from placer.advice.policy.policies import POLICIES, Rule, policy_named, step
 from placer.advice.policy.state import State, start
 from placer.advice.policy.trace import Job, Market, Observation, Trace
 from placer.advice.runner.runner import Opener, answers, here
-from placer.documents.schemas.worlds import Policy as Summary
+from placer.documents.schemas import worlds
+from placer.documents.schemas.worlds import Policy
 from placer.errors import PlacerError, unknown
 from placer.records import replace
 from placer.report.shown import Shown
@@ -27,7 +28,6 @@ from placer.units import format_plain
 Array = npt.NDArray[Any]
 MOST_LEVELS = 5_000
 """Steps of progress; with more, a step is longer and the optimum a bound from below."""
-SCHEMA = "placer.replay/v1"
 PART = 16
 """Starts of one policy that one process runs at a time."""
 ASSUMPTION = "on-demand machines are always available"
@@ -158,78 +158,33 @@ class Run:
     missed: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Replay(Shown):
-    """Policies over one trace.
-
-    ``optimum_usd`` and ``bound_usd`` are means over the starts; None where they were not asked for.
-    ``sensitive`` has span's mean dollars where re-forming or several places cost more.
-    """
-
-    trace: Trace
-    job: Job
-    market: Market
-    starts: tuple[int, ...]
-    summaries: tuple[Summary, ...]
-    optimum_usd: float | None
-    bound_usd: float | None
-    sensitive: tuple[tuple[str, float], ...]
+class Replay(worlds.Replay, Shown, frozen=True):
+    """Policies over one trace."""
 
     def __repr__(self) -> str:
-        names = ", ".join(summary.policy for summary in self.summaries)
+        names = ", ".join(one.policy for one in self.policies)
         return f"<Replay of {names} from {len(self.starts)} starts>"
 
-    def summary(self, name: str) -> Summary:
+    def policy(self, name: str) -> Policy:
         """Return the figures of one policy; PlacerError if it was not replayed."""
-        by_name = {summary.policy: summary for summary in self.summaries}
+        by_name = {one.policy: one for one in self.policies}
         if name not in by_name:
             raise unknown("policy", name, by_name)
         return by_name[name]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.replay/v1`` document."""
-        trace, market = self.trace, self.market
-        return {
-            "schema": SCHEMA,
-            "trace": {
-                "zones": list(trace.zones),
-                "first": f"{trace.first:%Y-%m-%dT%H:%MZ}",
-                "ticks": trace.ticks,
-                "tick_hours": trace.tick_h,
-                "asked": trace.most,
-                "carried": trace.carried,
-            },
-            "job": {
-                re.sub("_h$", "_hours", one.name.replace("_per_h", "_per_hour")): getattr(
-                    self.job, one.name
-                )
-                for one in fields(self.job)
-            },
-            "market": {
-                "on_demand_place": market.on_demand_place,
-                "on_demand_usd_per_hour": market.on_demand_usd_per_hour,
-                "source": market.source,
-            },
-            "starts": [f"{trace.time(tick):%Y-%m-%dT%H:%MZ}" for tick in self.starts],
-            "policies": to_builtins(list(self.summaries)),
-            "offline": {"optimum_usd": self.optimum_usd, "bound_usd": self.bound_usd},
-            "sensitivity": [{"change": words, "span_usd": usd} for words, usd in self.sensitive],
-            "assumptions": [ASSUMPTION],
-        }
 
-
-def _summary(name: str, runs: Sequence[Run], job: Job, trace: Trace) -> Summary:
+def _policy(name: str, runs: Sequence[Run], job: Job, trace: Trace) -> Policy:
     """Take the means of the runs of one policy from many starts, and the dearest run."""
 
     def mean(figure: str) -> float:
         return fmean(getattr(run.end, figure) for run in runs)
 
     worst = max(runs, key=lambda run: run.end.usd)
-    return Summary(
+    return Policy(
         policy=name,
         usd=mean("usd"),
         worst_usd=worst.end.usd,
-        worst_start=f"{trace.time(worst.first):%Y-%m-%dT%H:%MZ}",
+        worst_start=_minute(trace.time(worst.first)),
         missed=sum(run.missed for run in runs),
         moves=mean("moves"),
         machines_lost=mean("lost"),
@@ -279,21 +234,47 @@ def replay(
     with opened((trace, market)) as runner:
         runs = answers(_runs, [(name, one, part) for name, one in wanted for part in parts], runner)
         summaries = [
-            _summary(name, [*chain.from_iterable(islice(runs, len(parts)))], one, trace)
+            _policy(name, [*chain.from_iterable(islice(runs, len(parts)))], one, trace)
             for name, one in wanted
         ]
         pairs = list(answers(_offline, [(job, first) for first in starts if offline], runner))
     changed = summaries[len(chosen) :]
     return Replay(
-        trace=trace,
-        job=job,
-        market=market,
-        starts=tuple(starts),
-        summaries=tuple(summaries[: len(chosen)]),
-        optimum_usd=fmean(one for one, _ in pairs) if offline else None,
-        bound_usd=fmean(one for _, one in pairs) if offline else None,
-        sensitive=tuple((dearer[at][0], each.usd) for at, each in enumerate(changed)),
+        trace=worlds.Trace(
+            zones=list(trace.zones),
+            first=_minute(trace.first),
+            ticks=trace.ticks,
+            tick_hours=trace.tick_h,
+            asked=trace.most,
+            carried=trace.carried,
+        ),
+        job=worlds.ReplayJob(
+            **{
+                re.sub("_h$", "_hours", name.replace("_per_h", "_per_hour")): value
+                for name, value in asdict(job).items()
+            }
+        ),
+        market=worlds.ReplayMarket(
+            on_demand_place=market.on_demand_place,
+            on_demand_usd_per_hour=market.on_demand_usd_per_hour,
+            source=market.source,
+        ),
+        starts=[_minute(trace.time(tick)) for tick in starts],
+        policies=summaries[: len(chosen)],
+        offline=worlds.Offline(
+            optimum_usd=fmean(one for one, _ in pairs) if offline else None,
+            bound_usd=fmean(one for _, one in pairs) if offline else None,
+        ),
+        sensitivity=[
+            worlds.Sensitivity(change=words, span_usd=each.usd)
+            for (words, _), each in zip(dearer, changed, strict=True)
+        ],
+        assumptions=[ASSUMPTION],
     )
+
+
+def _minute(time: datetime) -> str:
+    return f"{time:%Y-%m-%dT%H:%MZ}"
 
 
 def _dearer(job: Job) -> Iterator[tuple[str, Job]]:

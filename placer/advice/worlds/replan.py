@@ -20,7 +20,7 @@ from placer.documents.result_parts import (
     placement_document,
     request_document,
 )
-from placer.documents.schemas.worlds import LostWorker
+from placer.documents.schemas.worlds import LostWorker, Observed
 from placer.errors import PlacerError
 from placer.market.catalog import device_name
 from placer.problem.admitted_exchanges import exchange_for
@@ -35,7 +35,7 @@ from placer.solving.answer import SolveOptions
 from placer.solving.result import Result, answer_document
 from placer.solving.solve import solve
 from placer.units import format_plain
-from placer.validation.calibration.observations import Observed, group_of
+from placer.validation.calibration.observations import group_of
 
 SCHEMA = "placer.replan/v1"
 MOVE_S = 600.0
@@ -43,7 +43,6 @@ MOVE_S = 600.0
 LEAST_GAIN = 0.02
 """Gains below are not worth a move: estimates are no better."""
 BETWEEN = "between regions"
-SPEED = ("device", "workers", "planned", "measured", "factor")
 MOST_LINK_FACTOR = 10.0
 """Links that seem so much faster or slower than planned are not told from waiting by one run."""
 
@@ -96,7 +95,7 @@ class Replan(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.replan/v1`` document."""
-        world, seen, kept = self.answer.problem, self.observed, self.running
+        world, kept = self.answer.problem, self.running
         running = None
         if kept is not None:
             priced = kept.estimate and placement_document(kept.placement, world)
@@ -111,12 +110,7 @@ class Replan(Shown):
             "manifest": {"name": self.manifest.name, "digest": self.manifest.digest},
             "request": request_document(world),
             "data": data_document(world),
-            "observed": {
-                **{name: getattr(seen, name) for name in ("links", "rounds")},
-                "speeds": [{name: getattr(speed, name) for name in SPEED} for speed in seen.speeds],
-                **{name: getattr(seen, name) for name in ("samples_per_second", "exchange_s")},
-                "lost": to_builtins(list(seen.lost)),
-            },
+            "observed": to_builtins(self.observed),
             "changes": [change_document(change) for change in self.changes],
             "running": running,
             "answer": answer_document(self.answer),
@@ -200,7 +194,11 @@ def _measured(
             "is below holds them as planned"
         ]
     rates = parse_changes(
-        [f"rate:{s.gpu}:{s.gpu_count}=x{format_plain(s.factor, 6)}" for s in seen.speeds]
+        [
+            f"rate:{gpu}:{count or 1}=x{format_plain(speed.factor, 6)}"
+            for speed in seen.speeds
+            for gpu, _, count in [speed.device.partition(":")]
+        ]
     )
     if seen.exchange_s is None:
         return rates, []

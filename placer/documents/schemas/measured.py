@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta
@@ -296,7 +297,16 @@ class ProfileEstimate(Closed, frozen=True, tag_field="schema", tag="placer.profi
 
 
 class PaperRow(Part, frozen=True):
-    """A published figure beside ours."""
+    """A published figure beside ours.
+
+    groups: What the error is averaged over; the first is where the row stands in a table.
+    family: Rows of which a short table shows only the best.
+    published: Null where the paper gives no number.
+    error: Ours over published, minus 1.
+    calibrates: What was fitted to this run; empty of a prediction.
+    parts: They add up to ours.
+    best: The smallest of its group.
+    """
 
     groups: Some[str]
     label: str
@@ -328,11 +338,23 @@ class PaperGroup(Part, frozen=True):
     coverage: float | None
 
 
+class Verdict(StrEnum):
+    """What became of a claim. contradicted: the figures of the books, or an estimate by more than
+    its tolerance, say otherwise. undecided: what decides it was never published as a number, and
+    placer's assumptions in its place do not settle it; documents before 2026-11-23 say "not
+    reproducible" for it.
+    """
+
+    REPRODUCED = "reproduced"
+    UNDECIDED = "undecided: inputs unpublished"
+    CONTRADICTED = "contradicted"
+    FORMER = "not reproducible"
+
+
 class Claim(Part, frozen=True):
     """A claim of the paper, judged.
 
-    verdict: Documents before 2026-11-23 say "not reproducible" where newer ones say "undecided:
-        inputs unpublished".
+    published: A figure in its unit, a placement, or empty where the statement says all.
     condition: Machines, prices and accounting under which the claim is judged.
     tolerance: Share of the published figure by which ours may miss it.
     """
@@ -344,9 +366,7 @@ class Claim(Part, frozen=True):
     passage: str
     source: str
     as_of: str
-    verdict: Literal[
-        "reproduced", "undecided: inputs unpublished", "contradicted", "not reproducible"
-    ]
+    verdict: Verdict
     ours: str
     why: Annotated[str, Meta(min_length=1)]
     condition: Maybe[str] = UNSET

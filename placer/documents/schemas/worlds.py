@@ -239,7 +239,11 @@ class WhatIf(Part, frozen=True, tag_field="schema", tag="placer.whatif/v1"):
 
 
 class ObservedSpeed(Part, frozen=True):
-    """Speed of a kind of machine, planned and measured."""
+    """Samples/s that one machine of a kind calculated, beside the plan's figure.
+
+    device: Name as on the command line.
+    factor: Measured over planned.
+    """
 
     device: str
     workers: int
@@ -261,7 +265,12 @@ class LostWorker(Part, frozen=True):
 
 
 class Observed(Part, frozen=True):
-    """What a run measured."""
+    """What a run measured. Where it was not at the plan's places, or was too short, there are no
+    speeds and the other figures are null: then it only says who was lost.
+
+    rounds: Those that count.
+    exchange_s: Of one round, with the wait for others.
+    """
 
     links: Literal["real", "loopback", "shaped"]
     rounds: Count

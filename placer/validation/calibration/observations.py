@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from placer.documents.manifest.types import Group, Manifest, groups_by_worker
-from placer.documents.schemas.worlds import LostWorker
+from placer.documents.schemas.worlds import LostWorker, Observed, ObservedSpeed
 from placer.errors import PlacerError
 from placer.market.catalog import device_name
 from placer.records import replace
@@ -27,42 +26,6 @@ from placer.validation.calibration.run_log import (
 Record = Mapping[str, Any]
 MOST_FACTOR = 1000.0
 """Machines so many times as fast or slow as planned are a slip."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Speed:
-    """Samples/s that one machine of a kind calculated, beside the plan's figure."""
-
-    gpu: str
-    gpu_count: int
-    workers: int
-    planned: float
-    measured: float
-
-    @property
-    def device(self) -> str:
-        """Name as on the command line."""
-        return device_name(self.gpu, self.gpu_count)
-
-    @property
-    def factor(self) -> float:
-        """Measured over planned."""
-        return self.measured / self.planned
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Observed:
-    """What a run says. ``exchange_s`` is of one round, with the wait for others. Where the run was
-    not at the plan's places, or is too short, ``speeds`` is empty and the other figures are None:
-    then it only says who was lost. ``rounds`` are those that count.
-    """
-
-    links: str
-    rounds: int
-    speeds: tuple[Speed, ...]
-    samples_per_second: float | None
-    exchange_s: float | None
-    lost: tuple[LostWorker, ...]
 
 
 def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
@@ -82,7 +45,7 @@ def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
     seen = Observed(
         links=head["links"],
         rounds=len(rounds),
-        speeds=(),
+        speeds=[],
         samples_per_second=None,
         exchange_s=None,
         lost=lost,
@@ -157,7 +120,7 @@ def _check_ranks(
         )
 
 
-def _checked(path: Path, speeds: tuple[Speed, ...], manifest: Manifest) -> tuple[Speed, ...]:
+def _checked(path: Path, speeds: list[ObservedSpeed], manifest: Manifest) -> list[ObservedSpeed]:
     """Refuse speeds that no run of the plan's machines can have."""
     if not speeds and any(group.samples_per_second is not None for group in manifest.groups):
         raise PlacerError(
@@ -179,7 +142,7 @@ def group_of(rank: int, groups: Sequence[Group]) -> Group | None:
     return by_worker[rank] if rank < len(by_worker) else None
 
 
-def _lost(records: Sequence[Record], manifest: Manifest) -> tuple[LostWorker, ...]:
+def _lost(records: Sequence[Record], manifest: Manifest) -> list[LostWorker]:
     """Find the ranks that died or fell silent, without those that stopped because of them."""
     lost: dict[int, LostWorker] = {}
     stopped = {record["rank"] for record in records if record["kind"] == "fault"}
@@ -201,10 +164,10 @@ def _lost(records: Sequence[Record], manifest: Manifest) -> tuple[LostWorker, ..
             place = None if group is None else group.place
             lost[rank] = LostWorker(rank=rank, place=place, step=step, reason=plain)
     first = set(lost) - stopped or set(lost)
-    return tuple(lost[rank] for rank in sorted(first))
+    return [lost[rank] for rank in sorted(first)]
 
 
-def _speeds(rounds: Sequence[Sequence[Record]], manifest: Manifest) -> tuple[Speed, ...]:
+def _speeds(rounds: Sequence[Sequence[Record]], manifest: Manifest) -> list[ObservedSpeed]:
     """Sum the medians over rounds of each machine, by kind."""
     by_rank: dict[int, list[float]] = defaultdict(list)
     for records in rounds:
@@ -223,13 +186,17 @@ def _speeds(rounds: Sequence[Sequence[Record]], manifest: Manifest) -> tuple[Spe
             kinds[group.offer.gpu, group.offer.gpu_count].append(
                 (group.samples_per_second, median(rates))
             )
-    return tuple(
-        Speed(
-            gpu=gpu,
-            gpu_count=count,
-            workers=len(pairs),
-            planned=sum(planned for planned, _ in pairs) / len(pairs),
-            measured=sum(measured for _, measured in pairs) / len(pairs),
+    speeds = []
+    for (gpu, count), pairs in kinds.items():
+        planned = sum(planned for planned, _ in pairs) / len(pairs)
+        measured = sum(measured for _, measured in pairs) / len(pairs)
+        speeds.append(
+            ObservedSpeed(
+                device=device_name(gpu, count),
+                workers=len(pairs),
+                planned=planned,
+                measured=measured,
+                factor=measured / planned,
+            )
         )
-        for (gpu, count), pairs in kinds.items()
-    )
+    return speeds

@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from math import inf
-from typing import Any
 
-from msgspec import UNSET, UnsetType, to_builtins
+from msgspec import UNSET, UnsetType
 
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.timing.site_groups import hidden_seconds, overlap_window
@@ -50,11 +49,6 @@ class Simulation(by_hand.Simulation, Shown, frozen=True):
         speed = format_speed(self.samples_per_second, length)
         off = f"{100 * self.difference:+.1f} % against the prediction"
         return f"<Simulation of {self.rounds} rounds: {speed}, round {off}>"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.simulation/v1`` document: plain types, ready for JSON."""
-        document: dict[str, Any] = to_builtins(self)
-        return document
 
 
 def replay(
