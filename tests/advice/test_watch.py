@@ -52,7 +52,7 @@ def changes(*lines: str, held: dict[str, int] | None = None, job: Job = JOB) -> 
 
 def actions(change: Change) -> list[tuple[str, int, int]]:
     """Kind, place and machines of each action."""
-    return [(one.kind, one.place, one.machines) for one in change.actions]
+    return [(one.action, MARKET.places.index(one.place), one.machines) for one in change.actions]
 
 
 def test_only_ticks_that_change_something_are_told() -> None:
@@ -73,10 +73,9 @@ def test_machines_that_go_count_as_gone_since_the_line_before() -> None:
     are done, and the slack is 8 - 1 - 3.75 h. A restart less is left to start on-demand machines.
     """
     change = changes(HEAD, *rows("4,0", "4,0", "0,0"))[1]
-    assert change.state.done_h == pytest.approx(0.25)
-    assert change.slack_h == pytest.approx(3.25)
-    assert change.latest is not None
-    assert f"{change.latest:%H:%M}" == "04:00"  # 1:00 and 3.25 - 0.25 h
+    assert change.done_hours == pytest.approx(0.25)
+    assert change.slack_hours == pytest.approx(3.25)
+    assert str(change.latest_on_demand)[11:16] == "04:00"  # 1:00 and 3.25 - 0.25 h
 
 
 def test_an_island_grows_after_three_steady_lines() -> None:
@@ -85,7 +84,7 @@ def test_an_island_grows_after_three_steady_lines() -> None:
     """
     job = Job(machines=4, work_h=4.0, deadline_h=40.0)
     found = changes(HEAD, *rows("3,0", "4,0", "4,0", "4,0", "4,0"), job=job)
-    assert [(f"{one.time:%H:%M}", actions(one)) for one in found] == [
+    assert [(one.utc[11:16], actions(one)) for one in found] == [
         ("00:00", [("add", 0, 3)]),
         ("01:30", [("add", 0, 1)]),
     ]
@@ -98,17 +97,17 @@ def test_on_demand_for_good_with_a_tick_in_hand() -> None:
     job = Job(machines=4, work_h=4.0, deadline_h=5.0, restart_h=0.25)
     (only,) = changes(HEAD, *rows("0,0", "4,0", "4,0"), job=job)
     assert actions(only) == [("add", 2, 4)]
-    assert only.state.for_good
+    assert only.on_demand_for_good
     assert only.to_dict()["held"] == {"gcp/us-central1 (on-demand)": 4}
 
 
 def test_machines_that_run_already_stay() -> None:
     """Nothing changes, until the work is done at 4:00: then they are dropped and the watch ends."""
     (last,) = changes(HEAD, *rows(*["4,4"] * 10), held={"gcp/us-central1-a": 4})
-    assert f"{last.time:%H:%M}" == "04:00"
+    assert last.utc[11:16] == "04:00"
     assert last.finished
     assert actions(last) == [("drop", 0, 4)]
-    assert last.state.usd == pytest.approx(16.0)
+    assert last.usd == pytest.approx(16.0)
 
 
 def test_cells_without_a_count_are_carried_forward_and_empty_lines_passed_over() -> None:

@@ -5,24 +5,25 @@ from __future__ import annotations
 import csv
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import to_builtins
 
 from placer.advice.policy.policies import decide, span
 from placer.advice.policy.state import State, after_losses, checkpoint_usd, ran, start
 from placer.advice.policy.trace import MEMORY_H, Job, Market, Observation, observed
+from placer.documents.schemas.worlds import Action, Watch
 from placer.errors import PlacerError, unknown
 from placer.files.growing_file import Line
 from placer.market.launch_log import observation, zones_of
 from placer.records import replace
 
 Array = npt.NDArray[Any]
-SCHEMA = "placer.watch/v1"
+Kind = Literal["lose", "add", "drop", "move"]
 END = "end"
 """A line that says that nothing follows."""
 RECENT = 12
@@ -32,73 +33,13 @@ Priced = Callable[[tuple[str, ...]], tuple[Array, Market]]
 """Prices of zones, shape (zones,), and their market."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Action:
-    """One change: ``lose``, ``add``, ``drop`` or ``move`` machines.
-
-    ``usd`` is what the change itself costs: the hours that machines of its place are paid without
-    work, and the checkpoint that goes to a new place. ``source`` is the place that a move leaves.
-    """
-
-    kind: str
-    place: int
-    machines: int
-    usd: float
-    source: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
-    """One tick that changes something: what is done, and what is held from then on.
-
-    ``latest`` is when on-demand machines must be started if nothing works until then; None once the
-    work is done.
-    """
-
-    time: datetime
-    actions: tuple[Action, ...]
-    state: State
-    market: Market
-    usd_per_hour: float
-    slack_h: float
-    latest: datetime | None
-
-    @property
-    def finished(self) -> bool:
-        """Whether the work is done."""
-        return self.latest is None
-
-    @property
-    def held(self) -> dict[str, int]:
-        """Machines by place."""
-        pairs = zip(self.market.places, self.state.machines, strict=True)
-        return {place: count for place, count in pairs if count}
+class Change(Watch, frozen=True):
+    """One tick that changes something: what is done, and what is held from then on."""
 
     def to_dict(self) -> dict[str, Any]:
         """Build one ``placer.watch/v1`` line."""
-        places = self.market.places
-        return {
-            "schema": SCHEMA,
-            "utc": _utc(self.time),
-            "actions": [
-                {
-                    "action": action.kind,
-                    "place": places[action.place],
-                    "machines": action.machines,
-                    "usd": action.usd,
-                    "from": None if action.source is None else places[action.source],
-                }
-                for action in self.actions
-            ],
-            "held": self.held,
-            "usd_per_hour": self.usd_per_hour,
-            "usd": self.state.usd,
-            "done_hours": self.state.done_h,
-            "slack_hours": self.slack_h,
-            "latest_on_demand": None if self.latest is None else _utc(self.latest),
-            "on_demand_for_good": self.state.for_good,
-            "finished": self.finished,
-        }
+        document: dict[str, Any] = to_builtins(self)
+        return document
 
 
 def _utc(time: datetime) -> str:
@@ -225,59 +166,52 @@ def _change(
     job: Job,
     market: Market,
 ) -> Change:
-    slack_h = decided.slack_h(job)
+    slack_h, finished = decided.slack_h(job), decided.finished(job)
     usd = (*seen.usd_per_hour, market.on_demand_usd_per_hour)
-    finished = decided.finished(job)
+    latest = time + timedelta(hours=max(0.0, slack_h - job.restart_h))
+    pairs = zip(market.places, decided.machines, strict=True)
     return Change(
-        time=time,
+        utc=_utc(time),
         actions=actions_of(before, kept, decided, seen, job, market),
-        state=decided,
-        market=market,
+        held={place: count for place, count in pairs if count},
         usd_per_hour=sum(count * price for count, price in zip(decided.machines, usd, strict=True)),
-        slack_h=slack_h,
-        latest=None if finished else time + timedelta(hours=max(0.0, slack_h - job.restart_h)),
+        usd=decided.usd,
+        done_hours=decided.done_h,
+        slack_hours=slack_h,
+        latest_on_demand=None if finished else _utc(latest),
+        on_demand_for_good=decided.for_good,
+        finished=finished,
     )
 
 
 def actions_of(
     before: State, kept: State, held: State, seen: Observation, job: Job, market: Market
-) -> tuple[Action, ...]:
+) -> list[Action]:
     """List what happens between two ticks, losses first: before them, after them, and as decided.
 
     Where a place is left and another one is new, the larger ones are paired as moves.
     """
+    places = market.places
 
-    def action(kind: str, old: State, new: State, place: int) -> Action:
-        usd, count = _waits(old, new, place, seen, market), new.machines[place]
-        if kind == "add" and not old.machines[place]:
-            usd += checkpoint_usd(kept, place, job, market)
-        return Action(kind=kind, place=place, machines=abs(count - old.machines[place]), usd=usd)
+    def action(kind: Kind, old: State, new: State, at: int) -> Action:
+        usd, count = _waits(old, new, at, seen, market), new.machines[at]
+        if kind == "add" and not old.machines[at]:
+            usd += checkpoint_usd(kept, at, job, market)
+        machines = abs(count - old.machines[at])
+        return Action(action=kind, place=places[at], machines=machines, usd=usd, from_=None)
 
-    places = range(len(held.machines))
     was, left, then = before.machines, kept.machines, held.machines
-    losses = [action("lose", before, kept, at) for at in places if left[at] < was[at]]
-    adds = [action("add", kept, held, at) for at in places if then[at] > left[at]]
-    drops = [action("drop", kept, held, at) for at in places if then[at] < left[at]]
-    return (*losses, *_paired(adds, drops, kept, held))
-
-
-def _paired(
-    adds: list[Action], drops: list[Action], kept: State, held: State
-) -> tuple[Action, ...]:
-    """Join the places that are left with those that are new."""
-    new = sorted((a for a in adds if not kept.machines[a.place]), key=lambda a: -a.machines)
-    left = sorted((d for d in drops if not held.machines[d.place]), key=lambda d: -d.machines)
-    moves = [
-        replace(add, kind="move", usd=add.usd + drop.usd, source=drop.place)
-        for add, drop in zip(new, left, strict=False)
-    ]
-    paired = {(move.source, move.place) for move in moves}
-    gone, come = {source for source, _ in paired}, {place for _, place in paired}
-    return (
-        *moves,
-        *(add for add in adds if add.place not in come),
-        *(drop for drop in drops if drop.place not in gone),
-    )
+    every = range(len(then))
+    losses = [action("lose", before, kept, at) for at in every if left[at] < was[at]]
+    adds = {at: action("add", kept, held, at) for at in every if then[at] > left[at]}
+    drops = {at: action("drop", kept, held, at) for at in every if then[at] < left[at]}
+    new = sorted((at for at in adds if not left[at]), key=lambda at: -adds[at].machines)
+    gone = sorted((at for at in drops if not then[at]), key=lambda at: -drops[at].machines)
+    moves = []
+    for to, source in zip(new, gone, strict=False):
+        add, drop = adds.pop(to), drops.pop(source)
+        moves.append(replace(add, action="move", usd=add.usd + drop.usd, from_=drop.place))
+    return [*losses, *moves, *adds.values(), *drops.values()]
 
 
 def _waits(old: State, new: State, place: int, seen: Observation, market: Market) -> float:

@@ -16,7 +16,8 @@ from placer.interface.replay import forecast_capacity, replay, watch
 from placer.units import SECONDS_PER_HOUR, counted, format_duration, format_usd
 
 if TYPE_CHECKING:
-    from placer.advice.policy.watch import Action, Change
+    from placer.advice.policy.watch import Change
+    from placer.documents.schemas.worlds import Action
 
 SHOW = """\b
 Examples:
@@ -194,36 +195,27 @@ def watch_command(manifest: str, feed: str, *, as_json: Json, **words: Any) -> N
 
 def change_line(change: Change) -> str:
     """Say what a tick changes, each action with its cost, and how the job stands."""
-    done = "; ".join(_action_words(action, change) for action in change.actions) or "all stays"
-    return f"{change.time:%Y-%m-%d %H:%M}  {done}  |  {_standing(change)}"
+    done = "; ".join(map(_action_words, change.actions)) or "all stays"
+    return f"{change.utc[:16].replace('T', ' ')}  {done}  |  {_standing(change)}"
 
 
-def _action_words(action: Action, change: Change) -> str:
-    places, count = change.market.places, action.machines
-    where = places[action.place]
-    if action.kind == "move":
-        assert action.source is not None
-        where = f"{places[action.source]} -> {where}"
+def _action_words(action: Action) -> str:
+    where = action.place if action.from_ is None else f"{action.from_} -> {action.place}"
     cost = f" ({format_usd(action.usd)})" if action.usd else ""
-    return f"{action.kind} {count} {where}{cost}"
+    return f"{action.action} {action.machines} {where}{cost}"
 
 
 def _standing(change: Change) -> str:
-    if change.latest is None:
-        return f"the work is done for {format_usd(change.state.usd)}"
-    held = sum(change.state.machines)
-    good = ", on-demand for good" if change.state.for_good else ""
+    if change.latest_on_demand is None:
+        return f"the work is done for {format_usd(change.usd)}"
+    held, latest = sum(change.held.values()), change.latest_on_demand[5:16].replace("T", " ")
+    good = ", on-demand for good" if change.on_demand_for_good else ""
     if not held:
-        return f"nothing held, slack {_hours(change.slack_h)}, on-demand from {_latest(change)}"
+        return f"nothing held, slack {_hours(change.slack_hours)}, on-demand from {latest}"
     return (
         f"{counted(held, 'machine')} for {format_usd(change.usd_per_hour)}/h, slack "
-        f"{_hours(change.slack_h)}{good or f', on-demand from {_latest(change)} if nothing works'}"
+        f"{_hours(change.slack_hours)}{good or f', on-demand from {latest} if nothing works'}"
     )
-
-
-def _latest(change: Change) -> str:
-    assert change.latest is not None
-    return f"{change.latest:%m-%d %H:%M}"
 
 
 def _hours(hours: float) -> str:
@@ -238,4 +230,4 @@ def closing_line(last: Change | None) -> str:
     if last.finished:
         return "the work is done"
     held = ", ".join(f"{count} {place}" for place, count in last.held.items()) or "nothing"
-    return f"the feed ended: {held} held, {_hours(last.state.done_h)} of work done"
+    return f"the feed ended: {held} held, {_hours(last.done_hours)} of work done"

@@ -407,7 +407,8 @@ class Replay(Part, frozen=True, tag_field="schema", tag="placer.replay/v1"):
 class Action(Part, frozen=True):
     """What to do at a tick.
 
-    usd: Hours that are paid without work, and the checkpoint.
+    usd: What the change itself costs: the hours that machines of its place are paid without work,
+        and the checkpoint that goes to a new place.
     from: The place that a move leaves.
     """
 
