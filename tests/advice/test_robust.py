@@ -49,7 +49,9 @@ def cheapest(worlds: int = 64, **more: object) -> Robustness:
 
 def prices(got: Robustness, shares: tuple[float, ...]) -> tuple[float, float]:
     """USD/h of the two machines in a world: the recommended 0.60 in gcp/b first."""
-    by = {factor.words: factor.at(share) for factor, share in zip(got.factors, shares, strict=True)}
+    by = {
+        factor.figure: factor.at(share) for factor, share in zip(got.factors, shares, strict=True)
+    }
     return 0.6 * by["price:gcp/b:T4:spot"], 1.0 * by["price:aws/a:T4:on-demand"]
 
 
@@ -88,16 +90,18 @@ def test_the_value_of_a_measurement_agrees_with_plain_enumeration() -> None:
         return [(usd - min(both)) / min(both) for usd in both]
 
     for worth in got.worth:
-        i = got.factors.index(worth.factor)
+        i = [factor.figure for factor in got.factors].index(worth.figure)
         means = []
         for level in LEVELS:
             rows = [losses((*shares[:i], level, *shares[i + 1 :])) for shares in inner]
             means.append([math.fsum(row[c] for row in rows) / len(rows) for c in (0, 1)])
         before = min(math.fsum(mean[c] for mean in means) / len(means) for c in (0, 1))
         after = math.fsum(min(mean) for mean in means) / len(means)
-        assert worth.gain == pytest.approx(before - after)
-        assert worth.gain > 0
-    assert [w.gain for w in got.worth] == sorted((w.gain for w in got.worth), reverse=True)
+        assert worth.expected_loss_saved == pytest.approx(before - after)
+        assert worth.expected_loss_saved > 0
+    assert [w.expected_loss_saved for w in got.worth] == sorted(
+        (w.expected_loss_saved for w in got.worth), reverse=True
+    )
 
 
 def test_a_budget_is_broken_where_the_price_rises_above_it() -> None:
@@ -124,7 +128,7 @@ def test_default_ranges_are_those_of_the_figures() -> None:
     problem = two_places(min_regions=2)
     found, _ = solve(problem).found
     ranges = {
-        factor.words: (factor.low, factor.high) for factor in factors_of(problem, [found], {})
+        factor.figure: (factor.low, factor.high) for factor in factors_of(problem, [found], {})
     }
     assert ranges == {
         "price:gcp/b:T4:spot": (pytest.approx(1 / 1.4), 1.4),
@@ -153,7 +157,7 @@ def test_a_candidate_does_in_its_part_of_the_market_what_it_does_in_the_whole(
     draw = random.Random(seed)
     world = [draw.random() for _ in factors]
     there = evaluate(placement, apply(problem, changes_of(factors, world)))
-    words = [factor.words for factor in factors]
+    words = [factor.figure for factor in factors]
     got, _ = Candidate.of(placement, problem, factors, words).judged(world)
     assert got == pytest.approx(objective_of(problem.requirements).value(there), rel=1e-9)
 
@@ -191,7 +195,7 @@ def test_a_range_has_the_book_in_its_middle() -> None:
     """Half of the draws lie below the figure of the book, half above, each side in proportion to
     the logarithm.
     """
-    factor = Factor(kind="price", words="", low=0.7, high=1.6, basis="", measure="")
+    factor = Factor(kind="price", figure="", low=0.7, high=1.6, basis="", measure="")
     assert [factor.at(share) for share in (0, 0.25, 0.5, 0.75, 1)] == pytest.approx(
         [0.7, 0.7**0.5, 1, 1.6**0.5, 1.6]
     )
@@ -235,7 +239,7 @@ def test_spot_prices_of_one_device_of_a_provider_move_together() -> None:
     """
 
     def price(words: str) -> Factor:
-        return Factor(kind="price", words=words, low=0.7, high=1.4, basis="list", measure="")
+        return Factor(kind="price", figure=words, low=0.7, high=1.4, basis="list", measure="")
 
     factors = [
         price("price:gcp/a:T4:spot"),

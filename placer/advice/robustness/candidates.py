@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict
+
 from placer.advice.recommendation.recommend import equal_machines
 from placer.advice.robustness.uncertainty import Factor, changes_of, factors_of, sampled
 from placer.advice.worlds.scenario import apply
@@ -15,6 +17,7 @@ from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import LIMIT_CODES, broken_limits, violations
 from placer.cost_model.objective import Objective, objective_of
 from placer.cost_model.reduced_problem import used_problem
+from placer.documents.schemas.worlds import MeasuringWorth
 from placer.errors import PlacerError
 from placer.problem.exchange import overlaps
 from placer.problem.placement import Exchange, Placement
@@ -65,7 +68,7 @@ class Candidate:
         placement: Placement, problem: Problem, factors: Sequence[Factor], own: Sequence[str]
     ) -> Candidate:
         """Cut the question down to what a placement uses; ``own`` are words of its factors."""
-        uses = tuple(i for i, factor in enumerate(factors) if factor.words in own)
+        uses = tuple(i for i, factor in enumerate(factors) if factor.figure in own)
         return Candidate(
             placement=placement,
             problem=used_problem(problem, placement, links_fixed=True),
@@ -103,7 +106,7 @@ def candidates_of(
     """Return the candidates that share one list of factors."""
     factors = factors_of(problem, placements, boxes)
     return tuple(
-        Candidate.of(p, problem, factors, [f.words for f in factors_of(problem, [p], boxes)])
+        Candidate.of(p, problem, factors, [f.figure for f in factors_of(problem, [p], boxes)])
         for p in placements
     )
 
@@ -114,26 +117,12 @@ def with_phi(
     """Multiply the samples that an exchange needs by the factor of its strategy."""
     name, wish = exchange.strategy, problem.requirements
     for factor, share in zip(factors, shares, strict=True):
-        if factor.words == f"phi:{name}" and factor.at(share) != 1.0:
+        if factor.figure == f"phi:{name}" and factor.at(share) != 1.0:
             usual = samples_to_target(exchange, wish.samples_to_target, problem.profile).value
             rest = (row for row in wish.samples_to_target if row[0] != name)
             rows = ((name, usual * factor.at(share)), *rest)
             return replace(problem, requirements=replace(wish, samples_to_target=rows))
     return problem
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Worth:
-    """One figure: expected relative regret before and after it is measured."""
-
-    factor: Factor
-    before: float
-    after: float
-
-    @property
-    def gain(self) -> float:
-        """Expected relative regret that measuring saves; never below 0."""
-        return max(0.0, self.before - self.after)
 
 
 def values_of(candidates: Sequence[Candidate], worlds: Sequence[Sequence[float]]) -> Matrix:
@@ -170,7 +159,7 @@ def worth_of(
     factors: Sequence[Factor],
     worlds: Sequence[Sequence[float]],
     objective: Objective,
-) -> tuple[Worth, ...]:
+) -> tuple[MeasuringWorth, ...]:
     """Return what measuring each figure alone is worth, most first.
 
     The expected value of partial perfect information (Raiffa and Schlaifer, 1961; Felli and Hazen,
@@ -197,14 +186,10 @@ def worth_of(
                 values[w, touched] = [candidates[c].value(there) for c in touched]
             levels.append(losses_of(values, objective).mean(axis=0))
         means = np.array(levels)
-        worths.append(
-            Worth(
-                factor=factor,
-                before=float(means.mean(axis=0).min()),
-                after=float(means.min(axis=1).mean()),
-            )
-        )
-    return tuple(sorted(worths, key=lambda worth: (-worth.gain, worth.factor.words)))
+        before, after = float(means.mean(axis=0).min()), float(means.min(axis=1).mean())
+        saved = max(0.0, before - after)
+        worths.append(MeasuringWorth(**asdict(factor), expected_loss_saved=saved))
+    return tuple(sorted(worths, key=lambda worth: (-worth.expected_loss_saved, worth.figure)))
 
 
 def pool_of_rivals(
@@ -345,7 +330,7 @@ def check_phi(problem: Problem, pool: Sequence[Candidate]) -> None:
     """Refuse to solve worlds that no request says: samples to target that vary by local steps."""
     names = [name for name, _ in problem.modes]
     varied = [
-        factor.words.partition(":")[2] for factor in shared_factors(pool) if factor.kind == "phi"
+        factor.figure.partition(":")[2] for factor in shared_factors(pool) if factor.kind == "phi"
     ]
     several = [name for name in varied if names.count(name) > 1]
     if several:

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import to_builtins
+
 from placer.advice.recommendation.nearest import BASELINE_NODES
 from placer.advice.recommendation.preferred import preferred
 from placer.advice.robustness.candidates import (
     Candidate,
     SolvedWorld,
-    Worth,
     candidates_of,
     check_phi,
     enriched,
@@ -33,6 +34,8 @@ from placer.advice.robustness.uncertainty import (
 )
 from placer.advice.runner.runner import Opener, answers, here, stopping
 from placer.documents.result_parts import data_document, placement_document, request_document
+from placer.documents.schemas import worlds
+from placer.documents.schemas.worlds import MeasuringWorth
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -81,7 +84,7 @@ class Robustness(Shown):
     factors: tuple[Factor, ...] = ()
     pool: tuple[Candidate, ...] = field(default=(), repr=False)
     worlds: tuple[World, ...] = field(default=(), repr=False)
-    worth: tuple[Worth, ...] = ()
+    worth: tuple[MeasuringWorth, ...] = ()
     exact: bool = False
     steadiest: Placement | None = None
     steadiest_regret: float = 0.0
@@ -180,20 +183,12 @@ class Robustness(Shown):
                 "placement": placed(self.steadiest),
                 "expected_loss": self.steadiest_regret,
             },
-            "worth": [
-                {
-                    **_factor(worth.factor),
-                    "expected_loss_saved": worth.gain,
-                    "measure": worth.factor.measure,
-                }
-                for worth in self.worth
-            ],
+            "worth": to_builtins(list(self.worth)),
         }
 
 
 def _factor(factor: Factor) -> dict[str, Any]:
-    ends = {"low": factor.low, "high": factor.high}
-    return {"kind": factor.kind, "figure": factor.words, **ends, "basis": factor.basis}
+    return {name: getattr(factor, name) for name in worlds.Factor.__struct_fields__}
 
 
 def assess(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 
 from placer.cost_model.convergence import samples_to_target
 from placer.cost_model.estimate import exchange_phases, offers_of, workers_of
+from placer.documents.schemas import worlds
 from placer.errors import PlacerError, unknown
 from placer.market.price_interval import price_interval
 from placer.problem.placement import Placement
@@ -40,26 +40,16 @@ REFRESHED = ("aws", "azure", "gcp")
 """Providers whose prices ``placer catalog refresh`` fetches."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Factor:
-    """One uncertain figure: what multiplies it at the two ends of its range, and how to measure it.
+class Factor(worlds.Factor, frozen=True, kw_only=True):
+    """One uncertain figure: what multiplies it at the ends of its range, and how to measure it."""
 
-    ``words`` are those of ``placer whatif --set`` before the sign; ``basis`` says how the figure is
-    known today.
-    """
-
-    kind: str
-    words: str
-    low: float
-    high: float
-    basis: str
     measure: str
 
     def at(self, share: float) -> float:
         """Return the factor at a share of the range: 0 is the low end, 1/2 the book's figure, 1 the
         high end; logarithmic in between.
 
-        >>> f = Factor(kind="price", words="", low=0.5, high=8.0, basis="", measure="")
+        >>> f = Factor(kind="price", figure="", low=0.5, high=8.0, basis="", measure="")
         >>> f.at(0), f.at(0.5), f.at(0.75), f.at(1)
         (0.5, 1.0, 2.8284271247461903, 8.0)
         """
@@ -108,10 +98,10 @@ def factors_of(
         for factor in kind(problem, placement, boxes)
         if factor.low < 1 - 1e-9 or factor.high > 1 + 1e-9
     )
-    by_words: dict[str, Factor] = {}
+    by_figure: dict[str, Factor] = {}
     for factor in found:
-        by_words.setdefault(factor.words, factor)
-    return tuple(by_words.values())
+        by_figure.setdefault(factor.figure, factor)
+    return tuple(by_figure.values())
 
 
 def changes_of(factors: Sequence[Factor], shares: Sequence[float]) -> tuple[Change, ...]:
@@ -120,15 +110,17 @@ def changes_of(factors: Sequence[Factor], shares: Sequence[float]) -> tuple[Chan
     for factor, share in zip(factors, shares, strict=True):
         times = factor.at(share)
         if times != 1.0 and factor.kind != "phi":
-            text = f"{factor.words}=x{format_plain(times, 4)}"
-            what, *target = factor.words.replace("on-demand", "on_demand").split(":")
+            text = f"{factor.figure}=x{format_plain(times, 4)}"
+            what, *target = factor.figure.replace("on-demand", "on_demand").split(":")
             changes.append(Change(text=text, what=what, target=tuple(target), factor=times))
     return tuple(sorted(changes, key=lambda change: change.what))
 
 
-def _factor(words: str, ends: tuple[float, float], basis: str, measure: str) -> Factor:
-    kind, (low, high) = words.partition(":")[0], ends
-    return Factor(kind=kind, words=words, low=low, high=high, basis=basis, measure=measure)
+def _factor(
+    kind: worlds.Figure, of: str, ends: tuple[float, float], basis: str, measure: str
+) -> Factor:
+    figure, (low, high) = f"{kind}:{of}", ends
+    return Factor(kind=kind, figure=figure, low=low, high=high, basis=basis, measure=measure)
 
 
 def _prices(problem: Problem, placement: Placement, boxes: Ranges) -> Iterable[Factor]:
@@ -136,8 +128,8 @@ def _prices(problem: Problem, placement: Placement, boxes: Ranges) -> Iterable[F
         fetched = f"placer catalog refresh {offer.provider} --in {offer.region} --gpu {offer.gpu}"
         measure = fetched if offer.provider in REFRESHED else "placer catalog import csv FILE"
         ends = boxes.get("price") or price_interval(offer).factors
-        words = f"price:{offer.place}:{offer.gpu}:{offer.market.replace('_', '-')}"
-        yield _factor(words, ends, offer.price_basis, measure)
+        of = f"{offer.place}:{offer.gpu}:{offer.market.replace('_', '-')}"
+        yield _factor("price", of, ends, offer.price_basis, measure)
 
 
 def _links(problem: Problem, placement: Placement, boxes: Ranges) -> Iterable[Factor]:
@@ -152,7 +144,7 @@ def _links(problem: Problem, placement: Placement, boxes: Ranges) -> Iterable[Fa
         known = (link.low / link.bytes_per_second, link.high / link.bytes_per_second)
         ends = boxes.get("bandwidth") or (LINK_SPREAD if link.basis == "estimated" else known)
         measure = f"iperf3 --json from {src} to {dst}, then placer network import iperf3"
-        yield _factor(f"bandwidth:{src}:{dst}", ends, link.basis, measure)
+        yield _factor("bandwidth", f"{src}:{dst}", ends, link.basis, measure)
 
 
 def _speeds(problem: Problem, placement: Placement, boxes: Ranges) -> Iterable[Factor]:
@@ -167,19 +159,19 @@ def _speeds(problem: Problem, placement: Placement, boxes: Ranges) -> Iterable[F
         apart, given = node.basis in ("estimated", "assumed"), boxes.get("rate")
         (low, high), (node_low, node_high) = _ends(one), _ends(node)
         if count == 1 or apart:
-            yield _factor(f"rate:{gpu}", given or (low, high), one.basis, measure.format(gpu))
+            yield _factor("rate", gpu, given or (low, high), one.basis, measure.format(gpu))
         if count > 1:
             # What is estimated from one GPU moves with it: only what is wider is its own.
             own = (min(1.0, node_low / low), max(1.0, node_high / high))
             ends = ((1.0, 1.0) if given else own) if apart else given or (node_low, node_high)
             device = f"{gpu}:{count}"
-            yield _factor(f"rate:{device}", ends, node.basis, measure.format(device))
+            yield _factor("rate", device, ends, node.basis, measure.format(device))
     exchange = placement.exchange
     times = samples_to_target(exchange, problem.requirements.samples_to_target, profile)
     ends = boxes.get("phi", (times.low / times.value, times.high / times.value))
     train = f"train some runs, then --samples-to-target {exchange.strategy}=X"
     ends = ends if placement.workers > 1 else (1.0, 1.0)
-    yield _factor(f"phi:{exchange.strategy}", ends, times.basis, train)
+    yield _factor("phi", exchange.strategy, ends, times.basis, train)
 
 
 def _ends(rate: Rate) -> tuple[float, float]:
@@ -240,7 +232,7 @@ def _group(factor: Factor) -> tuple[str, str, str] | None:
     """Return provider, device and market of a price that moves by itself; None for all else."""
     if factor.kind != "price":
         return None
-    _, place, gpu, market = factor.words.split(":")
+    _, place, gpu, market = factor.figure.split(":")
     return None if market == "on-demand" else (place.partition("/")[0], gpu, market)
 
 
