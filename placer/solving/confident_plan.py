@@ -55,7 +55,7 @@ class ConfidentPlan(Struct, frozen=True, kw_only=True):
     what no run that is done can cost less than, whatever the capacity; None without a number of
     samples. ``mean_hours`` and ``mean_starts`` are over the scenarios that are done.
     ``mean_samples_per_second`` is over all, 0 where nothing is there; None with a deadline.
-    ``carbon_g`` are emitted in the mean; None without a deadline, or where nobody knows.
+    ``carbon_g`` are emitted on average; None without a deadline, or where nobody knows.
     """
 
     asked: float
