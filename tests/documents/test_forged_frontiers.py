@@ -141,9 +141,9 @@ def test_a_point_that_another_placement_beats_is_refuted(xlm: Problem, workers: 
     """
     placement = place_by_hand(workers, xlm)
     priced = estimate(placement, xlm)
-    point = FrontierPoint(
-        placement=placement,
-        estimate=priced,
+    point = FrontierPoint.of(
+        placement,
+        priced,
         most_samples_per_second=priced.effective_samples_per_second.value,
         least_usd_per_hour=priced.usd_per_hour.total,
         asked_gap=0.001,

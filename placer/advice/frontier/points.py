@@ -6,25 +6,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import to_builtins
 
 from placer.cost_model.dollars import usd_per_million_samples
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.reduced_problem import used_by_all
-from placer.documents.result_parts import (
-    data_document,
-    estimate_document,
-    placement_document,
-    request_document,
-)
-from placer.documents.schemas import PARETO_SCHEMA
+from placer.documents.result_parts import data_document, request_document, written
+from placer.documents.schemas import PARETO_SCHEMA, many
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.report.shown import Shown
-from placer.solving.answer import Status, Warn
+from placer.solving.answer import Warn
 from placer.solving.result import Result, option_document
 
 if TYPE_CHECKING:
@@ -32,7 +26,17 @@ if TYPE_CHECKING:
 
 LEAST_USD_PER_HOUR = 1e-6
 """What owned machines count as on a log scale."""
-FIGURES = ("usd_per_hour", "samples_per_second", "usd_per_million_samples")
+FIGURES = (
+    "usd_per_hour",
+    "samples_per_second",
+    "usd_per_million_samples",
+    "marginal_usd_per_million_samples",
+    "least_usd_per_hour",
+    "most_samples_per_second",
+    "gap",
+    "status",
+)
+"""Figures of a point that a row has too."""
 
 
 class Ending(StrEnum):
@@ -51,53 +55,50 @@ class Ending(StrEnum):
     NOTHING = "nothing"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FrontierPoint:
-    """One placement that no other one found beats in both cost and throughput.
-
-    ``most_samples_per_second``: no placement that costs as much or less is faster than this.
-    ``least_usd_per_hour``: no placement that is as fast costs less than this. None: not proved.
-    """
-
-    placement: Placement
-    estimate: Estimate
-    most_samples_per_second: float | None
-    least_usd_per_hour: float | None
-    asked_gap: float
+class FrontierPoint(many.FrontierPoint[Placement, Estimate], frozen=True):
+    """One placement that no other one found beats in both cost and throughput."""
 
     def __repr__(self) -> str:
         return f"<FrontierPoint {self.placement.headline}: {self.estimate.headline}>"
 
-    @property
-    def usd_per_hour(self) -> float:
-        """Cost, USD/h."""
-        return cost_of(self.estimate)
+    @staticmethod
+    def of(
+        placement: Placement,
+        estimate: Estimate,
+        *,
+        most_samples_per_second: float | None,
+        least_usd_per_hour: float | None,
+        asked_gap: float,
+        before: FrontierPoint | None = None,
+    ) -> FrontierPoint:
+        """Work out the figures of a point by its bounds and the point before.
 
-    @property
-    def samples_per_second(self) -> float:
-        """Samples/s that count towards the target."""
-        return self.estimate.effective_samples_per_second.value
-
-    @property
-    def usd_per_million_samples(self) -> float:
-        """Price of a million samples that count, USD."""
-        return usd_per_million_samples(self.usd_per_hour, self.samples_per_second)
-
-    @property
-    def gap(self) -> float | None:
-        """The larger relative distance: of throughput from its bound, or of cost from its own."""
-        most, least = self.most_samples_per_second, self.least_usd_per_hour
-        if most is None or least is None:
-            return None
-        saved = 0.0 if self.usd_per_hour <= 0 else 1 - least / self.usd_per_hour
-        return max(0.0, most / self.samples_per_second - 1, saved)
-
-    @property
-    def status(self) -> Status:
-        """Optimal if the asked gap is proved, time_limit if a wider one is, else feasible."""
-        if self.gap is None:
-            return Status.FEASIBLE
-        return Status.OPTIMAL if self.gap <= self.asked_gap + 1e-7 else Status.TIME_LIMIT
+        Its status is optimal if the asked gap is proved, time_limit if a wider one is, else
+        feasible.
+        """
+        usd, speed = cost_of(estimate), estimate.effective_samples_per_second.value
+        marginal = gap = None
+        if before is not None:
+            more = speed - before.samples_per_second
+            marginal = usd_per_million_samples(usd - before.usd_per_hour, more)
+        if most_samples_per_second is not None and least_usd_per_hour is not None:
+            saved = 0.0 if usd <= 0 else 1 - least_usd_per_hour / usd
+            gap = max(0.0, most_samples_per_second / speed - 1, saved)
+        status: Literal["optimal", "time_limit", "feasible"] = "feasible"
+        if gap is not None:
+            status = "time_limit" if gap > asked_gap + 1e-7 else "optimal"
+        return FrontierPoint(
+            usd_per_hour=usd,
+            samples_per_second=speed,
+            usd_per_million_samples=usd_per_million_samples(usd, speed),
+            marginal_usd_per_million_samples=marginal,
+            least_usd_per_hour=least_usd_per_hour,
+            most_samples_per_second=most_samples_per_second,
+            gap=gap,
+            status=status,
+            placement=placement,
+            estimate=estimate,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,18 +141,12 @@ class Frontier(Shown):
     @property
     def proved(self) -> bool:
         """Whether each point is proved to the gap that was asked for."""
-        return bool(self.points) and all(point.status is Status.OPTIMAL for point in self.points)
+        return bool(self.points) and all(point.status == "optimal" for point in self.points)
 
     @property
     def marginal_usd_per_million_samples(self) -> tuple[float | None, ...]:
         """Price of a million samples more than the point before gives, USD; None for the first."""
-        steps = (
-            usd_per_million_samples(
-                b.usd_per_hour - a.usd_per_hour, b.samples_per_second - a.samples_per_second
-            )
-            for a, b in pairwise(self.points)
-        )
-        return (None, *steps) if self.points else ()
+        return tuple(point.marginal_usd_per_million_samples for point in self.points)
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.pareto/v1`` document."""
@@ -173,14 +168,7 @@ class Frontier(Shown):
             },
             "knee": self.knee,
             "best_value": self.best_value,
-            "points": [
-                {
-                    **figures,
-                    "placement": placement_document(point.placement, problem),
-                    "estimate": estimate_document(point.estimate),
-                }
-                for point, figures in zip(self.points, self._figures(), strict=True)
-            ],
+            "points": written(self.points, problem),
             "nearest": []
             if failed is None
             else [option_document(option, option.label, problem) for option in failed.nearest],
@@ -194,16 +182,15 @@ class Frontier(Shown):
 
     def rows(self) -> list[dict[str, Any]]:
         """List one flat row for each point, from the cheapest on."""
-        placements = [point.placement for point in self.points]
         return [
             {
-                **figures,
+                **{name: getattr(point, name) for name in FIGURES},
                 "mark": self.mark(at),
-                "workers": " + ".join(group.spec for group in placement.groups),
-                "exchange": placement.exchange.strategy,
-                "local_steps": placement.exchange.local_steps,
+                "workers": " + ".join(group.spec for group in point.placement.groups),
+                "exchange": point.placement.exchange.strategy,
+                "local_steps": point.placement.exchange.local_steps,
             }
-            for at, (figures, placement) in enumerate(zip(self._figures(), placements, strict=True))
+            for at, point in enumerate(self.points)
         ]
 
     def mark(self, at: int) -> str:
@@ -216,21 +203,6 @@ class Frontier(Shown):
         import pandas as pd
 
         return pd.DataFrame(self.rows())
-
-    def _figures(self) -> list[dict[str, Any]]:
-        """List the figures of each point."""
-        marginal = self.marginal_usd_per_million_samples
-        return [
-            {
-                **{name: getattr(point, name) for name in FIGURES},
-                "marginal_usd_per_million_samples": more,
-                "least_usd_per_hour": point.least_usd_per_hour,
-                "most_samples_per_second": point.most_samples_per_second,
-                "gap": point.gap,
-                "status": str(point.status),
-            }
-            for point, more in zip(self.points, marginal, strict=True)
-        ]
 
     def to_shown(self) -> dict[str, Any]:
         """Build the document that a report is drawn from: with the rows of the price book."""

@@ -115,17 +115,20 @@ class Trace:
 
     def proved_points(self) -> Iterator[FrontierPoint]:
         """Yield the points from the cheapest on, each with the best bounds of all searches."""
+        before: FrontierPoint | None = None
         for placement, got, usd, speed in self.found:
             most = [bound for budget, bound in self.caps if budget >= usd * (1 - ALMOST)]
             least = [bound for at, bound in self.floors if at <= speed * (1 + ALMOST)]
             least += [budget for budget, bound in self.caps if bound < speed and budget < usd]
-            yield FrontierPoint(
-                placement=placement,
-                estimate=got,
+            before = FrontierPoint.of(
+                placement,
+                got,
                 most_samples_per_second=max(speed, min(most)) if most else None,
                 least_usd_per_hour=min(usd, max(least)) if least else None,
                 asked_gap=self.options.gap,
+                before=before,
             )
+            yield before
 
     def _cheapest(self) -> bool:
         """Find the cheapest placement, and the fastest that costs as little."""
@@ -195,7 +198,7 @@ class Trace:
 
     def _prove(self) -> None:
         """Spend what time is left on unproved points, the widest gap first, each once."""
-        unproved = [point for point in self.proved_points() if point.status is Status.TIME_LIMIT]
+        unproved = [point for point in self.proved_points() if point.status == "time_limit"]
         if not (self._cheap_end_proved() or self._stopped()):
             budget = max(self.found[0].usd, LEAST_USD_PER_HOUR)
             self._ask_cheapest(self.found[0], budget, 1 / (len(unproved) + 1), self.floor)
@@ -218,7 +221,7 @@ class Trace:
         if (
             self._next_budget() is not None
             or not self._cheap_end_proved()
-            or any(point.status is not Status.OPTIMAL for point in self.proved_points())
+            or any(point.status != "optimal" for point in self.proved_points())
         ):
             return False
         ends = [*(above.usd * (1 - self.step) for above in self.found[1:]), self.budget]

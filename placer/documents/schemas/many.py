@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Generic, Literal
 
 from msgspec import UNSET
 
@@ -17,6 +17,7 @@ from placer.documents.schemas.parts import (
     Placement,
     Wishes,
 )
+from placer.documents.schemas.proofs import E, P
 from placer.documents.schemas.result import Result, SavedProblem
 from placer.problem.requirements import Quota
 from placer.records import Amount, Count
@@ -37,8 +38,8 @@ class Solves(Part, frozen=True):
     solves: Count
 
 
-class FrontierPoint(Part, frozen=True):
-    """One placement of a frontier.
+class FrontierPoint(Part, Generic[P, E], frozen=True, kw_only=True):
+    """One placement that no other one found beats in both cost and throughput.
 
     samples_per_second: Samples/s that count towards the target.
     marginal_usd_per_million_samples: Price of a million samples more than the point before gives;
@@ -56,8 +57,8 @@ class FrontierPoint(Part, frozen=True):
     most_samples_per_second: Amount | None
     gap: Amount | None
     status: Literal["optimal", "time_limit", "memory_limit", "feasible"]
-    placement: Placement
-    estimate: Estimate
+    placement: P
+    estimate: E
 
 
 class Frontier(Part, frozen=True, tag_field="schema", tag="placer.pareto/v1"):
@@ -89,7 +90,7 @@ class Frontier(Part, frozen=True, tag_field="schema", tag="placer.pareto/v1"):
     solver: Solves
     knee: Count | None
     best_value: Count | None
-    points: list[FrontierPoint]
+    points: list[FrontierPoint[Placement, Estimate]]
     nearest: list[Option]
     warnings: list[Message]
     problem: Maybe[SavedProblem] = UNSET
