@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
@@ -28,8 +27,6 @@ NEW = 2
 """Machines that join at once where there were none."""
 SWAPS = 400
 """Swaps of one machine or group for another that are timed, best first by the sum of both."""
-LEAVING, JOINING = 10, 10
-"""Changes of each kind that are combined two to one, and one to two."""
 EASED = 1.2
 """Multiple of the budget that an ascent at a price may reach."""
 TOGETHER = (2, 3, 4, 6, 8)
@@ -180,13 +177,6 @@ class Ascent:
             fleet = step
         return fleet
 
-    def worth_of(self, fleet: Fleet, mode: Mode) -> float:
-        """Return the value of a fleet, less by as many times as it misses the limits."""
-        rounds, lacking = self.timed(fleet, mode, Changes.none(), 0.0)
-        value = float(self.aim.value(rounds)[0])
-        short = float(lacking[0] + self.aim.lacking(rounds)[0])
-        return value / (1 + EXCESS * short) if np.isfinite(short) else -np.inf
-
     def _worth(
         self, fleet: Fleet, mode: Mode, changes: Changes, price: float, worth: Worth
     ) -> Array:
@@ -292,31 +282,14 @@ class Ascent:
 
     @staticmethod
     def _swaps(leaving: Changes, joining: Changes, out: Array, into: Array) -> Changes:
-        """List the swaps 1:1, 2:1 and 1:2 that promise most: where gains add up."""
+        """List the swaps of one change for another that promise most: where gains add up."""
         if not len(leaving) or not len(joining):
             return Changes(np.zeros((0, 2), dtype=np.intp), np.zeros((0, 2), dtype=np.intp))
         total = out[:, None] + into
         total = np.where(leaving.pool == joining.pool.T, -np.inf, total)
         order = np.argsort(-total, axis=None, kind="stable")[:SWAPS]
         a, b = np.unravel_index(order[np.isfinite(total.ravel()[order])], total.shape)
-        parts = [_joined(leaving[a], joining[b])]
-        worst = np.argsort(-out, kind="stable")[:LEAVING]
-        most = np.argsort(-into, kind="stable")[:JOINING]
-        worst, most = worst[np.isfinite(out[worst])], most[np.isfinite(into[most])]
-        for few, many, first in ((worst, most, True), (most, worst, False)):
-            pairs = np.array(list(combinations(many.tolist(), 2)), dtype=np.intp).reshape(-1, 2)
-            if not len(pairs) or not len(few):
-                continue
-            one = np.repeat(few, len(pairs))
-            two = np.tile(pairs, (len(few), 1))
-            if first:
-                row = _joined(leaving[one], _joined(joining[two[:, 0]], joining[two[:, 1]]))
-                alike = row.pool[:, 1] == row.pool[:, 2]
-            else:
-                row = _joined(_joined(leaving[two[:, 0]], leaving[two[:, 1]]), joining[one])
-                alike = row.pool[:, 0] == row.pool[:, 1]
-            parts.append(row[~alike])
-        return Changes.joined(parts)
+        return _joined(leaving[a], joining[b])
 
 
 def _joined(left: Changes, right: Changes) -> Changes:

@@ -39,12 +39,6 @@ AGAIN = 1
 """Tells the draws of a second search from those of the first."""
 BEHIND = 5
 """Divides the rebuilt plans where another strategy has a better plan already."""
-FILLED = 0.9
-"""Share of the budget that fleets spend on machines to begin with."""
-FEWER = (0.0, 0.2)
-"""Powers of the number of machines by which many small ones are worth less than a large one."""
-FILLS = 12
-"""Halvings of the price of a dollar at which a budget is filled."""
 TUNED = 3
 """Numbers of local steps that are climbed with in one zone."""
 HALVINGS = 5
@@ -168,63 +162,9 @@ class ZoneSearch:
                 if found is not None:
                     tried.append((zone, modes, found))
                     self._offer()
-        for zone, modes, mode, fleet in self._filled():
-            self.ascent.best = None
-            self._within(fleet, mode, np.array(zone.places))
-            self._tune(modes)
-            if self.ascent.best is not None:
-                tried.append((zone, modes, self.ascent.best))
-                self._offer()
         tried.sort(key=lambda row: -row[-1].value)
         plans = {row[-1].draft: row for row in reversed(tried)}
         return sorted(plans.values(), key=lambda row: -row[-1].value)
-
-    def _filled(self) -> list[tuple[Zone, list[Mode], Mode, Fleet]]:
-        """List promising fleets that spend most of the budget, as if exchanges were free."""
-        target = self.judge.target
-        rows: list[tuple[float, int, Zone, list[Mode], Mode, Fleet]] = []
-        if not self.ascent.aim.objective.by_speed or target.budget_usd_per_hour == np.inf:
-            return []
-        for zone in self._zones(self._price()):
-            for power in FEWER:
-                fleet = self._fill(zone, FILLED * target.budget_usd_per_hour, power)
-                if fleet.n.sum() < 2:
-                    continue
-                for modes in self.modes.values():
-                    for mode in modes[:: -max(1, len(modes) // 2)]:
-                        worth = self.ascent.worth_of(fleet, mode)
-                        rows.append((worth, len(rows), zone, modes, mode, fleet))
-        rows.sort(key=lambda row: (-row[0], row[1]))
-        best: dict[tuple[Zone, str], tuple[Zone, list[Mode], Mode, Fleet]] = {}
-        for worth, _, zone, modes, mode, fleet in rows:
-            if worth > 0:
-                best.setdefault((zone, mode.strategy), (zone, modes, mode, fleet))
-        return list(best.values())[: self.effort.zones]
-
-    def _fill(self, zone: Zone, budget: float, power: float) -> Fleet:
-        """Return what a budget buys in a zone, one kind of each quota, by speed less price."""
-        market, stock = self.market, self.stock
-        pools = np.flatnonzero(np.isin(market.place_of, zone.places) & (stock.cap > 0))
-        low = 0.0
-        high = float((market.speed[pools] / np.maximum(market.usd[pools], LEAST_USD)).max())
-        counts: dict[int, int] = {}
-        for _ in range(FILLS):
-            self.judge.target.check_time()
-            price = (low + high) / 2
-            worth = market.speed[pools] - price * market.usd[pools]
-            cap = stock.cap[pools]
-            order = np.lexsort((-worth * cap ** (1 - power), stock.bucket[pools]))
-            first = order[np.unique(stock.bucket[pools][order], return_index=True)[1]]
-            first = first[worth[first] > 0]
-            first = first[np.argsort(-worth[first], kind="stable")]
-            before = np.concatenate([[0], np.cumsum(cap[first])])[: len(first)]
-            taken = np.clip(self.judge.most - before, 0, cap[first]).astype(np.intp)
-            if float(taken @ market.usd[pools[first]]) > budget:
-                low = price
-            else:
-                high = price
-                counts = dict(zip(pools[first].tolist(), taken.tolist(), strict=True))
-        return Fleet(stock, counts)
 
     def _within(self, fleet: Fleet, mode: Mode, places: Indices) -> None:
         """Climb within the limits."""
