@@ -63,7 +63,7 @@ def published(path: Path, keep: Callable[[PublishedRun], bool], *, parts: bool =
 
 def fitted(report: CalibrationReport) -> dict[str, float]:
     """Fitted values by label."""
-    return {figure.parameter.label: figure.value for figure in report.figures}
+    return {figure.figure: figure.value for figure in report.figures}
 
 
 def errors(runs: Sequence[MeasuredRun], overlay: Overlay) -> tuple[list[float], list[float]]:

@@ -191,9 +191,11 @@ def test_what_is_left_out_is_said_in_one_line(tmp_path: Path, erben: Catalog) ->
         "left out speed of roberta-xlm on T4 in a group, averaging time of t4 hosts, link "
         "gcp/us-central1:gcp/us-west1, which are of the plan's machines and links",
     )
-    assert [why for _, why in two.unfitted][1:] == ["the processes exchanged over loopback"] * 2
+    assert [one.because for one in two.unfitted][1:] == [
+        "the processes exchanged over loopback"
+    ] * 2
     one = calibrate(log(tmp_path, **LOCAL, groups=[{**TWO_PLACES[0]}]), erben)
-    assert [p.label for p, _ in one.unfitted] == ["speed of roberta-xlm on T4 alone"]
+    assert [figure.figure for figure in one.unfitted] == ["speed of roberta-xlm on T4 alone"]
 
 
 @pytest.mark.parametrize(

@@ -97,11 +97,15 @@ Fit = Literal["rate", "link", "kappa", "scale", "constant"]
 
 
 class Fitted(Closed, frozen=True):
-    """A figure that the runs changed."""
+    """A figure that the runs changed, with its 90 % interval.
+
+    runs: How many are behind it.
+    at_limit: It lies at the end of its range.
+    """
 
     figure: str
     kind: Fit
-    key: list[str]
+    key: tuple[str, ...]
     unit: str
     published: Amount
     value: Amount
@@ -116,7 +120,7 @@ class NotFitted(Closed, frozen=True):
 
     figure: str
     kind: Fit
-    key: list[str]
+    key: tuple[str, ...]
     unit: str
     published: Amount
     because: str

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from placer.documents.schemas.measured import Fitted, NotFitted
 from placer.errors import PlacerError
 from placer.market.accelerators import processor_name
 from placer.market.books.book_reader import load_catalog
@@ -20,7 +21,7 @@ from placer.market.catalog import Catalog, device_name
 from placer.records import replace
 from placer.units import counted
 from placer.validation.calibration.least_squares import Pair, solve
-from placer.validation.calibration.outcome import LEAST_HALF_WIDTH, Fitted, finished, fitted_figures
+from placer.validation.calibration.outcome import LEAST_HALF_WIDTH, finished, fitted_figures
 from placer.validation.calibration.parameters import (
     LINK,
     RATE,
@@ -82,7 +83,7 @@ def local_report(
     name = f"{path.name} of {created} ({digest[:8]})"
     calibration = replace(PUBLISHED, name=name)
     figure = Fitted(
-        parameter=_speed(model, gpu, 1), value=rate, low=low, high=high, runs=1, at_limit=False
+        **_speed(model, gpu, 1).said, value=rate, low=low, high=high, runs=1, at_limit=False
     )
     left_out = tuple(_left_out(head, catalog))
     return CalibrationReport(
@@ -96,7 +97,7 @@ def local_report(
         checks=(),
         warnings=(
             f"all processes ran on one machine: took up the speed of {model} on its "
-            f"processors; left out {', '.join(p.label for p, _ in left_out)}, which are of "
+            f"processors; left out {', '.join(one.figure for one in left_out)}, which are of "
             f"the plan's machines and links",
         ),
     )
@@ -134,22 +135,23 @@ def _samples_per_s(
     return each
 
 
-def _left_out(head: Record, catalog: Catalog) -> Iterator[tuple[Parameter, str]]:
+def _left_out(head: Record, catalog: Catalog) -> Iterator[NotFitted]:
     """Yield the figures of the plan that a run on its machines would tell."""
     groups, model = head["groups"], head["model"]
     several = sum(group["count"] for group in groups) > 1
     for gpu, count in dict.fromkeys((g["gpu"], g["gpu_count"]) for g in groups):
         machine = device_name(gpu, count)
         because = f"the run used other processors than those of {machine}"
-        yield _speed(model, gpu, count, "group" if several else "none"), because
+        speed = _speed(model, gpu, count, "group" if several else "none")
+        yield NotFitted(**speed.said, because=because)
     if not several:
         return
     hosts = {catalog.gpus[g["gpu"]].host for g in groups if g["gpu"] in catalog.gpus}
     loopback = "the processes exchanged over loopback"
     for host in sorted(hosts):
-        yield scale(host), loopback
+        yield NotFitted(**scale(host).said, because=loopback)
     for pair in combinations(sorted({group["place"] for group in groups}), 2):
-        yield Parameter(LINK, pair, 0.0, "Gb/s"), loopback
+        yield NotFitted(**Parameter(LINK, pair, 0.0, "Gb/s").said, because=loopback)
 
 
 def _speed(model: str, gpu: str, count: int, framework: str = "none") -> Parameter:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from placer.documents.schemas.measured import Fitted
 from placer.records import replace
 from placer.validation.calibration.least_squares import Solution
 from placer.validation.calibration.parameters import (
@@ -36,18 +36,6 @@ SANE_RATIO = 5.0
 """Measured over expected exchange times further off say nothing about a spread."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fitted:
-    """One fitted figure with its 90 % interval and the number of runs behind it."""
-
-    parameter: Parameter
-    value: float
-    low: float
-    high: float
-    runs: int
-    at_limit: bool
-
-
 def fitted_figures(
     solution: Solution, counts: dict[Parameter, int], runs: Sequence[MeasuredRun]
 ) -> tuple[Fitted, ...]:
@@ -65,7 +53,7 @@ def fitted_figures(
         least = 0.0 if parameter.kind in (SCALE, CONSTANT) else value / (1 + half / value)
         found.append(
             Fitted(
-                parameter=parameter,
+                **parameter.said,
                 value=value,
                 low=max(value - half, least),
                 high=value + half,
@@ -86,7 +74,7 @@ def finished(
     """Build the overlay of a solution with intervals, spreads and efficiencies."""
     bare = overlay_of(solution.values, runs, source, as_of)
     rates, links = [], []
-    around = {(f.parameter.kind, f.parameter.key): f for f in figures}
+    around = {(f.kind, f.key): f for f in figures}
     for row in bare.rates:
         key = (row.model, row.rate.gpu, str(row.rate.gpu_count), row.rate.framework)
         fitted = around[RATE, key]

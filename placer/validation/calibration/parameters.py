@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placer.documents.schemas.measured import Fit
 from placer.market.catalog import device_name
 from placer.records import replace
 from placer.validation.calibration.runs import MeasuredRun
@@ -17,7 +18,11 @@ from placer.workload.constants import HIVEMIND, PUBLISHED, HostConstants, host_c
 from placer.workload.overlay import LinkSpeed, ModelRate, Overlay
 from placer.workload.profile import Rate
 
-RATE, LINK, KAPPA, SCALE, CONSTANT = "rate", "link", "kappa", "scale", "constant"
+RATE: Fit = "rate"
+LINK: Fit = "link"
+KAPPA: Fit = "kappa"
+SCALE: Fit = "scale"
+CONSTANT: Fit = "constant"
 CONSTANTS = {"s_per_gb_sent": 1.0, "s_per_peer": 0.1, "base_s": 1.0, "s_per_tensor": 0.0025}
 """Constants of a host class in the order in which they are set free, and the least step in which
 they are counted.
@@ -42,7 +47,7 @@ class Parameter:
     figure is measured or published, not estimated.
     """
 
-    kind: str
+    kind: Fit
     key: tuple[str, ...]
     published: float
     unit: str = ""
@@ -64,6 +69,12 @@ class Parameter:
         if ring is not None:
             return f"{what} of {ring.via.title} over {ring.gbps:g} Gb/s"
         return f"{what} of {self.key[0]} hosts"
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What documents say of the figure."""
+        names = ("kind", "key", "unit", "published")
+        return {"figure": self.label, **{name: getattr(self, name) for name in names}}
 
     @property
     def step(self) -> float:

@@ -11,10 +11,10 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from placer.documents.schemas.measured import ErrorSummary, FittedRun
+from placer.documents.schemas.measured import ErrorSummary, Fitted, FittedRun, NotFitted
 from placer.market.catalog import Catalog
 from placer.validation.calibration.least_squares import Pair, Solution, candidates, solve
-from placer.validation.calibration.outcome import OUTLIER, Fitted
+from placer.validation.calibration.outcome import OUTLIER
 from placer.validation.calibration.parameters import (
     CONSTANT,
     RATE,
@@ -94,7 +94,7 @@ def errors_of(errors: Sequence[float | None]) -> ErrorSummary | None:
 
 def not_fitted(
     equations: Equations, solution: Solution, asked: Collection[Pair]
-) -> tuple[tuple[Parameter, str], ...]:
+) -> tuple[NotFitted, ...]:
     """List the figures that the runs use but cannot determine, with the reason."""
     factors = {p.key[0]: value for p, value in solution.values.items() if p.kind == SCALE}
 
@@ -105,7 +105,7 @@ def not_fitted(
         return f"scaled by {factor:.3g} with the averaging time: no run tells it apart"
 
     left = (p for p in candidates(equations, asked) if p not in solution.values)
-    return tuple((parameter, why(parameter)) for parameter in left)
+    return tuple(NotFitted(**parameter.said, because=why(parameter)) for parameter in left)
 
 
 def warnings_of(
@@ -122,7 +122,7 @@ def warnings_of(
     for figure in figures:
         if figure.at_limit:
             yield (
-                f"{figure.parameter.label} lies at the end of its range ({figure.value:.4g}): "
+                f"{figure.figure} lies at the end of its range ({figure.value:.4g}): "
                 f"other runs would tell it better"
             )
     if solution.freedom == 0:
@@ -160,7 +160,7 @@ class CalibrationReport:
     created: str
     catalog: Catalog
     figures: tuple[Fitted, ...]
-    unfitted: tuple[tuple[Parameter, str], ...]
+    unfitted: tuple[NotFitted, ...]
     checks: tuple[FittedRun, ...]
     warnings: tuple[str, ...]
 
@@ -193,11 +193,8 @@ class CalibrationReport:
             "runs": {"file": self.file, "sha256": self.sha256, "rows": max(1, len(self.checks))},
             **figures,
             "report": {
-                "fitted": [
-                    {**_figure(f.parameter), **{name: getattr(f, name) for name in FITTED}}
-                    for f in self.figures
-                ],
-                "not_fitted": [{**_figure(p), "because": why} for p, why in self.unfitted],
+                "fitted": to_builtins(list(self.figures)),
+                "not_fitted": to_builtins(list(self.unfitted)),
                 "runs": to_builtins(list(self.checks)),
                 "errors": to_builtins(
                     {"before": self.before, "after": self.after, "left_out": self.left_out}
@@ -205,11 +202,3 @@ class CalibrationReport:
                 "warnings": list(self.warnings),
             },
         }
-
-
-FITTED = ("value", "low", "high", "runs", "at_limit")
-
-
-def _figure(p: Parameter) -> dict[str, Any]:
-    names = ("kind", "key", "unit", "published")
-    return {"figure": p.label, **{name: to_builtins(getattr(p, name)) for name in names}}
