@@ -44,7 +44,7 @@ def test_a_job_says_who_displaced_it_and_what_that_costs() -> None:
     assert one.workers == ("lambda/us-west-1=1xA10:on-demand",)
     assert other.displaced[0].by == (one.name,)
     assert (other.displaced[0].wanted, other.displaced[0].left) == (1, 0)
-    assert other.extra_usd == pytest.approx(1.44)
+    assert certain(other.usd) - certain(other.alone_usd) == pytest.approx(1.44)
     assert [(row.resource, round(row.usd, 2)) for row in answer.worths] == [
         ("A10 on-demand in lambda/us-west-1", 1.44)
     ]

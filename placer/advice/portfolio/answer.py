@@ -75,11 +75,6 @@ class Placed:
             return ()
         return tuple(group.spec for group in self.result.placement.groups)
 
-    @property
-    def extra_usd(self) -> float | None:
-        """What it costs more than with the market to itself."""
-        return None if self.usd is None or self.alone_usd is None else self.usd - self.alone_usd
-
 
 @dataclass(frozen=True, kw_only=True)
 class PortfolioAnswer(Shown):
