@@ -53,6 +53,12 @@ class Mode(Struct, frozen=True, dict=True):
         )
 
     @cached_property
+    def ring(self) -> bool:
+        """Whether workers in several regions average in a ring."""
+        one = exchange_for(self.strategy, 1, self.problem, local_steps=self.local_steps)
+        return one.in_ring
+
+    @cached_property
     def speed_and_price_decide(self) -> bool:
         """Whether, for known counts by region, a placement that is faster and not dearer is at
         least as good.

@@ -20,7 +20,7 @@ from placer.market.catalog import (
 )
 from placer.problem.datasets import Dataset
 from placer.problem.problem import Problem
-from placer.problem.requirements import EXCHANGES, Narrowed, Quota, Requirements, Used
+from placer.problem.requirements import ALL_REGIONS, EXCHANGES, Narrowed, Quota, Requirements, Used
 from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.workload.architecture import Architecture
@@ -1052,6 +1052,38 @@ def joint_problem(seed: int) -> Problem:
         problem,
         requirements=replace(problem.requirements, quotas=(*problem.requirements.quotas, *chosen)),
     )
+
+
+def ring_problem(seed: int) -> Problem:
+    """Draw a market of `exchange_problem` in which NCCL or gloo averages in a ring over any number
+    of regions: gradients in every step, or models after some, limited in carbon or quotas at times.
+    """
+    draw = random.Random(f"ring {seed}")
+    limited = draw.choice([exchange_problem, exchange_problem, carbon_problem, joint_problem])
+    problem = limited(seed)
+    limits = problem.requirements
+    regions = len({pool.place for pool in problem.pools})
+    name = draw.choice(["all-reduce", "all-reduce", "local-sgd", "diloco", "streaming-diloco"])
+    local = name != "all-reduce"
+    wish = replace(
+        limits,
+        exchange=name,
+        min_local_steps=1 if local else None,
+        max_local_steps=draw.choice([4, 16]) if local else None,
+        compression="none" if local else draw.choice(["none", "fp16"]),
+        transport=draw.choice(["nccl", "gloo"]),
+        streams=1,
+        overlap=False,
+        min_regions=max(1, min(draw.choice([1, 2, 2, 3]), regions)),
+        max_regions=draw.choice([3, 4, ALL_REGIONS]),
+        max_workers=draw.choice([3, 4, 6]),
+        min_workers=1,
+        min_samples_per_second=draw.choice(
+            [None, None, problem.requirements.min_samples_per_second]
+        ),
+        budget_usd_per_hour=draw.choice([None, problem.requirements.budget_usd_per_hour]),
+    )
+    return replace(problem, requirements=wish)
 
 
 def vcpu_problem(seed: int) -> Problem:

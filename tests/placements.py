@@ -47,6 +47,20 @@ def random_placement(strategy: str, seed: int) -> tuple[Placement, Problem]:
                 return drawn
 
 
+def ring_placement(strategy: str, seed: int) -> tuple[Placement, Problem]:
+    """Return a draw of `random_placement` as PyTorch or torchft averages it over NCCL or gloo."""
+    (placement, problem), draw = random_placement(strategy, seed), random.Random(seed)
+    transport, late = draw.choice(["nccl", "gloo"]), traits(strategy).always_overlaps
+    sent = draw.choice(["none", "fp16"]) if strategy == "all-reduce" else "none"
+    wish = replace(
+        problem.requirements, transport=transport, compression=sent, streams=1, overlap=False
+    )
+    exchange = replace(
+        placement.exchange, transport=transport, compression=sent, streams=1, overlap=late
+    )
+    return replace(placement, exchange=exchange), replace(problem, requirements=wish)
+
+
 def _problem(draw: random.Random, strategy: str) -> Problem:
     """Half of the markets are those of shipped books, half are random ones with measured links."""
     if draw.random() < 0.5:

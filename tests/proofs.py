@@ -14,6 +14,7 @@ from instances import (
     loading_problem,
     random_problem,
     reading_problem,
+    ring_problem,
     server_problem,
     site_problem,
     sized_problem,
@@ -56,6 +57,7 @@ MARKETS: dict[str, Callable[[int], Problem]] = {
     "reading": reading_problem,
     "site": site_problem,
     "server": server_problem,
+    "ring": ring_problem,
 }
 """Generators of `tests/instances.py` by their short names."""
 

@@ -35,10 +35,15 @@ class Transfer(Struct, frozen=True):
 
 
 class Phase(Struct, frozen=True):
-    """Transfers that run side by side; the phases of an exchange run one after the other."""
+    """Transfers that run side by side; the phases of an exchange run one after the other.
+
+    ``ring``: each transfer passes on what the one before it brought, part after part, so that the
+    ways of all of them add up.
+    """
 
     name: str
     transfers: tuple[Transfer, ...]
+    ring: bool = False
 
 
 Phases = tuple[Phase, ...]
@@ -58,7 +63,8 @@ class Traits(Struct, frozen=True, kw_only=True):
 
     ``framework`` is ``none`` where workers have nothing to exchange; all others are slowed by the
     software that averages. ``division`` is ``adaptive`` (fast workers do more of the batch) or
-    ``equal``. ``transport`` names the timing in `round_seconds`. ``hub`` is what
+    ``equal``. ``transport`` names the timing in `round_seconds`; a butterfly is a ring over several
+    regions where the engine averages in one. ``hub`` is what
     ``Exchange.aggregator`` is the place of: a ``function``, a ``server`` machine of its own, the
     server of a ``region`` among the workers, or nothing. ``payload`` is what travels between
     regions: ``gradients``, or the model itself (``checkpoints``). ``local_steps``: whether H
@@ -118,6 +124,59 @@ def butterfly(workers: Workers, gradient_bytes: float, where: str = "") -> Phase
     )
 
 
+def edge_bytes(gradient_bytes: float, workers: int) -> float:
+    """Return the bytes that a worker of a ring passes to the next one in a step: 2 (N - 1) / N S.
+
+    Each vector has N parts; all but one of them pass an edge on their way to a sum, and all but one
+    again on their way back (Patarasuk and Yuan, 2009).
+    """
+    return 2 * (workers - 1) * gradient_bytes / workers
+
+
+def ring_step(transport: str) -> int:
+    """Return how many ranks on a worker sends: gloo's ring (gloo/allreduce.cc) goes backwards."""
+    return -1 if transport == "gloo" else 1
+
+
+def crossings(places: Sequence[str], transport: str) -> list[tuple[str, str]]:
+    """List the edges between regions of a ring through places in the order of the mesh.
+
+    >>> crossings(["a", "b", "c"], "nccl"), crossings(["a", "b", "c"], "gloo")
+    ([('a', 'b'), ('b', 'c'), ('c', 'a')], [('a', 'c'), ('b', 'a'), ('c', 'b')])
+    """
+    step = ring_step(transport)
+    following = [places[(at + step) % len(places)] for at in range(len(places))]
+    return [(src, dst) for src, dst in zip(places, following, strict=True) if src != dst]
+
+
+def ring(workers: Workers, gradient_bytes: float, transport: str) -> Phases:
+    """Return reduce-scatter and all-gather in a ring: each worker passes (N - 1) / N S to the next
+    in each, and the last of a region to the first of the next one.
+
+    Of two regions with 8 workers each two edges of 16 lie between them, which carry 2 x 15 / 16 S
+    each: 3.75 S, where 2 x 64 pairs of a butterfly carry S / 8 each, 16 S.
+
+    >>> two = ring([("a", 8), ("b", 8)], 1.0, "nccl")
+    >>> sum(size for (src, dst), size in bytes_by_link(two).items() if src != dst)
+    3.75
+    """
+    total = sum(count for _, count in workers)
+    half = edge_bytes(gradient_bytes, total) / 2
+    between = crossings([place for place, _ in workers], transport)
+    inside = (
+        Transfer(place, place, half, edges, zonal=True, src_hosts=edges, dst_hosts=edges)
+        for place, count in workers
+        for edges in [count - 1 if between else count]
+        if edges
+    )
+    across = (Transfer(src, dst, half, zonal=True) for src, dst in between)
+    transfers = (*inside, *across)
+    return tuple(
+        Phase(f"{name} in a ring", transfers, ring=True)
+        for name in ("reduce-scatter", "all-gather")
+    )
+
+
 def inside_regions(workers: Workers, gradient_bytes: float, times: int = 1) -> Phases:
     """Return butterflies of the regions side by side for some steps; none where all are alone."""
     each = [
@@ -146,6 +205,8 @@ def _alone(workers: Workers, gradient_bytes: float, exchange: Exchange) -> Phase
 
 
 def _over_all(workers: Workers, gradient_bytes: float, exchange: Exchange) -> Phases:
+    if len(workers) > 1 and exchange.in_ring:
+        return ring(sorted(workers), gradient_bytes, exchange.transport)
     return butterfly(workers, gradient_bytes)
 
 
@@ -270,7 +331,7 @@ def fragments(local_steps: int) -> int:
 
 STRATEGIES: Mapping[str, Strategy] = {
     "none": Strategy(Traits(framework="none", transport="none"), _alone),
-    "all-reduce": Strategy(  # as hivemind does it: a flat butterfly with equal shards
+    "all-reduce": Strategy(  # a ring, or as hivemind does it: a flat butterfly with equal shards
         Traits(transport="butterfly", may_overlap=True, bucketed=True), _over_all
     ),
     "hierarchical-all-reduce": Strategy(

@@ -9,7 +9,7 @@ from msgspec import Struct
 from placer.errors import PlacerError
 from placer.market.catalog import VmOffer, device_name, worker_name
 from placer.records import replace
-from placer.workload.engines import Engine, engines_of
+from placer.workload.engines import Engine, averages_in_ring, engines_of
 from placer.workload.inner_plan import InnerPlan, parse_inner_plan
 
 NO_EXCHANGE = "none"
@@ -146,6 +146,11 @@ class Exchange(Struct, frozen=True, kw_only=True):
         for name in ("local_steps", "streams"):
             if getattr(self, name) < 1:
                 raise PlacerError(f"{name} is {getattr(self, name)}", "give a whole number from 1")
+
+    @property
+    def in_ring(self) -> bool:
+        """Whether workers in several regions average in a ring, as the engine of the plan does."""
+        return averages_in_ring(self, self.transport)
 
 
 class Placement(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ lacks, and a plan that every engine lacks something of is no answer that nobody 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct
@@ -216,3 +216,13 @@ def engines_of(software: str) -> list[Engine]:
     """Return the engines that run what was priced with some software: hivemind only its own."""
     names = (software, *_BASIC) if software in ENGINES else _BASIC
     return [ENGINES[name] for name in names]
+
+
+def averages_in_ring(exchange: Sent, software: str) -> bool:
+    """Return whether the first engine that executes an exchange averages in a ring; what is priced
+    with hivemind is as hivemind does it.
+    """
+    if software == "hivemind":
+        return False
+    able = (engine for engine in engines_of(software) if not engine.lack(exchange))
+    return any(engine.rings for engine in islice(able, 1))

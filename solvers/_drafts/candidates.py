@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from placer.cost_model.timing.transfers import averaging_seconds, seconds_over, share_seconds
-from placer.problem.exchange import traits
+from placer.problem.exchange import ring_step, traits
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
@@ -131,22 +131,25 @@ class CandidateRounds:
     @cached_property
     def _pair_s(self) -> Array:
         """The same in an average, slower direction; shape (lanes, places, places)."""
-        one_way = self._stream_s * self.market.line_factors(TYPICAL_WORKERS)
-        return np.maximum(one_way, one_way.transpose(0, 2, 1))
+        return np.maximum(self._one_way_s, self._one_way_s.transpose(0, 2, 1))
+
+    @cached_property
+    def _one_way_s(self) -> Array:
+        """The same in an average; shape (lanes, places, places)."""
+        built: Array = self._stream_s * self.market.line_factors(TYPICAL_WORKERS)
+        return built
 
     @cached_property
     def _way_s(self) -> Array:
         """Seconds of one gradient over plain streams; shape (lanes, places, places)."""
-        rtt = self.problem.network.rtts_s(self.market.places)
-        return seconds_over(rtt, self.size * self._stream_s)
+        return seconds_over(self._rtts_s, self.size * self._stream_s)
 
     @cached_property
     def _send_s(self) -> Array:
         """The same, not faster than both machines; shape (lanes, places, places)."""
-        rtt = self.problem.network.rtts_s(self.market.places)
         own = 1.0 / self._machine
         slower = np.maximum(own[:, :, None], own[:, None, :])
-        return seconds_over(rtt, self.size * np.maximum(self._stream_s, slower))
+        return seconds_over(self._rtts_s, self.size * np.maximum(self._stream_s, slower))
 
     @cached_property
     def apart_s(self) -> Array:
@@ -230,20 +233,55 @@ class CandidateRounds:
     def _butterfly(self, mode: Mode, some: Candidates) -> tuple[Array, Array]:
         used, workers = some.workers > 0, some.workers.sum(axis=1)
         several = used.sum(axis=1) > 1
-        leaving = np.where(used, workers[:, None] - some.workers, 0)
-        load = (leaving / self._machine[some.lanes, some.place]).max(axis=1)
         shard = self.size / np.maximum(workers, 1)
-        slowest = np.maximum(self._slowest(some, used), load)
-        between = np.where(several, 2 * shard * slowest, 0.0)
+        home = np.diagonal(self.market.prices)[some.place]
+        inside = np.where(used, some.workers * (some.workers - 1) * home, 0.0).sum(axis=1)
+        if mode.ring:
+            between, crossing = self._around(some, used, workers)
+            inside = np.where(several, (workers - 1) * self._inside_usd(some, used), inside)
+        else:
+            leaving = np.where(used, workers[:, None] - some.workers, 0)
+            load = (leaving / self._machine[some.lanes, some.place]).max(axis=1)
+            slowest = np.maximum(self._slowest(some, used), load)
+            between = np.where(several, 2 * shard * slowest, 0.0)
+            crossing = self._crossing(some, some.workers.astype(np.float64))
         host = np.where(used, some.host, 0).max(axis=1)
         averaging = self._averaging_s(int(workers.max(initial=1)))[host, workers]
         calculation = mode.samples / some.speed.sum(axis=1)
         waiting = np.where(workers > 1, np.maximum(self._periods_s[host] - calculation, 0.0), 0.0)
-        home = np.diagonal(self.market.prices)[some.place]
-        inside = np.where(used, some.workers * (some.workers - 1) * home, 0.0).sum(axis=1)
         seconds: Array = mode.round_s(calculation, waiting + averaging + between)
-        crossing = self._crossing(some, some.workers.astype(np.float64))
         return np.where(workers > 1, seconds, np.inf), 2 * shard * (crossing + inside)
+
+    def _around(self, some: Candidates, used: Mask, workers: Indices) -> tuple[Array, Array]:
+        """Return the seconds of the edges of a ring between regions, in the order of their places,
+        and the sum of their prices, in bytes of a pair; shapes (candidates,).
+        """
+        regions, at = used.sum(axis=1), np.arange(used.shape[1])
+        order = np.argsort(np.where(used, some.place, len(self.market.places)), axis=1)
+        following = np.where(at + 1 < regions[:, None], at + 1, 0)
+        src, lanes = (np.take_along_axis(part, order, axis=1) for part in (some.place, some.lanes))
+        dst = np.take_along_axis(src, following, axis=1)
+        lanes = np.minimum(lanes, np.take_along_axis(lanes, following, axis=1))
+        if ring_step(self.problem.transport) < 0:
+            src, dst = dst, src
+        edges = (at < regions[:, None]) & (regions > 1)[:, None]
+        own = np.where(used, 1 / self._machine[some.lanes, some.place], 0.0).max(axis=1)
+        pace = np.maximum(np.where(edges, self._one_way_s[lanes, src, dst], 0.0).max(axis=1), own)
+        edge = 2 * self.size * (1 - 1 / np.maximum(workers, 1))
+        ways = np.where(edges, self._rtts_s[src, dst], 0.0)
+        usd = np.where(edges, self._one_way_usd[src, dst], 0.0)
+        between: Array = np.where(regions > 1, pace * edge + ways.sum(axis=1), 0.0)
+        return between, (workers - 1) * usd.sum(axis=1)
+
+    @cached_property
+    def _rtts_s(self) -> Array:
+        """Round-trip times; shape (places, places)."""
+        return self.problem.network.rtts_s(self.market.places)
+
+    @cached_property
+    def _one_way_usd(self) -> Array:
+        """Egress price of a byte, finite: 0 times it is 0; shape (places, places)."""
+        return np.nan_to_num(self.market.prices, posinf=NEVER_USD)
 
     def _gossip(self, mode: Mode, some: Candidates) -> tuple[Array, Array]:
         used, steps = some.workers > 0, mode.local_steps

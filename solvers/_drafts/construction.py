@@ -98,16 +98,20 @@ class SeveralRegionDrafts:
             there, workers = np.all((pool >= 0) & (count > 0), axis=1), count.sum(axis=1)
             even = bool(np.all(count == count[:, :1]))
             with np.errstate(divide="ignore", invalid="ignore"):
-                communication = self.seconds * 2 / workers
+                # Each worker sends its part of the gradient to every other, there and back, or the
+                # whole to its neighbour: a region has two of the R (R - 1) ways between all.
+                each, part = (np.minimum(count, 1), workers - 1) if mode.ring else (count, 1)
+                communication = self.seconds * 2 * part / workers
                 together = (count * market.speed[pool]).sum(axis=1)
                 seconds = mode.round_s(
                     mode.samples / np.where(there, together, np.nan), communication
                 )
-                # Each worker sends its part of the gradient to every other, there and back.
                 crossing = sum(
-                    usd * count[:, a] * count[:, b]
+                    usd * each[:, a] * each[:, b]
                     for usd, (a, b) in zip(self.usd, self.ways, strict=True)
                 )
+                if mode.ring:
+                    crossing = crossing * part / max(1, count.shape[1] - 1)
                 egress = SECONDS_PER_HOUR / seconds * 2 * crossing / workers
             speed = np.nan_to_num(mode.samples / mode.multiplier / seconds)
             usd = (count * market.usd[pool]).sum(axis=1) + egress

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import permutations
 from math import inf
 
 from placer.cost_model.limits import TOLERANCE
@@ -19,7 +20,14 @@ from placer.cost_model.timing.transfers import (
     share_seconds,
     wan_seconds,
 )
-from placer.problem.exchange import Phase, Transfer, broadcast, inside_regions
+from placer.problem.exchange import (
+    Phase,
+    Transfer,
+    broadcast,
+    crossings,
+    edge_bytes,
+    inside_regions,
+)
 from placer.workload.island.transports import HIDDEN_SHARE
 
 from .goal import averaging, calculation, close, egress, staying
@@ -27,6 +35,8 @@ from .hub_rounds import regional_stores, server, store
 from .linear import CONSTANT, Terms, plus, times
 from .site_groups import SiteGroup
 
+PAIR = 2
+"""A ring over two places has both directions of their one pair."""
 PACES = 20
 """Tangents of the seconds of a round at the pace of its regions."""
 
@@ -102,6 +112,9 @@ def _butterfly(site_group: SiteGroup) -> None:
         {flag: averaging(site_group, host, part.low)}
         for host, flag in site_group.host_flags.items()
     ]
+    if site_group.frame.exchange.in_ring and len(site_group.places) > 1:
+        _ring(site_group, site_group.model.largest(hosts, exact=exact))
+        return
     shard = size / part.high
     wan = [*_slowest_pairs(site_group, shard, part.low), *_loads(site_group, shard)]
     communication = plus(
@@ -119,6 +132,60 @@ def _butterfly(site_group: SiteGroup) -> None:
         *site_group.by_counts(inside), *_crossing(site_group, 2 * shard), site_group.data_usd()
     )
     close(site_group, round_s, usd, 0.0)
+
+
+def _ring(site_group: SiteGroup, averaging_s: Terms) -> None:
+    """Bound a ring: each place that is used has an edge to and an edge from another one, no nearer
+    and no cheaper than its nearest and cheapest. Where places are chosen, their edges are known.
+    """
+    frame, part, places = site_group.frame, site_group.part, site_group.places
+    exact, edge = part.least_s > 0, edge_bytes(site_group.problem.gradient_bytes, part.low)
+    known = frame.chosen is not None or len(places) == PAIR
+    ways = [*permutations(places, 2)]
+    if known:
+        ways = crossings(sorted(places), frame.exchange.transport)
+    seconds = {way: _edge_s(site_group, way, edge) for way in ways}
+    usd = {way: egress(site_group, (Phase("", (Transfer(*way, edge, 1, True),)),)) for way in ways}
+    wan: list[Terms] = []
+    crossing: list[Terms] = []
+    for a, b in _pairs(site_group):
+        ends = [[way for way in ways if way[at] == place] for place in (a, b) for at in (0, 1)]
+        least_s = max(min(seconds[way] for way in mine) for mine in ends)
+        least_usd = sum(min(usd[way] for way in mine) for mine in ends) / 2
+        if known:
+            least_s, least_usd = max(seconds.values()), sum(usd.values())
+        if least_s > _spare_s(site_group) * (1 + TOLERANCE):  # for any round of the part
+            site_group.model.at_most({site_group.used(a): 1.0, site_group.used(b): 1.0}, 1.0)
+            continue
+        both = {site_group.used(a): 1.0, site_group.used(b): 1.0, CONSTANT: -1.0}
+        wan.append(times(least_s, both))
+        crossing.append(times(least_usd, both))
+
+    def inside(place: str, k: int) -> float:
+        return egress(
+            site_group, (Phase("", (Transfer(place, place, edge, max(k - 1, 0), True),)),)
+        )
+
+    site_group.exact = False
+    communication = plus(averaging_s, site_group.model.largest(wan, exact=exact))
+    round_s = _overlap(site_group, _awaited(site_group), communication)
+    # In units of the dearest way: solvers round values near a millionth.
+    unit = max(usd.values()) or 1.0
+    shares: list[Terms] = [times(1 / unit, terms) for terms in crossing]
+    between_usd = times(unit, site_group.model.largest(shares, exact=exact))
+    usd_of_round = plus(*site_group.by_counts(inside), between_usd, site_group.data_usd())
+    close(site_group, round_s, usd_of_round, 0.0)
+
+
+def _edge_s(site_group: SiteGroup, way: tuple[str, str], size: float) -> float:
+    """Return the seconds of an edge of a ring."""
+    return wan_seconds(
+        (Phase("", (Transfer(*way, size),)),),
+        site_group.network,
+        site_group.problem.calibration,
+        site_group.frame.exchange.streams,
+        software=site_group.problem.transport,
+    )
 
 
 def _slowest_pairs(site_group: SiteGroup, shard: float, peers: int) -> Iterable[Terms]:

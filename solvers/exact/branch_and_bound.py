@@ -450,7 +450,7 @@ def _searches(market: Market, target: Target) -> list[Search]:
         target.check_time()
         mode, of = Mode(market.problem, name, steps), traits(name)
         stock = plain if of.division == "equal" else market
-        searches.append(search_of(of.transport)(stock, target, mode))
+        searches.append(search_of(mode)(stock, target, mode))
     return searches
 
 
@@ -465,8 +465,13 @@ SEARCHES: dict[str, type[ButterflySearch | RegionSearch | HubSearch]] = {
 """Search of each transport of synchronous strategies."""
 
 
-def search_of(transport: str) -> Callable[[Market, Target, Mode], Search]:
-    """Return the class that searches a transport; a strategy names its transport in its traits."""
+def search_of(mode: Mode) -> Callable[[Market, Target, Mode], Search]:
+    """Return the class that searches a mode, by the transport of its strategy's traits."""
+    transport = traits(mode.strategy).transport
+    if transport == "butterfly" and mode.ring:
+        from .ring_search import RingSearch
+
+        return RingSearch
     if transport == "region-gossip":
         from .gossip_search import GossipSearch
 

@@ -26,7 +26,8 @@ from typing import Any
 from ledger import FOLDER, Ledger, Record, markdown, peak_mib, percentile, problem_digest, read
 from markets import BOOK_BUDGETS, BOOK_QUOTAS, BUDGETS, SIZES, Question, book_questions
 
-from placer.problem.exchange import STRATEGIES, traits
+from placer.interface.advisor import Advisor
+from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import NO_EXCHANGE
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result
@@ -52,9 +53,13 @@ class CpuSeconds:
 
 
 def searched_classes(exact: Any) -> list[Any]:
-    """List the classes of the searches of all strategies, each once."""
-    transports = {traits(name).transport for name in STRATEGIES if name != NO_EXCHANGE}
-    return list(dict.fromkeys(exact.search_of(each) for each in sorted(transports)))
+    """List the classes of the searches of all strategies, in a ring and not, each once."""
+    mode = importlib.import_module("placer.solvers._mode").Mode
+    asked = Advisor("default").problem
+    problems = [asked("resnet50", transport=software) for software in ("nccl", "hivemind")]
+    names = [name for name in STRATEGIES if name != NO_EXCHANGE]
+    modes = [mode(problem, name, 1) for problem in problems for name in names]
+    return list(dict.fromkeys(map(exact.search_of, modes)))
 
 
 @contextmanager

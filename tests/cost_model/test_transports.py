@@ -138,6 +138,31 @@ def test_larger_network_cards_never_slow_a_round(seed: int, pick: int, more: flo
     assert after <= before * (1 + 1e-9)
 
 
+def test_a_ring_crosses_twice_where_a_butterfly_crosses_with_every_pair(default: Catalog) -> None:
+    """Eight workers in each of two regions, S = 1.12 GB. hivemind's 2 x 64 pairs between them carry
+    2 S / 16 each, 16 S in all; PyTorch's ring has two edges there of 2 x 15 / 16 S, 3.75 S. The
+    slower edge takes 1.875 S over its bandwidth, and a part is on its way over both in each of two
+    phases: two round trips in halves.
+    """
+    two = "aws/us-east-1=8xT4:spot,aws/us-west-2=8xT4:spot"
+    sent, seconds = {}, {}
+    for transport in ("nccl", "hivemind"):
+        wish = Requirements(exchange="all-reduce", compression="fp16", transport=transport)
+        problem = Problem(profile=load_profile("roberta-xlm"), catalog=default, requirements=wish)
+        got = estimate(place_by_hand(two, problem), problem)
+        across = [use.bytes_per_step for use in got.links if use.src != use.dst]
+        sent[transport] = sum(across) / problem.gradient_bytes
+        seconds[transport] = dict(got.step.parts)["between regions"]
+    assert sent == pytest.approx({"nccl": 3.75, "hivemind": 16.0})
+    ways = [("aws/us-east-1", "aws/us-west-2"), ("aws/us-west-2", "aws/us-east-1")]
+    links = [problem.network.link(*way) for way in ways]
+    slowest = min(link.bytes_per_second for link in links)
+    assert seconds["nccl"] == pytest.approx(
+        1.875 * problem.gradient_bytes / slowest + sum(link.rtt_s for link in links)
+    )
+    assert seconds["nccl"] > 5 * seconds["hivemind"]
+
+
 SPREAD = "aws/us-east-1={}xH100:8:spot+zero-3+mb=1,aws/us-west-2={}xH100:8:spot+zero-3+mb=1"
 
 

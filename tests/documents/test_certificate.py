@@ -26,7 +26,7 @@ from instances import (
     vcpu_problem,
     wide_problem,
 )
-from placements import random_placement
+from placements import random_placement, ring_placement
 from placer.cost_model.convergence import batch_factor, multiplier_of
 from placer.cost_model.estimate import evaluate, pool_of
 from placer.cost_model.limits import violations
@@ -66,6 +66,19 @@ def test_the_second_implementation_prices_alike(strategy: str) -> None:
     """
     for seed in range(40):
         assert_priced_alike(*random_placement(strategy, seed))
+
+
+@pytest.mark.parametrize("strategy", ["all-reduce", "local-sgd", "diloco", "streaming-diloco"])
+def test_the_second_implementation_prices_rings_alike(strategy: str) -> None:
+    """40 random placements of NCCL or gloo, most of which average in a ring over two regions or
+    more.
+    """
+    several = 0
+    for seed in range(40):
+        placement, problem = ring_placement(strategy, seed)
+        assert_priced_alike(placement, problem)
+        several += placement.exchange.in_ring and len(placement.places) > 1
+    assert several >= 20
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import STRATEGIES, bytes_by_link, memory_gib, strategy, traits
 from placer.problem.placement import Exchange
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 
 ELEMENTS = 60
@@ -71,6 +72,22 @@ class Machines:
                 results[k][shard] = mean if k == owner else self.send(mean, home, self.places[i])
         for k, i in enumerate(members):
             self.values[i] = results[k]
+
+    def ring(self, step: int) -> None:
+        """Average around: in each of N - 1 rounds every worker passes a part on, which the next one
+        adds to its own; in as many more the sums go around.
+        """
+        count = len(self.places)
+        parts = [np.array_split(value, count) for value in self.values]
+        for number in range(2 * (count - 1)):
+            passed = []
+            for rank in range(count):
+                part, to = (rank - step * number) % count, (rank + step) % count
+                sent = self.send(parts[rank][part], self.places[rank], self.places[to])
+                passed.append((to, part, sent))
+            for to, part, sent in passed:
+                parts[to][part] = parts[to][part] + sent if number < count - 1 else sent
+        self.values = [np.concatenate(own) / count for own in parts]
 
     def inside_regions(self) -> None:
         """Average inside each region."""
@@ -217,6 +234,25 @@ def test_bytes_are_those_of_a_simulation(name: str, places: list[str], local_ste
     assert counted == pytest.approx({link: size for link, size in machines.sent.items() if size})
     if name != "asgd-ga":
         assert all(np.allclose(value, machines.mean) for value in machines.values)
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=2, max_size=6))
+def test_bytes_of_a_ring_are_those_of_a_simulation(places: list[str]) -> None:
+    """What PyTorch and torchft average goes around all workers in the order of their places: NCCL's
+    from each to the next, gloo's to the one before. hivemind and INT8 are no rings.
+    """
+    workers = [(place, places.count(place)) for place in sorted(set(places))]
+    for name, transport, step in (("all-reduce", "nccl", 1), ("diloco", "gloo", -1)):
+        exchange = Exchange(strategy=name, compression="none", transport=transport)
+        machines = Machines(sorted(places))
+        machines.ring(step)
+        sent = bytes_by_link(strategy(name).phases(workers, SIZE, exchange))
+        assert sent == pytest.approx(machines.sent)
+        assert all(np.allclose(value, machines.mean) for value in machines.values)
+        assert exchange.in_ring
+        assert not replace(exchange, transport="hivemind").in_ring
+        assert not replace(exchange, compression="int8").in_ring
+        assert not replace(exchange, streams=4).in_ring
 
 
 def test_function_memory_holds_all_gradients() -> None:

@@ -26,6 +26,7 @@ SEEDS = {
     "reading": 16,
     "site": 16,
     "server": 8,
+    "ring": 40,
 }
 """Instances of each kind; those of `batch` are compared in tests/solving/test_batch_range.py, and
 fresh ones by `python tests/benchmarks/oracle.py`.

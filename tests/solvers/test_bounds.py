@@ -14,15 +14,16 @@ import numpy as np
 import pytest
 
 import placer
-from instances import island_problem, random_problem
+from instances import island_problem, random_problem, wide_problem
 from placer.cost_model.timing.transfers import lanes, wan_seconds
 from placer.problem.exchange import butterfly, pair_bytes
 from placer.problem.workers.pool import groups_of
+from placer.records import replace
 from proofs import proved
 
-relaxation, exchange_pattern, region_rounds = (
+relaxation, exchange_pattern, region_rounds, ring = (
     importlib.import_module(f"placer.solvers.exact.bounds.{name}")
-    for name in ("relaxation", "exchange_pattern", "region_rounds")
+    for name in ("relaxation", "exchange_pattern", "region_rounds", "ring")
 )
 grid, increments, required = (
     importlib.import_module(f"placer.solvers._market.{name}")
@@ -145,6 +146,39 @@ def test_no_pair_of_islands_is_faster_than_the_bound_of_its_places() -> None:
             slower += bounded > least * 1.01
     assert judged
     assert slower
+
+
+def test_no_ring_is_faster_or_cheaper_than_the_bounds_of_its_regions() -> None:
+    """Every ring over two to five of the places of drawn markets, in both directions: its slowest
+    edge is no faster than the bound of any two of its places, its edges together no cheaper than
+    the sum of those of all pairs. Both are met by some rings of three and more.
+    """
+    met = Counter({"slowest": 0, "price": 0})
+    for seed in range(60):
+        problem = wide_problem(seed, most=10**9)
+        wish = replace(problem.requirements, transport=("nccl", "gloo")[seed % 2])
+        problem = replace(problem, requirements=wish)
+        kept = market.Market.of(problem)
+        asked = target.Target.of(problem, gap=0.0, deadline=math.inf)
+        mode = modes.Mode(problem, "all-reduce", 1)
+        any_number = ring.RingRelaxation(kept, asked, mode, 2, 6)
+        for regions in range(2, min(5, len(kept.places)) + 1):
+            bounds = ring.RingRelaxation(kept, asked, mode, 2, 6, regions)
+            for used in combinations(range(len(kept.places)), regions):
+                there, back = bounds.edges(used)
+                slowest = float(bounds.one_way[there, back].max())
+                price = float(kept.prices[there, back].sum())
+                pairs = [*combinations(used, 2)]
+                least = max(float(bounds.wan_matrix[pair]) for pair in pairs)
+                least_usd = sum(float(bounds.pair_usd[pair]) for pair in pairs)
+                assert least <= slowest * (1 + 1e-12), (seed, used)
+                assert max(float(any_number.wan_matrix[pair]) for pair in pairs) <= slowest
+                assert least_usd <= price * (1 + 1e-12), (seed, used)
+                met["slowest"] += regions > 2 and least == slowest
+                met["price"] += regions > 2 and least_usd >= price * (1 - 1e-12)
+                if regions == 2:
+                    assert (least, least_usd) == pytest.approx((slowest, price))
+    assert min(met.values()) >= 5, met
 
 
 def test_partners_are_the_cheapest_that_a_head_can_have() -> None:

@@ -24,6 +24,7 @@ from instances import (
     exchange_problem,
     island_problem,
     random_problem,
+    ring_problem,
     server_problem,
     total_problem,
     wide_problem,
@@ -69,6 +70,7 @@ MARKETS: dict[str, Callable[[int], Problem]] = {
     "random": random_problem,
     "wide": wide_problem,
     "exchange": exchange_problem,
+    "ring": ring_problem,
 }
 LIMITED: dict[str, Callable[[int], Problem]] = {"total": total_by_speed, "carbon": carbon_problem}
 """Deadlines, dollars in total and emissions."""

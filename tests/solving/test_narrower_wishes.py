@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from instances import island_problem
+from instances import island_problem, ring_problem
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.records import replace
@@ -150,3 +150,26 @@ def test_one_more_limit_never_improves_an_answer_of_a_drawn_book(part: int) -> N
         compared, kept = compared + 1, kept + (best.value == under.value)
     assert compared >= 15
     assert 1 <= kept < compared  # some limits bind, and some do not
+
+
+def test_one_more_limit_never_improves_an_answer_that_averages_in_a_ring() -> None:
+    """Thirty drawn markets that average in a ring over NCCL or gloo, with fewer regions, workers or
+    kinds of machines, proved without a gap.
+    """
+    proof, compared, kept = SolveOptions(gap=0.0, time_limit_s=20), 0, 0
+    limits = {"max_regions": 2, "max_workers": 3, "market": "spot", "gpus": ("T4",)}
+    for seed in range(34_000, 34_030):
+        wide, draw = ring_problem(seed), random.Random(seed)
+        name = draw.choice(sorted(limits))
+        try:
+            narrow = replace(wide, requirements=replace(wide.requirements, **{name: limits[name]}))
+        except PlacerError:  # below a least number of regions
+            continue
+        best, under = solve(wide, "exact", proof), solve(narrow, "exact", proof)
+        if under.value is None:
+            continue
+        assert best.value is not None, (seed, name)
+        assert not best.objective.better(under.value, best.value, 1e-8), (seed, name)
+        compared, kept = compared + 1, kept + (best.value == under.value)
+    assert compared >= 10
+    assert 1 <= kept < compared

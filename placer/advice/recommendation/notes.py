@@ -59,8 +59,6 @@ SHORTEST_STEP_S = 5.5
 """Below it hivemind's group forming (5 s at least) makes steps erratic: Erben et al. (2024)."""
 BETWEEN = ("between regions", "up", "down", "push", "pull", "upload", "download")
 """Parts of a step in which bytes travel between regions."""
-LONG_RING = 0.05
-"""Share of a step that a ring may take beyond a butterfly without a word."""
 WORTH_A_WORD = 1.1
 """Local steps that gain less than this are not mentioned."""
 TIGHT = 0.8
@@ -444,30 +442,10 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
     yield from default_limits(problem, placement)
     for of in (network_warnings, loading_warnings, unlike_workers, uneven_batch):
         yield from of(problem, placement, got)
-    yield from _engine_warnings(placement, got)
-    yield from _exchange_warnings(problem, placement, got)
-
-
-def _engine_warnings(placement: Placement, got: Estimate) -> Iterator[Warn]:
-    """Yield what no engine executes, and how long a ring may take that is timed as a butterfly.
-
-    Each pair of a butterfly carries 2 S / N, side by side. A ring carries 2 (N - 1) / N S over one
-    connection from each worker to the next: N - 1 times as long where that is the slowest, less
-    where the slowest pair is no neighbour or the software opens several connections.
-    """
     lacks = placement.unexecuted
     if lacks:
         yield Warn("engine", f"no packaged engine runs this plan: {lacks}")
-    engine, pair_s = placement.engine, dict(got.step.parts).get("between regions", 0.0)
-    ring_s = (placement.workers - 1) * pair_s
-    if engine is not None and engine.rings and ring_s - pair_s > LONG_RING * got.step.total:
-        yield Warn(
-            "ring",
-            f"the ring of {engine.title} is timed as a butterfly: of a step of "
-            f"{format_seconds(got.step.total)} it may take {format_seconds(ring_s)} between "
-            f"regions in place of {format_seconds(pair_s)}; --exchange hierarchical-all-reduce "
-            "sends less",
-        )
+    yield from _exchange_warnings(problem, placement, got)
 
 
 def _out_of_range(problem: Problem, placement: Placement) -> str:

@@ -227,18 +227,24 @@ def wan_seconds(
     """Return the slowest pair between regions, phase after phase, times its factor (hivemind's is
     its own); not faster than the busiest machine can send. Two ``peers`` bound the seconds from
     below.
+
+    The slowest edge sets the pace of a ring. Of N - 1 parts that pass it in a phase, the first and
+    the last are on their way over other edges too, which takes half a round trip for each of them:
+    at most once around, for no part passes an edge twice.
     """
     total = 0.0
     for phase in phases:
+        links = [(t, network.link(t.src, t.dst)) for t in phase.transfers if t.src != t.dst]
+        if not links:
+            continue
         between = [
             calibration.line_factor(
                 software, t.src, t.dst, rtt_s=link.rtt_s, peers=peers, case=case
             )
             * transfer_seconds(t.bytes, link, streams, case)
-            for t in phase.transfers
-            if t.src != t.dst
-            for link in [network.link(t.src, t.dst)]
+            for t, link in links
         ]
-        if between:
-            total += max(*between, load_seconds(phase, network, inside=False))
+        total += max(*between, load_seconds(phase, network, inside=False))
+        if phase.ring:
+            total += sum(link.rtt_s for _, link in links) / 2
     return total

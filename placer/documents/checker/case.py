@@ -15,7 +15,7 @@ from placer.records import Json, replace
 BYTES_PER_ELEMENT = {"none": 4, "fp16": 2, "int8": 1, "int4": 0.5, "sparse": 0.02734375}
 """Of 4,096 values, sparse sends 64 as 12 bits of place and 2 of value."""
 BUTTERFLIES = ("all-reduce", "local-sgd", "diloco", "streaming-diloco")
-"""Strategies in which every worker sends a shard to every other."""
+"""Strategies in which every worker sends a shard to every other, or passes all to the next one."""
 THROUGH_ONE = ("none", "central", "hierarchical", "parameter-server")
 """Strategies in which no worker sends to another: a store or a server is between."""
 ALWAYS_OVERLAP = ("streaming-diloco",)
@@ -78,6 +78,31 @@ class Case:
             for r in figures["links"]
         }
         self.speeds = {kind_of(m): m for m in figures["machines"]}
+
+    @property
+    def in_ring(self) -> bool:
+        """Return whether several places average in a ring: PyTorch averages gradients of 4 or 2
+        bytes, torchft models of 4, over one stream, and beside the next step only fragments.
+        """
+        packed, late = self.placement["compression"], self.placement["overlap"]
+        if transport_of(self.problem) == "hivemind" or self.streams > 1 or len(self.counts) < 2:
+            return False
+        if self.strategy == "all-reduce":
+            return packed in ("none", "fp16") and not late
+        averages_models = self.strategy in BUTTERFLIES and packed == "none"
+        return averages_models and (not late or self.strategy in ALWAYS_OVERLAP)
+
+    @property
+    def edges(self) -> list[tuple[str, str]]:
+        """Return the edges of a ring between places in the order of names; gloo's goes back."""
+        places = sorted(self.counts)
+        pairs = list(zip(places, places[1:] + places[:1], strict=True))
+        return [(b, a) for a, b in pairs] if transport_of(self.problem) == "gloo" else pairs
+
+    @property
+    def edge_bytes(self) -> float:
+        """Return what an edge of a ring carries in a round."""
+        return 2 * self.size * (1 - 1 / self.workers)
 
     @cached_property
     def site_groups(self) -> list[SiteGroup]:

@@ -32,7 +32,10 @@ def dollars_of(case: Case, bill: Bill) -> dict[str, float]:
 
 def sends(case: Case) -> Iterator[Send]:
     """Yield what is sent in one round; eq. 7-9 for a store and a function."""
-    if case.strategy in BUTTERFLIES:
+    if case.in_ring:
+        yield from ((a, b, case.edge_bytes, 1, True) for a, b in case.edges)
+        yield from ((p, p, case.edge_bytes, n - 1, True) for p, n in case.counts.items() if n > 1)
+    elif case.strategy in BUTTERFLIES:
         yield from _among(case.counts, case.size)
     elif case.strategy in ("central", "hierarchical"):
         yield from _through_stores(case)

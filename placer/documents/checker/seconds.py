@@ -87,9 +87,24 @@ def _between(case: Case, counts: dict[str, int]) -> float:
     return float(2 * max(slowest, busiest))
 
 
-def _ring(case: Case) -> Bill:
+def _around(case: Case) -> float:
+    """Time a ring: its slowest edge or sender sets the pace; twice half a round trip of each."""
+    edges = [(a, b, case.road(a, b)) for a, b in case.edges]
+    rates = [
+        min(
+            road.rate(case.streams) / link_factor(case.problem, a, b, road.rtt, case.workers),
+            case.machine(a),
+            case.machine(b),
+        )
+        for a, b, road in edges
+    ]
+    return case.edge_bytes / min(rates) + sum(road.rtt for _, _, road in edges)
+
+
+def _among_all(case: Case) -> Bill:
     inside = average(case, _hosts(case), case.workers)
-    return Bill(_joined(case, inside + _between(case, case.counts)))
+    between = _around(case) if case.in_ring else _between(case, case.counts)
+    return Bill(_joined(case, inside + between))
 
 
 def _joined(case: Case, communication: float) -> float:
@@ -282,10 +297,10 @@ def _hierarchical(case: Case) -> Bill:
 
 ROUNDS = {
     "none": lambda case: Bill(_together(case)),
-    "all-reduce": _ring,
-    "local-sgd": _ring,
-    "diloco": _ring,
-    "streaming-diloco": _ring,
+    "all-reduce": _among_all,
+    "local-sgd": _among_all,
+    "diloco": _among_all,
+    "streaming-diloco": _among_all,
     "hierarchical-all-reduce": _leaders,
     "model-averaging": _model_averaging,
     "asgd-ga": _gossip,

@@ -59,18 +59,6 @@ def ring_seconds(places: Sequence[str], byte_count: float, link: Links) -> float
     return began
 
 
-def ring_bytes(places: Sequence[str], byte_count: float) -> dict[tuple[str, str], float]:
-    """Return the bytes of an all-reduce by directed pair of places.
-
-    >>> dict(ring_bytes(["a", "b", "c", "c"], 100.0))
-    {('a', 'c'): 150.0, ('c', 'c'): 150.0, ('c', 'b'): 150.0, ('b', 'a'): 150.0}
-    """
-    sent: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for way in _ways(places):
-        sent[way] += 2 * (len(places) - 1) / len(places) * byte_count
-    return sent
-
-
 def _ways(places: Sequence[str]) -> list[tuple[str, str]]:
     """List sender and receiver of each link, from the last rank to the first."""
     backwards = places[::-1]

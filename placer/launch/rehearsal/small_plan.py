@@ -13,7 +13,7 @@ from placer.cost_model.estimate import Estimate, estimate, exchange_phases, pool
 from placer.cost_model.timing.transfers import GB, GOODPUT
 from placer.documents.manifest import build_manifest
 from placer.errors import PlacerError
-from placer.launch.rehearsal.gloo_ring import first_copies, ring_bytes, ring_seconds
+from placer.launch.rehearsal.gloo_ring import first_copies, ring_seconds
 from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.shaped_network import Shape
 from placer.market.catalog import MeasuredLink
@@ -97,10 +97,10 @@ class SmallPlan:
         """Return the bytes of a round by directed pair of places; each of so many has its part of
         the first copies of the model, which PyTorch makes inside worlds.
         """
-        plan, size = self.plan, self.problem.gradient_bytes
-        sent = dict(
-            ring_bytes(plan.places, size) if self.rings else bytes_by_link(plan.phases(size))
-        )
+        plan, ran = self.plan, self.plan
+        if self.rings:  # with gloo, whatever was priced
+            ran = replace(plan, exchange=replace(plan.exchange, transport="gloo"))
+        sent = bytes_by_link(ran.phases(self.problem.gradient_bytes))
         copy = self.elements * COMPRESSION_BYTES["none"] / rounds
         for world in plan.worlds:
             for pair, count in first_copies([plan.places[rank] for rank in world], copy).items():

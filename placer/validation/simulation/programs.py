@@ -8,6 +8,7 @@ from math import fsum
 
 from placer.cost_model.timing.services import server_sum_seconds, summing_vcpus
 from placer.problem.admitted_exchanges import server_offer
+from placer.problem.exchange import crossings, edge_bytes
 from placer.validation.simulation.flows import Port, Process, Signal
 from placer.validation.simulation.scene import Machine, Scene, SiteGroup
 
@@ -29,14 +30,31 @@ def calculate(scene: Scene) -> Process:
 
 def butterfly(scene: Scene) -> Process:
     """Average among all: the hosts' work, then shards to their owners and means back between
-    regions. What passes inside a region is part of the hosts' measured times: its bytes are only
-    counted.
+    regions, or parts around a ring. What passes inside a region is part of the hosts' measured
+    times: its bytes are only counted.
     """
     yield from form_group(scene)
     yield from scene.host_work(scene.workers, len(scene.workers))
+    if len(scene.site_groups) > 1 and scene.exchange.in_ring:
+        yield from _around(scene)
+        return
     for site_group in scene.site_groups.values():
         _count_inside(scene, site_group, scene.size / len(scene.workers))
     yield from exchange_shards(scene, scene.workers)
+
+
+def _around(scene: Scene) -> Process:
+    """Pass all but one part of the vector from each region to the next, twice: edges are busy side
+    by side, and the last part is on its way over each of them.
+    """
+    edge = edge_bytes(scene.size, len(scene.workers))
+    for place, site_group in scene.site_groups.items():
+        scene.moved(place, place, edge * (len(site_group) - 1))
+    ways = crossings(sorted(scene.site_groups), scene.exchange.transport)
+    for _ in range(2):
+        yield sum(scene.network.link(*way).rtt_s for way in ways) / 2
+        pairs = [(scene.heads[src], scene.heads[dst]) for src, dst in ways]
+        yield from flows(scene, pairs, edge / 2)
 
 
 def leaders(scene: Scene) -> Process:

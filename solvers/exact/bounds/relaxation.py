@@ -224,7 +224,7 @@ class Relaxation:
         if settled is None:
             sums = np.full_like(sums, -np.inf)
         node = settled or node
-        shard = np.array([pair_bytes(self.problem.gradient_bytes, int(k)) for k in n])
+        shard = np.array([self.pair_bytes(int(k)) for k in n])
         return Bound(
             target=self.target,
             mode=self.mode,
@@ -233,7 +233,7 @@ class Relaxation:
             averaging_s=family.averaging_s[n],
             pair_bytes=shard,
             # Cheapest data of any open place, fewest and cheapest crossing pairs: both err low.
-            egress_usd=shard * self._least_pair_usd(node, family),
+            egress_usd=shard * self.least_pair_usd(node, family),
             data_usd=min(self.market.data_usd[p] for p in places),
             slowest=self.slowest(
                 node,
@@ -247,6 +247,10 @@ class Relaxation:
                 self.load_wan(places, n, node.regions),
             ),
         )
+
+    def pair_bytes(self, workers: int) -> float:
+        """Return the bytes that a pair of workers in different regions carries in a round."""
+        return pair_bytes(self.problem.gradient_bytes, workers)
 
     def margins_alone(self, places: tuple[int, ...], workers: Indices, family: Family) -> Array:
         """Return the margins of `bound` of each place alone; shape (places, workers)."""
@@ -344,7 +348,7 @@ class Relaxation:
         np.minimum.at(least, self.market.place_of, self.market.speed)
         return least
 
-    def _least_pair_usd(self, node: Node, family: Family) -> Array:
+    def least_pair_usd(self, node: Node, family: Family) -> Array:
         """Return the least sum of egress prices over ordered pairs of workers, for each open worker
         count.
 
@@ -425,14 +429,24 @@ class Relaxation:
         """Return the seconds per byte of a pair of regions, slower direction."""
         return float(self.wan_matrix[a, b])
 
+    @property
+    def pair_usd(self) -> Array:
+        """USD of a pair byte of two places, both ways, 0 at home; shape (places, places)."""
+        return self.market.both_ways
+
     @cached_property
     def wan_matrix(self) -> Array:
         """`pair_wan` of all pairs of places, 0 from a place to itself; shape (places, places)."""
+        return np.maximum(self.one_way, self.one_way.T)
+
+    @cached_property
+    def one_way(self) -> Array:
+        """Seconds per byte from place to place, 0 to itself; shape (places, places)."""
         one_way = 1.0 / self._pair_speeds()
         np.fill_diagonal(one_way, 0.0)
         # Of two peers, which errs low: `most_growth` is what more of them add at most.
-        factors = self.market.line_factors()
-        return np.maximum(factors * one_way, (factors * one_way).T)
+        built: Array = self.market.line_factors() * one_way
+        return built
 
     def most_growth(self, workers: Indices) -> Array:
         """Return how much longer a pair takes among many, at most; shape (workers,)."""

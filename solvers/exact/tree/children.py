@@ -120,11 +120,11 @@ class Children:
 
     def _prepare(self) -> None:
         """Work out what the bound needs of the regions that are open."""
-        bound, node, market = self.bound, self.node, self.bound.market
+        bound, node = self.bound, self.node
         self.places = np.flatnonzero(self.open)
         self.counts = np.arange(1, min(node.left, node.most) + 1)
         self.toward = node.toward[self.places]
-        self.partners = Partners(market.both_ways[np.ix_(self.places, self.places)] / 2)
+        self.partners = Partners(bound.relaxation.pair_usd[np.ix_(self.places, self.places)] / 2)
         rounds_per_hour = (
             SECONDS_PER_HOUR * bound.mode.multiplier / bound.mode.samples * bound.target.min_speed
         )
@@ -342,7 +342,7 @@ class Children:
         leaders = int(exchange_pattern.leaders(np.array(count)))
         together = int(exchange_pattern.leaders_together(np.array(count)))
         leaders_left = int(exchange_pattern.leaders_left(np.array(left), self.used))
-        toward = self.toward + leaders * bound.market.both_ways[place, self.places]
+        toward = self.toward + leaders * bound.relaxation.pair_usd[place, self.places]
         pairs = toward + self.partners.usd(max(0, leaders_left - together), together)
         # Now the region and its count are known, so its pairs and links are exact for this child.
         able = (self.places != place) & np.isfinite(pairs)

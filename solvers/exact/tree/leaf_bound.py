@@ -99,18 +99,11 @@ class LeafBound:
         if asked is not None and self._kept is not None and self._kept[0] == asked:
             return self._kept[1]
         workers = self.workers
-        shard = pair_bytes(self.relaxation.problem.gradient_bytes, self.workers)
-        communication = np.full(
-            len(splits), self.family.averaging_s[workers] + self.node.wan_s_per_pair_byte * shard
-        )
+        least_s, most_s = self.between_s()
+        communication = np.full(len(splits), self.family.averaging_s[workers] + least_s)
         # The slowest hosts and the slowest network: a speed that every placement of the leaf has,
         # so that egress is charged for no more than is certain.
-        growth = self.relaxation.most_growth(np.full(len(splits), workers))
-        longest = (
-            self.node.wan_s_per_pair_byte * shard * growth
-            + self.family.slowest_averaging_s[workers]
-            + self.relaxation.most_load_s
-        )
+        longest = np.full(len(splits), self.family.slowest_averaging_s[workers] + most_s)
         built = (
             communication,
             self.egress_usd(splits),
@@ -119,6 +112,12 @@ class LeafBound:
         )
         self._kept = None if asked is None else (asked, built)
         return built
+
+    def between_s(self) -> tuple[float, float]:
+        """Return the least and the most seconds between the regions."""
+        seconds = self.node.wan_s_per_pair_byte * self.relaxation.pair_bytes(self.workers)
+        growth = float(self.relaxation.most_growth(np.array([self.workers]))[0])
+        return seconds, seconds * growth + self.relaxation.most_load_s
 
     def host_runs(self, split: Indices) -> list[tuple[frozenset[str], ...]]:
         """List the hosts by region such that in each run the slowest of them decides."""

@@ -121,7 +121,7 @@ class RegionTree:
             base=node.base + self.bound.sums[:, place, count],
             open=open_,
             far=np.maximum(node.far, wan),
-            toward=node.toward + leaders * self.market.both_ways[place],
+            toward=node.toward + leaders * self.relaxation.pair_usd[place],
         )
 
     def _machines(self, node: Placed) -> Tree:

@@ -13,6 +13,7 @@ from typing import Any
 
 from placer.launch.runtime.training.context import Context
 from placer.launch.runtime.wire import Feedback, Wire, butterfly_sum
+from placer.problem.exchange import ring_step
 
 SPARSE_DECAY = 0.95
 """Share of the error that sparse messages feed back: it takes the place of the outer momentum
@@ -77,7 +78,8 @@ class Sums:
         """Count what this world sends in a ring of gloo's or NCCL's, in the order of the worlds."""
         context, count = self.context, len(self.members)
         if count > 1:
-            following = self.members[(self.members.index(context.rank) + 1) % count]
+            step = ring_step(context.plan.exchange.transport)
+            following = self.members[(self.members.index(context.rank) + step) % count]
             size = self.of_world[self.fragment()] * tensors[0].element_size()
             here, there = (context.plan.place_of(rank) for rank in (context.rank, following))
             context.meter.sent(here, there, round(2 * (count - 1) / count * size))

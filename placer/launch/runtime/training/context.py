@@ -14,6 +14,7 @@ from placer.launch.runtime.codec import Codec
 from placer.launch.runtime.run_plan import RunPlan, Seat
 from placer.launch.runtime.training.trainer import Trainer
 from placer.launch.runtime.wire import Meter, Wire
+from placer.problem.exchange import ring_step
 from placer.units import GIB, format_bytes
 
 
@@ -193,7 +194,8 @@ class Context:
         copies, world = self.trainer.model.copies, self.world
         if copies == 1 or len(world) == 1 or self.seat.member:
             return
-        following = world[(world.index(self.rank) + 1) % len(world)]
+        step = ring_step(self.plan.exchange.transport)
+        following = world[(world.index(self.rank) + step) % len(world)]
         share = 2 * (copies - 1) / copies * self.trainer.elements
         width = {"none": 4, "fp16": 2}.get(self.plan.exchange.compression, 1)
         self.meter.sent(

@@ -1,0 +1,187 @@
+"""Bounds of a ring over several regions: which edges it has depends on all of its regions, so two
+of them count by the fastest ways between them, and each by its cheapest neighbours.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from placer.problem.exchange import crossings, edge_bytes
+
+from ..._market.arrays import Array, Indices
+from ..._market.market import Market
+from ..._mode import Mode
+from ..._target import Target
+from .relaxation import SLACK, Family, Node, Relaxation
+
+PAIR = 2
+"""A ring over two regions has both directions of their one pair, so that all is known."""
+MOST_EDGES = 6
+"""Ways of more edges than this are taken as those of any number."""
+
+
+class RingRelaxation(Relaxation):
+    """Bounds of rings over ``regions`` regions, or over at least two where that is None. What is
+    called a pair byte elsewhere is a byte of an edge here.
+    """
+
+    def __init__(
+        self,
+        market: Market,
+        target: Target,
+        mode: Mode,
+        first: int,
+        most: int,
+        regions: int | None = None,
+    ) -> None:
+        super().__init__(market, target, mode, first, most)
+        self.ring_regions = regions
+
+    def of_regions(self, regions: int) -> RingRelaxation:
+        """Return the bounds of rings over so many regions."""
+        market, target, mode = self.market, self.target, self.mode
+        built = RingRelaxation(market, target, mode, self.first, self.most, regions)
+        built.one_way, built.machine_wan = self.one_way, self.machine_wan  # the same for all
+        return built
+
+    def pair_bytes(self, workers: int) -> float:
+        """Return the bytes that an edge carries in a round."""
+        return edge_bytes(self.problem.gradient_bytes, workers)
+
+    @cached_property
+    def wan_matrix(self) -> Array:
+        """Seconds per edge byte of the slowest edge if both places are used, at least; shape
+        (places, places). Two places part a ring of R edges into a way of h edges and one of R - h
+        back, which are no faster than the fastest of so many edges or fewer.
+        """
+        most = len(self.market.places) if self.ring_regions is None else self.ring_regions
+        ways, last = self._fastest_ways, MOST_EDGES
+        if most > 2 * last + 1:  # both ways may have any number of edges, which bounds all others
+            return np.maximum(ways[last], ways[last].T)
+        parts = [
+            np.maximum(ways[min(h - 1, last)], ways[min(max(most - h, 1) - 1, last)].T)
+            for h in range(1, max(2, most))
+        ]
+        built: Array = np.minimum.reduce(parts)
+        return built
+
+    @property
+    def _fastest_ways(self) -> list[Array]:
+        """Return the slowest edge of the fastest way of at most 1, 2, ... edges between places; the
+        last is of any number of them.
+        """
+        fitted = self.problem.calibration
+        key = "fastest ways", self.problem.transport, self.mode.lanes, id(fitted)
+        # While the calibration is held, its id is its own.
+        built: list[Array]
+        built, _ = self.market.exchanges.get(key, lambda: (fastest_ways(self.one_way), fitted))
+        return built
+
+    @cached_property
+    def pair_usd(self) -> Array:
+        """USD of an edge byte, as a sum over all pairs of regions, at least: each region has one
+        edge that leaves it and one that comes to it, and is in so many pairs; shape (places,
+        places). Of three regions or more the two lead to different ones.
+        """
+        if self.ring_regions == PAIR or len(self.market.places) <= PAIR:
+            return self.market.both_ways
+        assert self.ring_regions is not None
+        prices = self.market.prices.copy()
+        np.fill_diagonal(prices, np.inf)
+        ranked = np.sort(np.minimum(prices, prices.T), axis=1)
+        own = np.maximum(prices.min(axis=1) + prices.min(axis=0), ranked[:, 0] + ranked[:, 1]) / 2
+        built: Array = (own[:, None] + own) / (self.ring_regions - 1)
+        np.fill_diagonal(built, 0.0)
+        return built
+
+    def least_pair_usd(self, node: Node, family: Family) -> Array:
+        """Return the least sum of egress prices over the edges, for each open worker count."""
+        n, used = node.workers, node.used
+        if not used and node.regions < PAIR:
+            return np.zeros(len(n))
+        if node.regions == 1 and not node.joining:
+            return n * float(self.market.prices[used[0], used[0]])
+        places = np.array((*used, *node.joining), dtype=np.intp)
+        if len(places) < PAIR or node.regions < PAIR:
+            return np.zeros(len(n))
+        prices = self.market.prices[np.ix_(places, places)]
+        across = prices[~np.eye(len(places), dtype=bool)].min()
+        # As many edges as regions cross at least; any other one costs no less than the cheapest.
+        crossing = max(node.regions, PAIR)
+        least: Array = crossing * float(across) + np.maximum(n - crossing, 0) * float(prices.min())
+        return least
+
+    def home_usd(self, places: tuple[int, ...], edges: int) -> float:
+        """Return the USD per edge byte of the edges inside regions, at least."""
+        return edges * min(float(self.market.prices[place, place]) for place in places)
+
+    def slowest(self, node: Node, workers: Indices, communication_s: Array) -> Array:
+        """Return the samples/s of the slowest machines and exchange; 0 if unknown, as it is before
+        all regions are.
+        """
+        if len(node.used) + len(node.joining) > 1 and node.joining:
+            return np.zeros(len(workers))
+        return super().slowest(node, workers, communication_s)
+
+    def load_wan(self, places: Indices, workers: Indices, regions: int) -> Array:
+        """Return the seconds per edge byte of the busiest worker at least; shape (workers,)."""
+        if regions < PAIR:
+            return np.zeros(len(workers))
+        return np.full(len(workers), float(self.machine_wan[places].min()))
+
+    def edges(self, used: tuple[int, ...]) -> tuple[Indices, Indices]:
+        """Return the ends of the edges between known regions; shape (regions,) each."""
+        places = self.market.places
+        at = {places[k]: k for k in used}
+        between = crossings([places[k] for k in sorted(used)], self.problem.transport)
+        there, back = zip(*((at[src], at[dst]) for src, dst in between), strict=True)
+        return np.array(there, dtype=np.intp), np.array(back, dtype=np.intp)
+
+    def between_s(self, used: tuple[int, ...], workers: int) -> float:
+        """Return the seconds between known regions, at least where machines of a worker send side
+        by side, else as they are.
+        """
+        there, back = self.edges(used)
+        pace = max(float(self.one_way[there, back].max()), float(self.machine_wan[there].max()))
+        rtts_s = self.problem.network.rtts_s(self.market.places)
+        return pace * self.pair_bytes(workers) + float(rtts_s[there, back].sum())
+
+    def ring_usd(self, used: tuple[int, ...], splits: Indices) -> Array:
+        """Return the egress of a round over known regions; shape (splits,)."""
+        prices, (there, back) = self.market.prices, self.edges(used)
+        home = np.array([prices[place, place] for place in used])
+        workers = int(splits[0].sum())
+        usd: Array = float(prices[there, back].sum()) + (splits - 1) @ home
+        return self.pair_bytes(workers) * usd
+
+
+def longer(seconds: float) -> float:
+    """Return seconds that are no less than some, whatever was rounded."""
+    return seconds * (1 + SLACK)
+
+
+def fastest_ways(one_way: Array) -> list[Array]:
+    """Return the slowest edge of the fastest way between places: of one edge, of up to two ... up
+    to `MOST_EDGES`, and of any number.
+
+    >>> apart = np.array([[0.0, 1.0, 9.0], [1.0, 0.0, 2.0], [9.0, 2.0, 0.0]])
+    >>> [float(ways[0, 2]) for ways in fastest_ways(apart)[:2]]  # straight, and by the second place
+    [9.0, 2.0]
+    """
+    built = [one_way]
+    while len(built) < MOST_EDGES:
+        built.append(_joined(built[-1], one_way))
+    last = built[-1]
+    while not np.array_equal(last, longer := _joined(last, last)):
+        last = longer
+    return [*built, last]
+
+
+def _joined(first: Array, then: Array) -> Array:
+    """Return the slowest part of the fastest way over one more place; shape (places, places)."""
+    built = np.empty_like(first)
+    for src, row in enumerate(first):
+        built[src] = np.maximum(row[:, None], then).min(axis=0)
+    return built
