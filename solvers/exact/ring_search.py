@@ -17,7 +17,7 @@ from .._target import Target
 from .allreduce_search import ButterflySearch
 from .bounds.exchange_pattern import ExchangePattern
 from .bounds.relaxation import Family, Node
-from .bounds.ring import PAIR, RingRelaxation, longer
+from .bounds.ring import ANY_WAYS, PAIR, RingRelaxation, longer
 from .tree.leaf import Leaf
 from .tree.leaf_bound import LeafBound, Tree, interleave
 from .tree.region_tree import RegionTree
@@ -79,6 +79,9 @@ class RingSearch(ButterflySearch):
             node = Node((), places, workers, rings.fastest_pair, regions)
             margins = rings.bound(node, family).margins(node.wan_s_per_pair_byte)
             margins[~rings.awaited(workers, family)] = -np.inf
+            # From here on more regions mean more edges over the same ways: no bound gets better.
+            if regions > ANY_WAYS and not np.any(margins >= 0):
+                break
             rows = zip(margins.tolist(), workers.tolist(), strict=True)
             built += [(margin, regions, n) for margin, n in rows]
         return built

@@ -20,6 +20,8 @@ PAIR = 2
 """A ring over two regions has both directions of their one pair, so that all is known."""
 MOST_EDGES = 6
 """Ways of more edges than this are taken as those of any number."""
+ANY_WAYS = 2 * MOST_EDGES + 1
+"""In rings over more regions than this both ways may be of any number of edges."""
 
 
 class RingRelaxation(Relaxation):
@@ -58,7 +60,7 @@ class RingRelaxation(Relaxation):
         """
         most = len(self.market.places) if self.ring_regions is None else self.ring_regions
         ways, last = self._fastest_ways, MOST_EDGES
-        if most > 2 * last + 1:  # both ways may have any number of edges, which bounds all others
+        if most > ANY_WAYS:  # which bounds all others
             return np.maximum(ways[last], ways[last].T)
         parts = [
             np.maximum(ways[min(h - 1, last)], ways[min(max(most - h, 1) - 1, last)].T)
