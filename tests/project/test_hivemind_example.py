@@ -1,9 +1,8 @@
 """examples/hivemind_roberta_tiny.py: its parts always, the whole with real hivemind where it is
 installed.
 
-The whole takes two to three minutes and hivemind has time-outs of its own now and then, so no
-gating run has it: the tests' own Python has no hivemind. Set ``PLACER_HIVEMIND_PYTHON`` to one with
-hivemind 1.1, PyTorch and what placer needs.
+The whole takes minutes. The tests' own Python has no hivemind; CI makes an environment that has it.
+Elsewhere set ``PLACER_HIVEMIND_PYTHON`` to one with hivemind 1.1, PyTorch and what placer needs.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 
 from placer.launch.runtime.training.context import Context
 from placer.launch.runtime.wire import Feedback, Wire, butterfly_sum
-from placer.problem.exchange import ring_step
+from placer.problem.exchange import edge_bytes, ring_step
 
 SPARSE_DECAY = 0.95
 """Share of the error that sparse messages feed back: it takes the place of the outer momentum
@@ -82,7 +82,7 @@ class Sums:
             following = self.members[(self.members.index(context.rank) + step) % count]
             size = self.of_world[self.fragment()] * tensors[0].element_size()
             here, there = (context.plan.place_of(rank) for rank in (context.rank, following))
-            context.meter.sent(here, there, round(2 * (count - 1) / count * size))
+            context.meter.sent(here, there, round(edge_bytes(size, count)))
 
     def taken_seconds(self) -> float:
         """Return the seconds of exchanges since the last look, and count what they sent."""

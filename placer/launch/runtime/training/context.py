@@ -14,7 +14,7 @@ from placer.launch.runtime.codec import Codec
 from placer.launch.runtime.run_plan import RunPlan, Seat
 from placer.launch.runtime.training.trainer import Trainer
 from placer.launch.runtime.wire import Meter, Wire
-from placer.problem.exchange import ring_step
+from placer.problem.exchange import edge_bytes, ring_step
 from placer.units import GIB, format_bytes
 
 
@@ -196,7 +196,7 @@ class Context:
             return
         step = ring_step(self.plan.exchange.transport)
         following = world[(world.index(self.rank) + step) % len(world)]
-        share = 2 * (copies - 1) / copies * self.trainer.elements
+        share = edge_bytes(self.trainer.elements, copies)
         width = {"none": 4, "fp16": 2}.get(self.plan.exchange.compression, 1)
         self.meter.sent(
             self.plan.place_of(self.rank), self.plan.place_of(following), round(share * width)
