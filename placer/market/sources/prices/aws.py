@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from itertools import filterfalse
 from typing import Any, NamedTuple
 
 from placer.errors import PlacerError, SourceError
-from placer.market.sources.harvest import Origin, Tally
+from placer.market.sources.harvest import Cell, Origin, Row, Tally
 from placer.market.sources.prices.aws_account import HOME, Account
-from placer.market.sources.prices.scope import Gathered, Scope, Shape, known_gpu, origin, quote
+from placer.market.sources.prices.scope import Gathered, Scope, known_gpu, origin, quote
 from placer.market.sources.reading.fetch import FAILED, LATER
-from placer.market.sources.reading.mapped_rows import Found, Known, mapped_rows
+from placer.market.sources.reading.mapped_rows import Found, mapped_rows
 from placer.market.sources.reading.mapping import shipped_mapping
 from placer.market.sources.reading.records import Records
+from placer.records import replace
 
 PLAIN = {
     "operatingSystem": "Linux",
@@ -40,14 +41,14 @@ def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) 
     tell("regions of AWS")
     pricing = account.client("pricing", HOME)
     regions, notes = _enabled(account, scope, left_out)
-    shapes: dict[str, Shape | None] = {}
+    machines: dict[str, Row | None] = {}
     found: list[Found] = []
     origins: list[Origin] = []
     failed: dict[str, str] = {}
     for number, region in enumerate(regions, start=1):
         tell(f"prices of AWS, {region} ({number} of {len(regions)})")
         try:
-            prices = _Region(account, pricing, scope, region, shapes).read()
+            prices = _Region(account, pricing, scope, region, machines).read()
         except PlacerError as error:
             if not partial or error.exit_code != FAILED:
                 more = "; --partial keeps the old prices of regions that fail"
@@ -71,7 +72,7 @@ def _enabled(account: Account, scope: Scope, left_out: Counter[str]) -> tuple[li
         row["RegionName"]: row.get("OptInStatus", "opt-in-not-required") != "not-opted-in"
         for row in rows
     }
-    left_out["region that the shipped book does not know"] += len(on.keys() - scope.known_regions)
+    left_out["region that the shipped book does not know"] += len([*filterfalse(scope.knows, on)])
     regions = [region for region in scope.regions if on.get(region)]
     off = [region for region in scope.regions if not on.get(region)]
     if not regions:
@@ -81,7 +82,7 @@ def _enabled(account: Account, scope: Scope, left_out: Counter[str]) -> tuple[li
 
 
 class _Region:
-    """The questions about one region; ``shapes`` remembers the types of regions before."""
+    """The questions about one region; ``machines`` remembers the types of regions before."""
 
     def __init__(
         self,
@@ -89,10 +90,10 @@ class _Region:
         pricing: Any,
         scope: Scope,
         region: str,
-        shapes: dict[str, Shape | None],
+        machines: dict[str, Row | None],
     ) -> None:
         self.account, self.pricing, self.scope = account, pricing, scope
-        self.region, self.shapes = region, shapes
+        self.region, self.machines = region, machines
         self.ec2 = account.client("ec2", region)
         self.today = datetime.now(UTC).date().isoformat()
         self.left_out: Counter[str] = Counter()
@@ -127,8 +128,7 @@ class _Region:
             for where, entry in listed.items()
             if entry["product"]["attributes"]["instanceType"] in wanted
         ]
-        machines = {name: asdict(shape) for name, shape in wanted.items()}
-        known = Known(regions={f"aws/{self.region}"}, gpus=self.scope.devices, machines=machines)
+        known = replace(self.scope.known, regions={f"aws/{self.region}"}, machines=wanted)
         records = Records(place="AWS price list", names=(), rows=rows)
         found = mapped_rows(records, shipped_mapping("aws"), tally, {}, self.today, known)
         prices = [*found]
@@ -163,23 +163,23 @@ class _Region:
             self.left_out[f"type that its region does not offer: {name.partition('.')[0]}"] += 1
         return offered
 
-    def _wanted(self, types: set[str]) -> dict[str, Shape]:
-        for names in _parts(types - self.shapes.keys()):
+    def _wanted(self, types: set[str]) -> dict[str, Row]:
+        for names in _parts(types - self.machines.keys()):
             for row in self.account.rows(
                 self.ec2, "describe_instance_types", "InstanceTypes", InstanceTypes=names
             ):
-                self.shapes[row["InstanceType"]] = _shape(row, self.scope)
+                self.machines[row["InstanceType"]] = _machine(row, self.scope)
         wanted = {}
         for name in sorted(types):
-            shape = self.shapes.get(name)
-            if shape is None:
+            machine = self.machines.get(name)
+            if machine is None:
                 family = name.partition(".")[0]
                 self.left_out[f"type whose GPU gpus.csv does not know: {family}"] += 1
-            elif self.scope.wants(shape):
-                wanted[name] = shape
+            elif self.scope.wants(machine):
+                wanted[name] = machine
         return wanted
 
-    def _spot(self, wanted: Mapping[str, Shape]) -> tuple[list[Found], Sequence[Mapping[str, Any]]]:
+    def _spot(self, wanted: Mapping[str, Row]) -> tuple[list[Found], Sequence[Mapping[str, Any]]]:
         """Return the current spot prices by zone, with their quantiles, and the history."""
         if not wanted:
             return [], []
@@ -197,15 +197,16 @@ class _Region:
         source = f"EC2 spot price history; low and high of {DAYS} days"
         found = [
             quote(
-                self.region,
-                price.instance_type,
                 wanted[price.instance_type],
-                "spot",
-                price.usd_per_hour,
-                source,
-                price.since,
                 zone=price.zone,
-                spread=(price.low, price.high),
+                region=self.region,
+                instance_type=price.instance_type,
+                market="spot",
+                usd_per_hour=price.usd_per_hour,
+                usd_per_hour_low=price.low,
+                usd_per_hour_high=price.high,
+                source=source,
+                since=price.since,
             )
             for price in spot_prices(rows, start, now)
             if price.instance_type in wanted
@@ -219,39 +220,33 @@ def _parts(types: Iterable[str]) -> Iterator[list[str]]:
         yield names[start : start + TYPES_A_QUESTION]
 
 
-def _shape(row: Mapping[str, Any], scope: Scope) -> Shape | None:
-    """Read one type of DescribeInstanceTypes; None where its device is not known."""
+def _machine(row: Mapping[str, Any], scope: Scope) -> Row | None:
+    """Read one type of DescribeInstanceTypes, over what the shipped book says where EC2 says
+    nothing; None where its device is not known.
+    """
     name, gpus = row["InstanceType"], row.get("GpuInfo", {}).get("Gpus", [])
-    known, gpu, count = scope.shapes.get(name), None, 0
+    known = scope.known.machines.get(name, {})
+    gpu: str | None = None
+    count: Any = 0
     if len(gpus) == 1 and gpus[0].get("Manufacturer") == "NVIDIA":
         gib = gpus[0].get("MemoryInfo", {}).get("SizeInMiB", 0) / 1024
         gpu, count = known_gpu(gpus[0].get("Name", ""), gib, scope.devices), gpus[0].get("Count", 0)
-    elif not gpus and known is not None and name in scope.hosts():
-        gpu, count = known.gpu, known.gpu_count
+    elif not gpus and name in scope.hosts():
+        gpu, count = str(known["gpu"]), known["gpu_count"]
     if gpu is None or count < 1:
         return None
-    return Shape(
-        gpu=gpu,
-        gpu_count=int(count),
-        vcpus=float(row["VCpuInfo"]["DefaultVCpus"]),
-        memory_gib=row["MemoryInfo"]["SizeInMiB"] / 1024,
-        **_network(row.get("NetworkInfo", {}), known),
-    )
-
-
-def _network(info: Mapping[str, Any], known: Shape | None) -> dict[str, Any]:
-    """Read bandwidth and fabric of a type; the shipped book's where EC2 says nothing."""
-    cards = [card.get("BaselineBandwidthInGbps") for card in info.get("NetworkCards", [])]
-    gbps = sum(cards) if cards and all(cards) else None
-    efa = info.get("EfaSupported")
-    fabric = "" if efa is None else "efa" if efa else "ethernet"
-    if known is None:
-        return {"network_gbps": gbps, "fabric": fabric}
+    network = row.get("NetworkInfo", {})
+    cards = [card.get("BaselineBandwidthInGbps") for card in network.get("NetworkCards", [])]
+    said: dict[str, Cell] = {"network_gbps": sum(cards)} if cards and all(cards) else {}
+    if network.get("EfaSupported") is not None:
+        said["fabric"] = "efa" if network["EfaSupported"] else "ethernet"
     return {
-        "network_gbps": known.network_gbps if gbps is None else gbps,
-        "fabric": fabric or known.fabric,
-        "max_island_machines": known.max_island_machines,
-        "local_disk_gb": known.local_disk_gb,
+        **known,
+        "gpu": gpu,
+        "gpu_count": int(count),
+        "vcpus": float(row["VCpuInfo"]["DefaultVCpus"]),
+        "memory_gib": row["MemoryInfo"]["SizeInMiB"] / 1024,
+        **said,
     }
 
 

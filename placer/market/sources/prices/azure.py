@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 from placer.market.sources.harvest import Tally
 from placer.market.sources.prices.pages import Pages, address, pages
 from placer.market.sources.prices.scope import Gathered, Scope
-from placer.market.sources.reading.mapped_rows import Known, shipped_rows
+from placer.market.sources.reading.mapped_rows import shipped_rows
+from placer.records import replace
 
 PRICES_URL = "https://prices.azure.com/api/retail/prices"
 VERSION = "2023-01-01-preview"
@@ -23,14 +23,12 @@ FULL_PAGE = 100  # A full page has 100 items, or 1000
 
 def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
     """Ask for the sizes of the shipped book: the interface names no GPU, vCPU or memory."""
-    machines = {name: asdict(shape) for name, shape in scope.shapes.items() if scope.wants(shape)}
-    places = [f"azure/{region}" for region in scope.known_regions]
-    known = Known(regions=places, gpus=scope.devices, machines=machines)
+    known = replace(scope.known, machines=scope.machines)
     tally = Tally(skip_bad=True, by_reason=True)
     with pages(address("PLACER_AZURE_PRICES_URL", PRICES_URL)) as source:
         items = [
             item
-            for question in _questions(sorted(machines), scope)
+            for question in _questions(sorted(known.machines), scope)
             for item in _items(source, question, tell)
         ]
         origins = [source.origin()]

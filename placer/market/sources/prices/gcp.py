@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 from typing import Any
 
+from placer.market.accelerators import processor_vcpus
 from placer.market.checks.doubts import is_slip
 from placer.market.sources.harvest import Row, Tally
 from placer.market.sources.prices.pages import Pages, address, pages, secret
-from placer.market.sources.prices.scope import Gathered, Scope, Shape, quote
+from placer.market.sources.prices.scope import Gathered, Scope, quote
 from placer.market.sources.reading.mapped_rows import Found, shipped_rows
 
 CATALOG_URL = "https://cloudbilling.googleapis.com/v1"
@@ -38,6 +39,7 @@ Prices = dict[tuple[str, str, str], tuple[float, str]]
 def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
     """Add up cores, memory, GPUs and disks that a machine always has; exit code 2 without a key."""
     left_out: Counter[str] = Counter()
+    machines = scope.machines
     base = address("PLACER_GCP_BILLING_URL", CATALOG_URL)
     key = secret(
         KEYS,
@@ -51,9 +53,9 @@ def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
     found = [
         one
         for region, name in sorted(scope.sold)
-        if region in scope.regions and scope.wants(scope.shapes[name])
+        if region in scope.regions and name in machines
         for market in ("on_demand", "spot")
-        if (one := _quote(region, name, scope.shapes[name], market, prices, left_out)) is not None
+        if (one := _quote(region, name, machines[name], market, prices, left_out)) is not None
     ]
     note = (
         "Google's prices do not say which region has which machine: the pairs of the shipped "
@@ -86,7 +88,7 @@ def _prices(skus: Iterator[Mapping[str, Any]], scope: Scope, left_out: Counter[s
     for _, row, _ in shipped_rows("gcp", {"skus": list(skus)}, SOURCE, tally):
         name, market, price = str(row["part"]), str(row["market"]), _hourly(row)
         for region in str(row["regions"]).split():
-            if region in scope.known_regions:
+            if scope.knows(region):
                 before = prices.setdefault((name, region, market), price)
                 prices[name, region, market] = max(before, price, key=lambda p: (p[1], p[0]))
             elif region != "global":
@@ -122,10 +124,10 @@ def _without_slips(prices: Prices, left_out: Counter[str]) -> Prices:
 
 
 def _quote(
-    region: str, name: str, shape: Shape, market: str, prices: Prices, left_out: Counter[str]
+    region: str, name: str, machine: Row, market: str, prices: Prices, left_out: Counter[str]
 ) -> Found | None:
     """Price a machine; None if a part has no price, which is counted unless all parts lack one."""
-    parts = _parts(name, shape)
+    parts = _parts(name, machine)
     amounts = {
         part: prices[part, region, market] for part in parts if (part, region, market) in prices
     }
@@ -139,18 +141,27 @@ def _quote(
     gpus = ", GPUs" if len(parts) > 2 else ""
     disks = " and local SSD" if "SSD" in parts else ""
     source = f"{SOURCE}: cores, memory{gpus}{disks}"
-    return quote(region, name, shape, market, usd, source, since)
+    return quote(
+        machine,
+        region=region,
+        instance_type=name,
+        market=market,
+        usd_per_hour=usd,
+        source=source,
+        since=since,
+    )
 
 
-def _parts(name: str, shape: Shape) -> dict[str, float]:
+def _parts(name: str, machine: Row) -> dict[str, float]:
     """Return the amounts of each part of a machine, such as ``n1-standard-4+1xT4``."""
     series = "-".join(name.split("-")[:2])
     family = series if series in FAMILIES else name.partition("-")[0]
     family = FAMILIES.get(family, family.upper())
-    parts = {f"{family} Core": shape.vcpus, f"{family} Ram": shape.memory_gib}
-    if not shape.gpu.startswith("CPU-"):
-        gpu = "H100 Mega" if series == "a3-megagpu" else shape.gpu
-        parts[f"GPU {gpu}"] = float(shape.gpu_count)
+    gpus, vcpus, memory_gib = (float(machine[n] or 0) for n in ("gpu_count", "vcpus", "memory_gib"))
+    parts = {f"{family} Core": vcpus, f"{family} Ram": memory_gib}
+    if processor_vcpus(str(machine["gpu"])) is None:
+        gpu = "H100 Mega" if series == "a3-megagpu" else machine["gpu"]
+        parts[f"GPU {gpu}"] = gpus
     if series in SSD_GIB:
-        parts["SSD"] = SSD_GIB[series] * shape.gpu_count
+        parts["SSD"] = SSD_GIB[series] * gpus
     return parts

@@ -7,73 +7,64 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import date
 from fnmatch import fnmatchcase
-from typing import Any
 
 from placer.errors import PlacerError, unknown
+from placer.market.accelerators import processor_vcpus
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog, Gpu
-from placer.market.sources.harvest import Origin, Row, Tally
+from placer.market.sources.harvest import Cell, Origin, Row, Tally
 from placer.market.sources.reading.book_rows import book_rows
-from placer.market.sources.reading.mapped_rows import Found, Known
+from placer.market.sources.reading.mapped_rows import Found, Known, known_by_default
 from placer.market.sources.reading.mapping import SourceMap
 from placer.market.words.selection import filter_offers, match_places, words
+from placer.records import replace
 
 PROVIDERS = ("aws", "azure", "gcp")
 """Providers whose price interface can be read; one module each in this folder."""
 FIGURES = ("usd_per_hour", "usd_per_hour_low", "usd_per_hour_high")
+NAMED = ("region", "instance_type", "market", "since", "usd_per_hour")
+"""Columns that tell a price from all others."""
 ZONED = SourceMap(kind="offers", zone="zone")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Shape:
-    """Devices, vCPUs, memory, network and local disks of one machine type; ``network_gbps`` is what
-    the provider promises for long.
-    """
-
-    gpu: str
-    gpu_count: int
-    vcpus: float
-    memory_gib: float
-    network_gbps: float | None = None
-    fabric: str = ""
-    max_island_machines: int | None = None
-    local_disk_gb: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scope:
     """What is asked for and what is known.
 
-    ``regions``, sorted, and ``gpus`` are asked for. All else is of the shipped book: all regions of
-    the provider, machines by type, pairs of region and type that are sold, the median price of one
-    device in USD/h by (device, market), rows of gpus.csv by name, and bands of interruptions by
-    (region, type, market), which prices do not carry.
+    ``regions``, sorted, and ``gpus`` are asked for. All else is of the shipped book: what it knows
+    of the provider, with all its regions and machines by type; pairs of region and type that are
+    sold; rows of gpus.csv by name; and bands of interruptions by (region, type, market), which
+    prices do not carry.
     """
 
     provider: str
     regions: tuple[str, ...]
-    known_regions: frozenset[str]
     gpus: frozenset[str]
-    shapes: Mapping[str, Shape]
+    known: Known
     sold: frozenset[tuple[str, str]]
-    usd_per_device: Mapping[tuple[str, str], float]
     devices: Mapping[str, Gpu]
     interruptions: Mapping[tuple[str, str, str], tuple[float | None, float | None]]
 
-    def wants(self, shape: Shape) -> bool:
+    def wants(self, machine: Row) -> bool:
         """Tell whether a machine's device is asked for."""
-        return shape.gpu in self.gpus
+        return machine["gpu"] in self.gpus
+
+    def knows(self, region: str) -> bool:
+        """Tell whether the shipped book has a region of the provider."""
+        return f"{self.provider}/{region}" in self.known.regions
+
+    @property
+    def machines(self) -> dict[str, Row]:
+        """Machines of the shipped book, by type, whose device is asked for."""
+        return {name: one for name, one in self.known.machines.items() if self.wants(one)}
 
     def hosts(self) -> frozenset[str]:
         """Return types without a GPU that are asked for; the shipped book says their CPU."""
-        return frozenset(
-            name
-            for name, shape in self.shapes.items()
-            if self.devices[shape.gpu].kind == "cpu" and self.wants(shape)
-        )
+        machines = self.machines.items()
+        return frozenset(n for n, one in machines if processor_vcpus(str(one["gpu"])) is not None)
 
 
 def scope_of(provider: str, *, places: str | None = None, gpu: str | None = None) -> Scope:
@@ -86,15 +77,13 @@ def scope_of(provider: str, *, places: str | None = None, gpu: str | None = None
     offers = [offer for offer in book.offers if offer.provider == provider]
     own = sorted(region.region for region in book.regions.values() if region.provider == provider)
     asked = book.gpus if gpu is None else (o.gpu for o in filter_offers(book, gpu=gpu))
-    columns = [column.name for column in fields(Shape)]
+    known = known_by_default(provider)
     return Scope(
         provider=provider,
         regions=tuple(own) if places is None else _regions(provider, places, own, book),
-        known_regions=frozenset(own),
         gpus=frozenset(asked),
-        shapes={o.instance_type: Shape(**{n: getattr(o, n) for n in columns}) for o in offers},
+        known=replace(known, regions={f"{provider}/{region}" for region in own}),
         sold=frozenset((o.region, o.instance_type) for o in offers),
-        usd_per_device=book.usual_usd_per_gpu_hour,
         devices=book.gpus,
         interruptions={
             (o.region, o.instance_type, o.market): (o.interruption_low, o.interruption_high)
@@ -146,33 +135,13 @@ class Gathered:
     failed: Mapping[str, str] = field(default_factory=dict)
 
 
-def quote(
-    region: str,
-    instance_type: str,
-    shape: Shape,
-    market: str,
-    usd_per_hour: float,
-    source: str,
-    since: str,
-    *,
-    zone: str = "",
-    spread: tuple[float | None, float | None] = (None, None),
-) -> Found:
+def quote(machine: Row, *, zone: str = "", **cells: Cell) -> Found:
     """Make a row of one price of one machine: a price of NaN or below 0 is counted and left out
-    later; ``since`` is its first day, if known; ``spread`` are the 10 % and 90 % quantile of the
+    later; ``since`` is its first day, if known; low and high are the 10 % and 90 % quantile of the
     last 30 days.
     """
-    row: dict[str, Any] = {
-        **asdict(shape),
-        "region": region,
-        "instance_type": instance_type,
-        "market": market,
-        **dict(zip(FIGURES, (usd_per_hour, *spread), strict=True)),
-        "price_basis": "list",
-        "source": source,
-        "since": since or None,
-    }
-    return Found(f"{region} {instance_type} {market} {zone} {since} {usd_per_hour}", row, zone)
+    where = " ".join(str(cells[name]) for name in NAMED)
+    return Found(f"{where} {zone}", {**machine, "price_basis": "list", **cells}, zone)
 
 
 def origin(place: str, chunks: Iterable[str]) -> Origin:
@@ -190,9 +159,7 @@ def checked(
     tally = Tally(skip_bad=True, by_reason=True)
     day = {"provider": scope.provider, "as_of": today.isoformat()}
     found = [Found(one.where, {**one.row, **day}, one.zone) for one in gathered.found]
-    places = {f"{scope.provider}/{region}" for region in scope.known_regions}
-    known = Known(regions=places, gpus=scope.devices, usual=scope.usd_per_device)
-    rows = [_rounded(row, scope) for row in book_rows(found, ZONED, tally, known)]
+    rows = [_rounded(row, scope) for row in book_rows(found, ZONED, tally, scope.known)]
     left_out = Counter(gathered.left_out) + Counter(tally.reasons())
     return rows, dict(sorted(left_out.items())), [*gathered.notes, *tally.sentences()]
 

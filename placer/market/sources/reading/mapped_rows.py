@@ -24,7 +24,16 @@ from placer.market.sources.reading.records import Record, Records, parsed_record
 
 MARKETS = {"ondemand": "on_demand", "spot": "spot", "community": "community"}
 """Markets without blanks, hyphens and capitals, as price lists spell them."""
-SIZES = ("gpu", "gpu_count", "vcpus", "memory_gib", "network_gbps", "fabric", "local_disk_gb")
+SIZES = (
+    "gpu",
+    "gpu_count",
+    "vcpus",
+    "memory_gib",
+    "network_gbps",
+    "fabric",
+    "max_island_machines",
+    "local_disk_gb",
+)
 """Columns of a machine that ``machines = "book"`` takes from the book."""
 
 
