@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -89,10 +89,9 @@ def import_links(
     return harvest_readings(
         readings,
         regions,
+        tally,
         origins=[document.origin for document, _ in documents],
-        skip_bad=skip_bad,
         strict_places=mapping.unknown_names == "refused",
-        left_out=tally.reasons(),
     )
 
 
@@ -137,38 +136,35 @@ def read_pairs(document: Document) -> list[tuple[str, str, str]]:
 def harvest_readings(
     readings: Iterable[Reading],
     regions: Mapping[str, Region],
+    tally: Tally,
     *,
     origins: Sequence[Origin] = (),
-    skip_bad: bool = False,
     strict_places: bool = False,
-    left_out: Mapping[str, int] | None = None,
 ) -> Harvest:
     """Bring readings, in any order, into rows of links.csv, one a pair of places.
 
-    What cannot be true is refused, or counted with ``skip_bad``; unknown places are counted, or
-    refused with ``strict_places``: a user wrote them. ``left_out`` is what the reader of the source
-    left out already.
+    What cannot be true is refused or counted, as the tally says; unknown places are counted, or
+    refused with ``strict_places``: a user wrote them.
     """
-    counted: Counter[str] = Counter(left_out or {})
     pairs: dict[Pair, list[Reading]] = defaultdict(list)
     for reading in readings:
         stranger = next((p for p in (reading.src, reading.dst) if p not in regions), None)
         if stranger is not None and strict_places:
             raise unknown("place", stranger, regions)
         if stranger is not None:
-            counted[f"region that the book does not know: {stranger}"] += 1
+            tally.leave_out("region that the book does not know", stranger)
             continue
         wrong = _wrong(reading, regions)
         if wrong is None:
             pairs[reading.src, reading.dst].append(reading)
-        elif skip_bad:
-            counted[wrong[0]] += 1
+        elif tally.skip_bad:
+            tally.leave_out(wrong[0])
         else:
             tip = "correct the file, or leave such rows out with --skip-bad"
             raise PlacerError(f"{reading.where}: {wrong[1]}", tip)
-    kept = _without_contradictions(pairs, counted)
+    kept = _without_contradictions(pairs, tally)
     mirrored = _mirrored(kept)
-    rows = [_row(pair, kept[pair], counted) for pair in sorted(kept)]
+    rows = [_row(pair, kept[pair], tally) for pair in sorted(kept)]
     notes = []
     if mirrored:
         notes.append(
@@ -179,7 +175,8 @@ def harvest_readings(
             "where no single stream was measured, it is estimated from its window and the "
             "round-trip time"
         )
-    return Harvest(rows={"links.csv": rows}, origins=origins, left_out=dict(counted), notes=notes)
+    left_out = tally.reasons()
+    return Harvest(rows={"links.csv": rows}, origins=origins, left_out=left_out, notes=notes)
 
 
 def _wrong(reading: Reading, regions: Mapping[str, Region]) -> tuple[str, str] | None:
@@ -209,7 +206,7 @@ def _wrong(reading: Reading, regions: Mapping[str, Region]) -> tuple[str, str] |
 
 
 def _without_contradictions(
-    pairs: Mapping[Pair, list[Reading]], counted: Counter[str]
+    pairs: Mapping[Pair, list[Reading]], tally: Tally
 ) -> dict[Pair, list[Reading]]:
     """Drop round-trip times that the reverse direction contradicts, and count them."""
     times = {pair: median(rtts) for pair, runs in pairs.items() if (rtts := _rtts(runs))}
@@ -221,7 +218,7 @@ def _without_contradictions(
             most_ms = max(CONTRADICTION_MS, (CONTRADICTION - 1) * min(there, back))
             if abs(there - back) > most_ms:
                 words = f"more than {CONTRADICTION:g}x that of the way back, or less"
-                counted[f"round-trip time {words}"] += len(_rtts(runs))
+                tally.leave_out(f"round-trip time {words}", rows=len(_rtts(runs)))
                 kept = [replace(run, rtt_ms=None) for run in runs if run.bits_per_s is not None]
         if kept:
             kept_readings[src, dst] = kept
@@ -239,11 +236,11 @@ def _mirrored(pairs: dict[Pair, list[Reading]]) -> int:
     return len(one_way)
 
 
-def _row(pair: Pair, runs: Sequence[Reading], counted: Counter[str]) -> Row:
+def _row(pair: Pair, runs: Sequence[Reading], tally: Tally) -> Row:
     """Bring all runs of a pair into one row: medians, with the lowest and the highest run."""
     rated = [run for run in runs if run.bits_per_s is not None]
-    one = _without_outliers([run for run in rated if run.streams == 1], counted)
-    many = _without_outliers([run for run in rated if run.streams != 1], counted)
+    one = _without_outliers([run for run in rated if run.streams == 1], tally)
+    many = _without_outliers([run for run in rated if run.streams != 1], tally)
     rtts, speeds, widest = _rtts(runs), _speeds(one), _speeds(many)
     # The column asks for as many streams as help: of those that moved most the median counts.
     best = max((median(_speeds(group)) for group in _by_streams(many)), default=None)
@@ -268,7 +265,7 @@ def _row(pair: Pair, runs: Sequence[Reading], counted: Counter[str]) -> Row:
     }
 
 
-def _without_outliers(runs: Iterable[Reading], counted: Counter[str]) -> list[Reading]:
+def _without_outliers(runs: Iterable[Reading], tally: Tally) -> list[Reading]:
     """Drop runs far from the median of those with as many streams, and count them."""
     kept = []
     for group in _by_streams(runs):
@@ -277,7 +274,8 @@ def _without_outliers(runs: Iterable[Reading], counted: Counter[str]) -> list[Re
             low, high = middle / OUTLIER, middle * OUTLIER
             good = [run for run in group if low <= (run.bits_per_s or 0) <= high]
         if len(good) < len(group):
-            counted[f"run beyond {OUTLIER:g}x of the median of its pair"] += len(group) - len(good)
+            words = f"run beyond {OUTLIER:g}x of the median of its pair"
+            tally.leave_out(words, rows=len(group) - len(good))
         kept += good
     return kept
 

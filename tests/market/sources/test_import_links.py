@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT, Run
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
-from placer.market.sources.harvest import Harvest
+from placer.market.sources.harvest import Harvest, Tally
 from placer.market.sources.links import Reading, harvest_readings, import_links
 from placer.market.sources.reading.fetch import read_document
 from placer.market.sources.reading.mapping import shipped_mapping
@@ -189,7 +189,7 @@ def test_the_best_number_of_streams_is_many(default: Catalog) -> None:
         )
         for n, gbps in speeds
     ]
-    row = pairs(harvest_readings(readings, default.regions))[EAST, WEST]
+    row = pairs(harvest_readings(readings, default.regions, Tally(skip_bad=False)))[EAST, WEST]
     assert (row["gbps_many_streams"], row["gbps_one_stream"]) == (2.0, 0.3)
 
 
@@ -206,7 +206,7 @@ def test_round_trips_that_contradict_each_other_are_left_out(default: Catalog) -
             )
             for a, b, ms in ways
         ]
-        found = harvest_readings(readings, default.regions)
+        found = harvest_readings(readings, default.regions, Tally(skip_bad=False))
         return [row["rtt_ms"] for row in found.rows["links.csv"]], sum(found.left_out.values())
 
     assert rtts(66.0, 124.0) == ([None, None], 2)
