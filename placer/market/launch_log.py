@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placer.errors import PlacerError
-from placer.files.bounded_file import bounded
+from placer.market.books.csv_rows import csv_lines
 from placer.units import parse_moment
 
 Array = npt.NDArray[Any]
@@ -24,7 +23,6 @@ HINT = (
     "the first column is 'utc' (2026-11-01T10:00Z), the others are zones with the machines that "
     "were launched, empty where nobody asked"
 )
-MOST_BYTES = 64 * 2**20
 MOST_CELLS = 5_000_000
 MOST_MACHINES = 1_000
 ZONE = re.compile(r"(?P<gcp_aws>.*\d)-?[a-z]|(?P<azure>[a-z]+\d?)-\d")
@@ -75,19 +73,10 @@ def read_launch_log(path: Path, asked: int | None = None) -> LaunchLog:
     """Read a CSV file with a column ``utc`` and one for each zone; ``asked`` machines were asked
     for each time, None: the most that were ever launched. PlacerError names line, column and value.
     """
-    try:
-        text = bounded(path, "give a shorter log", MOST_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise PlacerError(f"{path}: cannot be read as UTF-8 text", "save it as UTF-8 CSV") from None
-    except OSError as error:
-        raise PlacerError(f"{path}: {error.strerror or error}", "check the path") from None
-    lines = csv.reader(text.splitlines(), strict=True)
-    try:
-        zones = zones_of(next(lines, []), str(path))
-        rows = list(_rows(lines, path, zones))
-    except csv.Error as error:
-        words = f"{path}:{lines.line_num}: not valid CSV: {error}"
-        raise PlacerError(words, "check the quotes of this line") from None
+    lines = csv_lines(path)
+    _, head = next(lines, (1, []))
+    zones = zones_of(head, str(path))
+    rows = list(_rows(lines, path, zones))
     if not rows:
         raise PlacerError(f"{path}: has no launches", HINT)
     times, launched = [time for time, _ in rows], np.array([counts for _, counts in rows])
@@ -115,10 +104,10 @@ def zones_of(head: Sequence[str], where: str) -> tuple[str, ...]:
 
 
 def _rows(
-    lines: Iterator[list[str]], path: Path, zones: Sequence[str]
+    lines: Iterator[tuple[int, list[str]]], path: Path, zones: Sequence[str]
 ) -> Iterator[tuple[datetime, list[int]]]:
     last: datetime | None = None
-    for number, cells in enumerate(lines, 2):
+    for number, cells in lines:
         if not cells:
             continue
         where = f"{path}:{number}"

@@ -59,7 +59,7 @@ worth, and public_models.csv the dimensions of public models.
 """
 
 
-MOST_BOOK_BYTES = 64 << 20  # Largest file of a price book; the largest shipped one has 1 MB
+MOST_BOOK_BYTES = 64 << 20  # Largest file of a book, or log; the largest shipped one has 1 MB
 MOST_HEADER_BYTES = 65_536  # Longest first line that is looked at
 
 
@@ -83,6 +83,24 @@ def shipped_table(file: str, kind: Callable[..., Row]) -> tuple[Row, ...]:
     return tuple(kind(**row) for row in read_rows(shipped_catalogs() / file, file))
 
 
+def csv_lines(path: Path, data: bytes | None = None) -> Iterator[tuple[int, list[str]]]:
+    """Read the cells of a CSV file, or of what stood in it, with the number of each line."""
+    try:
+        content = bounded(path, "give a smaller file", MOST_BOOK_BYTES) if data is None else data
+        lines = csv.reader(content.decode("utf-8-sig").splitlines(), strict=True)
+    except UnicodeDecodeError:
+        raise PlacerError(f"{path}: cannot be read as UTF-8 text", "save it as UTF-8 CSV") from None
+    except (OSError, ValueError) as error:
+        words = f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise PlacerError(words, "check the path") from None
+    try:
+        for cells in lines:
+            yield lines.line_num, cells
+    except csv.Error as error:
+        words = f"{path}:{lines.line_num}: not valid CSV: {error}"
+        raise PlacerError(words, "check the quotes of this line") from None
+
+
 def read_numbered_rows(
     path: Path, file: str, data: bytes | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -90,28 +108,8 @@ def read_numbered_rows(
     columns.csv has it for ``file``, or PlacerError names ``file:line:column`` and the value.
     """
     columns = file_columns(file)
-    try:
-        text = (
-            bounded(path, "give a smaller file", MOST_BOOK_BYTES) if data is None else data
-        ).decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        if isinstance(error, UnicodeDecodeError):
-            words = f"{path}: cannot be read as UTF-8 text"
-            raise PlacerError(words, "save it as UTF-8 CSV") from None
-        words = f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise PlacerError(words, "check the path") from None
-    lines = csv.reader(text.splitlines(), strict=True)
-    try:
-        yield from _checked_rows(lines, path, file, columns)
-    except csv.Error as error:
-        words = f"{path}:{lines.line_num}: not valid CSV: {error}"
-        raise PlacerError(words, "check the quotes of this line") from None
-
-
-def _checked_rows(
-    lines: Any, path: Path, file: str, columns: dict[str, Callable[[str], Any]]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    header: list[str] = next(lines, [])
+    lines = csv_lines(path, data)
+    _, header = next(lines, (1, []))
     missing = [c for c in columns if c not in header and c not in optional_columns(file)]
     extra = [c for c in header if c not in columns]
     if missing or extra or len(set(header)) != len(header):
@@ -124,25 +122,25 @@ def _checked_rows(
     parsed = [_Parsed(columns[name]) for name in header]
     keys = [name for name in KEYS[file] if name in header]
     seen: dict[tuple[Any, ...], int] = {}
-    for cells in lines:
+    for number, cells in lines:
         if not cells:
             continue
         if len(cells) != len(header):
-            words = f"{path}:{lines.line_num}: {len(cells)} cells instead of {len(header)}"
+            words = f"{path}:{number}: {len(cells)} cells instead of {len(header)}"
             raise PlacerError(words, "check the commas of this line")
         try:
             row = {name: of[cell] for name, of, cell in zip(header, parsed, cells, strict=True)}
         except ValueError:
-            raise _wrong_cell(header, parsed, cells, f"{path}:{lines.line_num}") from None
+            raise _wrong_cell(header, parsed, cells, f"{path}:{number}") from None
         key = tuple([row[name] for name in keys])
         if key and key in seen:
             words = "/".join(cells[header.index(name)] for name in keys)
             raise PlacerError(
-                f"{path}:{lines.line_num}: {words} is already in line {seen[key]}",
+                f"{path}:{number}: {words} is already in line {seen[key]}",
                 "keep one of the two rows",
             )
-        seen[key] = lines.line_num
-        yield lines.line_num, row
+        seen[key] = number
+        yield number, row
 
 
 def _wrong_cell(
@@ -173,7 +171,7 @@ def file_columns(file: str) -> dict[str, Callable[[str], Any]]:
     """Return the columns of one file with their parsers, as catalogs/columns.csv describes them."""
     return {
         column: _parser(kind.removeprefix(_OPTIONAL))
-        for column, kind in _column_types(file).items()
+        for column, kind in _column_types()[file].items()
     }
 
 
@@ -181,7 +179,7 @@ def file_columns(file: str) -> dict[str, Callable[[str], Any]]:
 def optional_columns(file: str) -> frozenset[str]:
     """Return the columns that a file may lack; the field of the row then has its default."""
     return frozenset(
-        column for column, kind in _column_types(file).items() if kind.startswith(_OPTIONAL)
+        column for column, kind in _column_types()[file].items() if kind.startswith(_OPTIONAL)
     )
 
 
@@ -190,9 +188,14 @@ _MAY_BE_EMPTY = "optional_"  # Before a type of columns.csv: a cell may be empty
 _OPTIONAL = "optional:"  # Before a type of columns.csv: the whole column may be missing
 
 
-def _column_types(file: str) -> dict[str, str]:
+@lru_cache(maxsize=1)
+def _column_types() -> dict[str, dict[str, str]]:
+    """Return the type of each column by file, as catalogs/columns.csv has it."""
+    types: dict[str, dict[str, str]] = {file: {} for file in KEYS}
     with (shipped_catalogs() / "columns.csv").open(encoding="utf-8", newline="") as handle:
-        return {row["column"]: row["type"] for row in csv.DictReader(handle) if row["file"] == file}
+        for row in csv.DictReader(handle):
+            types.setdefault(row["file"], {})[row["column"]] = row["type"]
+    return types
 
 
 def _parser(kind: str) -> Callable[[str], Any]:
