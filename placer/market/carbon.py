@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from placer.errors import PlacerError
 from placer.market.books.folders import shipped_folder
@@ -108,12 +108,6 @@ def figure(factor: str, setting: str) -> PowerFigure:
 def _table() -> dict[tuple[str, str], PowerFigure]:
     with (shipped_folder("catalogs") / "power.csv").open(encoding="utf-8", newline="") as handle:
         return {
-            (row["factor"], row["setting"]): PowerFigure(
-                value=float(row["value"]),
-                low=float(row["low"]),
-                high=float(row["high"]),
-                basis=row["basis"],
-                source=row["source"],
-            )
+            (row["factor"], row["setting"]): convert(row, PowerFigure, strict=False)
             for row in csv.DictReader(handle)
         }
