@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from placer.market.sources.harvest import Tally
-from placer.market.sources.prices.pages import Pages, address, pages
+from placer.market.sources.prices.pages import Pages, Step, address, pages
 from placer.market.sources.prices.scope import Gathered, Scope
 from placer.market.sources.reading.mapped_rows import shipped_rows
 from placer.records import replace
@@ -61,24 +61,17 @@ def _items(
     one is followed by its number.
     """
     asked = {"api-version": VERSION, "currencyCode": "USD", "$filter": question}
-    params: dict[str, str] | None = asked
-    url, seen, count = source.base, {""}, 0
-    while True:
-        tell(f"prices of Azure, page {source.count + 1}")
-        page, items = source.rows("Items", url, params)
-        link = page.get("NextPageLink")
-        if page.get("Count", len(items)) != len(items):
-            raise source.broken(f"has {len(items)} items and says {page['Count']}")
-        yield from items
-        count += len(items)
+
+    def following(page: Mapping[str, Any], count: int) -> Step | None:
+        here, link = len(page["Items"]), page.get("NextPageLink")
+        if page.get("Count", here) != here:
+            raise source.broken(f"has {here} items and says {page['Count']}")
+        if link and not (isinstance(link, str) and source.beside(link)):
+            raise source.broken("leads to another host")
         if link:
-            if not isinstance(link, str) or not source.beside(link):
-                raise source.broken("leads to another host")
-            if link in seen:
-                raise source.broken("leads back to itself")
-            seen.add(link)
-            url, params = link, None
-        elif items and len(items) % FULL_PAGE == 0:
-            url, params = source.base, {**asked, "$skip": str(count)}
-        else:
-            return
+            return link, None
+        full = here and here % FULL_PAGE == 0
+        return (source.base, {**asked, "$skip": str(count)}) if full else None
+
+    words = "prices of Azure, "
+    return source.rows("Items", (source.base, asked), following, lambda page: tell(words + page))

@@ -11,7 +11,7 @@ from typing import Any
 from placer.market.accelerators import processor_vcpus
 from placer.market.checks.doubts import is_slip
 from placer.market.sources.harvest import Row, Tally
-from placer.market.sources.prices.pages import Pages, address, pages, secret
+from placer.market.sources.prices.pages import Pages, Step, address, pages, secret
 from placer.market.sources.prices.scope import Gathered, Scope, quote
 from placer.market.sources.reading.mapped_rows import Found, shipped_rows
 
@@ -65,20 +65,16 @@ def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
 
 
 def _skus(source: Pages, tell: Callable[[str], None]) -> Iterator[Mapping[str, Any]]:
-    params, seen = {"pageSize": PAGE_SKUS, "currencyCode": "USD"}, {""}
-    while True:
-        tell(f"prices of Google Cloud, page {source.count + 1}")
-        page, skus = source.rows("skus", f"{source.base}/{COMPUTE}", params)
+    url, params = f"{source.base}/{COMPUTE}", {"pageSize": PAGE_SKUS, "currencyCode": "USD"}
+
+    def following(page: Mapping[str, Any], _: int) -> Step | None:
         token = page.get("nextPageToken", "")
         if not isinstance(token, str):
             raise source.broken("has no nextPageToken that is text")
-        yield from skus
-        if not token:
-            return
-        if token in seen:
-            raise source.broken("leads back to itself")
-        seen.add(token)
-        params = {**params, "pageToken": token}
+        return (url, {**params, "pageToken": token}) if token else None
+
+    words = "prices of Google Cloud, "
+    return source.rows("skus", (url, params), following, lambda page: tell(words + page))
 
 
 def _prices(skus: Iterator[Mapping[str, Any]], scope: Scope, left_out: Counter[str]) -> Prices:

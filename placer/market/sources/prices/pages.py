@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -37,6 +37,9 @@ TIPS = {
     403: "check the key and that its project may use this interface",
 }
 Answer = tuple[int, float | None, bytes]  # Status, the wait that the server asks for, and the body
+Step = tuple[str, Mapping[str, str] | None]  # Address of a page, and its parameters
+Following = Callable[[dict[str, Any], int], Step | None]
+"""What comes after a page, given the number of objects up to its end; None at the last one."""
 
 
 class Pages:
@@ -79,14 +82,24 @@ class Pages:
         raise AssertionError("the last attempt returns or raises")
 
     def rows(
-        self, key: str, url: str, params: Mapping[str, str] | None
-    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Read one page with the list of objects that it has under ``key``; see `get`."""
-        page = self.get(url, params)
-        items = page.get(key)
-        if not isinstance(items, list) or not all(isinstance(row, dict) for row in items):
-            raise self.broken(f"has no list of {key}")
-        return page, items
+        self, key: str, first: Step, following: Following, tell: Callable[[str], None]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the objects of all pages, each with a list of them under ``key``; see `get`."""
+        step: Step | None = first
+        asked: list[Step] = []
+        count = 0
+        while step is not None:
+            if step in asked:
+                raise self.broken("leads back to itself")
+            asked.append(step)
+            tell(f"page {self.count + 1}")
+            page = self.get(*step)
+            items = page.get(key)
+            if not isinstance(items, list) or not all(isinstance(row, dict) for row in items):
+                raise self.broken(f"has no list of {key}")
+            yield from items
+            count += len(items)
+            step = following(page, count)
 
     def broken(self, what: str) -> PlacerError:
         """Build the error of a page that is not as the interface documents it."""
