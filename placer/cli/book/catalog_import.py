@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from placer.cli.book import harvest as harvests
 from placer.cli.book.harvest import past_date, say_next, say_rest
@@ -241,10 +241,12 @@ def refresh_command(
     dry_run
         Read and compare, write nothing.
     """
+    import msgspec
+
     from placer.market.sources.refresh import refresh
 
     with telling("reading ...") as tell:
-        done = refresh(
+        done, rows = refresh(
             provider,
             places=places,
             gpu=gpu,
@@ -254,40 +256,21 @@ def refresh_command(
             tell=lambda words: tell(f"{words} ..."),
         )
     if as_json:
-        print_json(_document(done))
+        print_json(msgspec.to_builtins(done))
     else:
-        _print_refreshed(done)
+        _print_refreshed(done, rows)
 
 
-def _document(done: Refreshed) -> dict[str, Any]:
-    import msgspec
-
-    return {
-        "schema": "placer.refresh/v1",
-        "catalog": done.name,
-        "provider": done.provider,
-        "written": None if done.folder is None else str(done.folder),
-        "offers": len(done.rows),
-        "regions": sorted({str(row["region"]) for row in done.rows}),
-        "changes": None if done.changes is None else msgspec.to_builtins(done.changes),
-        "left_out": dict(done.left_out),
-        "failed": dict(done.failed),
-        "kept": dict(done.kept),
-        "notes": list(done.notes),
-    }
-
-
-def _print_refreshed(done: Refreshed) -> None:
-    regions = {row["region"] for row in done.rows}
-    spot = sum(row["market"] == "spot" for row in done.rows)
-    verb = "would have" if done.folder is None else "has"
+def _print_refreshed(done: Refreshed, rows: Sequence[Row]) -> None:
+    spot = sum(row["market"] == "spot" for row in rows)
+    verb = "would have" if done.written is None else "has"
     say(
-        f"{done.name} {verb} {len(done.rows):,} offers in {len(regions)} regions: "
-        f"{len(done.rows) - spot:,} on-demand, {spot:,} spot"
+        f"{done.catalog} {verb} {done.offers:,} offers in {len(done.regions)} regions: "
+        f"{done.offers - spot:,} on-demand, {spot:,} spot"
     )
-    say(_changes(done.changes, done.name), whole=True)
+    say(_changes(done.changes, done.catalog), whole=True)
     say_rest(done.left_out, done.notes)
-    say_next(done.name, dry_run=done.folder is None)
+    say_next(done.catalog, dry_run=done.written is None)
 
 
 def _changes(changes: Changes | None, name: str) -> str:

@@ -66,7 +66,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "catalog-validation": ("books:CatalogValidation", "Answer of placer catalog validate"),
     "catalog-export": ("books:CatalogExport", "Answer of placer catalog export"),
     "pin": ("books:Pin", "Pinned catalogs"),
-    "refresh": ("books:Refresh", "Answer of placer catalog refresh"),
+    "refresh": ("placer.market.sources.refresh:Refreshed", "Answer of placer catalog refresh"),
     "import": ("books:Import", "Answer of the imports"),
     "import-quotas": (
         "books:ImportQuotas",

@@ -15,7 +15,6 @@ from placer.market.checks.doubts import Finding
 from placer.market.sources.capacity.blocks import OfferedBlock
 from placer.market.sources.capacity.quotas import QuotaRow
 from placer.market.sources.harvest import BookOrigin, Origin
-from placer.market.sources.refresh import Changes
 from placer.records import Count
 
 LeftOut = Annotated[dict[str, Count], Meta(description="Left out, by reason.")]
@@ -220,26 +219,6 @@ class Pin(Part, frozen=True, tag_field="schema", tag="placer.pin/v1"):
     """
 
     catalogs: list[Named]
-
-
-class Refresh(Part, frozen=True, tag_field="schema", tag="placer.refresh/v1"):
-    """What a refresh found and did. written is null after a dry run.
-
-    changes: Null where there was no book of this name.
-    failed: Regions that failed, with their error.
-    kept: Regions that failed and whose old offers were kept.
-    """
-
-    catalog: str
-    provider: str
-    written: str | None
-    offers: Count
-    regions: list[str]
-    changes: Changes | None
-    left_out: LeftOut
-    failed: dict[str, str]
-    kept: dict[str, Count]
-    notes: list[str]
 
 
 class Import(Part, frozen=True, tag_field="schema", tag="placer.import/v1"):

@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from placer.errors import PlacerError, SourceError
 from placer.market.books.csv_rows import read_rows
@@ -54,27 +55,25 @@ class Changes:
     largest: Change | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Refreshed:
-    """What a refresh found and did.
+class Refreshed(Struct, frozen=True, kw_only=True, tag_field="schema", tag="placer.refresh/v1"):
+    """What a refresh found and did. written is null after a dry run.
 
-    folder: Where the book lies; None after a dry run.
-    rows: The offers of the new book.
-    changes: Against the book of this name before; None if there was none.
-    left_out: How many prices were left out, by reason.
-    kept: Regions that failed and whose old offers were kept, with how many.
+    changes: Null where there was no book of this name.
+    left_out: Left out, by reason.
     failed: Regions that failed, with their error.
+    kept: Regions that failed and whose old offers were kept.
     """
 
-    name: str
+    catalog: str
     provider: str
-    folder: Path | None
-    rows: Sequence[Row]
+    written: str | None
+    offers: Count
+    regions: list[str]
     changes: Changes | None
-    left_out: Mapping[str, int]
-    notes: Sequence[str]
-    kept: Mapping[str, int]
-    failed: Mapping[str, str]
+    left_out: dict[str, Count]
+    failed: dict[str, str]
+    kept: dict[str, Count]
+    notes: list[str]
 
 
 def refresh(
@@ -86,8 +85,9 @@ def refresh(
     partial: bool = False,
     dry_run: bool = False,
     tell: Callable[[str], None] = lambda words: None,
-) -> Refreshed:
-    """Read a provider's prices and write them as a book of the user.
+) -> tuple[Refreshed, Sequence[Row]]:
+    """Read a provider's prices and write them as a book of the user; return what was done, and the
+    offers of the book.
 
     ``places`` and ``gpu`` are as `scope_of` reads them; ``name`` is that of the book, None: the
     provider's. ``partial`` keeps the old offers of regions that fail; otherwise one that fails ends
@@ -125,18 +125,20 @@ def refresh(
         harvest = Harvest(
             rows={OFFERS: everything}, origins=gathered.origins, left_out=left_out, notes=notes
         )
-        folder = None if dry_run else save(harvest, book)
-    return Refreshed(
-        name=book,
+        written = None if dry_run else str(save(harvest, book))
+    done = Refreshed(
+        catalog=book,
         provider=provider,
-        folder=folder,
-        rows=everything,
+        written=written,
+        offers=len(everything),
+        regions=sorted({str(row["region"]) for row in everything}),
         changes=compared,
         left_out=left_out,
-        notes=notes,
+        failed=dict(gathered.failed),
         kept={region: sum(row["region"] == region for row in kept) for region in gathered.failed},
-        failed=gathered.failed,
+        notes=notes,
     )
+    return done, everything
 
 
 def changes(
