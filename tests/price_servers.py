@@ -1,15 +1,53 @@
-"""Price interfaces on 127.0.0.1 in the formats of AWS, Azure and Google Cloud."""
+"""Price interfaces on 127.0.0.1 in the formats of AWS, Azure and Google Cloud, and their books."""
 
 from __future__ import annotations
 
+import csv
 import json
+import os
+import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+Call = Callable[..., tuple[int, str, str]]
+ACCESS, SECRET = "AKIACANARY0123456789", "canary/secret+0123456789abcdefghijklmnop"
+"""In the formats of AWS' keys; must never come back."""
+
+
+def log_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the canaries as credentials, and hide what this machine knows of AWS."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, os.devnull)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+def said(done: subprocess.CompletedProcess[str]) -> tuple[int, str, str]:
+    """Exit code, output and errors of a command."""
+    return done.returncode, done.stdout, done.stderr
+
+
+def rows_of(home: Path, book: str, file: str = "offers.csv") -> list[dict[str, str]]:
+    """Rows of a book of the user."""
+    with (home / "catalogs" / book / file).open(encoding="utf-8", newline="") as stream:
+        return [*csv.DictReader(stream)]
+
+
+def machines_of(home: Path, book: str) -> dict[tuple[str, str, str], dict[str, str]]:
+    """Offers of a book of the user by region, type and market."""
+    rows = rows_of(home, book)
+    return {(row["region"], row["instance_type"], row["market"]): row for row in rows}
 
 
 @dataclass

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from price_servers import Answer, Request, as_json, serving
+from price_servers import SECRET, Answer, Call, Request, as_json, log_in, rows_of, said, serving
 
-from conftest import ROOT, home_with_book
-from placer.cli import run as run_placer
+from conftest import ROOT, Run, home_with_book
 from placer.market.books.book_reader import load_catalog
 from placer.market.launch_log import LaunchLog
 from placer.market.sources.capacity.own_launches import survival_of, times_left
 from placer.records import replace
 
 TOKEN = "ya29.CANARY-0123456789"  # noqa: S105 - a canary
-SECRET = "canary/secret+0123456789abcdefghijklmnop"  # noqa: S105 - a canary
-Call = Callable[..., tuple[int, str, str]]
 ZONE = "https://www.googleapis.com/compute/beta/projects/p/zones/us-central1-a"
 SCORED: dict[str, Any] = {
     "scores": {"obtainability": 0.9, "estimatedUptime": "600s"},
@@ -90,32 +85,16 @@ QUOTAS = {
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A shelf and credentials of each test's own."""
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    for name, value in {
-        "PLACER_HOME": str(home_with_book(tmp_path / "home")),
-        "PLACER_GCP_ACCESS_TOKEN": TOKEN,
-        "AWS_ACCESS_KEY_ID": "AKIACANARY0123456789",
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-        "AWS_CONFIG_FILE": str(tmp_path / "none"),
-        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
+    log_in(monkeypatch)
+    monkeypatch.setenv("PLACER_HOME", str(home_with_book(tmp_path / "home")))
+    monkeypatch.setenv("PLACER_GCP_ACCESS_TOKEN", TOKEN)
     return tmp_path / "home"
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
+def call(command: Run) -> Call:
     """Run an import in this process; exit code, output and errors."""
-
-    def imported(*words: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            run_placer(["capacity", "import", *words])
-        said = capsys.readouterr()
-        return int(str(stop.value.code or 0)), said.out, said.err
-
-    return imported
+    return lambda *words: said(command("capacity", "import", *words))
 
 
 def saved(tmp_path: Path, document: object) -> str:
@@ -123,12 +102,6 @@ def saved(tmp_path: Path, document: object) -> str:
     path = tmp_path / "answer.json"
     path.write_text(json.dumps(document), encoding="utf-8")
     return str(path)
-
-
-def rows(home: Path, file: str = "capacity.csv") -> list[dict[str, str]]:
-    """Rows of the book."""
-    with (home / "catalogs" / "capacity" / file).open(encoding="utf-8", newline="") as stream:
-        return [*csv.DictReader(stream)]
 
 
 H100X8 = ("--machine", "a3-highgpu-8g", "--machines", "8")
@@ -141,7 +114,7 @@ def test_advice_of_google_is_a_row_of_its_zone(call: Call, tmp_path: Path, home:
     """
     code, out, err = call("gcp-advice", "--from", saved(tmp_path, ADVICE), *H100X8)
     assert code == 0, err
-    (row,) = rows(home)
+    (row,) = rows_of(home, "capacity", "capacity.csv")
     assert (row["zone"], row["device"], row["machines"]) == ("us-central1-a", "H100", "8")
     assert [float(row[name]) for name in ("share", "share_low", "share_high")] == [0.9, 0.7, 1.0]
     assert float(row["survival_a"]) == 0.38
@@ -162,7 +135,7 @@ def test_an_hour_of_uptime_bounds_nothing(call: Call, tmp_path: Path, home: Path
     code, out, err = call("gcp-advice", "--from", answer, *H100X8)
     assert code == 0, err
     assert "left out: 1 x advice about several zones together" in out
-    (row,) = rows(home)
+    (row,) = rows_of(home, "capacity", "capacity.csv")
     assert "survival_a" not in row
     assert [float(row[name]) for name in ("share_low", "share_high")] == [0.4, 0.7]
 
@@ -174,7 +147,7 @@ def test_history_of_google_is_a_price_with_its_range(
     answer = saved(tmp_path, HISTORY)
     code, out, err = call("gcp-history", "--from", answer, "--machine", "a3-highgpu-8g")
     assert code == 0, err
-    (row,) = rows(home, "offers.csv")
+    (row,) = rows_of(home, "capacity", "offers.csv")
     prices = [float(row[f"usd_per_hour{end}"]) for end in ("_low", "", "_high")]
     assert prices == [20.5, 21.5, 24.5]
     assert (row["region"], row["market"], row["as_of"]) == ("us-central1", "spot", "2026-10-05")
@@ -185,7 +158,7 @@ def test_scores_of_ec2_are_estimates(call: Call, tmp_path: Path, home: Path) -> 
     """8 of 10 is taken as 80 %, give or take 30 points; a region that no book knows is left out."""
     code, out, err = call("aws-scores", "--from", saved(tmp_path, SCORES), *P5)
     assert code == 0, err
-    (row,) = rows(home)
+    (row,) = rows_of(home, "capacity", "capacity.csv")
     assert (row["region"], row["zone"], row["basis"]) == ("us-east-1", "use1-az1", "estimated")
     assert [float(row[name]) for name in ("share", "share_low", "share_high")] == [0.8, 0.5, 1.0]
     assert "region that no book knows: aws/us-moon-1" in out
@@ -282,7 +255,7 @@ def test_a_log_is_shares_with_ranges_and_survival(call: Call, home: Path) -> Non
         "log", "--from", str(ROOT / "examples" / "launches.csv"), "--machine", "a3-highgpu-8g"
     )
     assert code == 0, err
-    found = rows(home)
+    found = rows_of(home, "capacity", "capacity.csv")
     assert len(found) == 15
     assert {row["basis"] for row in found} == {"measured"}
     for row in found:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,16 +12,25 @@ from urllib.parse import parse_qs
 
 import httpx2
 import pytest
-from price_servers import Answer, Request, Server, as_json, aws_entry, serving
+from price_servers import (
+    ACCESS,
+    SECRET,
+    Answer,
+    Call,
+    Request,
+    Server,
+    as_json,
+    aws_entry,
+    log_in,
+    machines_of,
+    said,
+    serving,
+)
 
-from conftest import home_with_book
-from placer.cli import run as run_placer
+from conftest import Run, home_with_book
 from placer.market.sources.prices import aws_account as account
 from placer.market.sources.prices.aws import quantile, spot_prices
 
-ACCESS, SECRET = "AKIACANARY0123456789", "canary/secret+0123456789abcdefghijklmnop"
-"""In the formats of AWS' keys; must never come back."""
-Call = Callable[..., tuple[int, str, str]]
 Spot = list[tuple[str, str, str, datetime]]
 NOW = datetime.now(UTC)
 
@@ -41,43 +48,15 @@ def moto() -> Iterator[str]:
 
 
 @pytest.fixture
-def call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Call:
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Run) -> Call:
     """Run a refresh in this process with canaries as credentials; exit code, stdout and stderr."""
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    for name, value in login(tmp_path).items():
-        monkeypatch.setenv(name, value)
+    log_in(monkeypatch)
+    monkeypatch.setenv("PLACER_HOME", str(home_with_book(tmp_path)))
 
-    def refresh(server: Server | str, *options: str) -> tuple[int, str, str]:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", server if isinstance(server, str) else server.url)
-        with pytest.raises(SystemExit) as stop:
-            run_placer(["catalog", "refresh", "aws", *options])
-        said = capsys.readouterr()
-        return int(str(stop.value.code)), said.out, said.err
+    def refresh(server: Server, *options: str) -> tuple[int, str, str]:
+        return said(command("catalog", "refresh", "aws", *options, AWS_ENDPOINT_URL=server.url))
 
     return refresh
-
-
-def login(home: Path) -> dict[str, str]:
-    """Environment with the canaries and without what this machine knows of AWS."""
-    return {
-        "PLACER_HOME": str(home_with_book(home / "home")),
-        "AWS_ACCESS_KEY_ID": ACCESS,
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-        "AWS_CONFIG_FILE": str(home / "none"),
-        "AWS_SHARED_CREDENTIALS_FILE": str(home / "none"),
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
-
-
-def offers(home: Path, name: str = "aws") -> dict[tuple[str, str, str], dict[str, str]]:
-    """Rows of the book by region, type and market."""
-    with (home / "home" / "catalogs" / name / "offers.csv").open(
-        encoding="utf-8", newline=""
-    ) as stream:
-        return {(r["region"], r["instance_type"], r["market"]): r for r in csv.DictReader(stream)}
 
 
 def spot_xml(rows: Spot) -> bytes:
@@ -172,7 +151,7 @@ def test_prices_of_two_regions_become_a_book(call: Call, moto: str, tmp_path: Pa
     with serving(aws(moto, OREGON + IRELAND, HISTORY, page=4)) as server:
         code, out, err = call(server, "--in", "us-west-2,eu-west-1")
     assert (code, err) == (0, "")
-    found = offers(tmp_path)
+    found = machines_of(tmp_path, "aws")
     assert sorted(found) == [
         ("eu-west-1", "g4dn.xlarge", "on_demand"),
         ("eu-west-1", "g4dn.xlarge", "spot"),
@@ -241,7 +220,9 @@ def test_a_zone_whose_price_cannot_be_is_passed_over(
     with serving(aws(moto, OREGON, rows)) as server:
         _, out, _ = call(server, "--in", "us-west-2", "--json")
     assert json.loads(out)["left_out"][reason] == 1
-    assert offers(tmp_path)["us-west-2", "g4dn.xlarge", "spot"]["usd_per_hour"] == "0.27"
+    assert (
+        machines_of(tmp_path, "aws")["us-west-2", "g4dn.xlarge", "spot"]["usd_per_hour"] == "0.27"
+    )
 
 
 def test_regions_that_are_off_or_unknown_are_counted(call: Call, moto: str) -> None:
@@ -279,7 +260,7 @@ def test_one_region_that_fails_fails_the_refresh(call: Call, moto: str, tmp_path
     works = aws(moto, OREGON + IRELAND, HISTORY)
     with serving(works) as server:
         call(server, "--in", "us-west-2,eu-west-1")
-    before = offers(tmp_path)
+    before = machines_of(tmp_path, "aws")
     with serving(broken_in("eu-west-1", works, denied("UnauthorizedOperation"))) as server:
         code, _, err = call(server, "--in", "us-west-2,eu-west-1")
     assert code == 7
@@ -287,7 +268,7 @@ def test_one_region_that_fails_fails_the_refresh(call: Call, moto: str, tmp_path
         "aws/eu-west-1: AWS refused describe instance type offerings: UnauthorizedOperation" in err
     )
     assert "--partial keeps the old prices of regions that fail" in err
-    assert offers(tmp_path) == before
+    assert machines_of(tmp_path, "aws") == before
 
 
 def test_without_credentials_one_line_says_what_to_do(
@@ -329,7 +310,7 @@ def test_a_source_that_fails_keeps_the_old_book(
     works = aws(moto, OREGON, HISTORY)
     with serving(works) as server:
         call(server, "--in", "us-west-2")
-    before = offers(tmp_path)
+    before = machines_of(tmp_path, "aws")
     monkeypatch.setattr(account, "ATTEMPTS", 1)
     answer, words, tip = BROKEN[name]
     with serving(broken_in("us-west-2", works, answer)) as server:
@@ -338,7 +319,7 @@ def test_a_source_that_fails_keeps_the_old_book(
     assert words in err
     assert tip in err
     assert len(err.splitlines()) == 2
-    assert offers(tmp_path) == before
+    assert machines_of(tmp_path, "aws") == before
     assert ACCESS not in err
 
 
@@ -378,7 +359,7 @@ def test_a_broken_price_list_is_refused(
     assert code == 7
     assert len(err.splitlines()) == 2
     assert ACCESS not in err
-    assert not (tmp_path / "home" / "catalogs" / "aws").exists()
+    assert not (tmp_path / "catalogs" / "aws").exists()
 
 
 def test_keys_are_in_no_output_and_no_file(call: Call, moto: str, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import signal
@@ -15,14 +14,23 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from price_servers import Answer, Request, Server, as_json, azure_item, azure_page, serving
+from price_servers import (
+    Answer,
+    Call,
+    Request,
+    Server,
+    as_json,
+    azure_item,
+    azure_page,
+    rows_of,
+    said,
+    serving,
+)
 
-from conftest import PROCESS_TIMEOUT_S, ROOT, home_with_book
-from placer.cli import run as run_placer
+from conftest import PROCESS_TIMEOUT_S, ROOT, Run, home_with_book
 from placer.market.sources.prices import pages
 
 T4, A100 = "Standard_NC4as_T4_v3", "Standard_NC24ads_A100_v4"
-Call = Callable[..., tuple[int, str, str]]
 ODD: list[Any] = [None, 7, "", "x\ny", [], {}, ["a"], True, 1e300]
 """What no field of the format should hold."""
 ITEMS = [
@@ -39,29 +47,16 @@ Windows and low priority are none.
 
 
 @pytest.fixture
-def call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Call:
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Run) -> Call:
     """Run a refresh in this process against one server; exit code, stdout and stderr."""
     monkeypatch.setenv("PLACER_HOME", str(home_with_book(tmp_path)))
 
     def refresh(server: Server | str, *options: str) -> tuple[int, str, str]:
-        monkeypatch.setenv(
-            "PLACER_AZURE_PRICES_URL",
-            server if isinstance(server, str) else f"{server.url}/api/retail/prices",
-        )
-        with pytest.raises(SystemExit) as stop:
-            run_placer(["catalog", "refresh", "azure", *options])
-        said = capsys.readouterr()
-        return int(str(stop.value.code)), said.out, said.err
+        url = server if isinstance(server, str) else f"{server.url}/api/retail/prices"
+        words = ("catalog", "refresh", "azure", *options)
+        return said(command(*words, PLACER_AZURE_PRICES_URL=url))
 
     return refresh
-
-
-def offers(home: Path, name: str = "azure") -> list[dict[str, str]]:
-    """Rows of a book on the shelf."""
-    with (home / "catalogs" / name / "offers.csv").open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
 
 
 def one_page(items: list[dict[str, Any]]) -> Callable[[Request], Answer]:
@@ -76,7 +71,10 @@ def test_prices_become_a_book(call: Call, tmp_path: Path) -> None:
     with serving(one_page(ITEMS)) as server:
         code, out, err = call(server)
     assert (code, err) == (0, "")
-    found = {(row["region"], row["instance_type"], row["market"]): row for row in offers(tmp_path)}
+    found = {
+        (row["region"], row["instance_type"], row["market"]): row
+        for row in rows_of(tmp_path, "azure")
+    }
     assert sorted(found) == [
         ("eastus", T4, "on_demand"),
         ("eastus", T4, "spot"),
@@ -120,7 +118,7 @@ def test_pages_are_followed_to_the_end(call: Call, tmp_path: Path) -> None:
 
     with serving(answer) as server:
         assert call(server)[0] == 0
-    assert len(offers(tmp_path)) == 3
+    assert len(rows_of(tmp_path, "azure")) == 3
 
 
 def test_a_full_page_without_a_link_is_followed_by_number(call: Call, tmp_path: Path) -> None:
@@ -132,7 +130,7 @@ def test_a_full_page_without_a_link_is_followed_by_number(call: Call, tmp_path: 
 
     with serving(answer) as server:
         assert call(server)[0] == 0
-    assert {row["instance_type"] for row in offers(tmp_path)} == {T4, A100}
+    assert {row["instance_type"] for row in rows_of(tmp_path, "azure")} == {T4, A100}
 
 
 def test_changes_against_the_book_before_are_said(call: Call) -> None:
@@ -184,7 +182,7 @@ def test_a_price_that_cannot_be_is_left_out(
         code, out, _ = call(server, "--json")
     assert code == 0
     assert json.loads(out)["left_out"] == {reason: 1}
-    assert [row["region"] for row in offers(tmp_path)] == ["eastus"]
+    assert [row["region"] for row in rows_of(tmp_path, "azure")] == ["eastus"]
 
 
 @pytest.mark.parametrize("field", sorted(ITEMS[0]))
@@ -202,7 +200,7 @@ def test_of_two_prices_the_newer_counts(call: Call, tmp_path: Path) -> None:
     twin = azure_item(T4, "eastus", 0.52)
     with serving(one_page([old, ITEMS[0], twin])) as server:
         call(server)
-    assert [row["usd_per_hour"] for row in offers(tmp_path)] == ["0.526"]
+    assert [row["usd_per_hour"] for row in rows_of(tmp_path, "azure")] == ["0.526"]
 
 
 PAGE = json.dumps(azure_page(ITEMS)).encode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import subprocess
 from collections.abc import Callable
@@ -10,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from price_servers import Answer, Request, Server, as_json, gcp_sku, serving
+from price_servers import Answer, Request, Server, as_json, gcp_sku, machines_of, serving
 
-from conftest import home_with_book
+from conftest import Run, home_with_book
 from placer.errors import PlacerError
 from placer.market.sources.harvest import Tally
 from placer.market.sources.prices.pages import address
@@ -23,7 +22,6 @@ from placer.market.sources.refresh import refresh as refresh_book
 
 KEY = "AIzaSyCANARY-0123456789abcdefghijklmnopq"
 """In the format of Google's keys; must never come back."""
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 AMERICAS, IOWA = ["us-central1", "us-east1", "us-west1"], ["us-central1"]
 N1 = [
     gcp_sku("N1 Predefined Instance Core running in Americas", 0.031611, AMERICAS),
@@ -97,11 +95,7 @@ def refresh(run: Run, tmp_path: Path) -> Callable[..., subprocess.CompletedProce
 
 def prices(home: Path) -> dict[tuple[str, str, str], float]:
     """Prices of the book by region, machine and market."""
-    with (home / "catalogs" / "gcp" / "offers.csv").open(encoding="utf-8", newline="") as stream:
-        return {
-            (r["region"], r["instance_type"], r["market"]): float(r["usd_per_hour"])
-            for r in csv.DictReader(stream)
-        }
+    return {key: float(row["usd_per_hour"]) for key, row in machines_of(home, "gcp").items()}
 
 
 def test_machines_are_added_up_from_their_parts(refresh: Run, tmp_path: Path) -> None:
