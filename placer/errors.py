@@ -139,8 +139,6 @@ def writing_hint(error: OSError, otherwise: str) -> str:
     """Return what to do about a file that cannot be written: a full disk needs something else than
     a wrong folder.
 
-    Examples
-    --------
     >>> writing_hint(OSError(errno.ENOSPC, "No space left on device"), "choose another folder")
     'free some space, or choose another disk'
     """
@@ -152,8 +150,6 @@ def unknown(kind: str, value: str, known: Iterable[str], hint: str = "") -> Plac
     """Build the error for a name of some kind that does not exist, with the nearest one that does,
     or else a hint.
 
-    Examples
-    --------
     >>> unknown("model", "roberta-xml", ["roberta-xlm", "resnet18"]).hint
     "a similar model exists: 'roberta-xlm'"
     >>> [unknown("model", "x", ["b", "a"], hint).hint for hint in ("", "see the list")]

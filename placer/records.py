@@ -32,10 +32,7 @@ def one_of(*words: str | int) -> msgspec.Meta:
 def replace(record: RecordType, /, **changes: Any) -> RecordType:
     """Return a copy of a record with some fields changed; its checks run again.
 
-    Raises
-    ------
-    TypeError
-        If the record has no field of a name.
+    Raise `TypeError` if the record has no field of a name.
     """
     if isinstance(record, msgspec.Struct):
         return msgspec.structs.replace(record, **changes)

@@ -52,8 +52,6 @@ WIDE = 2.0  # An interval whose ends are further apart, as a ratio, decides no r
 def is_wide(low: float, high: float) -> bool:
     """Return whether an interval is too wide to rank what it describes.
 
-    Examples
-    --------
     >>> is_wide(981.0, 1_141.0), is_wide(3_273.0, 13_878.0)
     (False, True)
     """
@@ -64,8 +62,6 @@ def parse_budget(text: str) -> float:
     """Read a budget in USD per hour, such as ``5/h``, ``120/day`` or ``3000/month`` of 730 h;
     PlacerError if the rate is ambiguous.
 
-    Examples
-    --------
     >>> parse_budget("$5/h"), parse_budget("120/day"), parse_budget("3650/month")
     (5.0, 5.0, 5.0)
     """
@@ -91,8 +87,6 @@ def parse_budget(text: str) -> float:
 def parse_rate(text: str) -> float:
     """Read a throughput in samples per second, such as ``400/s`` or ``1.2K/s``.
 
-    Examples
-    --------
     >>> parse_rate("400/s"), parse_rate("36K/h")
     (400.0, 10.0)
     """
@@ -112,8 +106,6 @@ def parse_rate(text: str) -> float:
 def parse_count(text: str, what: str = "count") -> int:
     """Read a whole positive number; ``32K`` is 32,000, ``32Ki`` is 32,768 and ``1B`` a billion.
 
-    Examples
-    --------
     >>> parse_count("32Ki"), parse_count("32K"), parse_count("1,024")
     (32768, 32000, 1024)
     """
@@ -137,8 +129,6 @@ def parse_count(text: str, what: str = "count") -> int:
 def parse_tokens(text: str, what: str = "tokens") -> int:
     """Read a whole number of tokens; ``10B`` and ``10G`` are 10,000,000,000.
 
-    Examples
-    --------
     >>> parse_tokens("10B"), parse_tokens("4Mtok"), parse_tokens("1T tokens")
     (10000000000, 4000000, 1000000000000)
     """
@@ -157,8 +147,6 @@ def parse_tokens(text: str, what: str = "tokens") -> int:
 def parse_bytes(text: str) -> float:
     """Read a size in bytes, such as ``1.12GB``, ``1100 MB`` or ``16GiB``.
 
-    Examples
-    --------
     >>> parse_bytes("1.5 KB"), parse_bytes("1KiB")
     (1500.0, 1024.0)
     """
@@ -173,8 +161,6 @@ def parse_bytes(text: str) -> float:
 def parse_bandwidth(text: str) -> float:
     """Read a bandwidth in bytes per second; ``b`` is bit, ``B`` is byte.
 
-    Examples
-    --------
     >>> parse_bandwidth("250 Mb/s"), parse_bandwidth("1GB/s")
     (31250000.0, 1000000000.0)
     """
@@ -201,8 +187,6 @@ def parse_bandwidth(text: str) -> float:
 def parse_seconds(text: str) -> float:
     """Read a duration in seconds, such as ``200ms``, ``90s``, ``15min`` or ``36h``.
 
-    Examples
-    --------
     >>> parse_seconds("200ms"), parse_seconds("1.5h")
     (0.2, 5400.0)
     """
@@ -217,8 +201,6 @@ def parse_seconds(text: str) -> float:
 def parse_range(text: str, what: str = "workers", highest: int = 64) -> tuple[int, int]:
     """Read a range of whole numbers: ``4``, ``1..16``, ``8..`` or ``..16``; both ends count.
 
-    Examples
-    --------
     >>> parse_range("1..16"), parse_range("4"), parse_range("8..", highest=32)
     ((1, 16), (4, 4), (8, 32))
     """
@@ -241,8 +223,6 @@ def parse_range(text: str, what: str = "workers", highest: int = 64) -> tuple[in
 def parse_fraction(text: str, what: str, most: float = 0.5) -> float:
     """Read a share such as ``0.1%`` or ``0.001``, from 0 to ``most``.
 
-    Examples
-    --------
     >>> parse_fraction("0.5%", "gap"), parse_fraction("0", "gap")
     (0.005, 0.0)
     """
@@ -274,8 +254,6 @@ def parse_moment(text: str, where: str, hint: str = "write it as 2026-11-24T12:0
 def format_bytes(value: float) -> str:
     """Print bytes with a decimal prefix and three digits.
 
-    Examples
-    --------
     >>> format_bytes(1_120_284_964), format_bytes(17e6), format_bytes(12)
     ('1.12 GB', '17 MB', '12 B')
     """
@@ -288,8 +266,6 @@ def format_bytes(value: float) -> str:
 def format_bandwidth(bytes_per_second: float) -> str:
     """Print bytes per second as bits per second, the way networks are quoted.
 
-    Examples
-    --------
     >>> format_bandwidth(26_250_000), format_bandwidth(862_500_000)
     ('210 Mb/s', '6.9 Gb/s')
     """
@@ -300,8 +276,6 @@ def format_bandwidth(bytes_per_second: float) -> str:
 def format_usd(value: float) -> str:
     """Print dollars to the cent, and small amounts to two digits that count.
 
-    Examples
-    --------
     >>> format_usd(4.8), format_usd(0.0021), format_usd(0)
     ('$4.80', '$0.0021', '$0.00')
     """
@@ -316,8 +290,6 @@ def format_usd(value: float) -> str:
 def format_seconds(value: float) -> str:
     """Print a duration in the unit that keeps it readable.
 
-    Examples
-    --------
     >>> format_seconds(0.05), format_seconds(31.2), format_seconds(600)
     ('50 ms', '31.2 s', '10 min')
     """
@@ -329,8 +301,6 @@ def format_seconds(value: float) -> str:
 def format_duration(value: float) -> str:
     """Print a long duration in two units: days and hours, or hours and minutes.
 
-    Examples
-    --------
     >>> [format_duration(seconds) for seconds in (11_520, 183_600, 43_200, 90)]
     ['3 h 12 min', '2 d 3 h', '12 h', '90 s']
     """
@@ -349,8 +319,6 @@ def format_duration(value: float) -> str:
 def format_number(value: float) -> str:
     """Print a plain number with three digits, thousands separated.
 
-    Examples
-    --------
     >>> format_number(1084.7), format_number(12.34), format_number(0.5)
     ('1,085', '12.3', '0.5')
     """
@@ -360,8 +328,6 @@ def format_number(value: float) -> str:
 def format_rough(value: float) -> str:
     """Print a number that nobody measured: three digits that count, thousands separated.
 
-    Examples
-    --------
     >>> format_rough(534_116.0), format_rough(8_163.0), format_rough(12.34)
     ('534,000', '8,160', '12.3')
     """
@@ -372,8 +338,6 @@ def format_plain(value: float, digits: int = 3) -> str:
     """Print a number with so many digits that count, without an exponent or separators, so that it
     can be pasted.
 
-    Examples
-    --------
     >>> format_plain(10_720.4, 4), format_plain(0.00071234), format_plain(57.0), format_plain(5e6)
     ('10720', '0.000712', '57', '5000000')
     """
@@ -384,8 +348,6 @@ def format_plain(value: float, digits: int = 3) -> str:
 def format_tokens(value: float) -> str:
     """Print a number of tokens with three digits.
 
-    Examples
-    --------
     >>> format_tokens(10**10), format_tokens(4_194_304), format_tokens(512)
     ('10 B tokens', '4.19 M tokens', '512 tokens')
     """
@@ -398,8 +360,6 @@ def format_tokens(value: float) -> str:
 def format_speed(samples_per_second: float, tokens_per_sample: int | None = None) -> str:
     """Print a speed: in tokens where samples are sequences of them.
 
-    Examples
-    --------
     >>> format_speed(4778), format_speed(12.5, 8192)
     ('4,778 samples/s', '102,400 tokens/s')
     """
@@ -416,8 +376,6 @@ def format_parameters(value: int) -> str:
     """Print a number of parameters with three digits, in millions from one million on and in
     billions from one billion on.
 
-    Examples
-    --------
     >>> format_parameters(8_030_261_248), format_parameters(560_142_482), format_parameters(33)
     ('8.03 B', '560 M', '33')
     """
@@ -450,8 +408,6 @@ def _positive(text: str, what: str, value: float) -> float:
 def counted(number: int, word: str) -> str:
     """Write a number of things.
 
-    Examples
-    --------
     >>> counted(1, "row"), counted(4515, "offer")
     ('1 row', '4,515 offers')
     """
@@ -461,8 +417,6 @@ def counted(number: int, word: str) -> str:
 def counted_range(low: int, high: int, word: str) -> str:
     """Write a range of things, or one number where both ends are the same.
 
-    Examples
-    --------
     >>> counted_range(1, 64, "worker"), counted_range(4, 4, "worker"), counted_range(1, 1, "region")
     ('1 to 64 workers', '4 workers', '1 region')
     """

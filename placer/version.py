@@ -10,8 +10,6 @@ DISTRIBUTION = "placer-advisor"
 def install_line(extra: str) -> str:
     """Return the command that adds an extra.
 
-    Examples
-    --------
     >>> install_line("milp")
     "pip install 'placer-advisor[milp]'"
     """

@@ -51,10 +51,7 @@ class Checked:
 def check_certificate(document: Json, where: str) -> Checked:
     """Check the certificate of a result document that prices as it says.
 
-    Raises
-    ------
-    PlacerError
-        If a digest, a price, a limit, a bound or a count does not hold; names it.
+    Raise `PlacerError` if a digest, a price, a limit, a bound or a count does not hold; names it.
     """
     compared = _compared(document)
     whole = compared.problem  # on the whole market: of this machine, else of the file

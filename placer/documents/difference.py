@@ -70,10 +70,8 @@ class Condition:
         """Tell whether a difference is of this kind; where a figure is missing on one side alone,
         it is.
 
-        Raises
-        ------
-        PlacerError
-            If no result has the figure, though both have a placement: nothing would be compared.
+        Raise `PlacerError` if no result has the figure, though both have a placement: nothing would
+        be compared.
         """
         row = next(row for row in document["figures"] if row["name"] == self.figure)
         before, after = row["before"], row["after"]
@@ -96,13 +94,8 @@ class Condition:
 def parse_condition(text: str) -> Condition:
     """Read a condition: ``cost>10%``, ``speed<-5%`` or, in the unit of the figure, ``egress>0.5``.
 
-    Raises
-    ------
-    PlacerError
-        If it is none; the hint lists the figures.
+    Raise `PlacerError` if it is none; the hint lists the figures.
 
-    Examples
-    --------
     >>> parse_condition("cost>10%").bound, parse_condition("speed < -50").relative
     (0.1, False)
     """
@@ -126,10 +119,7 @@ def difference_document(
     """Build the ``placer.diff/v1`` document of two ``placer.result/v1`` documents of some files.
     Conditions name changes that are not accepted; those that hold are listed under ``failed``.
 
-    Raises
-    ------
-    PlacerError
-        If one of them is not a result, or a condition compares what neither has.
+    Raise `PlacerError` if one of them is not a result, or a condition compares what neither has.
     """
     for document, name in zip((before, after), names, strict=True):
         if not isinstance(document, Mapping) or document.get("schema") != RESULT_SCHEMA:

@@ -77,10 +77,7 @@ def check_frontier(document: Json, where: str) -> str:
     """Check the figures of a frontier against each other, and price every point again where the
     document has its problem.
 
-    Raises
-    ------
-    PlacerError
-        Names the first point that is wrong.
+    Raise `PlacerError`, which names the first point that is wrong.
     """
     for wrong in (_wrong_points, _wrong_summary, _wrong_prices):
         refuse(wrong(document), where)
@@ -91,10 +88,8 @@ def frontier_words(document: Json, where: str) -> Checked:
     """Compare a frontier that prices as it says with the book on this machine; say what is
     confirmed and what is taken on trust.
 
-    Raises
-    ------
-    PlacerError
-        If a price differs from the book of the same digest, or a placement beats a bound.
+    Raise `PlacerError` if a price differs from the book of the same digest, or a placement beats a
+    bound.
     """
     points = document["points"]
     bounds = ("most_samples_per_second", "least_usd_per_hour") if points else ()  # by searches
@@ -242,10 +237,7 @@ def _refuted(document: Json, whole: Problem | None) -> Iterator[str]:
 def check_portfolio(document: Json, where: str) -> str:
     """Price every job of a saved portfolio again and sum what they share.
 
-    Raises
-    ------
-    PlacerError
-        Names the first job or limit that is wrong.
+    Raise `PlacerError`, which names the first job or limit that is wrong.
     """
     running = [job for job in document["jobs"] if job["runs"]]
     for job in running:
@@ -265,10 +257,7 @@ def portfolio_words(document: Json, where: str) -> Checked:
     """Price every job of a portfolio that adds up by the second implementation too; say what is
     confirmed and what is taken on trust.
 
-    Raises
-    ------
-    PlacerError
-        Names the first job that is wrong.
+    Raise `PlacerError`, which names the first job that is wrong.
     """
     for job in document["jobs"]:
         if job["runs"]:

@@ -35,17 +35,10 @@ def reopened_problem(
 ) -> tuple[Problem, tuple[str, ...]]:
     """Build the question of a saved result again; say what differs from the day of the result.
 
-    Parameters
-    ----------
-    where
-        Name of the file, for errors.
-    catalog
-        Books to ask it of; empty: those of the result.
+    Raise `PlacerError` if the document is not a result with a problem, or its book cannot be found.
 
-    Raises
-    ------
-    PlacerError
-        If the document is not a result with a problem, or its book cannot be found.
+    where: Name of the file, for errors.
+    catalog: Books to ask it of; empty: those of the result.
     """
     if not isinstance(document, Mapping) or document.get("schema") != RESULT_SCHEMA:
         raise PlacerError(
@@ -62,10 +55,7 @@ def reopened_problem(
 def reopened_answer(document: Json, where: str) -> Placement | None:
     """Rebuild the placement of a saved result; None where nothing fitted.
 
-    Raises
-    ------
-    PlacerError
-        If the placement is not whole.
+    Raise `PlacerError` if the placement is not whole.
     """
     try:
         written = document["placement"]
@@ -78,10 +68,7 @@ def whole_problem(document: Json, where: str) -> Problem:
     """Rebuild the question of a saved result, which has a problem and a certificate, with the
     market that it was solved on.
 
-    Raises
-    ------
-    PlacerError
-        If that market is neither in the file nor on this machine.
+    Raise `PlacerError` if that market is neither in the file nor on this machine.
     """
     saved, certificate = Problem.from_dict(document["problem"]), document["certificate"]
     if holds_market(certificate):
@@ -156,16 +143,10 @@ def compare_with_book(
     """Compare what a document says of prices, places and links with the book of this machine, where
     that has the same digest: one of another day may differ in any row.
 
-    Parameters
-    ----------
-    saved
-        The question as the document has it.
-    placements
-        What was chosen: the document has everything that their prices depend on.
-    data
-        Name, digest and dates of the book, as the document says them.
-    whole
-        Whether the document claims to have the whole market.
+    saved: The question as the document has it.
+    placements: What was chosen: the document has everything that their prices depend on.
+    data: Name, digest and dates of the book, as the document says them.
+    whole: Whether the document claims to have the whole market.
     """
     name, own = saved.catalog.name, tuple(_uncovered_inputs(saved))
     origin = _book_of(saved.catalog)

@@ -50,8 +50,6 @@ def request_document(problem: Problem) -> dict[str, Any]:
     table. Batch, compression and constants are shown as they hold, whether they were asked for or
     come from the profile.
 
-    Notes
-    -----
     Without the key ``quota_gpus`` the quota is 8, as in documents that are older than the key.
     """
     wish, shape = problem.requirements, problem.profile.architecture

@@ -56,14 +56,9 @@ def saved_document(
 ) -> dict[str, Any]:
     """Add the problem and a certificate to the document of a result.
 
-    Parameters
-    ----------
-    document
-        ``placer.result/v1``; its proof names the modes that are bounded again.
-    limits
-        ``gap``, ``time_limit_s``, ``node_limit`` and ``seed`` of the search.
-    whole
-        Keep the whole market, so that bounds can be worked out again, and not only what the
+    document: ``placer.result/v1``; its proof names the modes that are bounded again.
+    limits: ``gap``, ``time_limit_s``, ``node_limit`` and ``seed`` of the search.
+    whole: Keep the whole market, so that bounds can be worked out again, and not only what the
         placement uses; without a placement the question alone.
     """
     kept = problem
@@ -131,10 +126,8 @@ def question_in(document: Json) -> Any:
 def check_result(document: Json, where: str) -> str:
     """Price the placement of a saved result again, from the file alone; say what it is.
 
-    Raises
-    ------
-    PlacerError
-        If a key is unknown, a limit is broken, or a figure differs from what is written.
+    Raise `PlacerError` if a key is unknown, a limit is broken, or a figure differs from what is
+    written.
     """
     from placer.documents.schemas.result import Result
 

@@ -51,10 +51,8 @@ def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
     """Check a document by its schema; say what it is and what is confirmed and taken on trust,
     where that is not all or nothing.
 
-    Raises
-    ------
-    PlacerError
-        If the schema is unknown, a digest differs, or a result does not price as it says.
+    Raise `PlacerError` if the schema is unknown, a digest differs, or a result does not price as it
+    says.
     """
     if not isinstance(document, Mapping):
         raise PlacerError(f"{where}: not a JSON object", "give a file that placer wrote")
@@ -93,10 +91,7 @@ def _check_types(document: Json, name: str, where: str) -> None:
 def manifest_of(document: Json, where: str) -> dict[str, Any]:
     """Build the launch manifest of a saved result, after its check.
 
-    Raises
-    ------
-    PlacerError
-        If the result does not price as it says, or has no placement.
+    Raise `PlacerError` if the result does not price as it says, or has no placement.
     """
     check_document(document, where)
     if document["placement"] is None:

@@ -14,8 +14,6 @@ def parse_json(text: str | bytes) -> Any:
     """Parse JSON text; ValueError if an object has a key twice, a number is NaN or infinite, or a
     text has half a character (a surrogate without its other half), which cannot be printed.
 
-    Examples
-    --------
     >>> parse_json('{"usd": 1, "usd": 2}')
     Traceback (most recent call last):
     ...
@@ -46,8 +44,6 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def misfit(error: Exception, document: Any) -> str:
     """Say where a document does not fit its type, by an error of msgspec, and what stands there.
 
-    Examples
-    --------
     >>> misfit(ValueError("Expected `int` >= 1 - at `$.rows[0].count`"), {"rows": [{"count": 0}]})
     'rows[0].count is 0: expected `int` >= 1'
     >>> misfit(ValueError("Object missing required field `count` - at `$.rows[0]`"), {})

@@ -64,10 +64,7 @@ def folder_beside(target: Path) -> Iterator[Path]:
     """Make a temporary folder beside a target, locked for the time of a ``with`` block; what lies
     under its name afterwards is removed.
 
-    Raises
-    ------
-    OSError
-        If it cannot be made.
+    Raise `OSError` if it cannot be made.
     """
     remove_left_over(target.parent, target.name)
     made, descriptor = _made_folder(target)
@@ -83,10 +80,7 @@ def folder_beside(target: Path) -> Iterator[Path]:
 def exchange_names(first: Path, second: Path) -> bool:
     """Exchange the names of two files or folders in one step.
 
-    Returns
-    -------
-    bool
-        Whether it was done: only Linux can, and not on every file system.
+    Return whether it was done: only Linux can, and not on every file system.
     """
     import ctypes  # a millisecond that few processes need
 
@@ -148,10 +142,7 @@ def _temporary_name(target: Path) -> Path:
 def _keep_owner(descriptor: int, present: os.stat_result) -> None:
     """Give the new file the owner of the old one.
 
-    Raises
-    ------
-    PermissionError
-        If that may not be done: only root may give a file away.
+    Raise `PermissionError` if that may not be done: only root may give a file away.
     """
     made = os.fstat(descriptor)
     if (made.st_uid, made.st_gid) == (present.st_uid, present.st_gid):

@@ -100,36 +100,20 @@ def recommend(
 ) -> Result:
     """Find, prove and explain the best placement for a model.
 
-    Parameters
-    ----------
-    verify : NAME
-        Ask a second solver and say whether both agree: milp (PuLP with HiGHS) or cpsat
+    ``result.placement`` is None if nothing fits; then ``result.nearest`` says what would.
+    Raise `PlacerError`, which names the word that is wrong.
+
+    verify (NAME): Ask a second solver and say whether both agree: milp (PuLP with HiGHS) or cpsat
         (OR-Tools).
-    top : 1..
-        Rows of the considered table.
-    certificate
-        Keep what was proved about each strategy.
-    alternatives
-        Whether to add what is only compared with the answer; without it ten times faster.
+    top (1..): Rows of the considered table.
+    certificate: Keep what was proved about each strategy.
+    alternatives: Whether to add what is only compared with the answer; without it ten times faster.
 
         These are options, baselines, near misses, nearest and verdict: schedulers that read
         placement and estimate leave them out. ``"short"`` adds what ``placer recommend`` prints
-        without ``-v``: all but the best with local steps and what is best at another price of
-        the decisive row.
-    {words}
+        without ``-v``: all but the best with local steps and what is best at another price of the
+        decisive row.
 
-    Returns
-    -------
-    Result
-        ``result.placement`` is None if nothing fits; then ``result.nearest`` says what would.
-
-    Raises
-    ------
-    PlacerError
-        Names the word that is wrong.
-
-    Examples
-    --------
     >>> import placer
     >>> words = {"catalog": "erben-2023", "gpu": ["T4", "A10"]}
     >>> result = placer.recommend("roberta-xlm", budget="5/h", **words)
@@ -175,30 +159,13 @@ def pareto(model: Asked, *, points: int = 12, **words: Unpack[Searched]) -> Fron
     """Find what each budget buys: the frontier of USD/h against samples/s that count.
 
     The wishes ``budget`` and ``min_throughput`` are the upper and the lower end; there is no
-    ``objective``.
+    ``objective``. Return points from the cheapest to the fastest, each with its bounds; none if
+    nothing fits. Raise `PlacerError`, which names the word that is wrong.
 
-    Parameters
-    ----------
-    points : N
-        Most points, the cheapest and the fastest among them.
-    gap : SHARE
-        Relative gap to prove for each point, such as 0.1% or 0.001.
-    time_limit : TIME
-        For the whole frontier, such as 60s; then the points so far.
-    {words}
+    points (N): Most points, the cheapest and the fastest among them.
+    gap (SHARE): Relative gap to prove for each point, such as 0.1% or 0.001.
+    time_limit (TIME): For the whole frontier, such as 60s; then the points so far.
 
-    Returns
-    -------
-    Frontier
-        Points from the cheapest to the fastest, each with its bounds; none if nothing fits.
-
-    Raises
-    ------
-    PlacerError
-        Names the word that is wrong.
-
-    Examples
-    --------
     >>> import placer
     >>> words = {"catalog": "erben-2023", "gpu": ["T4", "A10"]}
     >>> frontier = placer.pareto("roberta-xlm", budget="5/h", points=4, **words)
@@ -228,30 +195,14 @@ def explain(
     """Explain an answer: what binds, why not something else, what one more dollar or GPU is worth,
     when to leave a region, or why nothing fits.
 
-    Parameters
-    ----------
-    time_limit : TIME
-        Stop after this long and say what is missing.
-    why_not : X
-        PLACE, GPU, EXCHANGE, PLACE=GPU:market, spot, on-demand, community, 2-regions or stages;
-        default: the most tempting ones.
-    start : Python
-        An answer that is known, with which the search begins where it keeps the limits.
-    {words}
+    ``conflict`` is set where nothing fits; else ``binding``, ``why_not``, ``worth`` and
+    ``staying``. Raise `PlacerError`, which names the word that is wrong.
 
-    Returns
-    -------
-    Explanation
-        ``conflict`` is set where nothing fits; else ``binding``, ``why_not``, ``worth`` and
-        ``staying``.
+    time_limit (TIME): Stop after this long and say what is missing.
+    why_not (X): PLACE, GPU, EXCHANGE, PLACE=GPU:market, spot, on-demand, community, 2-regions or
+        stages; default: the most tempting ones.
+    start (Python): An answer that is known, with which the search begins where it keeps the limits.
 
-    Raises
-    ------
-    PlacerError
-        Names the word that is wrong.
-
-    Examples
-    --------
     >>> import placer
     >>> explanation = placer.explain("roberta-xlm", budget="0.01/h", catalog="erben-2023")
     >>> [wish.code for wish in explanation.conflict.wishes]
@@ -285,12 +236,6 @@ def estimate(
 ) -> PlacementEstimate:
     """Time and price a placement given by hand, without a search.
 
-    Parameters
-    ----------
-    {words}
-
-    Examples
-    --------
     >>> import placer
     >>> estimate = placer.estimate("roberta-xlm", "gcp/us-central1=4xT4:spot", catalog="erben-2023")
     >>> round(estimate.samples_per_second.value)
@@ -312,13 +257,8 @@ def compare(
 ) -> Comparison:
     """Compare placements given by hand.
 
-    Parameters
-    ----------
-    placements
-        Placements, each written as the workers of an estimate.
-    every_exchange
-        One row for each exchange that can run.
-    {words}
+    placements: Placements, each written as the workers of an estimate.
+    every_exchange: One row for each exchange that can run.
     """
     from placer.interface.by_hand import Comparison, check_every, side_by_side
 
@@ -342,29 +282,16 @@ def simulate(
 ) -> Simulation:
     """Replay a placement given by hand, event by event, beside what the closed form says of it.
 
-    Parameters
-    ----------
-    rounds : N
-        Rounds to replay, from exchange to exchange.
-    seed : N
-        Equal numbers give equal results.
-    jitter : X
-        Coefficient of variation of speeds, 0 to 2.
+    Raise `PlacerError`, which names the word that is wrong.
+
+    rounds (N): Rounds to replay, from exchange to exchange.
+    seed (N): Equal numbers give equal results.
+    jitter (X): Coefficient of variation of speeds, 0 to 2.
 
         It is that of each worker in each step, and of each link in each round.
-    stragglers : P
-        Probability that a worker is slow in a step.
-    straggler_factor : X
-        By how much it is slow then.
-    {words}
+    stragglers (P): Probability that a worker is slow in a step.
+    straggler_factor (X): By how much it is slow then.
 
-    Raises
-    ------
-    PlacerError
-        Names the word that is wrong.
-
-    Examples
-    --------
     >>> import placer
     >>> workers = "gcp/us-central1=4xT4:spot"
     >>> replay = placer.simulate("roberta-xlm", workers, catalog="erben-2023", rounds=3)
@@ -411,12 +338,9 @@ class Advisor:
     """An advisor that answers many requests and reads catalogs and profiles once. Threads may share
     it.
 
-    Parameters
-    ----------
-    catalog
-        Price book that requests use unless they name another: a name, a folder or a CSV file,
-        several of them, of which later ones win, or a catalog; None: what ``placer catalog pin``
-        chose, else ``default``.
+    ``catalog``: price book that requests use unless they name another: a name, a folder or a CSV
+    file, several of them, of which later ones win, or a catalog; None: what ``placer catalog pin``
+    chose, else ``default``.
     """
 
     def __init__(self, catalog: Books = None) -> None:
@@ -466,10 +390,7 @@ class Advisor:
     def book(self, catalog: Books = None) -> Catalog:
         """Return the catalog that a question with these books is asked of.
 
-        Raises
-        ------
-        PlacerError
-            If there is no such book, or it cannot be read.
+        Raise `PlacerError` if there is no such book, or it cannot be read.
         """
         from placer.market.books.book_reader import load_catalog
         from placer.market.catalog import Catalog

@@ -85,64 +85,38 @@ def portfolio(
 ) -> PortfolioAnswer:
     """Choose where many jobs run, and when, under what they share.
 
-    Parameters
-    ----------
-    jobs
-        A mapping for each job: ``model`` and the words of `placer.recommend` without ``quota``
+    Return jobs with their placements, what displaced them, a bound, and what one more of each
+    scarce resource is worth. Raise `PlacerError`, which names the job and the word that is wrong.
+
+    jobs: A mapping for each job: ``model`` and the words of `placer.recommend` without ``quota``
         and ``objective``, and ``name``, ``priority`` (a whole number; higher runs first),
         ``weight`` (above 0), ``max_share`` (of each quota, such as ``50%``) and, with slots,
         ``earliest`` and ``duration``.
-    quota
-        GPUs of the account, as in `placer.recommend`, or rows with the columns of a quota file.
-    budget : USD[/h]
-        Budget of all jobs: 60/h where they run side by side, in total (2000usd) with slots.
-    slot
-        Length of a slot, such as 6h: each job then runs once, from some slot on, and its
-        deadline counts from now. None: all jobs run side by side.
-    horizon
-        Length of all slots, such as 7d.
-    blocks
-        Machines that may be had for some time at one price: ``name``, ``place``, ``device``,
+    quota: GPUs of the account, as in `placer.recommend`, or rows with the columns of a quota file.
+    budget (USD[/h]): Budget of all jobs: 60/h where they run side by side, in total (2000usd) with
+        slots.
+    slot: Length of a slot, such as 6h: each job then runs once, from some slot on, and its deadline
+        counts from now. None: all jobs run side by side.
+    horizon: Length of all slots, such as 7d.
+    blocks: Machines that may be had for some time at one price: ``name``, ``place``, ``device``,
         ``machines``, ``start``, ``duration`` and ``usd`` (0: paid for anyway).
-    blocks_file
-        More blocks: capacity blocks and training plans, a CSV file as 'placer capacity import
-        aws-blocks -o FILE' writes it. Each is bought whole or not at all.
-    begins
-        When the first slot begins, such as 2026-11-24T12:00Z, for the times of that file. None:
+    blocks_file: More blocks: capacity blocks and training plans, a CSV file as 'placer capacity
+        import aws-blocks -o FILE' writes it. Each is bought whole or not at all.
+    begins: When the first slot begins, such as 2026-11-24T12:00Z, for the times of that file. None:
         now.
-    reservations
-        Machines that are paid for anyway: ``name``, ``place``, ``device``, ``machines``.
-    objective : cost|throughput|time
-        cost: the least dollars; throughput: the most samples/s; time: the least hours of all
-        jobs. Each job's samples or hours count times its weight.
+    reservations: Machines that are paid for anyway: ``name``, ``place``, ``device``, ``machines``.
+    objective (cost|throughput|time): cost: the least dollars; throughput: the most samples/s; time:
+        the least hours of all jobs. Each job's samples or hours count times its weight.
 
         The last two need a budget and jobs that run side by side.
-    fair
-        First make the smallest share of any job as large as possible: its speed over the speed
+    fair: First make the smallest share of any job as large as possible: its speed over the speed
         that it would have with the budget and the quotas to itself.
 
         Then follow the objective. Needs a budget too.
-    where : Python
-        Says where a job or a word of it stands, for messages.
-    gap : SHARE
-        Relative gap to reach.
-    time_limit : TIME
-        Stop after this long with the best so far and its bound.
-    {words}
+    where (Python): Says where a job or a word of it stands, for messages.
+    gap (SHARE): Relative gap to reach.
+    time_limit (TIME): Stop after this long with the best so far and its bound.
 
-    Returns
-    -------
-    PortfolioAnswer
-        Jobs with their placements, what displaced them, a bound, and what one more of each scarce
-        resource is worth.
-
-    Raises
-    ------
-    PlacerError
-        Names the job and the word that is wrong.
-
-    Examples
-    --------
     Two jobs want the one A10 that the account has; the other one takes four T4.
 
     >>> import placer

@@ -40,23 +40,14 @@ def forecast_capacity(
 ) -> CapacityForecast:
     """Forecast from a log of launches how likely zones have enough machines.
 
-    Parameters
-    ----------
-    log
-        CSV file with a column ``utc`` and one for each zone: the machines that were launched;
-        or what was read of one.
-    machines : 1..
-        Machines needed.
-    ahead : TIME
-        How far ahead to forecast, such as 6h.
-    zones : 1..8
-        Maximum number of zones combined.
-    {words}
+    Raise `PlacerError` if the file is no such log, or the zones were asked for fewer machines in
+    all.
 
-    Raises
-    ------
-    PlacerError
-        If the file is no such log, or the zones were asked for fewer machines in all.
+    log: CSV file with a column ``utc`` and one for each zone: the machines that were launched; or
+        what was read of one.
+    machines (1..): Machines needed.
+    ahead (TIME): How far ahead to forecast, such as 6h.
+    zones (1..8): Maximum number of zones combined.
     """
     from placer.cost_model.capacity.forecast import forecast_launches
     from placer.market.launch_log import LaunchLog, read_launch_log
@@ -89,33 +80,17 @@ def replay(
 ) -> Replay:
     """Run policies over a trace of launches: what each pays to finish by the deadline.
 
-    Parameters
-    ----------
-    trace
-        CSV file: a column ``utc`` and one for each zone, the machines that were launched.
-    machines : 1..
-        Machines of the job.
-    work : TIME
-        Time that the job takes on all its machines.
-    gpu : GPU[:COUNT]
-        Device of each machine; prices of the catalog.
-    policy : NAME
-        on-demand, fixed, migrate, migrate-pace, migrate-censored or span; default: all.
-    every : TIME
-        Time between starts.
-    tick : TIME
-        Time between decisions; default: as in the trace.
-    offline : Python
-        Whether to work out the offline optimum too.
-    {words}
+    Raise `PlacerError`, which names the word, or the line of a file, that is wrong.
 
-    Raises
-    ------
-    PlacerError
-        Names the word, or the line of a file, that is wrong.
+    trace: CSV file: a column ``utc`` and one for each zone, the machines that were launched.
+    machines (1..): Machines of the job.
+    work (TIME): Time that the job takes on all its machines.
+    gpu (GPU[:COUNT]): Device of each machine; prices of the catalog.
+    policy (NAME): on-demand, fixed, migrate, migrate-pace, migrate-censored or span; default: all.
+    every (TIME): Time between starts.
+    tick (TIME): Time between decisions; default: as in the trace.
+    offline (Python): Whether to work out the offline optimum too.
 
-    Examples
-    --------
     >>> import placer
     >>> replayed = placer.replay(
     ...     "examples/capacity-trace.csv", machines=8, work="12h", slack="50%", gpu="H100",
@@ -267,32 +242,17 @@ def watch(
 ) -> Iterator[Change]:
     """Run the policy ``span`` on a feed of launches, and yield what it changes.
 
-    Parameters
-    ----------
-    feed
-        Log of launches that grows: a file, a folder of files, or - for standard input.
-    gpu : GPU[:COUNT]
-        Device; default: the plan's.
-    machines : 1..
-        Machines of the job; default: the plan's.
-    work : TIME
-        Time that all machines need; default: as the plan's question has it.
-    done : TIME
-        Work that is done already.
-    held : ZONE=N
-        Spot machines that run already, such as gcp/us-central1-a=8.
-    catalog : NAME|DIR|CSV
-        Books to ask; by default those of the plan, as they are today.
-    tick : TIME
-        Time between lines, until some have come.
-    idle : TIME
-        End after so long without a new line.
-    {words}
+    Raise `PlacerError`, which names the word, or the line of the feed, that is wrong.
 
-    Raises
-    ------
-    PlacerError
-        Names the word, or the line of the feed, that is wrong.
+    feed: Log of launches that grows: a file, a folder of files, or - for standard input.
+    gpu (GPU[:COUNT]): Device; default: the plan's.
+    machines (1..): Machines of the job; default: the plan's.
+    work (TIME): Time that all machines need; default: as the plan's question has it.
+    done (TIME): Work that is done already.
+    held (ZONE=N): Spot machines that run already, such as gcp/us-central1-a=8.
+    catalog (NAME|DIR|CSV): Books to ask; by default those of the plan, as they are today.
+    tick (TIME): Time between lines, until some have come.
+    idle (TIME): End after so long without a new line.
     """
     from placer.advice.policy.watch import watch as watch_lines
     from placer.documents.manifest.question import question_of

@@ -1,16 +1,15 @@
 """Verbs: typed functions, whose signatures and documentation are the one place of their words.
 
 A word is a parameter of the function, or a row of the class in its ``**words``. It has an entry in
-the section ``Parameters`` of either documentation::
+either documentation, below the prose::
 
-    points : N, 1..100
-        Most points, the cheapest and the fastest among them.
+    points (N, 1..100): Most points, the cheapest and the fastest among them.
 
         What follows a blank line is for Python alone.
 
-Behind the name stands, if anything, what the command line calls the value, its flags (``-o
---output``), the least and the most of a number, its only values (``{a, b}``), and ``Python`` where
-only Python takes it. `verb` gives a function its full signature and documentation;
+In the brackets stand what the command line calls the value, its flags (``-o --output``), the least
+and the most of a number, its only values (``{a, b}``), and ``Python`` where only Python takes it.
+`verb` gives a function its full signature and documentation;
 `placer.cli.command` makes options of them, and `placer.service.openapi` the schema of a body.
 """
 
@@ -46,8 +45,7 @@ R = TypeVar("R")
 WIDTH = 88
 NAMES = {wish.flag: wish.name for wish in WISHES.values()}
 """Names in Python by the option of the command line."""
-HEADER = re.compile(r"(\w+)(?: : (?P<said>.*))?")
-SECTION = re.compile(r"^Parameters\n-+\n(?P<entries>.*?)(?=\n\n\w+\n---|\Z)", re.M | re.S)
+ENTRY = re.compile(r"(\w+)(?: \((?P<said>[^)\n]*)\))?:(?: (?P<text>.*)|(?<=\):)$)", re.M | re.S)
 BOUNDS = re.compile(r"(?P<least>[\d.]*?)\.\.(?P<most>[\d.]*)")
 CHOICES = re.compile(r"\{(.*)\}")
 REQUIRED = inspect.Parameter.empty
@@ -104,8 +102,7 @@ def verb(
     ``document``: kind of document that answers; empty: none that is printed. ``searches``: searches
     of an answer. ``**defaults``: of words that it shares with others, in place of theirs. Return
     Callable: fills in the defaults of the words of the class in a function's ``**words``, and
-    refuses others. `described` adds them to its signature, and to its documentation where it says
-    ``{words}``.
+    refuses others. `described` adds them to its signature and its documentation.
     """
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
@@ -156,7 +153,7 @@ def described(function: Callable[P, R]) -> Callable[P, R]:
         verb, bare = verb_of(function), inspect.unwrap(function)
         made: Any = function
         made.__signature__ = _signature(bare, verb.rows, verb.wishes)
-        made.__doc__ = _documented(bare.__doc__ or "", verb.rows, verb.wishes)
+        made.__doc__ = _documented(bare, verb)
     return function
 
 
@@ -179,10 +176,7 @@ def entries(documented: Any) -> dict[str, Word]:
     >>> def show(limit: int = 30):
     ...     '''Show.
     ...
-    ...     Parameters
-    ...     ----------
-    ...     limit : N, -n --limit, 1..
-    ...         Most rows.
+    ...     limit (N, -n --limit, 1..): Most rows.
     ...     '''
     >>> word = entries(show)["limit"]
     >>> word.metavar, word.flags, word.least, word.help
@@ -190,11 +184,10 @@ def entries(documented: Any) -> dict[str, Word]:
     """
     shared = None if isinstance(documented, type) else shared_class(documented)
     found = {} if shared is None else _told_of_rows(shared)
-    section = SECTION.search(inspect.cleandoc(documented.__doc__ or ""))
-    for head, *lines in _split(section["entries"] if section else ""):
-        match = HEADER.fullmatch(head)
+    for entry in _parts(documented)[1]:
+        match = ENTRY.fullmatch(entry)
         if match is not None:
-            help_, _, more = inspect.cleandoc("\n".join(["", *lines])).partition("\n\n")
+            help_, _, more = (match["text"] or "").partition("\n\n")
             word = Word(name=match[1], help=" ".join(help_.split()), more=" ".join(more.split()))
             found[match[1]] = _said(word, match["said"] or "")
     return found
@@ -217,19 +210,21 @@ def _told_of_rows(shared: Any) -> dict[str, Word]:
 
 def prose(function: Callable[..., Any]) -> str:
     """Return the documentation of a function without its entries."""
-    text = inspect.cleandoc(function.__doc__ or "")
-    return SECTION.sub("", text).strip()
+    before, _, after = _parts(function)
+    return f"{before}\n\n{after}".strip()
 
 
-def _split(text: str) -> Iterator[list[str]]:
-    lines: list[str] = []
-    for line in text.splitlines():
-        if line and not line.startswith(" ") and lines:
-            yield lines
-            lines = []
-        lines.append(line)
-    if lines and lines[0]:
-        yield lines
+def _parts(documented: Any) -> tuple[str, list[str], str]:
+    """Return the prose of a documentation, its entries, and what follows them."""
+    first, *others = inspect.cleandoc(documented.__doc__ or "").split("\n\n")
+    before, entries, after = [first], list[str](), list[str]()
+    for text in others:
+        if not after and (ENTRY.match(text) or (entries and text.startswith(" "))):
+            entries.append(text)
+        else:
+            (after if entries else before).append(text)
+    each = re.split(r"\n+(?=\S)", "\n\n".join(entries))
+    return "\n\n".join(before), each, "\n\n".join(after)
 
 
 def _said(word: Word, said: str) -> Word:
@@ -336,16 +331,19 @@ def _parameter(name: str) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
-def _documented(text: str, rows: Mapping[str, Word], wishes: tuple[str, ...]) -> str:
-    """List the shared words where a documentation says ``{words}``."""
-    lines = []
-    for row in rows.values():
-        if f"\n    {row.name}\n" not in text and f"\n    {row.name} :" not in text:
-            lines += [row.name, *_filled(_quoted(f"{row.help} {row.more}".strip()), "    ", "    ")]
-    if wishes:
+def _documented(function: Callable[..., Any], verb: Verb) -> str:
+    """Write the documentation with every word, in sections as `help` and the site show them."""
+    before, _, examples = _parts(function)
+    lines = ["Parameters", "----------"]
+    for row in verb.rows.values():
+        lines.append(f"{row.name} : {row.metavar}" if row.metavar else row.name)
+        lines += _filled(_quoted(f"{row.help} {row.more}".strip()), "    ", "    ")
+    if verb.wishes:
         lines += ["**words", "    The wishes, as text or as plain values where the unit is plain:"]
-        lines += ["", textwrap.indent(_list(wishes), "    ")]
-    return text.replace("{words}", textwrap.indent("\n".join(lines), "    ").strip())
+        lines += ["", textwrap.indent(_list(verb.wishes), "    ")]
+    if examples:
+        lines += ["", "Examples", "--------", examples]
+    return textwrap.indent("\n".join([before, "", *lines]), "    ").strip()
 
 
 def _filled(text: str, first: str, further: str) -> list[str]:

@@ -35,39 +35,28 @@ Model: TypeAlias = "str | ModelProfile"
 class Common(TypedDict, total=False):
     """Words that several verbs have as parameters of their own.
 
-    Parameters
-    ----------
-    model : NAME|FILE|hf:FILE|7B
-        A name of 'placer models', a public model such as Qwen/Qwen2.5-7B, a profile's JSON file,
-        hf:config.json of a transformers model, or a number of parameters such as 7B (a decoder,
-        assumed).
+    model (NAME|FILE|hf:FILE|7B): A name of 'placer models', a public model such as Qwen/Qwen2.5-7B,
+        a profile's JSON file, hf:config.json of a transformers model, or a number of parameters
+        such as 7B (a decoder, assumed).
 
         Also a `ModelProfile`; and a whole problem, such as ``result.problem``, where the verb takes
         one, and then no words.
-    workers : GROUPS
-        place=COUNTxGPU[:GPUS][:MARKET], comma between groups.
-    manifest : MANIFEST
-        File of 'placer recommend --manifest'.
-    catalog : NAME|DIR|CSV
-        Price book; rows of later books replace those of earlier ones. Default: the pinned ones.
+    workers (GROUPS): place=COUNTxGPU[:GPUS][:MARKET], comma between groups.
+    manifest (MANIFEST): File of 'placer recommend --manifest'.
+    catalog (NAME|DIR|CSV): Price book; rows of later books replace those of earlier ones. Default:
+        the pinned ones.
 
         A name, a folder or a CSV file, several of them, or a catalog.
-    asked : 1..
-        Machines asked for each time; default: the most that were launched.
-    deadline : TIME
-        Time from the start to the deadline.
-    slack : SHARE
-        The deadline as extra time beyond the work: 25%.
+    asked (1..): Machines asked for each time; default: the most that were launched.
+    deadline (TIME): Time from the start to the deadline.
+    slack (SHARE): The deadline as extra time beyond the work: 25%.
     """
 
 
 class Asking(TypedDict, total=False):
     """Where a question is asked.
 
-    Parameters
-    ----------
-    advisor : Python
-        An advisor that has read books already; None: they are read.
+    advisor (Python): An advisor that has read books already; None: they are read.
     """
 
     catalog: "str | Sequence[str] | Catalog | None"
@@ -77,21 +66,15 @@ class Asking(TypedDict, total=False):
 class Limits(TypedDict, total=False):
     """What ends a search.
 
-    Parameters
-    ----------
-    gap : SHARE
-        Relative gap to prove, such as 0.1% or 0.001.
-    time_limit : TIME
-        Stop after this long with the best so far, such as 20s.
+    gap (SHARE): Relative gap to prove, such as 0.1% or 0.001.
+    time_limit (TIME): Stop after this long with the best so far, such as 20s.
 
         A number is seconds.
-    memory_limit : SIZE
-        Stop a search whose process holds this much, such as 500MB or 2GiB, with the best so
-        far. Default: a quarter of the machine, at most 2 GB.
+    memory_limit (SIZE): Stop a search whose process holds this much, such as 500MB or 2GiB, with
+        the best so far. Default: a quarter of the machine, at most 2 GB.
 
         A number is bytes.
-    cancel : Python
-        Token that another thread may set to end the search with the best so far:
+    cancel (Python): Token that another thread may set to end the search with the best so far:
         `threading.Event`, or whatever has ``is_set()``.
     """
 
@@ -104,18 +87,12 @@ class Limits(TypedDict, total=False):
 class Solving(Limits, total=False):
     """How to solve.
 
-    Parameters
-    ----------
-    solver : NAME
-        exact proves; greedy and local_search answer at once without proof; exhaustive tries
-        all; milp and cpsat cross-check.
-    seed : N
-        Seed of randomised solvers.
-    on_better : Python
-        Called with the value of each better answer.
-    on_bound : Python
-        Called a few times a second with the best bound so far, in the unit of the objective;
-        with None where a search begins. Only ``exact`` knows one before it ends.
+    solver (NAME): exact proves; greedy and local_search answer at once without proof; exhaustive
+        tries all; milp and cpsat cross-check.
+    seed (N): Seed of randomised solvers.
+    on_better (Python): Called with the value of each better answer.
+    on_bound (Python): Called a few times a second with the best bound so far, in the unit of the
+        objective; with None where a search begins. Only ``exact`` knows one before it ends.
     """
 
     solver: Annotated[str, "exact"]
@@ -139,12 +116,9 @@ class Placed(TrainingWishes, Asking, total=False):
 class Changes(TypedDict, total=False):
     """How a world differs from the one of the books.
 
-    Parameters
-    ----------
-    set : WHAT=CHANGE
-        A change of the world, such as 'price:gcp/*:T4=x0.5'; see 'placer whatif --help'.
-    drop : PLACE[:GPU[:MARKET]]
-        Offers that are gone, such as aws/us-east-1 or 'aws/*:H100:spot'.
+    set (WHAT=CHANGE): A change of the world, such as 'price:gcp/*:T4=x0.5'; see 'placer whatif
+        --help'.
+    drop (PLACE[:GPU[:MARKET]]): Offers that are gone, such as aws/us-east-1 or 'aws/*:H100:spot'.
     """
 
     set: Texts
@@ -154,15 +128,11 @@ class Changes(TypedDict, total=False):
 class Running(TypedDict, total=False):
     """Where many questions are solved.
 
-    Parameters
-    ----------
-    jobs : 1..
-        Processes that solve side by side.
+    jobs (1..): Processes that solve side by side.
 
         They start afresh and import the program that calls: guard it with ``__name__ ==
         "__main__"``.
-    dask : ADDRESS
-        Solve on a Dask cluster: tcp://host:8786.
+    dask (ADDRESS): Solve on a Dask cluster: tcp://host:8786.
 
         Its workers have placer installed.
     """
@@ -174,14 +144,10 @@ class Running(TypedDict, total=False):
 class Prices(TypedDict, total=False):
     """What machines and bytes cost where a trace is followed.
 
-    Parameters
-    ----------
-    prices : FILE
-        CSV of spot prices in place of the catalog's: a row for each zone, or a trace.
-    on_demand : USD, 0..
-        Price of one on-demand machine-hour; default: as in the file or the catalog.
-    egress : USD, 0..
-        Price per GiB between two regions; default: the catalog's prices.
+    prices (FILE): CSV of spot prices in place of the catalog's: a row for each zone, or a trace.
+    on_demand (USD, 0..): Price of one on-demand machine-hour; default: as in the file or the
+        catalog.
+    egress (USD, 0..): Price per GiB between two regions; default: the catalog's prices.
     """
 
     prices: str | None
@@ -192,18 +158,11 @@ class Prices(TypedDict, total=False):
 class Losses(TypedDict, total=False):
     """What a job loses when its machines change.
 
-    Parameters
-    ----------
-    restart : TIME
-        Paid start-up time of a machine before it works.
-    reform : TIME
-        Time that an island stops when its number of machines changes.
-    efficiency : SHARE
-        Speed of a job in several places relative to one place.
-    checkpoint : SIZE
-        Size of a checkpoint, sent to each new place.
-    exchange : SIZE
-        Traffic per hour to and from each place but one, while a job runs in several.
+    restart (TIME): Paid start-up time of a machine before it works.
+    reform (TIME): Time that an island stops when its number of machines changes.
+    efficiency (SHARE): Speed of a job in several places relative to one place.
+    checkpoint (SIZE): Size of a checkpoint, sent to each new place.
+    exchange (SIZE): Traffic per hour to and from each place but one, while a job runs in several.
     """
 
     restart: Annotated[Time, "12min"]

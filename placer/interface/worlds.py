@@ -28,19 +28,10 @@ def whatif(model: Asked, **words: Unpack[Changed]) -> WhatIf:
     """Solve a question as it is and as changed, and say what keeping the old choice would do in the
     changed world.
 
-    Parameters
-    ----------
-    time_limit : TIME
-        Stop each of the two searches after this long, such as 20s.
-    {words}
+    Raise `PlacerError`, which names the word that is wrong, or the pattern that matches nothing.
 
-    Raises
-    ------
-    PlacerError
-        Names the word that is wrong, or the pattern that matches nothing.
+    time_limit (TIME): Stop each of the two searches after this long, such as 20s.
 
-    Examples
-    --------
     >>> import placer
     >>> words = {"catalog": "erben-2023", "gpu": ["T4", "A10"], "budget": "5/h"}
     >>> whatif = placer.whatif("roberta-xlm", set=["price:lambda/*:A10=x3"], **words)
@@ -68,27 +59,15 @@ def sweep(
     """Solve a question for every combination of one to three ranges, and say where the choice
     changes.
 
-    Parameters
-    ----------
-    over : WHAT=LOW..HIGH
-        A range, one to three times: budget=2/h..20/h:7, gpu=T4,A10.
-    output : FILE
-        File that grows line by line; points in it are not solved again.
-    time_limit : TIME
-        Stop each search after this long, such as 20s.
-    shard : I/N
-        Only every N-th point, from the I-th on.
-    tell : Python
-        Called with how many points of how many are done.
-    {words}
+    Raise `PlacerError`, which names the word that is wrong, or says that the file is another
+    question's.
 
-    Raises
-    ------
-    PlacerError
-        Names the word that is wrong, or says that the file is another question's.
+    over (WHAT=LOW..HIGH): A range, one to three times: budget=2/h..20/h:7, gpu=T4,A10.
+    output (FILE): File that grows line by line; points in it are not solved again.
+    time_limit (TIME): Stop each search after this long, such as 20s.
+    shard (I/N): Only every N-th point, from the I-th on.
+    tell (Python): Called with how many points of how many are done.
 
-    Examples
-    --------
     >>> import placer
     >>> sweep = placer.sweep("roberta-xlm", ["budget=2/h,5/h"], catalog="erben-2023", gpu="A10")
     >>> [row["workers"] for row in sweep.rows]
@@ -133,29 +112,16 @@ def robust(
     """Say what a recommendation may lose if prices, links and speeds are not what the book says,
     and which figure to measure first.
 
-    Parameters
-    ----------
-    box : KIND=LOW..HIGH
-        Factors on all figures of a kind: price, bandwidth, rate, phi.
+    Raise `PlacerError`, which names the word that is wrong.
+
+    box (KIND=LOW..HIGH): Factors on all figures of a kind: price, bandwidth, rate, phi.
 
         Kinds without one vary as far as their figures are uncertain.
-    worlds : 1..10000
-        Number of random worlds, in addition to the corners.
-    time_limit : TIME
-        Stop each search after this long, such as 20s.
-    seed : N
-        Seed of the sample and of randomised solvers.
-    exact
-        Solve each world anew: exact regrets, slower.
-    {words}
+    worlds (1..10000): Number of random worlds, in addition to the corners.
+    time_limit (TIME): Stop each search after this long, such as 20s.
+    seed (N): Seed of the sample and of randomised solvers.
+    exact: Solve each world anew: exact regrets, slower.
 
-    Raises
-    ------
-    PlacerError
-        Names the word that is wrong.
-
-    Examples
-    --------
     >>> import placer
     >>> box = ["bandwidth=1..1", "price=0.9..1.1"]
     >>> robust = placer.robust("roberta-xlm", box=box, catalog="erben-2023", gpu="T4", worlds=32)
@@ -197,24 +163,14 @@ def replan(
 ) -> Replan:
     """Solve the question of a plan again with what its run measured: keep what runs, or move.
 
-    Parameters
-    ----------
-    observed : FILE
-        Log of its run: run.jsonl of 'placer run'. Repeat it for the logs of all machines of a
-        run that stopped.
-    catalog : NAME|DIR|CSV
-        Books to ask; by default those of the plan, as they are today.
-    time_limit : TIME
-        Stop each of the two searches after this long, such as 20s.
-    move : TIME
-        How long a move stops the training.
-    {words}
+    Raise `PlacerError` if the manifest is an early one, the log is of another plan or says nothing,
+    or a book is missing.
 
-    Raises
-    ------
-    PlacerError
-        If the manifest is an early one, the log is of another plan or says nothing, or a book is
-        missing.
+    observed (FILE): Log of its run: run.jsonl of 'placer run'. Repeat it for the logs of all
+        machines of a run that stopped.
+    catalog (NAME|DIR|CSV): Books to ask; by default those of the plan, as they are today.
+    time_limit (TIME): Stop each of the two searches after this long, such as 20s.
+    move (TIME): How long a move stops the training.
     """
     from placer.advice.worlds.replan import replan as replan_with
     from placer.documents.manifest.question import question_of

@@ -29,23 +29,12 @@ class Shown:
     def report(self, path: str | Path | None = None, *, interactive: bool = False) -> str:
         """Write the report: one HTML page that loads nothing.
 
-        Parameters
-        ----------
-        path
-            Where to write it; a name that ends with ``.pdf`` is printed by Chromium or another such
-            browser. None: nowhere.
-        interactive
-            Draw the charts with tooltips: about 1 MB of scripts in the page.
+        Return its HTML, whether it was written or not. Raise `PlacerError` if the extra ``report``
+        is not installed, or no browser prints the PDF.
 
-        Returns
-        -------
-        str
-            HTML, whether it was written or not.
-
-        Raises
-        ------
-        PlacerError
-            If the extra ``report`` is not installed, or no browser prints the PDF.
+        ``path``: where to write it; a name that ends with ``.pdf`` is printed by Chromium or
+        another such browser. None: nowhere. ``interactive``: draw the charts with tooltips: about
+        1 MB of scripts in the page.
         """
         from placer.report.page import page, pdf_of
 

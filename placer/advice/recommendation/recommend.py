@@ -85,19 +85,14 @@ def recommend(
 ) -> Result:
     """Find the best placement and what there is to say about it.
 
-    Parameters
-    ----------
-    top
-        Rows of the considered table.
-    alternatives
-        Whether to look for anything beside the answer. Without, options, baselines, near misses,
-        nearest and verdict are empty; answer, proof, notes and warnings are the same. ``"short"``
-        leaves two searches out: no verdict on local steps, and no cases of the price risk.
-    proofs
-        Answers of earlier questions, one of which may be the answer here or of a question beside
-        it; what is proved is added.
-    more_workers
-        Whether the most workers are a default, which grows where it is in the way.
+    top: Rows of the considered table.
+    alternatives: Whether to look for anything beside the answer. Without, options, baselines, near
+        misses, nearest and verdict are empty; answer, proof, notes and warnings are the same.
+        ``"short"`` leaves two searches out: no verdict on local steps, and no cases of the price
+        risk.
+    proofs: Answers of earlier questions, one of which may be the answer here or of a question
+        beside it; what is proved is added.
+    more_workers: Whether the most workers are a default, which grows where it is in the way.
     """
     check_own_pools(problem)
     options = options or SolveOptions()

@@ -55,17 +55,11 @@ def command(
     RESULT is a file that 'placer recommend -o' wrote: its answer is the first placement, and its
     question that of all. Words of a request beside it change the question.
 
-    Parameters
-    ----------
-    workers : GROUPS
-        place=COUNTxGPU[:GPUS][:MARKET], comma between groups; given again, placements stand side
-        by side.
-    manifest : FILE
-        Write the launch manifest of the placement as JSON.
-    every : --every-exchange
-        One row for each exchange that can run.
-    simulated : --simulate
-        Replay it event by event, and compare with the closed formulas.
+    workers (GROUPS): place=COUNTxGPU[:GPUS][:MARKET], comma between groups; given again, placements
+        stand side by side.
+    manifest (FILE): Write the launch manifest of the placement as JSON.
+    every (--every-exchange): One row for each exchange that can run.
+    simulated (--simulate): Replay it event by event, and compare with the closed formulas.
     """
     from placer.advice.recommendation.notes import warnings_of
     from placer.cost_model.estimate import estimate as priced

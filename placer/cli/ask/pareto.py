@@ -41,10 +41,7 @@ def command(
     it) to the fastest (with --budget: the fastest within it). RESULT is a file that 'placer
     recommend -o' wrote; words of a request beside it change its question.
 
-    Parameters
-    ----------
-    table : FILE, --csv
-        Write the points as CSV.
+    table (FILE, --csv): Write the points as CSV.
     """
     check_targets(output, table, plot)
     check_plot(plot)

@@ -44,27 +44,17 @@ def command(
     JOBS.TOML has a [[job]] for each job, with the options of 'placer recommend'; docs/manual says
     what else it may have.
 
-    Parameters
-    ----------
-    file : JOBS.TOML
-    catalog : NAME|DIR|CSV
-        Price book, in place of the one that the file names.
-    budget : USD[/h]
-        Budget of all jobs, in place of the one in the file.
-    objective : {cost, throughput, time}
-        Least cost, or for a budget the most weighted samples/s or the least weighted hours, in
-        place of the one in the file.
-    fair : --fair/--no-fair
-        First make the smallest share of any job as large as possible: its speed over the speed that
-        it would have with the budget and the quotas to itself.
-    gap : SHARE
-        Relative gap to reach.
-    time_limit : TIME
-        Stop after this long with the best so far and its bound.
-    memory_limit : SIZE
-        As in 'placer recommend'.
-    manifests : FOLDER
-        Write the launch manifest of each job here.
+    file (JOBS.TOML):
+    catalog (NAME|DIR|CSV): Price book, in place of the one that the file names.
+    budget (USD[/h]): Budget of all jobs, in place of the one in the file.
+    objective ({cost, throughput, time}): Least cost, or for a budget the most weighted samples/s or
+        the least weighted hours, in place of the one in the file.
+    fair (--fair/--no-fair): First make the smallest share of any job as large as possible: its
+        speed over the speed that it would have with the budget and the quotas to itself.
+    gap (SHARE): Relative gap to reach.
+    time_limit (TIME): Stop after this long with the best so far and its bound.
+    memory_limit (SIZE): As in 'placer recommend'.
+    manifests (FOLDER): Write the launch manifest of each job here.
     """
     from placer.interface.job_file import portfolio_from_file
 

@@ -62,12 +62,9 @@ def command(
 ) -> None:
     """Find, prove and explain the best placement for a model.
 
-    Parameters
-    ----------
-    certificate
-        Show what was proved about each strategy; with -o keep the whole market, to check it again.
-    manifest : FILE
-        Write the launch manifest as JSON.
+    certificate: Show what was proved about each strategy; with -o keep the whole market, to check
+        it again.
+    manifest (FILE): Write the launch manifest as JSON.
     """
     from placer.interface.options import memory_bytes
     from placer.solving.allowance import bounded_address_space

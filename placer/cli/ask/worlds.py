@@ -111,15 +111,10 @@ def sweep_command(
     FILES are a result that 'placer recommend -o' wrote, whose question is asked; with --merge those
     of shards.
 
-    Parameters
-    ----------
-    files : [FILES]...
-    over : WHAT=LOW..HIGH
-        A range, one to three times: budget=2/h..20/h:7, gpu=T4,A10.
-    output : FILE, -o --output
-        JSON lines: grows point by point; the same command continues it.
-    merge
-        Put FILES of shards together.
+    files ([FILES]...):
+    over (WHAT=LOW..HIGH): A range, one to three times: budget=2/h..20/h:7, gpu=T4,A10.
+    output (FILE, -o --output): JSON lines: grows point by point; the same command continues it.
+    merge: Put FILES of shards together.
     """
     check_targets(output)
     check_plot(plot)
@@ -193,10 +188,7 @@ def replan_command(
 ) -> None:
     """Solve the question of MANIFEST again with what its run measured: keep what runs, or move.
 
-    Parameters
-    ----------
-    target : FILE, -m --manifest
-        Write the manifest of the answer.
+    target (FILE, -m --manifest): Write the manifest of the answer.
     """
     check_targets(target)
     with progress("searching twice") as heard:

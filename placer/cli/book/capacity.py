@@ -40,16 +40,10 @@ def show_command(
     Rows of a zone win over those of its region, and these over class rows, in which * is every
     provider or device.
 
-    Parameters
-    ----------
-    catalog : NAME|DIR|CSV
-        Price books, as in offers.
-    gpu : NAME
-        Only rows that are about this device.
-    place : PLACE, --in
-        Only rows that are about this place.
-    market
-        spot, on-demand or any.
+    catalog (NAME|DIR|CSV): Price books, as in offers.
+    gpu (NAME): Only rows that are about this device.
+    place (PLACE, --in): Only rows that are about this place.
+    market: spot, on-demand or any.
     """
     from placer.market.books.book_reader import over_default
     from placer.market.capacity_table import capacity_document
@@ -89,9 +83,7 @@ def check_command(ctx: click.Context, names: tuple[str, ...] = (), *, as_json: T
     its file and line; shares of a zone that are out of date are a warning. The exit code is 2 if
     there is an error.
 
-    Parameters
-    ----------
-    names : NAME|DIR|CSV...
+    names (NAME|DIR|CSV...):
     """
     from datetime import UTC, datetime
 

@@ -52,32 +52,18 @@ Examples:
 class Options(TypedDict):
     """Options of the command.
 
-    Parameters
-    ----------
-    file : FILE, --from
-        A log, or an answer that was saved as JSON.
-    machine : TYPE
-        Machine type that the answer is about.
-    machines : 1..1000000
-        Machines that were asked for.
-    region : REGION, --in
-        Region of the provider.
-    zone : ZONE
-        Zone of the provider.
-    provider
-        log: whose zones they are.
-    project : ID
-        gcp: your project.
-    hours : 1..8760
-        aws-blocks, aws-plans: how long.
-    catalog : NAME|DIR|CSV
-        Price books with machines.
-    name : --as
-        Name of the book.
-    output : FILE, -o --output
-        Quotas, blocks and plans: the file.
-    dry_run
-        Read and check, write nothing.
+    file (FILE, --from): A log, or an answer that was saved as JSON.
+    machine (TYPE): Machine type that the answer is about.
+    machines (1..1000000): Machines that were asked for.
+    region (REGION, --in): Region of the provider.
+    zone (ZONE): Zone of the provider.
+    provider: log: whose zones they are.
+    project (ID): gcp: your project.
+    hours (1..8760): aws-blocks, aws-plans: how long.
+    catalog (NAME|DIR|CSV): Price books with machines.
+    name (--as): Name of the book.
+    output (FILE, -o --output): Quotas, blocks and plans: the file.
+    dry_run: Read and check, write nothing.
     """
 
     file: str | None
@@ -107,9 +93,7 @@ def import_command(kind: str, **options: Unpack[Options]) -> None:
     project-info describe' or 'az vm list-usage' prints as JSON. Blocks and plans that can be bought
     become a list of their own.
 
-    Parameters
-    ----------
-    kind : KIND
+    kind (KIND):
     """
     if kind not in KINDS:
         raise unknown("kind of capacity", kind, KINDS)

@@ -33,9 +33,7 @@ def show_command(names: tuple[str, ...] = (), *, as_json: Table) -> None:
     Of several NAMEs, later books replace rows of earlier ones. Rows with figures not checked,
     assumed or estimated figures are counted.
 
-    Parameters
-    ----------
-    names : NAME|DIR|CSV...
+    names (NAME|DIR|CSV...):
     """
     import msgspec
 
@@ -87,10 +85,7 @@ def diff_command(old: str, new: str, *, limit: int = 30, as_json: Table) -> None
 
     A partial book is put on top of the default one.
 
-    Parameters
-    ----------
-    limit : 1..
-        Most rows of the table.
+    limit (1..): Most rows of the table.
     """
     import msgspec
 
@@ -125,11 +120,8 @@ def validate_command(
     A partial book is put on top of the default one. The exit code is 2 if there is an error;
     warnings alone are no failure.
 
-    Parameters
-    ----------
-    names : NAME|DIR|CSV...
-    limit : 1..
-        Most doubts that are printed.
+    names (NAME|DIR|CSV...):
+    limit (1..): Most doubts that are printed.
     """
     import msgspec
 
@@ -171,11 +163,8 @@ def pin_command(names: tuple[str, ...] = (), *, clear: bool = False, as_json: Js
     Without NAMEs, show the pinned books. A pinned book that has changed is an error until it is
     pinned again, so that the same request keeps its answer.
 
-    Parameters
-    ----------
-    names : NAME|DIR|CSV...
-    clear
-        Use the default book again.
+    names (NAME|DIR|CSV...):
+    clear: Use the default book again.
     """
     from placer.errors import PlacerError
     from placer.market.books.book_reader import load_catalog
@@ -227,11 +216,8 @@ def skypilot_command(folder: str, *, catalog: Catalog, force: bool = False, as_j
     Owned and reserved machines are left out. A book has no zones: lines of Google Cloud name the
     region's first one, others none.
 
-    Parameters
-    ----------
-    folder : DIR
-    force
-        Replace existing files.
+    folder (DIR):
+    force: Replace existing files.
     """
     from placer.market.books.book_reader import load_catalog
     from placer.market.sources.harvest import Tally

@@ -57,28 +57,17 @@ def import_command(
     gpus.csv with placer's columns into the folder to bring your own. The dates are those that
     placer-sources.csv beside says of prices that are still the same, else the file's.
 
-    Parameters
-    ----------
-    source : csv|skypilot|azure|FILE.toml
-    places : FILE|URL...
-    kind : NAME
-        offers (default), egress, stores, functions, regions.
-    maps : FILE.toml|A=B,.., --map
-        Their column B is placer's column A; equal names need none.
-    constants : A=VALUE, --set
-        The same value of placer's column A in every row.
-    provider : NAME
-        skypilot: whose machines a file has; default: the name of its folder.
-    as_of : DATE
-        Date of prices that say none; skypilot: default the file's.
-    name : NAME, --as
-        Name of the book.
-    timeout : SECONDS
-        Longest silence of a server.
-    skip_bad
-        Leave out and count what is wrong, instead of refusing the file.
-    dry_run
-        Read and check, write nothing.
+    source (csv|skypilot|azure|FILE.toml):
+    places (FILE|URL...):
+    kind (NAME): offers (default), egress, stores, functions, regions.
+    maps (FILE.toml|A=B,.., --map): Their column B is placer's column A; equal names need none.
+    constants (A=VALUE, --set): The same value of placer's column A in every row.
+    provider (NAME): skypilot: whose machines a file has; default: the name of its folder.
+    as_of (DATE): Date of prices that say none; skypilot: default the file's.
+    name (NAME, --as): Name of the book.
+    timeout (SECONDS): Longest silence of a server.
+    skip_bad: Leave out and count what is wrong, instead of refusing the file.
+    dry_run: Read and check, write nothing.
     """
     from placer.market.books.folders import check_book_name
     from placer.market.books.layers import catalog_names
@@ -227,19 +216,12 @@ def refresh_command(
     aws asks with boto3 and your own AWS credentials, gcp with an API key in PLACER_GCP_API_KEY,
     azure without an account. The new book replaces the one of the same name at once, or not at all.
 
-    Parameters
-    ----------
-    provider : aws|azure|gcp
-    places : REGION,.., --in
-        Only these regions; wildcards allowed.
-    gpu : A,B
-        Only these devices; default: all, and CPU hosts.
-    name : NAME, --as
-        Name of the book; default: the provider's.
-    partial
-        aws: keep the old prices of regions that fail instead of failing.
-    dry_run
-        Read and compare, write nothing.
+    provider (aws|azure|gcp):
+    places (REGION,.., --in): Only these regions; wildcards allowed.
+    gpu (A,B): Only these devices; default: all, and CPU hosts.
+    name (NAME, --as): Name of the book; default: the provider's.
+    partial: aws: keep the old prices of regions that fail instead of failing.
+    dry_run: Read and compare, write nothing.
     """
     import msgspec
 

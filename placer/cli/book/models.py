@@ -20,10 +20,7 @@ def command(name: str | None = None, *, public: bool = False, as_json: Table) ->
     them, a public model such as Qwen/Qwen2.5-7B, a file, hf:config.json, or a number of parameters
     such as 7B.
 
-    Parameters
-    ----------
-    public
-        List public models instead, by their names on Hugging Face: their dimensions are known.
+    public: List public models instead, by their names on Hugging Face: their dimensions are known.
     """
     from placer.interface.options import model_of
     from placer.workload.models.model_words import public_model_names

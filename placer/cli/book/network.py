@@ -30,9 +30,7 @@ def show_command(places: tuple[str, ...], *, catalog: Catalog, as_json: Table) -
 
     Every ordered pair is shown; wildcards are allowed.
 
-    Parameters
-    ----------
-    places : PLACE...
+    places (PLACE...):
     """
     from placer.market.books.book_reader import load_catalog
     from placer.market.network.graph import network_of
@@ -73,11 +71,8 @@ def check_command(
     A GRID is a book, a folder or a CSV file with the columns of links.csv; without one, the links
     of the catalog itself are compared. The estimate never uses the measured rows.
 
-    Parameters
-    ----------
-    grids : [GRID]...
-    fit
-        Also show the route factors that the grids ask for, beside those in use.
+    grids ([GRID]...):
+    fit: Also show the route factors that the grids ask for, beside those in use.
     """
     import msgspec
 
@@ -124,30 +119,19 @@ def import_command(
     the columns of links.csv, or those that --map names. A mapping file of your own reads any other
     source. The book holds links only: use it on top of another one.
 
-    Parameters
-    ----------
-    source : csv|iperf3|skyplane|FILE.toml
-    files : PATH|URL...
-    src : PLACE, --from
-        iperf3: where the client ran (iperf3 -c).
-    dst : PLACE, --to
-        iperf3: where the server ran (iperf3 -s).
-    pairs : FILE
-        iperf3: CSV with file,src,dst, one row a run, in place of PATH, --from and --to.
-    maps : OURS=THEIRS,.., --map
-        Columns of links.csv and of the file: src=from,dst=to,rtt_ms=latency.
-    rate_unit : UNIT
-        csv: b/s, Mb/s, MB/s ...; default: Gb/s.
-    rtt_unit : UNIT
-        csv: us, ms or s; default: ms.
-    name : NAME, --as
-        Name of the book.
-    date : YYYY-MM-DD
-        Day of the measurement, where the file does not say it.
-    skip_bad
-        Leave out and count what is wrong, instead of refusing the file.
-    dry_run
-        Read and check, write nothing.
+    source (csv|iperf3|skyplane|FILE.toml):
+    files (PATH|URL...):
+    src (PLACE, --from): iperf3: where the client ran (iperf3 -c).
+    dst (PLACE, --to): iperf3: where the server ran (iperf3 -s).
+    pairs (FILE): iperf3: CSV with file,src,dst, one row a run, in place of PATH, --from and --to.
+    maps (OURS=THEIRS,.., --map): Columns of links.csv and of the file:
+        src=from,dst=to,rtt_ms=latency.
+    rate_unit (UNIT): csv: b/s, Mb/s, MB/s ...; default: Gb/s.
+    rtt_unit (UNIT): csv: us, ms or s; default: ms.
+    name (NAME, --as): Name of the book.
+    date (YYYY-MM-DD): Day of the measurement, where the file does not say it.
+    skip_bad: Leave out and count what is wrong, instead of refusing the file.
+    dry_run: Read and check, write nothing.
     """
     from placer.market.books.book_reader import load_catalog
     from placer.market.books.folders import check_book_name

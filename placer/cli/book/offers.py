@@ -27,21 +27,13 @@ def command(
 ) -> None:
     """List machines with their price per hour, source and date, or the prices of groups of them.
 
-    Parameters
-    ----------
-    gpu : A,B
-        Only these GPUs.
-    places : PLACE,.., --in
-        Only these places; wildcards allowed.
-    market : NAME
-        spot, on-demand, community or any.
-    sort : KEY
-        price (per GPU), place, gpu or age (oldest first).
-    group_by : KEY,..
-        gpu, device, machine, place, provider, country, continent or market: prices of each
-        group.
-    limit : 1..
-        Most rows.
+    gpu (A,B): Only these GPUs.
+    places (PLACE,.., --in): Only these places; wildcards allowed.
+    market (NAME): spot, on-demand, community or any.
+    sort (KEY): price (per GPU), place, gpu or age (oldest first).
+    group_by (KEY,..): gpu, device, machine, place, provider, country, continent or market: prices
+        of each group.
+    limit (1..): Most rows.
     """
     import msgspec
 

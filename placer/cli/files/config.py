@@ -25,12 +25,8 @@ def init_command(*, user: bool = False, force: bool = False) -> None:
     Every option stands in it as a comment with an example. The nearest file from the working
     directory upward is used, and flags win over it.
 
-    Parameters
-    ----------
-    user
-        Write the user's file instead of ./placer.toml.
-    force
-        Replace an existing file.
+    user: Write the user's file instead of ./placer.toml.
+    force: Replace an existing file.
     """
     from placer.interface.settings import FILE, template, user_file
 
@@ -54,10 +50,7 @@ def show_command(*, origin: bool = False, as_json: Json) -> None:
     """List the defaults that hold here, in the order in which flags, environment, the project's
     placer.toml and the user's win.
 
-    Parameters
-    ----------
-    origin
-        Say where each default comes from.
+    origin: Say where each default comes from.
     """
     from placer.interface.settings import PREFIX, every_setting, project_file, user_file
     from placer.report.blocks import table

@@ -41,15 +41,10 @@ def command(
     portfolio, rehearsal, replay, replan or difference; or run.jsonl of placer run. Several files
     make one report; --diff compares two results instead (see placer report --diff --help).
 
-    Parameters
-    ----------
-    files : FILE...
-    output : FILE, -o --output
-        Where the page goes; default: FILE with .html.
-    interactive
-        Charts with tooltips: about 1 MB, and still one file.
-    pdf : FILE
-        Also print it as PDF, by Chromium or another such browser.
+    files (FILE...):
+    output (FILE, -o --output): Where the page goes; default: FILE with .html.
+    interactive: Charts with tooltips: about 1 MB, and still one file.
+    pdf (FILE): Also print it as PDF, by Chromium or another such browser.
     """
     from placer.report.page import find_browser, page, pdf_of
 
@@ -124,12 +119,9 @@ def diff_command(
     """Show what changes from BEFORE to AFTER, two results of placer recommend -o: machines, cost a
     month, speed, emissions, wishes.
 
-    Parameters
-    ----------
-    fail_on : CONDITION
-        End with exit code 6 where a figure changes by more: cost>10%, speed<-5%, total>20.
-        Figures: cost, machines, egress (USD/h); total (USD), hours of the whole run; speed
-        (samples/s), price (USD per million samples), step (s), carbon (g/h).
+    fail_on (CONDITION): End with exit code 6 where a figure changes by more: cost>10%, speed<-5%,
+        total>20. Figures: cost, machines, egress (USD/h); total (USD), hours of the whole run;
+        speed (samples/s), price (USD per million samples), step (s), carbon (g/h).
     """
     from placer.documents.difference import difference_document, parse_condition
 

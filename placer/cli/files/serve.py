@@ -47,35 +47,21 @@ def command(
 
     The address /openapi.json describes what may be asked.
 
-    Parameters
-    ----------
-    host
-        Address to listen on.
-    port : 0..65535
-        Port to listen on; 0: any that is free.
-    token_file : FILE
-        Secret that requests must show. Needed where others can reach the host.
-    hosts : NAME, --allow-host
-        Name by which browsers may call the service, such as placer.example.org. Repeatable.
-    workers : 1..256
-        Processes that solve, each one question at a time.
-    waiting : 1..10000
-        Questions that may wait for a process; further ones are refused for a while.
-    time_limit : TIME
-        Longest search of a question that is answered at once.
-    job_time_limit : TIME
-        Longest search of a job.
-    memory_limit : SIZE
-        Memory of each process that solves.
-    body_limit : SIZE
-        Largest request.
-    grace : TIME
-        How long a search may overrun before its process is ended, and a shutdown waits.
-    jobs : FILE
-        Where jobs are kept, so that they outlast the service. Default: in the folder of placer's
-        own data.
-    keep : TIME
-        How long finished jobs are kept.
+    host: Address to listen on.
+    port (0..65535): Port to listen on; 0: any that is free.
+    token_file (FILE): Secret that requests must show. Needed where others can reach the host.
+    hosts (NAME, --allow-host): Name by which browsers may call the service, such as
+        placer.example.org. Repeatable.
+    workers (1..256): Processes that solve, each one question at a time.
+    waiting (1..10000): Questions that may wait for a process; further ones are refused for a while.
+    time_limit (TIME): Longest search of a question that is answered at once.
+    job_time_limit (TIME): Longest search of a job.
+    memory_limit (SIZE): Memory of each process that solves.
+    body_limit (SIZE): Largest request.
+    grace (TIME): How long a search may overrun before its process is ended, and a shutdown waits.
+    jobs (FILE): Where jobs are kept, so that they outlast the service. Default: in the folder of
+        placer's own data.
+    keep (TIME): How long finished jobs are kept.
     """
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:

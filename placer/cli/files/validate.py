@@ -17,12 +17,8 @@ def command(path: str, *, again: bool = False, solver: str = "exact", as_json: J
     """Check a result, manifest, profile, problem, calibration or quota file, or the folder of a
     price book; with --schema NAME, print the JSON Schema of a document instead.
 
-    Parameters
-    ----------
-    again
-        Of a result: also solve its question again and compare.
-    solver : NAME
-        Solver of --again.
+    again: Of a result: also solve its question again and compare.
+    solver (NAME): Solver of --again.
     """
     if again and (os.path.isdir(path) or path.endswith(".csv")):  # noqa: PTH112 - as below
         raise PlacerError(
@@ -72,10 +68,7 @@ def schema_command(name: str = "result", *, listed: bool = False) -> None:
     """Print the JSON Schema of NAME: one for every document that a command prints or writes, such
     as result, manifest, profile, pareto, offers or error.
 
-    Parameters
-    ----------
-    listed : --list
-        List the names, and what each describes.
+    listed (--list): List the names, and what each describes.
     """
     from placer.documents.schemas import KINDS, SCHEMA_NAMES, schema_document
 

@@ -46,25 +46,16 @@ def command(
 ) -> None:
     """Write launch files from a manifest, or from a result of 'placer recommend -o'.
 
-    Parameters
-    ----------
-    path : RESULT|MANIFEST
-    target : TARGET, --to
-        What the files are for; see below.
-    folder : DIR, --dir
-        New or empty folder, or one of an earlier export.
-    train : FILE|MODULE:FUNCTION
-        Training script, as the machines find it; or a function, as 'placer run' takes it, which
-        the machines start.
-    image : IMAGE
-        Container image, where the target runs containers; default: PyTorch's own.
-    fallbacks : MANIFEST, --fallback
-        Plan to use if the machines are not available; repeat it in order. What TARGET cannot
-        try by itself gets a folder of its own: DIR-fallback-1.
-    edited
-        Take a manifest that was edited by hand.
-    diff
-        Show what would change in DIR and write nothing.
+    path (RESULT|MANIFEST):
+    target (TARGET, --to): What the files are for; see below.
+    folder (DIR, --dir): New or empty folder, or one of an earlier export.
+    train (FILE|MODULE:FUNCTION): Training script, as the machines find it; or a function, as
+        'placer run' takes it, which the machines start.
+    image (IMAGE): Container image, where the target runs containers; default: PyTorch's own.
+    fallbacks (MANIFEST, --fallback): Plan to use if the machines are not available; repeat it in
+        order. What TARGET cannot try by itself gets a folder of its own: DIR-fallback-1.
+    edited: Take a manifest that was edited by hand.
+    diff: Show what would change in DIR and write nothing.
     """
     from placer.launch.export import export, target_named, tried_together
     from placer.launch.export.folder import difference, left_over, write_folder

@@ -37,24 +37,14 @@ to be measured.
 class Options(TypedDict):
     """Options of the command.
 
-    Parameters
-    ----------
-    scale : 1/N
-        Scale of bytes; default: chosen so that an exchange takes a second or two.
-    rounds : N, 3..1000
-        Number of measured rounds.
-    per_group : N, 1..
-        Maximum workers per group.
-    train : MODULE:FUNCTION
-        Your own model, as for 'placer run'; its size gives the scale.
-    kill : RANK@STEP
-        Kill a worker in a step, and report what is lost.
-    limit : TIME
-        Longest predicted time of all exchanges.
-    folder : DIR, --dir
-        Folder of scripts and logs; default: ./NAME-rehearsal.
-    out : FILE, -o --out
-        Write the comparison as JSON.
+    scale (1/N): Scale of bytes; default: chosen so that an exchange takes a second or two.
+    rounds (N, 3..1000): Number of measured rounds.
+    per_group (N, 1..): Maximum workers per group.
+    train (MODULE:FUNCTION): Your own model, as for 'placer run'; its size gives the scale.
+    kill (RANK@STEP): Kill a worker in a step, and report what is lost.
+    limit (TIME): Longest predicted time of all exchanges.
+    folder (DIR, --dir): Folder of scripts and logs; default: ./NAME-rehearsal.
+    out (FILE, -o --out): Write the comparison as JSON.
     """
 
     scale: str | None

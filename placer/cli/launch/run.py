@@ -43,48 +43,32 @@ the plan's geography is run here instead: see 'placer run --rehearse --help'.
 class Options(TypedDict):
     """Options of the command.
 
-    Parameters
-    ----------
-    train : MODULE:FUNCTION
-        Makes the model, its batches and its loss.
-    local
-        Run all workers on this machine.
-    rank : N|N-M
-        Ranks of this machine; default: the environment's RANK.
-    steps : N, 1..
-        Optimizer steps in all.
-    tbs : N, 1..
-        Target batch size; default: the plan's.
-    microbatch : N, 1..
-        Samples that a worker processes at once; default: the plan's.
-    seed : N
-        Seed of parameters and samples.
-    out : DIR, -o --out
-        Folder of log and checkpoints; default: ./NAME-run.
-    checkpoints : PLACE
-        Folder or URL (s3://bucket/run) of the checkpoints; default: DIR/checkpoints.
-    checkpoint_every : N, 0..
-        Steps between checkpoints; 0: none.
-    resume
-        Continue from the newest checkpoint that all workers have.
-    resume_if_any
-        As --resume, but start from step 0 where no worker has a checkpoint; for restarted jobs.
-    device : NAME
-        cpu, cuda or cuda:1; default: cpu with --local or a plan of CPUs, else the first GPU.
-    threads : N, 1..
-        Threads of PyTorch in each process; default: the plan's vCPUs, with --local on GPUs 1.
-    processes : N, 1..64
-        Processes of each machine; default: its GPUs, on a CPU one.
-    timeout : SECONDS, 0.1..86400
-        Time after which a silent peer is lost; default: the plan's, at least 60.
-    endpoint_url : URL
-        URL of an S3 object store, with functions that are ranks of the run; default: the
-        provider's, with the functions of 'placer export --to cloudformation'; with --local all
-        are on this machine.
-    poll : SECONDS, 0.001..60
-        Time between two polls of the store; default: the plan's.
-    one_machine
-        All ranks share one machine, though started separately; the log says so.
+    train (MODULE:FUNCTION): Makes the model, its batches and its loss.
+    local: Run all workers on this machine.
+    rank (N|N-M): Ranks of this machine; default: the environment's RANK.
+    steps (N, 1..): Optimizer steps in all.
+    tbs (N, 1..): Target batch size; default: the plan's.
+    microbatch (N, 1..): Samples that a worker processes at once; default: the plan's.
+    seed (N): Seed of parameters and samples.
+    out (DIR, -o --out): Folder of log and checkpoints; default: ./NAME-run.
+    checkpoints (PLACE): Folder or URL (s3://bucket/run) of the checkpoints; default:
+        DIR/checkpoints.
+    checkpoint_every (N, 0..): Steps between checkpoints; 0: none.
+    resume: Continue from the newest checkpoint that all workers have.
+    resume_if_any: As --resume, but start from step 0 where no worker has a checkpoint; for
+        restarted jobs.
+    device (NAME): cpu, cuda or cuda:1; default: cpu with --local or a plan of CPUs, else the first
+        GPU.
+    threads (N, 1..): Threads of PyTorch in each process; default: the plan's vCPUs, with --local on
+        GPUs 1.
+    processes (N, 1..64): Processes of each machine; default: its GPUs, on a CPU one.
+    timeout (SECONDS, 0.1..86400): Time after which a silent peer is lost; default: the plan's, at
+        least 60.
+    endpoint_url (URL): URL of an S3 object store, with functions that are ranks of the run;
+        default: the provider's, with the functions of 'placer export --to cloudformation'; with
+        --local all are on this machine.
+    poll (SECONDS, 0.001..60): Time between two polls of the store; default: the plan's.
+    one_machine: All ranks share one machine, though started separately; the log says so.
     """
 
     train: Annotated[str, ...]

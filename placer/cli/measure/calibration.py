@@ -45,18 +45,11 @@ def exchange_command(
     """Measure what averaging gradients costs this machine's processor, and scale the host
     constants.
 
-    Parameters
-    ----------
-    host : NAME
-        Class of hosts that this machine stands for: t4, a10, or a device such as A100-80.
-    model : NAME|FILE
-        Model whose step is estimated with the result.
-    quick
-        Measure for about 10 seconds instead of 30.
-    thorough
-        Measure for about two minutes, with gradients up to 128 MB.
-    output : FILE, -o --output
-        Write the calibration, to be given to --calibration.
+    host (NAME): Class of hosts that this machine stands for: t4, a10, or a device such as A100-80.
+    model (NAME|FILE): Model whose step is estimated with the result.
+    quick: Measure for about 10 seconds instead of 30.
+    thorough: Measure for about two minutes, with gradients up to 128 MB.
+    output (FILE, -o --output): Write the calibration, to be given to --calibration.
     """
     from placer.market.books.book_reader import load_catalog
     from placer.profiler.host.averaging import SECONDS, SIZES, measure_host, measure_sums
@@ -271,12 +264,8 @@ def runs_command(
 ) -> None:
     """Fit the timing model to your own measured runs, and report how good the fit is.
 
-    Parameters
-    ----------
-    fit_links : A:B, --fit-link
-        Fit this link even if the book has a figure for it; repeatable.
-    output : FILE, -o --output
-        Write the calibration, to be given to --calibration.
+    fit_links (A:B, --fit-link): Fit this link even if the book has a figure for it; repeatable.
+    output (FILE, -o --output): Write the calibration, to be given to --calibration.
     """
     from placer.validation.calibration.calibrate import calibrate
 

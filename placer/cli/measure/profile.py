@@ -45,37 +45,23 @@ Placer runs the code of a target, so profile only code that you trust.
 class Options(TypedDict):
     """Options of the command.
 
-    Parameters
-    ----------
-    builtin : NAME
-        Built-in model, such as resnet50-like, bert-base-like, lstm or gnn.
-    device : NAME
-        Device: cuda:0, cpu or mps. Default: the first GPU, else the CPU.
-    precisions : NAME, --precision
-        fp32, tf32, fp16 or bf16; repeatable. Default: fp16 on CUDA, else fp32.
-    batch_sizes : N,N..
-        Batch sizes to measure. Default: 1, 2, 4 ... until the gain is below 5 %.
-    target_batch_size : N
-        Samples of an optimizer step; accumulation is measured up to it.
-    steps : N, 1..
-        Measure exactly N steps for each batch size.
-    quick
-        Measure for 30 s, intervals within 3 %. Default: 120 s and 1 %.
-    thorough
-        Measure for 15 minutes, intervals within 0.5 %.
-    threads : N, 1..1024
-        Threads of PyTorch on a CPU. Default: as PyTorch chooses.
-    framework : NAME
-        Also write the published efficiency of hivemind or ddp.
-    estimate
-        Measure nothing; estimate memory, and speed on every GPU of the catalog.
-    seq_len : N, 1..16777216
-        Tokens of a text of hf:FILE. Default: as many as a language model takes, at most 8,192;
-        128 for other models of text.
-    name : NAME
-        Name of the model. Default: that of the target.
-    out : FILE, -o --out --output
-        Profile to write, or to add to if it exists. Default: ./NAME.json.
+    builtin (NAME): Built-in model, such as resnet50-like, bert-base-like, lstm or gnn.
+    device (NAME): Device: cuda:0, cpu or mps. Default: the first GPU, else the CPU.
+    precisions (NAME, --precision): fp32, tf32, fp16 or bf16; repeatable. Default: fp16 on CUDA,
+        else fp32.
+    batch_sizes (N,N..): Batch sizes to measure. Default: 1, 2, 4 ... until the gain is below 5 %.
+    target_batch_size (N): Samples of an optimizer step; accumulation is measured up to it.
+    steps (N, 1..): Measure exactly N steps for each batch size.
+    quick: Measure for 30 s, intervals within 3 %. Default: 120 s and 1 %.
+    thorough: Measure for 15 minutes, intervals within 0.5 %.
+    threads (N, 1..1024): Threads of PyTorch on a CPU. Default: as PyTorch chooses.
+    framework (NAME): Also write the published efficiency of hivemind or ddp.
+    estimate: Measure nothing; estimate memory, and speed on every GPU of the catalog.
+    seq_len (N, 1..16777216): Tokens of a text of hf:FILE. Default: as many as a language model
+        takes, at most 8,192; 128 for other models of text.
+    name (NAME): Name of the model. Default: that of the target.
+    out (FILE, -o --out --output): Profile to write, or to add to if it exists. Default:
+        ./NAME.json.
     """
 
     builtin: str | None

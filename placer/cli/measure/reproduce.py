@@ -13,11 +13,8 @@ def command(paper: str, *, all_rows: bool = False, plot: Plot, as_json: Table) -
 
     PAPER is erben, phalak, cloudless or intellect-1.
 
-    Parameters
-    ----------
-    paper : PAPER
-    all_rows : --all
-        Print every row, not only the best of each family.
+    paper (PAPER):
+    all_rows (--all): Print every row, not only the best of each family.
     """
     check_plot(plot)
     with nothing_kept("a comparison needs every row"), progress("recomputing the paper"):

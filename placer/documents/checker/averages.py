@@ -69,8 +69,6 @@ def link_factor(problem: Json, src: str, dst: str, rtt_s: float, peers: int) -> 
     """Return the multiple of bytes over bandwidth between two places; old files know one for all
     software and sites.
 
-    Notes
-    -----
     A peer waits for the slowest of the streams of a site, there and back; only lines of a continent
     are slower by more than that.
     """

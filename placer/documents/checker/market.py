@@ -122,8 +122,6 @@ def largest_sums(machines: Sequence[Machine], multiplier: float, most: int) -> l
     `CHEAPEST` the sum of -c. Lambda is the multiplier, samples/s for a USD/h; every value of 0 or
     more gives a bound.
 
-    Notes
-    -----
     Weak duality: whatever N machines within the quotas are, their speeds together are at most this
     plus lambda times their price. Machines of several sizes that share a quota enter by the concave
     majorant of the best exact counts, under a large quota by weak duality again. Fewer values than

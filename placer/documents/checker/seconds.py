@@ -197,8 +197,6 @@ def last_arrival(jobs: Sequence[tuple[float, float, int]], through: float) -> fl
     of its capacity. Max-min fair: the slowest are served first, each at most at its own rate; who
     cannot use an even part leaves the rest.
 
-    Examples
-    --------
     >>> # halves by 1 s, thirds until 2.5 s, and half a transfer alone
     >>> last_arrival([(0.0, 2.0, 2), (1.0, 2.0, 1)], 1.0)
     3.5

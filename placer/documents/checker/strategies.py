@@ -55,8 +55,6 @@ MOST_PUBLISHED = 512
 def required_modes(problem: Json) -> set[tuple[str, int]]:
     """Return the strategies with local steps that a proof about a request must bound.
 
-    Notes
-    -----
     Single machines are required where the request surely admits them: rules about machines and data
     that name several places ask for several machines, and one machine has all of the speed, which
     no share below 100 % allows.
@@ -289,8 +287,6 @@ class Relaxed:
         """Return the least C (a / V + b), where the price C is at least (V - sum) / lambda for
         every lambda.
 
-        Notes
-        -----
         V is cut into intervals; in each the best lambda counts. With sum >= 0 the product grows
         with V, below it falls until V = sqrt(-sum a / b); the price of the cheapest N bounds it
         too.

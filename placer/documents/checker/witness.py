@@ -37,16 +37,11 @@ def witness(
     """Look for equal machines in one place that keep every limit and beat a bound; say which, empty
     if none was found.
 
-    Parameters
-    ----------
-    problem, machines
-        A ``placer.problem/v1`` document with the whole market, and what it admits: `machines_of`.
-    modes
-        Rows with ``strategy``, ``local_steps`` and ``samples_to_target``.
-    bound
-        What is claimed that nothing beats; None: that nothing keeps the limits.
-    links
-        From the dataset's store, as a certificate has them; machines without one are not priced.
+    problem, machines: A ``placer.problem/v1`` document with the whole market, and what it admits:
+        `machines_of`.
+    modes: Rows with ``strategy``, ``local_steps`` and ``samples_to_target``.
+    bound: What is claimed that nothing beats; None: that nothing keeps the limits.
+    links: From the dataset's store, as a certificate has them; machines without one are not priced.
     """
     wish, objective = problem["requirements"], problem["requirements"]["objective"]
     if objective not in OBJECTIVES or wish.get("max_shares"):

@@ -58,11 +58,8 @@ def build_manifest(
 ) -> dict[str, Any]:
     """Build the manifest of a placement, proved as status and gap say.
 
-    Parameters
-    ----------
-    data
-        Names and dates of the price book, where the problem holds only a part of it; None: those of
-        the problem.
+    data: Names and dates of the price book, where the problem holds only a part of it; None: those
+        of the problem.
     """
     if any(group.behind for group in placement.groups):
         raise PlacerError(

@@ -39,11 +39,8 @@ def read_manifest(document: Any, where: str, *, allow_edits: bool = False) -> Ma
     """Read and check the manifest in the JSON object of a file. ``allow_edits`` takes one that was
     edited by hand; the rest is checked all the same.
 
-    Raises
-    ------
-    PlacerError
-        If it is of a newer version, was edited, lacks something, or its parts do not fit each
-        other.
+    Raise `PlacerError` if it is of a newer version, was edited, lacks something, or its parts do
+    not fit each other.
     """
     import msgspec
 

@@ -20,11 +20,8 @@ from placer.workload.profile import FEEDBACK_COMPRESSIONS
 def question_of(manifest: Manifest, where: str) -> tuple[Problem, Placement]:
     """Rebuild the problem and the placement of a manifest.
 
-    Raises
-    ------
-    PlacerError
-        If the manifest is an early one without its question, or the question lacks what the plan
-        uses.
+    Raise `PlacerError` if the manifest is an early one without its question, or the question lacks
+    what the plan uses.
     """
     if manifest.question is None:
         raise PlacerError(
@@ -93,11 +90,8 @@ def _server(manifest: Manifest, problem: Problem) -> WorkerGroup | None:
 def check_executable(manifest: Manifest, where: str) -> None:
     """Refuse plans that ``placer run`` does not run.
 
-    Raises
-    ------
-    PlacerError
-        If the runtime lacks a part of it, or exchange, compression, overlap and local steps do not
-        go together.
+    Raise `PlacerError` if the runtime lacks a part of it, or exchange, compression, overlap and
+    local steps do not go together.
     """
     exchange, can = manifest.exchange, traits(manifest.exchange.strategy)
     lack = ENGINES["placer"].lack(exchange, manifest.groups)

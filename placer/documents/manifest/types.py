@@ -267,8 +267,6 @@ class AnyManifest(Part, frozen=True, kw_only=True):
 class Manifest(AnyManifest, frozen=True, kw_only=True, tag_field="schema", tag=ISLANDS_SCHEMA):
     """A launch manifest of any version, raised to the present one and checked.
 
-    Notes
-    -----
     ``world_size`` counts the machines of all workers. ``question`` is the problem that the plan
     answers, cut down to what it uses, as it is in the file; None in early files.
     """

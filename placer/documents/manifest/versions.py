@@ -63,10 +63,8 @@ STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _with_islands
 def version_of(document: Json, where: str) -> int:
     """Return the version of a manifest.
 
-    Raises
-    ------
-    PlacerError
-        If it is no manifest, is newer than this placer, or of a version that never was.
+    Raise `PlacerError` if it is no manifest, is newer than this placer, or of a version that never
+    was.
     """
     schema = str(document.get("schema"))
     digits = schema.removeprefix(FAMILY)
@@ -94,10 +92,7 @@ def version_of(document: Json, where: str) -> int:
 def migrated(document: Json, where: str) -> dict[str, Any]:
     """Raise a manifest to the present version, and add what early files of that version lack.
 
-    Raises
-    ------
-    PlacerError
-        As `version_of`.
+    Raise `PlacerError` as `version_of` does.
     """
     raised = dict(document)
     for version in range(version_of(document, where), VERSION):
@@ -108,8 +103,6 @@ def migrated(document: Json, where: str) -> dict[str, Any]:
 def completed(document: Json) -> dict[str, Any]:
     """Add what early files of this version lack.
 
-    Notes
-    -----
     Rendezvous, buckets, polling, data of each group and the alarm of the round follow from the
     rest. Speeds of machines and the question do not: they are null.
     """
@@ -174,14 +167,10 @@ def _buckets(document: Json) -> list[dict[str, Any]]:
 def bucket_name(document: Json, *words: str) -> str:
     """Return the name of a bucket of this run.
 
-    Notes
-    -----
     Names of buckets are global: the end of a name is a digest of the plan, so that two plans never
     ask for one name. Of a long model's name the end is cut, and "google" is left out: Google Cloud
     refuses it (cloud.google.com/storage/docs/buckets#naming).
 
-    Examples
-    --------
     >>> bucket_name({"model": {"name": "niser"}}, "ap-south-1")
     'placer-niser-ap-south-1-9cb03784ba'
     >>> len(bucket_name({"model": {"name": "m" * 80}}, "ap-south-1", "workers"))

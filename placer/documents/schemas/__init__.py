@@ -96,15 +96,13 @@ WHOLE = ("InnerPlan",)
 REFERENCE = "#/$defs/{name}"
 ARGUMENTS = re.compile(r"(?<=[a-z])(?:_+[A-Z][A-Za-z]+)+_(?=\")")
 """Arguments at the end of the name of a generic part."""
-FIELD = re.compile(r"^(\w+(?:, \w+)*)(?:: |\n)((?:.+\n?)(?:    .*\n?)*)", re.MULTILINE)
-"""Names of fields and what is said of them, on their line or below it."""
+FIELD = re.compile(r"^(\w+(?:, \w+)*): ((?:.+\n?)(?:    .*\n?)*)", re.MULTILINE)
+"""Names of fields and what is said of them."""
 
 
 def schema_name(version: object) -> str | None:
     """Return the name of the schema that a document names under ``schema``; None if none has it.
 
-    Examples
-    --------
     >>> schema_name("placer.result/v1"), schema_name("placer.result/v9")
     ('result', None)
     """
@@ -198,8 +196,6 @@ def _described(schema: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
 def field_words(docstring: str) -> tuple[str, dict[str, str]]:
     """Return what a docstring says of its type, and of each field.
 
-    Examples
-    --------
     >>> field_words('''A row.
     ...
     ... low, high: Ends,
@@ -207,14 +203,12 @@ def field_words(docstring: str) -> tuple[str, dict[str, str]]:
     ... ''')
     ('A row.', {'low': 'Ends, in USD.', 'high': 'Ends, in USD.'})
     """
-    text = inspect.cleandoc(docstring).replace("Notes\n-----\n", "")
-    words, _, section = text.partition("\n\nParameters\n----------\n")
-    if not section:
-        head, _, tail = text.rpartition("\n\n")
-        words, section = (head, tail) if FIELD.sub("", tail).strip() == "" else (text, "")
+    text = inspect.cleandoc(docstring)
+    head, _, tail = text.rpartition("\n\n")
+    words, section = (head, tail) if FIELD.sub("", tail).strip() == "" else (text, "")
     said = {
         name: " ".join(about.split())
-        for names, about in FIELD.findall(section.partition("\n\n")[0] + "\n")
+        for names, about in FIELD.findall(section + "\n")
         for name in names.split(", ")
     }
     return " ".join(words.split()), said

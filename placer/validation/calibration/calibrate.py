@@ -178,23 +178,12 @@ def calibrate(
 ) -> CalibrationReport:
     """Fit constants, speeds and links to measured runs.
 
-    Parameters
-    ----------
-    runs
-        CSV file; block ``measured.csv`` of catalogs/columns.csv lists its columns. Or the log of a
-        run; one on a single machine tells the speed of the model there alone.
-    catalog
-        Name, folder or price book that has the machines and places of the runs.
-    fit_links
-        Links ``A:B`` to be fitted although the book has a measured figure.
-    today
-        Date of the overlay, ISO; None takes today.
-
-    Raises
-    ------
-    PlacerError
-        If SciPy is missing, a line is wrong, two lines contradict each other, or the runs tell
-        nothing.
+    ``runs``: CSV file; block ``measured.csv`` of catalogs/columns.csv lists its columns. Or the log
+    of a run; one on a single machine tells the speed of the model there alone. ``catalog``: name,
+    folder or price book that has the machines and places of the runs. ``fit_links``: links ``A:B``
+    to be fitted although the book has a measured figure. ``today``: date of the overlay, ISO; None
+    takes today. Raise `PlacerError` if SciPy is missing, a line is wrong, two lines contradict each
+    other, or the runs tell nothing.
     """
     path, book = Path(runs), catalog if isinstance(catalog, Catalog) else load_catalog(catalog)
     shared = False
