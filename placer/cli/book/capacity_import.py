@@ -19,8 +19,14 @@ from placer.market.books.folders import check_book_name
 from placer.market.books.layers import catalog_names
 from placer.market.catalog import Catalog
 from placer.market.launch_log import read_launch_log, region_of
-from placer.market.sources.capacity import answers, live, quotas
-from placer.market.sources.capacity.answers import Asked, machine_of, read_answer, read_json_answer
+from placer.market.sources.capacity import live, quotas
+from placer.market.sources.capacity.answers import (
+    Asked,
+    answer_harvest,
+    machine_of,
+    read_answer,
+    read_json_answer,
+)
 from placer.market.sources.capacity.blocks import block_offers
 from placer.market.sources.capacity.own_launches import launches_harvest
 from placer.market.sources.harvest import Harvest, Origin
@@ -30,7 +36,6 @@ from placer.market.sources.save import merged
 KINDS = {
     "log": "aws, azure or gcp",
     "gcp-advice": "gcp",
-    "gcp-history": "gcp",
     "aws-scores": "aws",
     "aws-blocks": "aws",
     "aws-plans": "aws",
@@ -85,8 +90,8 @@ class Options(TypedDict):
 def import_command(kind: str, **options: Unpack[Options]) -> None:
     """Make rows of capacity of your own, laid over those that the book has.
 
-    KIND is log, gcp-advice, gcp-history, aws-scores, aws-blocks, aws-plans, aws-quotas, gcp-quotas
-    or azure-quotas. Without --from the provider is asked: Google Cloud with an access token in
+    KIND is log, gcp-advice, aws-scores, aws-blocks, aws-plans, aws-quotas, gcp-quotas or
+    azure-quotas. Without --from the provider is asked: Google Cloud with an access token in
     PLACER_GCP_ACCESS_TOKEN, AWS with boto3 and your own credentials. Quotas become a file for
     --quota, in vCPUs or GPUs as the cloud states them and less what runs already; those of Google
     Cloud and Azure need --from, with what 'gcloud compute regions describe', 'gcloud compute
@@ -139,16 +144,14 @@ def _log(book: Catalog, options: Options) -> Harvest:
 def _advice(kind: str, book: Catalog, options: Options) -> Harvest:
     asked = _asked(kind, book, options)
     document, origin = _answer(kind, asked, options)
-    if kind == "gcp-history":
-        return answers.history_harvest(document, asked, book, origin)
-    return answers.answer_harvest(kind, document, asked, book, origin)
+    return answer_harvest(kind, document, asked, book, origin)
 
 
 def _asked(kind: str, book: Catalog, options: Options) -> Asked:
     provider, zone = KINDS[kind], options["zone"]
     if not options["machine"]:
         raise PlacerError("which machine is it about?", "give --machine TYPE")
-    if options["machines"] is None and kind != "gcp-history":
+    if options["machines"] is None:
         raise PlacerError("how many machines were asked for?", "give --machines N")
     region = options["region"] or (region_of(zone) if zone else "")
     if not region and not options["file"]:
@@ -157,7 +160,7 @@ def _asked(kind: str, book: Catalog, options: Options) -> Asked:
         book.region(f"{provider}/{region}")
     return Asked(
         offer=machine_of(book, provider, options["machine"]),
-        machines=options["machines"] or 1,
+        machines=options["machines"],
         as_of=datetime.now(UTC).date(),
         region=region,
         zone=zone,
@@ -169,8 +172,7 @@ def _answer(kind: str, asked: Asked, options: Options) -> tuple[dict[str, Any], 
         return read_answer(options["file"])
     if KINDS[kind] == "aws":
         return live.ask_aws(kind, asked, options["hours"])
-    method = "capacity" if kind == "gcp-advice" else "capacityHistory"
-    return live.ask_google(method, options["project"], asked)
+    return live.ask_google(options["project"], asked)
 
 
 def _quotas(kind: str, book: Catalog, options: Options) -> None:

@@ -25,21 +25,6 @@ SCORED: dict[str, Any] = {
 }
 ADVICE = {"recommendations": [SCORED]}
 """As Google documents it."""
-HISTORY = {
-    "machineType": "a3-highgpu-8g",
-    "location": ZONE,
-    "preemptionHistory": [
-        {"interval": {"startTime": "2026-11-01T08:00:00Z"}, "preemptionRate": rate}
-        for rate in (0.2, 0.6)
-    ],
-    "priceHistory": [
-        {
-            "interval": {"endTime": f"2026-10-{day + 1:02}T08:00:00Z"},
-            "listPrice": {"currencyCode": "USD", "units": str(units), "nanos": 500_000_000},
-        }
-        for day, units in enumerate((20, 22, 24, 21), 1)
-    ],
-}
 SCORES = {
     "SpotPlacementScores": [
         {"Region": "us-east-1", "AvailabilityZoneId": "use1-az1", "Score": 8},
@@ -138,20 +123,6 @@ def test_an_hour_of_uptime_bounds_nothing(call: Call, tmp_path: Path, home: Path
     (row,) = rows_of(home, "capacity", "capacity.csv")
     assert "survival_a" not in row
     assert [float(row[name]) for name in ("share_low", "share_high")] == [0.4, 0.7]
-
-
-def test_history_of_google_is_a_price_with_its_range(
-    call: Call, tmp_path: Path, home: Path
-) -> None:
-    """The last price, and the 10th to 90th percentile of four days; stops are told."""
-    answer = saved(tmp_path, HISTORY)
-    code, out, err = call("gcp-history", "--from", answer, "--machine", "a3-highgpu-8g")
-    assert code == 0, err
-    (row,) = rows_of(home, "capacity", "offers.csv")
-    prices = [float(row[f"usd_per_hour{end}"]) for end in ("_low", "", "_high")]
-    assert prices == [20.5, 21.5, 24.5]
-    assert (row["region"], row["market"], row["as_of"]) == ("us-central1", "spot", "2026-10-05")
-    assert "Google stopped 40 % on average over 2 days (20 to 60 %)" in out
 
 
 def test_scores_of_ec2_are_estimates(call: Call, tmp_path: Path, home: Path) -> None:
@@ -401,7 +372,6 @@ def test_aws_is_asked_with_boto3(
         ("aws-scores", {"SpotPlacementScores": []}, "the answer has no row for a book"),
         ("aws-blocks", {"CapacityBlockOfferings": [{**BLOCK, "StartDate": "soon"}]}, "'soon' is"),
         ("aws-blocks", {"CapacityBlockOfferings": "none"}, "no list of objects under 'Cap"),
-        ("gcp-history", {**HISTORY, "priceHistory": [{"listPrice": {}}]}, "without interval"),
     ],
 )  # fmt: skip
 def test_a_wrong_answer_is_refused(

@@ -1,9 +1,7 @@
 """What providers say of capacity, as rows of capacity.csv: spot placement scores of AWS, and Google
-Cloud's advice on how likely so many spot machines are available, for how long, and what they cost
-over a month.
+Cloud's advice on how likely so many spot machines are available, and for how long.
 
-Formats: GetSpotPlacementScores of EC2; compute.googleapis.com, advice.capacity and
-advice.capacityHistory (REST, beta).
+Formats: GetSpotPlacementScores of EC2; compute.googleapis.com, advice.capacity (REST, beta).
 """
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
-
-import msgspec
 
 from placer.errors import PlacerError, SourceError, unknown
 from placer.files.json_text import parse_json
@@ -26,8 +22,6 @@ from placer.market.sources.reading.mapped_rows import shipped_rows
 MOST_BYTES = 16 * 2**20  # Largest answer of an interface that is read from a file
 AS_PRINTED = "give the answer as it was printed"
 AS_WRITTEN = "give the answer as the provider wrote it"
-HISTORY = "Google Cloud advice.capacityHistory"
-LOW, HIGH = 0.1, 0.9  # Quantiles of the price over time, as catalogs/columns.csv says
 LONGEST_H = 1.0
 """An estimated uptime of an hour is the longest that the interface says: it bounds nothing."""
 
@@ -116,73 +110,6 @@ def _surviving(row: Row, book: Catalog) -> Row:
     shapes = [stay.survival_a for stay in known.stays if stay.survival_a is not None]
     a = shapes[-1] if shapes else 1.0
     return {**row, "survival_a": a, "survival_b_h": hours / (2 ** (1 / a) - 1)}
-
-
-def history_harvest(
-    document: Mapping[str, Any], asked: Asked, book: Catalog, origin: Origin
-) -> Harvest:
-    """Make a price with its range of an answer of advice.capacityHistory.
-
-    The preemption rate is the share of stopped machines that Google stopped. It counts stops and
-    not hours, so it is told and becomes no survival.
-    """
-    where, kind = origin.place, asked.offer.instance_type
-    location = str(document.get("location", asked.zone or asked.region)).rpartition("/")[2]
-    region = location.rpartition("-")[0] if location.count("-") > 1 else location
-    place = f"gcp/{region}"
-    if place not in book.regions:
-        raise PlacerError(f"{where}: region '{place[:60]}' is not in the book", "give --in REGION")
-    known = {"priceHistory": [], "preemptionHistory": [], **document}
-    prices = sorted(
-        (_end(row, where), _money(row.get("listPrice"), where))
-        for row in rows_under(known, "priceHistory", where)
-    )
-    rates = [
-        figure(row, "preemptionRate", 0.0, 1.0, where)
-        for row in rows_under(known, "preemptionHistory", where)
-    ]
-    notes = []
-    if rates:
-        notes.append(
-            f"{kind} in {location}: of the machines that stopped, Google stopped "
-            f"{100 * sum(rates) / len(rates):.0f} % on average over {len(rates)} days "
-            f"({100 * min(rates):.0f} to {100 * max(rates):.0f} %); stops are no hours, so no "
-            "survival follows"
-        )
-    spot = (o for o in book.offers_at(place) if (o.instance_type, o.market) == (kind, "spot"))
-    offer, rows = next(spot, None), {}
-    if prices and offer is None:
-        notes.append(f"{kind} on spot in {place} is not in the book: its prices are left out")
-    if prices and offer is not None:
-        values = sorted(price for _, price in prices)
-        last_day, last = prices[-1]
-        low, high = (values[round(q * (len(values) - 1))] for q in (LOW, HIGH))
-        row = {
-            **msgspec.to_builtins(offer),
-            "usd_per_hour": last,
-            "usd_per_hour_low": min(low, last),
-            "usd_per_hour_high": max(high, last),
-            "price_basis": "list",
-            "source": f"{HISTORY} ({location})",
-            "as_of": min(last_day, date.today().isoformat()),
-        }
-        rows["offers.csv"] = [row]
-    return Harvest(rows=rows, origins=[origin], notes=notes)
-
-
-def _end(row: Mapping[str, Any], where: str) -> str:
-    interval = row.get("interval")
-    if not isinstance(interval, dict):
-        raise SourceError(f"{where}: a price without interval", "give the answer as it was")
-    return day_of(interval.get("endTime", interval.get("startTime")), where)
-
-
-def _money(value: object, where: str) -> float:
-    """Return USD of Google's Money: whole units and billionths."""
-    if not isinstance(value, dict) or value.get("currencyCode", "USD") != "USD":
-        raise SourceError(f"{where}: a price that is no USD", "ask for prices in USD")
-    parts = {"units": 0, "nanos": 0, **value}
-    return figure(parts, "units", 0, 1e6, where) + figure(parts, "nanos", 0, 1e9, where) / 1e9
 
 
 def rows_under(document: Mapping[str, Any], key: str, where: str) -> list[Mapping[str, Any]]:

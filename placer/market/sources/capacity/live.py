@@ -19,18 +19,17 @@ TOKEN = "PLACER_GCP_ACCESS_TOKEN"  # noqa: S105 - the name of a variable
 PROJECT = re.compile(r"[a-z][a-z0-9.:-]{1,80}")
 
 
-def ask_google(method: str, project: str, asked: Asked) -> tuple[dict[str, Any], Origin]:
-    """Ask Google Cloud for advice about a region: ``capacity`` or ``capacityHistory``."""
+def ask_google(project: str, asked: Asked) -> tuple[dict[str, Any], Origin]:
+    """Ask Google Cloud for advice about the capacity of a region."""
     missing = "no access token for Google Cloud"
     tip = f"set {TOKEN} to what 'gcloud auth print-access-token' prints, or give --from FILE"
     token = secret((TOKEN,), "the access token for Google Cloud", missing, tip)
     if not PROJECT.fullmatch(project):
         raise PlacerError(f"'{project[:40]}' is not a project of Google Cloud", "give --project ID")
-    question = _advice(asked) if method == "capacity" else _history(asked)
     base = address(COMPUTE_VARIABLE, COMPUTE_URL)
     with pages(base, headers={"Authorization": f"Bearer {token}"}) as source:
-        url = f"{base}/projects/{project}/regions/{asked.region}/advice/{method}"
-        return source.get(url, question=question), source.origin()
+        url = f"{base}/projects/{project}/regions/{asked.region}/advice/capacity"
+        return source.get(url, question=_advice(asked)), source.origin()
 
 
 def _advice(asked: Asked) -> dict[str, Any]:
@@ -43,16 +42,6 @@ def _advice(asked: Asked) -> dict[str, Any]:
         "instanceFlexibilityPolicy": {"instanceSelections": selections},
         "size": asked.machines,
         "distributionPolicy": policy,
-    }
-
-
-def _history(asked: Asked) -> dict[str, Any]:
-    location = f"zones/{asked.zone}" if asked.zone else f"regions/{asked.region}"
-    spot = {"provisioningModel": "SPOT"}
-    return {
-        "instanceProperties": {"machineType": asked.offer.instance_type, "scheduling": spot},
-        "locationPolicy": {"location": location},
-        "types": ["PREEMPTION", "PRICE"],
     }
 
 
