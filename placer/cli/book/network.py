@@ -63,26 +63,19 @@ def show_command(places: tuple[str, ...], *, catalog: Catalog, as_json: Table) -
 
 
 @as_command("check", "Example: placer network check erben-2023")
-def check_command(
-    grids: tuple[str, ...] = (), *, catalog: Catalog, fit: bool = False, as_json: Table
-) -> None:
+def check_command(grids: tuple[str, ...] = (), *, catalog: Catalog, as_json: Table) -> None:
     """Compare estimated links with measured ones.
 
     A GRID is a book, a folder or a CSV file with the columns of links.csv; without one, the links
     of the catalog itself are compared. The estimate never uses the measured rows.
 
     grids ([GRID]...):
-    fit: Also show the route factors that the grids ask for, beside those in use.
     """
     import msgspec
 
     from placer.market.network.measured_links import check_network
 
-    check = check_network(grids, catalog)
-    document = msgspec.to_builtins(check)
-    if not fit:
-        del document["factors"]
-    show({"schema": "placer.network-check/v1", **document}, as_json=as_json)
+    show(msgspec.to_builtins(check_network(grids, catalog)), as_json=as_json)
 
 
 EPILOG = """\b

@@ -1,13 +1,12 @@
-"""How far the link model is from measured links: errors by pair of continents, rows that cannot be
-true, and the route factors that measured round-trip times ask for.
+"""How far the link model is from measured links: errors by pair of continents, and rows that cannot
+be true.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from statistics import median, quantiles
 from typing import Any
 
@@ -16,26 +15,15 @@ from msgspec import Struct
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog, located_rows
 from placer.market.books.layers import Layer, find_layer
-from placer.market.catalog import Catalog, MeasuredLink, Region
-from placer.market.network.geography import zone_of
+from placer.market.catalog import Catalog, MeasuredLink
 from placer.market.network.graph import Network
-from placer.market.network.link_model import (
-    FIBRE_KM_PER_RTT_S,
-    RTT_FLOOR_S,
-    ZONES,
-    Pairs,
-    light_rtt_s,
-    route_factor,
-)
+from placer.market.network.link_model import light_rtt_s
 from placer.market.network.tables import GBPS
 from placer.records import Count, replace
 
 SAME_REGION, ALL = "same region", "all"
 """Names of the groups that are no pair of continents; `ALL` leaves the same region out."""
 FIGURES = ("rtt", "one stream", "many streams")  # What is compared
-LEAST_KM = 300.0  # Shorter ways say more about the floor than about the route
-SHRINK = 3.0
-"""A factor counts as this many more pairs with the median of all: few pairs pull it little."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,15 +68,6 @@ class Suspect:
     light_ms: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Refit:
-    """Factor of a pair of zones: the one in use and the one that a grid asks for."""
-
-    zones: tuple[str, str]
-    factor: float
-    fitted: float
-
-
 class NetworkCheck(
     Struct, frozen=True, kw_only=True, tag_field="schema", tag="placer.network-check/v1"
 ):
@@ -97,7 +76,6 @@ class NetworkCheck(
     unknown_places: Rows by place without coordinates.
     estimated_rows: Rows that nobody measured.
     empty_rows: Rows without a figure.
-    factors: Only with --fit.
     """
 
     catalog: str
@@ -108,7 +86,6 @@ class NetworkCheck(
     unknown_places: dict[str, Count]
     estimated_rows: Count
     empty_rows: Count
-    factors: tuple[Refit, ...] = ()
 
 
 def check_network(grids: Sequence[str], catalog: str | Sequence[str] | None = None) -> NetworkCheck:
@@ -187,7 +164,6 @@ def _checked(
             row.rtt_ms is row.gbps_one_stream is row.gbps_many_streams is None
             for _, row in measured
         ),
-        factors=tuple(_refits(sound, known)),
     )
 
 
@@ -233,49 +209,3 @@ def _error_group(figure: str, group: str, misses: Sequence[Miss]) -> ErrorGroup:
         worst_src=worst.src,
         worst_dst=worst.dst,
     )
-
-
-def _refits(rows: Sequence[MeasuredLink], known: Catalog) -> Iterator[Refit]:
-    """Yield the factors that measured round-trip times ask for, of both directions as one."""
-    pairs: dict[tuple[str, str], list[float]] = {}
-    for row in rows:
-        if row.rtt_ms is not None and row.src != row.dst:
-            key = min(row.src, row.dst), max(row.src, row.dst)
-            pairs.setdefault(key, []).append(row.rtt_ms / 1e3)
-    measured = [
-        (known.region(a), known.region(b), sum(rtts) / len(rtts)) for (a, b), rtts in pairs.items()
-    ]
-    for zones, fitted in sorted(_fitted_factors(measured).items()):
-        yield Refit(zones=zones, factor=route_factor(*zones), fitted=fitted)
-
-
-def _fitted_factors(
-    measured: Iterable[tuple[Region, Region, float]],
-) -> dict[tuple[str, str], float]:
-    """Fit one factor for each pair of zones, in the order of `ZONES`, to pairs of places with their
-    round-trip time in seconds; each pair of places once.
-
-    The factor that makes the summed relative error of a pair of zones least is a weighted median of
-    (rtt - floor) / way, with weights way / rtt. It is drawn to the plain median of all pairs.
-    """
-    groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for a, b, rtt_s in measured:
-        way_km = float(Pairs([a], [b]).weighted_km[0, 0])
-        if way_km >= LEAST_KM:
-            way_s = way_km / FIBRE_KM_PER_RTT_S
-            first, second = sorted((zone_of(a), zone_of(b)), key=ZONES.index)
-            factor = (rtt_s - RTT_FLOOR_S) / way_s, way_s / rtt_s
-            groups.setdefault((first, second), []).append(factor)
-    middle = median(factor for group in groups.values() for factor, _ in group) if groups else 0.0
-    return {
-        zones: (len(group) * _weighted_median(group) + SHRINK * middle) / (len(group) + SHRINK)
-        for zones, group in groups.items()
-    }
-
-
-def _weighted_median(pairs: list[tuple[float, float]]) -> float:
-    """Return the value at which half of the weight is reached; weights are positive."""
-    ordered = sorted(pairs)
-    reached = accumulate(weight for _, weight in ordered)
-    half = sum(weight for _, weight in pairs) / 2
-    return next(value for (value, _), sum_ in zip(ordered, reached, strict=True) if sum_ >= half)

@@ -75,29 +75,12 @@ def check(document: Document, today: date) -> Report:
         numbers=figures,
         narrowed=("worst link",),
     )
-    fitted = table(
-        "Route factors",
-        ("zone", "other zone", "factor", "fitted"),
-        [
-            (
-                *row["zones"],
-                (f"{row['factor']:.2f}", row["factor"]),
-                (f"{row['fitted']:.2f}", row["fitted"]),
-            )
-            for row in document.get("factors", [])
-        ],
-        numbers=("factor", "fitted"),
-    )
     grids = ", ".join(document["grids"])
     used = f"{document['rows']:,} rows of {grids}; places of catalog {document['catalog']}"
     return Report(
         title=f"Links of {grids}, estimated and measured",
         subtitle="placer network check",
-        sections=(
-            *section("", listed),
-            *section("Route factors that the grids ask for", fitted),
-            *section("", text(used), text(*_left_out(document))),
-        ),
+        sections=(*section("", listed), *section("", text(used), text(*_left_out(document)))),
     )
 
 
