@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import fsum
 from typing import Annotated, NamedTuple
@@ -223,14 +223,9 @@ def _setting(placement: Placement, problem: Problem) -> _Setting:
     return _Setting(machines, placement, phases, problem)
 
 
-def estimate(
-    placement: Placement,
-    problem: Problem,
-    interval: Callable[[VmOffer], PriceInterval] = price_interval,
-) -> Estimate:
-    """Time and price a placement; documents of older versions have another rule of how far the
-    price of an offer may be off. `PlacerError` if an offer, rate, link, price, function or store is
-    not known.
+def estimate(placement: Placement, problem: Problem) -> Estimate:
+    """Time and price a placement. `PlacerError` if an offer, rate, link, price, function or store
+    is not known.
     """
     asked, exchange = _setting(placement, problem), placement.exchange
     outcome, slow, fast = (asked.outcome(case) for case in (EXPECTED, SLOW, FAST))
@@ -240,7 +235,7 @@ def estimate(
         low=slow.processed_per_second,
         high=fast.processed_per_second,
     )
-    part, prices = asked.shares(), [(interval(offer), n) for offer, n in asked.offers]
+    part, prices = asked.shares(), [(price_interval(offer), n) for offer, n in asked.offers]
     return Estimate(
         samples_per_second=processed,
         effective_samples_per_second=Interval(

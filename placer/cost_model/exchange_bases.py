@@ -17,12 +17,12 @@ RINGS_BETWEEN = ("butterfly", "leaders")
 STREAMS = "transfers between servers: published: 2 to 5 % of runs through emulated links"
 STORES = "store and function times: assumed"
 HIVEMIND_BASES = {
-    "butterfly": "averaging time: measured: runs of Erben et al. (2024){under} inside one zone; "
-    "hosts of unmeasured devices: assumed alike",
-    "leaders": "averaging time: estimated: measured averages{under} inside a zone (Erben et al., "
-    "2024), put together by level",
-    "region-hub": f"{STREAMS}; averages inside regions as measured{{under}}",
-    "region-gossip": f"{STREAMS}; averages inside regions as measured{{under}}",
+    "butterfly": "averaging time: measured: runs of Erben et al. (2024) under hivemind inside one "
+    "zone; hosts of unmeasured devices: assumed alike",
+    "leaders": "averaging time: estimated: measured averages under hivemind inside a zone (Erben "
+    "et al., 2024), put together by level",
+    "region-hub": f"{STREAMS}; averages inside regions as measured under hivemind",
+    "region-gossip": f"{STREAMS}; averages inside regions as measured under hivemind",
 }
 """How the time of each transport is known where hivemind averages inside zones."""
 RING_BASES = {
@@ -39,46 +39,32 @@ BASES = {
     "regional-stores": STORES,
 }
 """How the time of the other transports is known."""
-FORMER_SERVER = (
-    "push and pull: published: 1 to 5 % of runs through emulated links; the server's sums and "
-    "network, and the loss of speed beside it: assumed"
-)
 
 
 def exchange_bases(hosts: Iterable[str], placement: Placement, problem: Problem) -> list[str]:
-    """Return a sentence on each time of an exchange. Questions of older versions, whose servers sum
-    like functions, keep the words that were saved with them. ``hosts``: classes of averaging time
-    of the workers.
+    """Return a sentence on each time of an exchange. ``hosts``: classes of averaging time of the
+    workers.
     """
     used, calibrated = placement.exchange, problem.calibration.name != PUBLISHED.name
     kind = traits(used.strategy).transport
-    former = problem.calibration.services.server_sum_bytes_per_s is None
     sentences = []
     if kind in RING_BASES and used.transport == HIVEMIND:
-        sentences.append(HIVEMIND_BASES[kind].format(under="" if former else " under hivemind"))
+        sentences.append(HIVEMIND_BASES[kind])
     elif kind in RING_BASES:
         bases = {_ring_basis(host, problem) for host in hosts}
         sentences += [*sorted(bases), RING_BASES[kind]]
     elif kind in BASES:
-        sentences.append(FORMER_SERVER if former and kind == "server" else BASES[kind])
-    if not former:
-        sentences += _later_bases(kind, placement, problem)
-    if calibrated and kind in RINGS_BETWEEN:
-        sentences.append(
-            f"averaging time and links between regions: calibrated: {problem.calibration.name}"
-        )
-    return sentences
-
-
-def _later_bases(kind: str, placement: Placement, problem: Problem) -> list[str]:
-    """Return what older versions did not say."""
-    used, sentences = placement.exchange, []
+        sentences.append(BASES[kind])
     if kind == "server":
         sentences.append(_sum_basis(used, problem))
     if kind in BASES:
         title = transport(used.transport).title
         sentences.append(f"loss of speed beside the exchange: assumed: as under {title}")
-    if kind in RINGS_BETWEEN and problem.calibration.name == PUBLISHED.name:
+    if kind in RINGS_BETWEEN and calibrated:
+        sentences.append(
+            f"averaging time and links between regions: calibrated: {problem.calibration.name}"
+        )
+    elif kind in RINGS_BETWEEN:
         sentences += _line_bases(placement, problem)
     return sentences
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import getitem
 
+from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
 from placer.documents.certificate import holds_market, input_digests
@@ -19,7 +20,7 @@ from placer.documents.checker.limits import broken_limits
 from placer.documents.checker.seconds import round_of
 from placer.documents.present_book import Compared, compare_with_book
 from placer.documents.proof_check import UNCOVERED, proof_words, wrong_proof
-from placer.documents.saved_result import placement_from, priced_again, question_in, wrong_pricing
+from placer.documents.saved_result import placement_from, question_in, wrong_pricing
 from placer.errors import refuse
 from placer.problem.problem import Problem
 from placer.records import Json, replace
@@ -138,7 +139,7 @@ def _wrong_considered(document: Json, whole: Problem) -> Iterator[str]:
             there = whole  # what breaks the age of prices has no offer in the question
             if part == "near_misses" and whole.requirements.oldest_price is not None:
                 there = replace(whole, requirements=replace(whole.requirements, oldest_price=None))
-            priced = priced_again(placement, there, row["estimate"])
+            priced = estimate(placement, there)
             yield from wrong_pricing(row, there, placement, priced, f"{name}.")
             if part != "alternatives":
                 continue

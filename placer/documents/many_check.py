@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from math import fsum
 
 from placer.cost_model.dollars import usd_per_million_samples
+from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import gap_between
 from placer.documents.certificate import device_speeds, figures, mode_factor, store_links
@@ -26,7 +27,6 @@ from placer.documents.saved_result import (
     first_difference,
     is_request,
     placement_from,
-    priced_again,
     wrong_pricing,
 )
 from placer.errors import refuse
@@ -204,7 +204,7 @@ def _wrong_prices(document: Json) -> Iterator[str]:
         broken = violations(placement, problem)
         if broken:
             yield f"point {number} breaks a limit: {broken[0].message}"
-        priced = priced_again(placement, problem, point["estimate"])
+        priced = estimate(placement, problem)
         yield from wrong_pricing(point, problem, placement, priced, f"points[{number}].")
         parts = {"problem": document["problem"], **{k: point[k] for k in ("placement", "estimate")}}
         for text in wrong_prices(figures(placement, problem), parts):

@@ -28,7 +28,6 @@ from placer.documents.result_parts import (
 )
 from placer.errors import refuse
 from placer.market.catalog import OLD_TRANSPORT
-from placer.market.price_interval import first_interval
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.records import Json, replace
@@ -146,7 +145,7 @@ def check_result(document: Json, where: str) -> str:
         f"the placement breaks a limit: {one.message}" for one in violations(placement, problem)
     )
     refuse(broken, where, "solve it again")
-    priced = priced_again(placement, problem, document["estimate"])
+    priced = estimate(placement, problem)
     refuse(_wrong(document, problem, placement, priced), where)
     return (
         f"result, priced again: {format_plain(priced.samples_per_second.value, 6)} samples/s "
@@ -180,19 +179,6 @@ def wrong_pricing(
         difference = first_difference(value, row[name], f"{at}{name}")
         if difference:
             yield difference
-
-
-def priced_again(placement: Placement, problem: Problem, written: Json) -> Estimate:
-    """Price a placement with the intervals of prices that a written estimate has: those of today,
-    or those of files from before prices had classes.
-    """
-    priced = estimate(placement, problem)
-    ends = {key: written["usd_per_hour_interval"][key] for key in ("value", "low", "high")}
-    if not first_difference(msgspec.to_builtins(priced.usd_per_hour_interval), ends, ""):
-        return priced
-    first = estimate(placement, problem, first_interval)
-    same = not first_difference(msgspec.to_builtins(first.usd_per_hour_interval), ends, "")
-    return first if same else priced
 
 
 def is_request(written: Any, request: Json) -> bool:

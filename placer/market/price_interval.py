@@ -106,17 +106,6 @@ def price_interval(offer: VmOffer) -> PriceInterval:
     return PriceInterval(value=price, low=low, high=high, basis="history", source=source)
 
 
-def first_interval(offer: VmOffer) -> PriceInterval:
-    """Return the interval as documents from before there were classes have it: listed prices exact,
-    whatever the market; estimates and papers with a spread, and the quantiles of a history as ends.
-    """
-    price = offer.usd_per_hour
-    spread = {"estimated": ESTIMATE, "published": PAPER}.get(offer.price_basis, EXACT)
-    low, high = price * spread.low, price * spread.high
-    low, high = min(low, offer.usd_per_hour_low or low), max(high, offer.usd_per_hour_high or high)
-    return PriceInterval(value=price, low=low, high=high, basis=spread.basis, source=spread.source)
-
-
 def _spread(offer: VmOffer) -> Spread:
     basis = offer.price_basis
     if basis == "estimated":

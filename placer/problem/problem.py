@@ -29,7 +29,7 @@ from placer.problem.workers.pool import Pool
 from placer.problem.workers.speeds import island_kind
 from placer.problem.workers.worker_sizes import ROUNDING, Kind, Ladder, Limits, Size, sizes
 from placer.records import replace
-from placer.workload.constants import calibration_document, with_former_figures
+from placer.workload.constants import calibration_document
 from placer.workload.island import Island, Refusal
 from placer.workload.profile import ModelProfile, profile_document
 
@@ -284,7 +284,6 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         try:
             parts = {k: raw[k] for k in PARTS}
             parts["requirements"] = {"quota_gpus": FORMER_QUOTA_GPUS, **parts["requirements"]}
-            parts["calibration"] = with_former_figures(parts["calibration"])
             return msgspec.convert(parts, Problem)
         except (msgspec.ValidationError, KeyError, TypeError) as error:
             raise PlacerError(f"problem file: {error}", "write it with Problem.to_dict") from None

@@ -80,7 +80,7 @@ NINETY_PERCENT = 1.645
 HIVEMIND = "hivemind"
 """The software whose runs the constants of hosts and links were fitted to."""
 NO_SITE_KAPPA = (1.0, 1.0, 1.0)
-"""Links to sites take as long as all others: calibrations of older versions."""
+"""Links to sites take as long as all others."""
 NEAR_SITE_RTT_S = 0.05
 """Round trip up to which a line to a site is taken as one within a continent, whose streams are not
 limited by their windows; assumed: those of Erben et al. (2024) take 0.016 and 0.15 s.
@@ -102,7 +102,7 @@ UNMEASURED_HOSTS = (1.0, 1.5, 0.67)
 class HostConstants(Struct, frozen=True):
     """What averaging costs a host inside one zone under hivemind: seconds, s/GB, s/peer, s/tensor.
     ``s_per_gb`` counts the gradient, ``s_per_gb_sent`` what the host sends of it: 2 (N - 1) / N
-    gradients among N peers. Only calibrations of older versions hold the former. ``least_period_s``
+    gradients among N peers. ``least_period_s``
     is the least from the end of one average among all peers to the beginning of the next.
     """
 
@@ -134,7 +134,7 @@ class ServiceConstants(Struct, frozen=True, kw_only=True):
     sum_bytes_per_s: Bytes that a cloud function sums per second: assumed.
     server_sum_bytes_per_s: FP32 bytes of gradients, arriving as FP16, that each vCPU of a parameter
         server sums per second: measured in November 2026 on both vCPUs of an x86 VM (AMD EPYC,
-        PyTorch 2.13). None: any server sums like a cloud function, as in files of older versions.
+        PyTorch 2.13). None: any server sums like a cloud function.
     """
 
     start_s: float = 0.5
@@ -159,9 +159,9 @@ class Calibration(Struct, frozen=True, kw_only=True, dict=True):
     around them. The tuples are (value, slow, fast): multiples of a time. ``kappa`` is hivemind's,
     ``site_kappa`` its multiple where one end is a site of one's own on the same continent,
     ``ring_kappa`` that of all other software. ``stream_power`` is how the slowest of m streams to a
-    site falls behind one: m to that power; 0 in calibrations of older versions, whose
-    ``site_kappa`` counts on all lines. ``spreads`` holds the spread of averaging of a host class
-    where its own runs say it; ``most_workers`` is the largest run behind the constants.
+    site falls behind one: m to that power; 0: ``site_kappa`` counts on all lines. ``spreads`` holds
+    the spread of averaging of a host class where its own runs say it; ``most_workers`` is the
+    largest run behind the constants.
     """
 
     name: str
@@ -281,9 +281,7 @@ def host_constants(name: str) -> HostConstants:
 
 
 def calibration_document(calibration: Calibration) -> dict[str, Any]:
-    """Build the JSON document of a calibration; fields that older versions did not have are left
-    out where they say what those versions took.
-    """
+    """Build the JSON document of a calibration, without factors that change nothing."""
     import msgspec
 
     built: dict[str, Any] = msgspec.to_builtins(calibration)
@@ -291,12 +289,8 @@ def calibration_document(calibration: Calibration) -> dict[str, Any]:
         drop_unused(row)
     if calibration.site_kappa == NO_SITE_KAPPA:
         built.pop("site_kappa", None)
-    if calibration.ring_kappa == calibration.kappa:
-        built.pop("ring_kappa", None)
     if not calibration.stream_power:
         del built["stream_power"]
-    if calibration.services.server_sum_bytes_per_s is None:
-        del built["services"]["server_sum_bytes_per_s"]
     return built
 
 
@@ -305,9 +299,3 @@ def drop_unused(host: dict[str, Any]) -> None:
     for name in ("s_per_gb_sent", "least_period_s"):
         if not host[name]:
             del host[name]
-
-
-def with_former_figures(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Add what older versions took: one kappa for all, servers that sum like functions."""
-    services = {"server_sum_bytes_per_s": None, **document.get("services", {})}
-    return {"ring_kappa": document["kappa"], **document, "services": services}

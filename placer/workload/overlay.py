@@ -17,7 +17,6 @@ from placer.market.catalog import Catalog, MeasuredLink
 from placer.market.network.graph import network_of
 from placer.records import Positive, replace
 from placer.workload.constants import (
-    NO_SITE_KAPPA,
     PUBLISHED,
     Calibration,
     HostConstants,
@@ -194,14 +193,6 @@ def overlay_from(raw: Any, where: str) -> Overlay:
         raise PlacerError(
             f"{where}: {f'schema {schema} is newer' if newer else f'not a {SCHEMA} file'}", hint
         )
-    # Files of older versions know one kappa for all software and links.
-    former = {
-        "site_kappa": _triple(NO_SITE_KAPPA),
-        "ring_kappa": raw.get("kappa"),
-        "stream_power": 0.0,
-        "server_sum_bytes_per_s": PUBLISHED.services.server_sum_bytes_per_s,
-    }
-    raw = {**former, **raw} if "kappa" in raw else raw
     check_keys(raw, KEYS, where, WRITE_AGAIN)
     try:
         return Overlay(

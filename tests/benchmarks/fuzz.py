@@ -35,7 +35,7 @@ from typing import Any
 from placer.documents.manifest import document_digest
 
 ROOT = Path(__file__).resolve().parents[2]
-SAVED = ROOT / "tests" / "fixtures" / "saved-2026-11"
+SAVED = ROOT / "tests" / "fixtures" / "saved"
 EXAMPLES = ROOT / "examples"
 SHOWN = 10
 """Failures whose arguments are printed."""

@@ -251,6 +251,7 @@ def problem_digest(problem: Problem) -> str:
     }
     if problem.calibration.services == ServiceConstants(server_sum_bytes_per_s=None):
         document["calibration"].pop("services")
+        document["calibration"].pop("ring_kappa")
     for name in ("name", "digest", "capacity"):
         document["catalog"].pop(name, None)
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]

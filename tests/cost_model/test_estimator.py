@@ -339,17 +339,6 @@ def test_work_counts_values_not_bytes_on_the_wire(result: Result, compression: s
     assert times == pytest.approx(SUM_WORK[compression])
 
 
-def test_a_file_of_an_older_version_keeps_its_rate(result: Result) -> None:
-    """Without the figure a server sums 500 MB/s of what arrives, whatever its vCPUs: 8 x 1.12 GB
-    take 17.9 s; the document stays as it was.
-    """
-    document = json.loads(json.dumps(result.problem.to_dict()))
-    del document["calibration"]["services"]["server_sum_bytes_per_s"]
-    problem = Problem.from_dict(document)
-    assert server_sum_seconds(8, 8, problem) == pytest.approx(8 * 1.12028 / 0.5, rel=1e-4)
-    assert json.loads(json.dumps(problem.to_dict()["calibration"])) == document["calibration"]
-
-
 def test_the_answer_is_checked_by_the_second_implementation(result: Result) -> None:
     """2.11 s of the round are the sum, and the checker finds the same round."""
     assert result.estimate is not None

@@ -21,7 +21,7 @@ from placer.documents.schemas import (
 )
 from placer.documents.schemas.parts import Part
 
-SAVED = ROOT / "tests" / "fixtures" / "saved-2026-11"
+SAVED = ROOT / "tests" / "fixtures" / "saved"
 LINKS = ROOT / "tests" / "fixtures" / "links"
 XLM = "--model roberta-xlm --catalog erben-2023"
 ISLANDS = "--model llama-3.2-1b --workers aws/us-east-1=2x(2xH100:8):spot"
@@ -77,7 +77,7 @@ PRINTED = {
     "offers": ["offers --gpu T4 --limit 20"],
     "offer-groups": ["offers --gpu T4 --group-by continent,market"],
     "network": ["network show gcp/us-central1 aws/us-east-1"],
-    "network-check": ["network check erben-2023", "network check erben-2023 --fit"],
+    "network-check": ["network check erben-2023"],
     "capacity": ["capacity show --gpu H100"],
     "capacity-check": ["capacity check"],
     "capacity-forecast": [

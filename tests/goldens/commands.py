@@ -26,7 +26,7 @@ FIXTURES = ROOT / "tests" / "fixtures"
 LINKS = {
     "examples": ROOT / "examples",
     "fixtures": FIXTURES,
-    "saved": FIXTURES / "saved-2026-11",
+    "saved": FIXTURES / "saved",
     "whole_book": ROOT / "tests" / "benchmarks" / "whole_book",
 }
 """What commands find in their folder, so that no message has the path of this checkout."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import placer
-from conftest import ROOT, Run
+from conftest import Run
 from placer.errors import PlacerError
 from placer.report.blocks import Chart
 from placer.report.charts.drawing import drawn, fixed_colours
@@ -25,7 +25,6 @@ from placer.report.question import command_of
 from report_documents import SMALL, saved, tables
 
 TODAY = date(2026, 11, 23)
-OLD = ROOT / "tests" / "fixtures" / "saved-2026-11"
 
 
 class Parsed(HTMLParser):
@@ -110,15 +109,6 @@ def test_a_page_names_no_address_and_runs_only_what_its_policy_names() -> None:
     assert html.count("sha256-") == parsed.tags.count("script") == 1
     assert "default-src &#39;none&#39;" in html
     assert "iframe" not in parsed.tags
-
-
-@pytest.mark.parametrize(
-    "name", ["result", "pareto", "central", "nothing", "wishes", "certificate"]
-)
-def test_files_of_older_versions_have_a_page(name: str) -> None:
-    """Keys that came later are not asked for."""
-    document = json.loads((OLD / f"{name}.json").read_text(encoding="utf-8"))
-    assert contents(document, name, TODAY).verdict
 
 
 def test_what_is_no_document_is_refused_in_one_line() -> None:

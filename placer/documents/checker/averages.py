@@ -66,15 +66,14 @@ def class_seconds(name: str, size: float, workers: int, problem: Json) -> float:
 
 
 def link_factor(problem: Json, src: str, dst: str, rtt_s: float, peers: int) -> float:
-    """Return the multiple of bytes over bandwidth between two places; old files know one for all
-    software and sites.
+    """Return the multiple of bytes over bandwidth between two places.
 
     A peer waits for the slowest of the streams of a site, there and back; only lines of a continent
     are slower by more than that.
     """
     fitted = problem["calibration"]
     if transport_of(problem) != "hivemind":
-        return float(fitted.get("ring_kappa", fitted["kappa"])[0])
+        return float(fitted["ring_kappa"][0])
     site = any(place.split("/")[0] == "onprem" for place in (src, dst))
     if not site:
         return float(fitted["kappa"][0])

@@ -232,8 +232,8 @@ def _rates(
 
 
 def server_sum(gradients: int, size: float, vcpus: float, problem: Mapping[str, Any]) -> float:
-    """Time a server that sums N gradients of S bytes by up to 8 vCPUs; old files know one rate."""
-    rate = problem["calibration"]["services"].get("server_sum_bytes_per_s")
+    """Time a server that sums N gradients of S bytes by up to 8 vCPUs."""
+    rate = problem["calibration"]["services"]["server_sum_bytes_per_s"]
     if rate is None:
         return gradients * size / SUM_BYTES_PER_S
     packed = problem["requirements"]["compression"] or problem["profile"]["compression"]
