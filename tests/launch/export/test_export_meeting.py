@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from exports import bash, parsed, plan_of, tasks_of
@@ -186,8 +187,24 @@ def etcd(tmp_path: Path) -> Iterator[str]:
     with subprocess.Popen(
         [program, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as server:
-        yield clients.replace("http", "etcd")
-        server.kill()
+        try:
+            wait_for_health(clients)
+            yield clients.replace("http", "etcd")
+        finally:
+            server.kill()
+
+
+def wait_for_health(address: str) -> None:
+    """Wait until etcd has a leader, as the one that pods meet in has long had."""
+    until = time.monotonic() + PROCESS_TIMEOUT_S
+    while time.monotonic() < until:
+        try:
+            with urlopen(f"{address}/health", timeout=5) as answer:  # noqa: S310 - of http
+                if json.load(answer)["health"] == "true":
+                    return
+        except OSError:
+            time.sleep(0.1)
+    pytest.fail("etcd did not become healthy")
 
 
 def test_pods_of_two_clusters_meet_in_etcd(tmp_path: Path, etcd: str) -> None:
