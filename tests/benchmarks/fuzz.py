@@ -73,7 +73,7 @@ COMMANDS = (
     "network show gcp/us-west1 aws/us-west-2 --catalog erben-2023",
     "validate --schema result", "--completion bash", "reproduce nothing", "validate result.json",
     "run manifest.json --train a:b --rank 99999", "run --rehearse manifest.json --kill 99@99",
-    "export manifest.json --to torchrun --dir out", "export manifest.json --to env --dir out",
+    "export manifest.json --to torchrun --dir out", "export manifest.json --to slurm --dir out",
 )  # fmt: skip
 """Whole commands whose words are changed."""
 READERS = (
@@ -91,7 +91,7 @@ READERS = (
     f"recommend {ASK} -o FILE", f"recommend {ASK} --manifest FILE",
     "validate --schema result -o FILE",
     *(f"export FILE --to {target} --dir out" for target in (
-        "env", "torchrun", "skypilot", "hivemind", "jobset", "trainjob", "compose",
+        "torchrun", "skypilot", "hivemind", "jobset", "trainjob", "compose",
         "cloudformation", "torchtitan", "megatron")),
 )  # fmt: skip
 """Commands that read or write a file."""

@@ -15,7 +15,6 @@ from placer.launch.export.texts.start import check_runtime
 OWN_TRAINERS = ("torchtitan", "megatron")
 """Targets whose trainer takes ``MODULE:NAME`` itself, in place of placer's runtime."""
 TARGETS = {
-    "env": "variables of the run and of each group, to be sourced by a shell",
     "torchrun": "one script a group",
     "slurm": "one script a group for sbatch, each of its worlds a job",
     "skypilot": "a job group for sky jobs launch (0.14 or newer)",

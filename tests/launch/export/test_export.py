@@ -112,10 +112,9 @@ def inner_scripts(files: dict[str, str], folder: Path) -> list[str]:
 def test_scripts_pass_bash_and_shellcheck(
     three: ExportPlan, server: ExportPlan, some_islands: ExportPlan, tmp_path: Path
 ) -> None:
-    """All scripts of three targets parse; shellcheck, where it is installed, has nothing to say."""
+    """All scripts of two targets parse; shellcheck, where it is installed, has nothing to say."""
     names: list[str] = []
     scripts = [
-        ("env", three),
         ("torchrun", three),
         ("hivemind", three),
         ("torchrun", server),
@@ -339,7 +338,7 @@ def test_no_parenthesis_is_escaped(three: ExportPlan, target: str) -> None:
     """In names, tables or commands of any file: a machine of Erben et al. is called DGX-2
     (8 x V100), which only labels and SkyPilot cannot hold.
     """
-    groups, named = json.loads(three.text)["groups"], target in ("torchrun", "compose", "env")
+    groups, named = json.loads(three.text)["groups"], target in ("torchrun", "compose")
     if named:
         groups[0]["offer"]["instance_type"] = "DGX-2 (8 x V100)"
     files = export(plan_of(changed(json.loads(three.text), groups=groups)), target)
@@ -584,14 +583,14 @@ def test_the_command_takes_a_result_and_edits_on_demand(
     (tmp_path / "edited.json").write_text(edited, encoding="utf-8")
 
     def exported(name: str, *more: str) -> subprocess.CompletedProcess[str]:
-        return run("export", name, "--to", "env", "--dir", name[:6], *more, cwd=tmp_path)
+        return run("export", name, "--to", "torchrun", "--dir", name[:6], *more, cwd=tmp_path)
 
     assert exported("result.json").returncode == 0
     refused = exported("edited.json")
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 2)
     assert "--edited" in refused.stderr
     assert exported("edited.json", "--edited").returncode == 0
-    assert "edited by hand" in (tmp_path / "edited/workers-0.env.sh").read_text(encoding="utf-8")
+    assert "edited by hand" in (tmp_path / "edited/workers-0.sh").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -600,11 +599,11 @@ def test_the_command_takes_a_result_and_edits_on_demand(
         (["--to", "torchrn", "--dir", "x"], "a similar target exists: 'torchrun'"),
         (["--to", "cloudformation", "--dir", "x"], "the exchange all-reduce has no cloud function"),
         (
-            ["--to", "env", "--dir", "x", "--train", "a b"],
+            ["--to", "torchrun", "--dir", "x", "--train", "a b"],
             "is not a valid path of a training script",
         ),
-        (["--to", "env", "--dir", "no/such"], "its parent folder does not exist"),
-        (["--to", "env"], "--dir is missing"),
+        (["--to", "torchrun", "--dir", "no/such"], "its parent folder does not exist"),
+        (["--to", "torchrun"], "--dir is missing"),
     ],
 )
 def test_errors_are_one_line(

@@ -392,16 +392,14 @@ def test_scripts_that_run_make_no_file(plans: dict[str, dict[str, Any]], value: 
             "PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1",
             "PLACER_INITIAL_PEERS": "/ip4/127.0.0.1/tcp/1/p2p/x",
         }
-        places = [(target, TRAINS[0]) for target in ("env", "torchrun", "hivemind", "jobset")]
+        places = [(target, TRAINS[0]) for target in ("torchrun", "hivemind", "jobset")]
         for target, train in (
             *places,
             *((target, TRAINS[1]) for target in ("torchrun", "jobset", "compose")),
         ):
             files = export(poisoned(plans["all-reduce"], value, target, train), target)
             for script in scripts_of(files)[:1]:
-                (home / "script.sh").write_bytes(
-                    (f"{script}\ntorchrun\n" if target == "env" else script).encode()
-                )
+                (home / "script.sh").write_bytes(script.encode())
                 assert bash("script.sh", cwd=home, given=environment).returncode == 0
                 assert (home / "seen").read_bytes().decode() == value
                 (home / "seen").unlink()
@@ -415,5 +413,5 @@ def test_text_that_no_shell_can_hold_is_refused(
     """NUL and half a surrogate pair: one line that names the field."""
     with pytest.raises(PlacerError, match=r"model\.name holds"):
         poisoned(
-            {**plans["none"], "model": {**plans["none"]["model"], "name": value}}, value, "env"
+            {**plans["none"], "model": {**plans["none"]["model"], "name": value}}, value, "torchrun"
         )

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from exports import bash, parsed, plan_of, tasks_of
+from exports import parsed, plan_of, tasks_of
 from run_plans import A, B, C, document, islands
 
 from conftest import PROCESS_TIMEOUT_S, free_port
@@ -298,36 +298,6 @@ def test_nobody_waits_for_ever(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"rank 0 did not answer at port 29400 of the address in {tmp_path}\n"
-
-
-def test_env_numbers_the_machine_and_tells_torchrun(tmp_path: Path) -> None:
-    """After the file of its group is sourced, machine 1 of the second group is rank 2 of 3, and
-    torchrun gets all of it from variables; a wrong number does not end the shell.
-    """
-    files = export(plan_of(document("all-reduce", (A, 1), (B, 2))), "env")
-    (tmp_path / "env.sh").write_text(files["workers-1.env.sh"], encoding="utf-8")
-    read = (
-        "import torch.distributed.run as r; a = r.get_args_parser().parse_args(['train.py']); "
-        "print(a.nnodes, a.node_rank, a.nproc_per_node, a.master_addr, a.master_port)"
-    )
-    code = f'. ./env.sh; echo "$? ${{PLACER_RANK:-}}"; [ -z "$1" ] || "$1" -c "{read}"'
-
-    def sourced(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        given = {"PATH": os.environ["PATH"], **variables}
-        return bash("-c", code, "bash", *words, cwd=tmp_path, given=given)
-
-    address = {"PLACER_RENDEZVOUS_ADDRESS": "10.0.0.1", "GLOO_SOCKET_IFNAME": "wg0"}
-    pytest.importorskip("torch")
-    said = sourced(sys.executable, PLACER_NODE="1", **address).stdout
-    assert said.splitlines() == ["0 2", "3 2 1 10.0.0.1 29400"]
-    for variables, words in (
-        ({"PLACER_NODE": "2", **address}, "workers-1 has only 2, counted from 0"),
-        (address, "PLACER_NODE: set it to the number of this machine"),
-        ({**address, "PLACER_NODE": "0", "PLACER_RENDEZVOUS_ADDRESS": ""}, "ADDRESS: set it"),
-    ):
-        done = sourced("", **variables)
-        assert done.stdout.split()[0] == "2"
-        assert words in done.stderr
 
 
 def test_the_port_probe_of_a_closed_port() -> None:

@@ -331,9 +331,9 @@ ALL_REDUCE = document("all-reduce", (A, 2))
             {},
             "trainjob has no place for the machine of a parameter server",
         ),
-        ("env", ALL_REDUCE, {"train": "a b:c"}, "'a b:c' is not a module:function"),
-        ("env", ALL_REDUCE, {"train": "train.py:main"}, "is not a module:function"),
-        ("env", ALL_REDUCE, {"train": "a:$(x)"}, "is not a module:function"),
+        ("torchrun", ALL_REDUCE, {"train": "a b:c"}, "'a b:c' is not a module:function"),
+        ("torchrun", ALL_REDUCE, {"train": "train.py:main"}, "is not a module:function"),
+        ("torchrun", ALL_REDUCE, {"train": "a:$(x)"}, "is not a module:function"),
     ],
 )
 def test_what_the_runtime_cannot_do_is_refused(

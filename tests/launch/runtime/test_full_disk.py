@@ -85,7 +85,8 @@ mount -t tmpfs -o size=$SIZE none disk || exit 99
 $PLACER run $WORDS 2> kept/said.full > kept/out.full; echo $? > kept/code.full
 cp -r disk/out kept/out
 head -c 1000000 /dev/zero > disk/fill 2> kept/said.fill
-$PLACER export plan.json --to env --dir disk/launch 2> kept/said.export; echo $? > kept/code.export
+$PLACER export plan.json --to torchrun --dir disk/launch 2> kept/said.export
+echo $? > kept/code.export
 find disk > kept/files
 """
 """A run on a disk of some bytes, and an export where none is left."""

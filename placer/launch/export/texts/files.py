@@ -78,18 +78,15 @@ def script(
     environment: Mapping[str, str],
     tail: Iterable[str] = (),
     *,
-    sourced: bool = False,
     directives: Iterable[str] = (),
 ) -> str:
     """Write a script of bash from lines of comment, variables to export, and fixed lines after
-    them; ``directives`` are options of sbatch, and a ``sourced`` one changes no options of the
-    shell.
+    them; ``directives`` are options of sbatch.
 
     Assignments that do not read back as what was meant are a defect, said instead of being written.
     """
-    start = "" if sourced else BASH + "".join(f"#SBATCH {line}\n" for line in directives)
-    options = [] if sourced else ["set -euo pipefail"]
-    text = start + comments(heading) + "\n".join([*options, *exports(environment), *tail]) + "\n"
+    start = BASH + "".join(f"#SBATCH {line}\n" for line in directives) + comments(heading)
+    text = start + "\n".join(["set -euo pipefail", *exports(environment), *tail]) + "\n"
     if assignments(text) != dict(environment):
         raise PlacerError(
             "the shell script does not read back as what was meant",
@@ -104,11 +101,6 @@ def require(name: str, words: str) -> str:
     ``${NAME:?WORDS}`` would end it with 1, or 127, which a launcher takes for a failed training.
     """
     return f'if [ -z "${{{name}:-}}" ]; then echo "{name}: {words}" >&2; exit 2; fi'
-
-
-def returning(lines: Iterable[str]) -> list[str]:
-    """Turn lines that end a script into lines of a file that is sourced: the shell goes on."""
-    return [line.replace("exit 2", "return 2") for line in lines]
 
 
 def assignments(text: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.stacks import check_aggregators
 from placer.launch.export.resources.surroundings import overlay_lines
 from placer.launch.export.texts.environment import job_steps
-from placer.launch.export.texts.files import require, returning
+from placer.launch.export.texts.files import require
 from placer.launch.mesh import Mesh
 from placer.problem.exchange import traits
 
@@ -236,25 +236,6 @@ def _meeting(site: Site, what: str, rank: str, port: str, address: str) -> list[
         f"  export {address}",
         "fi",
     ]
-
-
-def sourced_lines(plan: ExportPlan, node: str) -> list[str]:
-    """Write the lines of a sourced file: torchrun reads options from ``PET_`` and their names."""
-    if plan.uses_runtime:
-        return returning([*node_lines(plan, node), *run_address_lines(plan, Site())])
-    words = {"NPROC_PER_NODE": "$PLACER_PROCESSES"}
-    if all_alone(plan.mesh):
-        words |= {"STANDALONE": "1"}
-    else:
-        words |= {
-            "NNODES": "$PLACER_WORLD_MACHINES",
-            "NODE_RANK": "$PLACER_WORLD_RANK",
-            "MASTER_ADDR": "$PLACER_WORLD_ADDRESS",
-            "MASTER_PORT": "$PLACER_WORLD_PORT",
-        }
-    variables = [f'PET_{name}="{value}"' for name, value in words.items()]
-    names = f"export {' '.join(f'PET_{name}' for name in words)}"
-    return returning([*node_lines(plan, node), *world_lines(plan, Site()), *variables, names])
 
 
 def run_address_lines(plan: ExportPlan, site: Site) -> list[str]:
