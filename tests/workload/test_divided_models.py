@@ -61,6 +61,7 @@ class Run(NamedTuple):
     lora: tuple[int, float] | None = None
 
 
+META = "+zero-1+tp=8+pp=16+vp=8+nvidia-te"
 TE, ROOM = "+nvidia-te", (16, BF16_BYTES)
 RUNS = [
     # NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md @067f987d, NeMo 26.04.01.
@@ -81,6 +82,11 @@ RUNS = [
     Run("gpt-oss-120b", "GB300", 64, 64, 0, 4096, 1280, f"+zero-1+ep=64+mb=4{TE}", 19200),
     Run("Qwen3-30B-A3B", "B200", 8, 8, 3200, 4096, 512, f"+zero-1+ep=8+mb=4+fp8{TE}", 27136),
     Run("Qwen3-235B-A22B", "B200", 256, 8, 3200, 4096, 8192, f"+zero-1+pp=8+ep=8+fp8{TE}", 3776),
+    # Llama 3 (arXiv 2407.21783, table 4 and section 3.3.2: a last and a first piece without
+    # layers): 430 and 400 TFLOP/s of a device, here over 6 x 405e9 + 6 x 126 x 16,384 x 8,192
+    # FLOPs a token.
+    Run("Llama-3.1-405B", "H100", 8192, 8, 3200, 8192, 2048, META, 430e12 / 2.53e12),
+    Run("Llama-3.1-405B", "H100", 16384, 8, 3200, 8192, 2048, META, 400e12 / 2.53e12),
     # docs.nvidia.com/nemo-framework, performance summary of 2024.
     Run("Llama-2-70b", "H100", 64, 8, 3200, 4096, 128, f"+zero-1+tp=4+pp=4+fp8{TE}", 1728),
     Run("Llama-2-7b", "H100", 64, 8, 3200, 65536, 64, f"+zero-1+fp8{TE}", 3741.6),

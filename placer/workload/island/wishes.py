@@ -10,7 +10,7 @@ from msgspec import Struct
 from placer.errors import PlacerError
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import SHARDINGS, TENSOR_DEGREES, check_parts
-from placer.workload.island.divisions import stage_shape
+from placer.workload.island.divisions import stage_layers, stage_shape
 from placer.workload.island.memory import LOSS
 
 HEADROOM = 0.05
@@ -128,12 +128,16 @@ def splits(
         if wishes.pipeline is None and (split.pipeline > 1) != stages:
             continue
         shape = stage_shape(gpu_count, machines, split.pipeline)
-        if shape is None or shape[0] % (split.tensor_parallel * split.context_parallel):
+        if (
+            split.pipeline > architecture.layers
+            or shape is None
+            or shape[0] % (split.tensor_parallel * split.context_parallel)
+        ):
             continue
         for experts in _expert_degrees(architecture, split, shape[0] * shape[1], wishes):
             for pieces in _pieces(architecture, split, wishes):
-                if split.pipeline * pieces > architecture.layers:
-                    continue  # a piece has a layer at least
+                if pieces > max(stage_layers(architecture, split.pipeline)):
+                    continue  # a piece has a layer, but for some of stages with fewer layers
                 yield split._replace(virtual_stages=pieces, expert_parallel=experts)
 
 
