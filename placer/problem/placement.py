@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from placer.errors import PlacerError
 from placer.market.catalog import VmOffer, device_name, worker_name
 from placer.records import replace
 from placer.workload.engines import Engine, averages_in_ring, engines_of
-from placer.workload.inner_plan import InnerPlan, parse_inner_plan
+from placer.workload.inner_plan import InnerPlan, written_parts
 
 NO_EXCHANGE = "none"
 WRITE = "write place=COUNTxGPU, such as gcp/us-central1=4xT4:spot"
@@ -253,7 +255,11 @@ class Placement(Struct, frozen=True, kw_only=True):
 
 
 class WorkerSpec(Struct, frozen=True, kw_only=True):
-    """A group as a user wrote it, before an offer of the catalog was found for it."""
+    """A group as a user wrote it, before an offer of the catalog was found for it.
+
+    inner: The plan that is written; what it does not say is off.
+    written: Its parts that are written. Of a plan without a microbatch the rest is chosen.
+    """
 
     place: str
     count: int
@@ -262,6 +268,7 @@ class WorkerSpec(Struct, frozen=True, kw_only=True):
     market: str | None
     machines: int = 1
     inner: InnerPlan | None = None
+    written: Mapping[str, Any] = field(default_factory=dict)
     behind: tuple[WorkerSpec, ...] = ()
 
 
@@ -321,6 +328,7 @@ def _spec(text: str) -> WorkerSpec:
 
 def _of_match(match: re.Match[str], text: str, place: str, count: int) -> WorkerSpec:
     gpus, machines = int(match["gpus"] or 1), int(match["machines"] or 1)
+    parts = written_parts(match["inner"])
     if count < 1 or gpus < 1 or machines < 1:
         raise PlacerError(
             f"workers '{text}': at least 1 is needed",
@@ -333,5 +341,6 @@ def _of_match(match: re.Match[str], text: str, place: str, count: int) -> Worker
         gpu_count=gpus,
         market=match["market"].replace("-", "_") if match["market"] else None,
         machines=machines,
-        inner=parse_inner_plan(match["inner"]) if match["inner"] else None,
+        inner=InnerPlan(**parts) if parts else None,
+        written=parts,
     )

@@ -12,7 +12,8 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import LOCAL, SYNCHRONOUS
 from placer.problem.workers.pool import ChainPart
 from placer.records import replace
-from placer.workload.island import Refusal
+from placer.workload.island import Island, Refusal
+from placer.workload.island.wishes import PIPELINES
 
 PLAIN = "all-reduce"
 """Exchange of a hand-made placement where the request leaves the choice."""
@@ -126,24 +127,44 @@ def impossible(problem: Problem, counts: dict[str, int]) -> ImpossibleError:
 
 
 def _find_group(spec: WorkerSpec, problem: Problem, workers: int) -> WorkerGroup:
-    """Find the group of a spec with the plan that is written, else the fastest that fits."""
-    offer, own = _find_offer(spec, problem), (spec.machines, spec.inner)
+    """Find the group of a spec with the plan that is written, else the fastest that fits: of all,
+    or of those with the parts that are written.
+    """
+    offer, inner = _find_offer(spec, problem), spec.inner
+    built: Island | Refusal | None = None
+    if spec.written and "microbatch" not in spec.written and not spec.behind:
+        built = problem.completed(offer, spec.machines, spec.written, workers)
+        inner = built.plan if isinstance(built, Island) else inner
+    own = spec.machines, inner
     behind = tuple(ChainPart(_find_offer(p, problem), p.machines, p.inner) for p in spec.behind)
-    pool = problem.pool(offer, *own, workers, behind)
+    pool = None if isinstance(built, Refusal) else problem.pool(offer, *own, workers, behind)
     if pool is not None:
         return pool.group(spec.count)
-    refused: object = problem.island(offer, *own, workers)
+    refused: object = built or problem.island(offer, *own, workers)
     if behind:
         refused = problem.chain((ChainPart(offer, *own), *behind))
-    why = f"no speed of {problem.profile.name} is known"
+    why, tip = (
+        f"no speed of {problem.profile.name} is known",
+        "choose other machines, or another plan",
+    )
     if refused is None and (spec.machines > 1 or spec.inner):
         why = f"{problem.profile.name} has no architecture from which a plan would follow"
     elif isinstance(refused, Refusal):
         why = refused.reason
-    raise PlacerError(
-        f"{spec.machines} x {offer.device} in {offer.place}: {why}",
-        "choose other machines, or another plan",
-    )
+        if refused.code in ("memory", "batch") and not behind:
+            tip = _fitting_plan(spec, offer, problem, workers) or tip
+    raise PlacerError(f"{spec.machines} x {offer.device} in {offer.place}: {why}", tip)
+
+
+def _fitting_plan(spec: WorkerSpec, offer: VmOffer, problem: Problem, workers: int) -> str:
+    """Name a plan near to the one that was asked for that fits its machines; empty if none does."""
+    kept = {k: v for k, v in spec.written.items() if k not in ("checkpointing", "microbatch")}
+    stages = ({"pipeline": count} for count in PIPELINES if "pipeline" not in kept)
+    for more in ({}, *stages):
+        built = problem.completed(offer, spec.machines, {**kept, **more}, workers)
+        if isinstance(built, Island):
+            return f"write {built.plan.spec}, which fits, or choose other machines"
+    return ""
 
 
 def _find_offer(spec: WorkerSpec, problem: Problem) -> VmOffer:

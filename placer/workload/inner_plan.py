@@ -140,13 +140,18 @@ def check_parts(plan: Any) -> None:
 
 
 def parse_inner_plan(text: str) -> InnerPlan:
-    """Read what follows a group of machines: ``+zero-3+tp=2+ckpt=full+mb=4``. Raises `PlacerError`
-    if a part is not known.
+    """Read what follows a group of machines: ``+zero-3+tp=2+ckpt=full+mb=4``; what it does not say
+    is off. Raises `PlacerError` if a part is not known.
 
     >>> parse_inner_plan("+zero-3+tp=2+mb=4").tensor_parallel
     2
     """
-    values: dict[str, str | int] = {}
+    return InnerPlan(**written_parts(text))
+
+
+def written_parts(text: str) -> dict[str, Any]:
+    """Return the fields of `InnerPlan` that the text of a plan names."""
+    values: dict[str, Any] = {}
     for part in filter(None, text.split("+")):
         key, equals, value = part.partition("=")
         if part in SHARDINGS:
@@ -165,4 +170,4 @@ def parse_inner_plan(text: str) -> InnerPlan:
                 "write +SHARDING, +tp=N, +pp=N, +vp=N, +ep=N, +cp=N, +ckpt=none|selective|full, "
                 "+mb=N, a precision or a software, such as +zero-3+mb=4",
             )
-    return InnerPlan(**values)  # type: ignore[arg-type]
+    return values

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from placer.cost_model.estimate import evaluate
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
+from placer.solving.by_hand import place_by_hand
 from placer.solving.solve import require_pools
+from placer.workload.inner_plan import InnerPlan
 
 advisor = Advisor()
 
@@ -62,3 +65,57 @@ def test_an_offer_names_its_largest_island_where_that_comes_nearest() -> None:
     ((code, message),) = problem.offer_problems(offer)
     assert code == "device-memory"
     assert "on each of 128 x T4" in message
+
+
+def placed(workers: str, model: str = "llama-3.1-405b", **words: Any) -> InnerPlan:
+    """The plan of workers in one region that are written by hand."""
+    problem = advisor.problem(model, "default", figures="book", **words)
+    inner = place_by_hand(f"aws/us-east-1={workers}", problem).groups[0].inner
+    assert inner is not None
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("+zero-1+tp=8+pp=8", {"sharding": "zero-1", "tensor_parallel": 8, "pipeline": 8}),
+        ("+tp=4", {"tensor_parallel": 4}),
+        ("+ckpt=full", {"checkpointing": "full"}),
+        ("+nvidia-te", {"software": "nvidia-te"}),
+    ],
+)
+def test_what_a_written_plan_leaves_open_is_chosen(written: str, kept: dict[str, Any]) -> None:
+    """16 x 8 H100 train 405B by many plans. The written parts stay, the plan in full is another
+    spelling of the same, and no written part makes it faster.
+    """
+    machines = "1x(64xH100:8):spot"
+    inner = placed(machines + written)
+    assert {name: getattr(inner, name) for name in kept} == kept
+    assert placed(machines + inner.spec) == inner
+
+    problem = advisor.problem("llama-3.1-405b", "default", figures="book")
+    speeds = [
+        evaluate(place_by_hand(f"aws/us-east-1={machines}{plan}", problem), problem)
+        for plan in (inner.spec, written, "")
+    ]
+    whole, part, free = (each.samples_per_second for each in speeds)
+    assert whole == part
+    # Nobody tries stages on fast networks, and a software that is not named is the slower.
+    assert part <= free or {"pipeline", "software"} & kept.keys()
+
+
+def test_a_plan_with_a_microbatch_is_whole() -> None:
+    """What it leaves out is off, as in each plan that placer prints: 405B keeps all activations."""
+    with pytest.raises(PlacerError) as raised:
+        placed("1x(1024xH100:8):spot+zero-1+tp=8+pp=16+mb=1", tbs=2048)
+    assert "zero-1+tp=8+pp=16+mb=1 needs 114.1 GiB on each of 8192 x H100" in raised.value.message
+    near = raised.value.hint.removeprefix("write ").partition(",")[0]
+    assert placed(f"1x(1024xH100:8):spot{near}", tbs=2048).checkpointing == "full"
+
+
+def test_stages_are_named_where_ranks_have_no_sequence() -> None:
+    """16,384 GPUs in tensor groups of 8 are 2,048 ranks for 1,953 sequences: stages leave fewer."""
+    with pytest.raises(PlacerError, match="leave data-parallel ranks") as raised:
+        placed("1x(2048xH100:8):spot", tbs=1953)
+    near = raised.value.hint.removeprefix("write ").partition(",")[0]
+    assert placed(f"1x(2048xH100:8):spot{near}", tbs=1953).pipeline > 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -127,6 +127,18 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
             # Somebody runs this plan, perhaps with software whose loss needs less.
             fused = replace(self.plan_wishes(inner), loss="fused")
             built = self.built(offer, gpu, machines, part, fused)
+        return built
+
+    def completed(
+        self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, written: Mapping[str, Any]
+    ) -> Island | Refusal:
+        """Return the fastest plan that has some written parts, or why there is none."""
+        wishes = replace(self.plan_wishes(), **written)
+        losses = dict.fromkeys((software(wishes.software).loss, "fused"))
+        for loss in losses:  # as of a whole plan: somebody's software may need less
+            built = self.built(offer, gpu, machines, part, replace(wishes, loss=loss))
+            if isinstance(built, Island) or built.code != "memory":
+                break
         return built
 
     def built(

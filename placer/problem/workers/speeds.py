@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from placer.market.catalog import OLD_TRANSPORT, VmOffer
 from placer.market.words.own_places import SITES
@@ -110,6 +111,16 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
                 for each in (built, *built.rivals):  # somebody may ask for their plans
                     known.setdefault((*kind[:2], each.plan, part), each)
         return known[kind]
+
+    def completed(
+        self, offer: VmOffer, machines: int, written: Mapping[str, Any], workers: int
+    ) -> Island | Refusal | None:
+        """Return the fastest plan of some machines of which parts are written, as `island` does."""
+        question = self.island_question
+        if question is None:
+            return None
+        part, gpu = StepPart(self.batch, workers), self.catalog.gpu(offer.gpu)
+        return question.completed(offer, gpu, machines, part, written)
 
     def may_reach(self, offer: VmOffer, machines: int, workers: int, longest_s: float) -> bool:
         """Tell whether machines may do their part of a step in some seconds, by bounds."""
