@@ -11,9 +11,9 @@ from placer.records import replace
 
 Key: TypeAlias = str | float | int | None
 """What a cell is sorted by; None stays below all others."""
-Cell: TypeAlias = str | tuple[str, Key]
+Cell: TypeAlias = str | int | tuple[str, Key]
 """What a cell shows, and its value where that is something else: numbers are sorted by it, and
-`--format csv` and `jsonl` have it in full.
+`--format csv` and `jsonl` have it in full. A count is both.
 """
 Pair: TypeAlias = tuple[str, str, str]
 """A name, its words, and more in small print."""
@@ -150,7 +150,7 @@ def table(
     columns: Sequence[str],
     rows: Sequence[Sequence[Cell]],
     *,
-    numbers: Sequence[str] = (),
+    numbers: Sequence[str] | None = None,
     marked: int | None = None,
     folded: bool = False,
     narrowed: Sequence[str] = (),
@@ -160,16 +160,18 @@ def table(
 ) -> Table | None:
     """Make a table of cells, each a text or a text with its value; None without rows.
 
-    >>> prices = table("Prices", ("GPU", "USD/h"), [("T4", ("$0.18", 0.18))], numbers=("USD/h",))
-    >>> prices.rows, prices.keys
-    ((('T4', '$0.18'),), (('T4', 0.18),))
+    ``numbers``: None: the columns whose cells are figures, or missing ones.
+
+    >>> prices = table("Prices", ("GPU", "USD/h"), [("T4", ("$0.18", 0.18))])
+    >>> prices.rows, prices.keys, prices.numbers
+    ((('T4', '$0.18'),), (('T4', 0.18),), frozenset({'USD/h'}))
     """
     if not rows:
         return None
-    pairs = [
-        [cell if isinstance(cell, tuple) else (cell, None if cell == "" else cell) for cell in row]
-        for row in rows
-    ]
+    pairs = [[_pair(cell) for cell in row] for row in rows]
+    if numbers is None:
+        every = zip(columns, zip(*rows, strict=True), strict=True)
+        numbers = [column for column, cells in every if _are_figures(cells)]
     return Table(
         caption=caption,
         columns=tuple(columns),
@@ -182,6 +184,21 @@ def table(
         optional=frozenset(optional),
         units=units or {},
         data=data,
+    )
+
+
+def _pair(cell: Cell) -> tuple[str, Key]:
+    if isinstance(cell, tuple):
+        return cell
+    return (f"{cell:,}", cell) if isinstance(cell, int) else (cell, cell or None)
+
+
+def _are_figures(cells: Sequence[Cell]) -> bool:
+    """Tell whether all cells of a column that say something have a number, or miss one."""
+    told = [cell for cell in cells if cell != ""]
+    return bool(told) and all(
+        isinstance(cell[1] if isinstance(cell, tuple) else cell, int | float | None)
+        for cell in told
     )
 
 

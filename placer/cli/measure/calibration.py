@@ -143,14 +143,13 @@ def _arithmetic(report: HostReport) -> Table | None:
         )
     parts = ("serialise", "average", "deserialise")
     columns = ("messages", "s/GB", "interval", "us/tensor", "interval", *parts)
-    return table("Arithmetic", columns, rows, numbers=("s/GB", "us/tensor", *parts))
+    return table("Arithmetic", columns, rows)
 
 
 def _sums(report: HostReport) -> Table | None:
     from placer.report.blocks import Cell, figure, table
     from placer.workload.constants import PUBLISHED
 
-    figures = ("threads", "GB/s", "each vCPU", "shipped")
     shipped = (PUBLISHED.services.server_sum_bytes_per_s or 0.0) / 1e9
     rows: list[list[Cell]] = []
     for point in report.measured.sums:
@@ -161,14 +160,15 @@ def _sums(report: HostReport) -> Table | None:
         rows.append(
             [
                 _name(point.compression),
-                (str(point.threads), point.threads),
+                point.threads,
                 (format_plain(usual), usual),
                 (format_plain(usual / point.threads), usual / point.threads),
                 figure(shipped if counts else None, format_plain),
                 f"{point.rounds}, from {_ends(least, most)} GB/s" + (": counts" if counts else ""),
             ]
         )
-    return table("Sums", ("messages", *figures, "rounds"), rows, numbers=figures)
+    columns = ("messages", "threads", "GB/s", "each vCPU", "shipped", "rounds")
+    return table("Sums", columns, rows)
 
 
 def _constants(report: HostReport) -> Table | None:
@@ -176,7 +176,6 @@ def _constants(report: HostReport) -> Table | None:
     from placer.workload.constants import PUBLISHED
 
     classes = list(PUBLISHED.hosts)
-    figures = (*(f"shipped {name}" for name in classes), "here")
     rows: list[list[Cell]] = []
     for term in report.terms:
         values = [*(getattr(PUBLISHED.hosts[name], term.name) for name in classes), term.value]
@@ -193,15 +192,15 @@ def _constants(report: HostReport) -> Table | None:
     why = "assumed: how far the rest of hivemind follows the arithmetic"
     missing: list[Cell] = [("", None)] * len(classes)
     rows.append(["averaging time", "x", *missing, ("1", 1), f"{fast:.2f} to {slow:.2f}", why])
-    columns = ("constant", "unit", *figures, "interval", "basis")
-    return table("Constants", columns, rows, numbers=figures, narrowed=("basis",))
+    shipped = (f"shipped {name}" for name in classes)
+    columns = ("constant", "unit", *shipped, "here", "interval", "basis")
+    return table("Constants", columns, rows, narrowed=("basis",))
 
 
 def _steps(report: HostReport, model: str) -> Table | None:
     import placer
     from placer.report.blocks import Cell, table
 
-    figures = ("averaging s", "step s", "samples/s")
     rows: list[list[Cell]] = []
     for name, overlay in (("shipped", None), ("here", report.overlay)):
         estimate = placer.estimate(model, WORKERS[report.host], catalog=BOOK, calibration=overlay)
@@ -216,7 +215,7 @@ def _steps(report: HostReport, model: str) -> Table | None:
                 f"{rate.low:,.1f} to {rate.high:,.1f}",
             ]
         )
-    return table("Steps", ("constants", *figures, "interval"), rows, numbers=figures)
+    return table("Steps", ("constants", "averaging s", "step s", "samples/s", "interval"), rows)
 
 
 def _after(report: HostReport, output: str | None) -> None:

@@ -97,7 +97,7 @@ def _row(point: Point, m: Measurement) -> list[Cell]:
         *(figure(None if part is None else part.median, format_seconds) for part in parts),
         (format_number(point.samples_per_second), point.samples_per_second),
         (f"{point.half_width:.1%}", point.half_width),
-        (f"{point.steps:,}", point.steps),
+        point.steps,
         figure(memory, format_bytes),
         figure(point.fraction_of_peak, "{:.0%}".format),
         f"{mark} partial".strip() if point.partial else mark,

@@ -232,7 +232,7 @@ def _binding(binding: Document | None, document: Document) -> tuple[Section, ...
     columns = ("limit", "used", "placement", "workers then", unit, "USD/h", "gain")
     return section(
         "What binds",
-        table("Limits that bind", columns, rows, numbers=(unit, "USD/h", "gain")),
+        table("Limits that bind", columns, rows),
         text(*lines, *_one_more(binding["one_more"], document["best"])),
     )
 
@@ -375,9 +375,7 @@ def _worth(rows: Sequence[Document], document: Document) -> tuple[Section, ...]:
             cells.append([name, f"+{amount}, the least", gain, *_option(row["least_best"])])
     unit = _unit([row["best"] for row in rows])
     columns = ("limit", "more", "gain", "workers then", unit, "USD/h")
-    listed = table(
-        "Each limit by itself", columns, cells, numbers=("gain", unit, "USD/h"), data=True
-    )
+    listed = table("Each limit by itself", columns, cells, data=True)
     return section("What one more is worth", without_empty_columns(listed))
 
 

@@ -176,7 +176,6 @@ def _table(document: Document, unit: str) -> Table | None:
     points = document["points"]
     work = price_of_work(points[0]["estimate"])[1].replace("per ", "USD per ")
     marginal = f"marginal {work}"
-    figures = ("USD/h", unit, work, marginal, "gap")
     rows: list[list[Cell]] = []
     for at, point in enumerate(points):
         estimate, more = point["estimate"], point["marginal_usd_per_million_samples"]
@@ -198,9 +197,8 @@ def _table(document: Document, unit: str) -> Table | None:
     return table(
         "Points from the cheapest to the fastest; marginal: of what a point gives over the one "
         "before",
-        ("mark", *figures[:2], "interval", *figures[2:], "workers", "exchange"),
+        ("mark", "USD/h", unit, "interval", work, marginal, "gap", "workers", "exchange"),
         rows,
-        numbers=figures,
         marked=document["knee"],
         narrowed=("workers", "exchange", work, marginal),
         optional=("interval",),

@@ -305,6 +305,5 @@ def _worth(document: Document) -> tuple[Section, ...]:
             "Prices of the relaxation, in which jobs may be divided: they hold for a small change",
             ("one more", "is worth"),
             rows,
-            numbers=("is worth",),
         ),
     )

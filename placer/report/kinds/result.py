@@ -218,7 +218,7 @@ def _batches(document: Document) -> tuple[Section, ...]:
 
     cells: list[list[Cell]] = [
         [
-            (f"{row['target_batch_size']:,}", row["target_batch_size"]),
+            row["target_batch_size"],
             amount(value if best else row["value"], "not better"),
             amount(row["bound"], "-"),
         ]
@@ -256,31 +256,25 @@ def _batch_words(proof: Document | None, unit: str, each: float) -> str:
 def _proof(document: Document) -> tuple[Section, ...]:
     unit, each = _unit(document)
     bound = f"{unit} at {'most' if document['objective']['name'] == 'throughput' else 'least'}"
-    figures = (bound, "nodes", "priced")
     rows: list[list[Cell]] = [
         [
             "one machine" if row["strategy"] == "none" else row["strategy"],
-            (str(row["local_steps"]), row["local_steps"]),
+            row["local_steps"],
             figure(
                 None if row["bound"] is None else each * row["bound"],
                 format_number,
                 "not known" if row["method"] == "stopped" else "none fits",
             ),
             METHODS.get(row["method"], row["method"]),
-            (f"{row['nodes']:,}", row["nodes"]),
-            (f"{row['priced']:,}", row["priced"]),
+            row["nodes"],
+            row["priced"],
         ]
         for row in document.get("proof", ())
     ]
     columns = ("strategy", "steps", bound, "how", "nodes", "priced")
     return section(
         "Proof",
-        table(
-            "No placement of a strategy is better than its bound",
-            columns,
-            rows,
-            numbers=("steps", *figures),
-        ),
+        table("No placement of a strategy is better than its bound", columns, rows),
         detail=True,
     )
 
@@ -346,10 +340,7 @@ def _price_risk(document: Document) -> list[Text | Table | None]:
     ]
     unit = speed_of(document["estimate"])[1]
     columns = ("price", "best then", unit, "USD/h", "proof")
-    return [
-        Text(lines=tuple(lines)),
-        table("If that price is wrong", columns, cases, numbers=(unit, "USD/h")),
-    ]
+    return [Text(lines=tuple(lines)), table("If that price is wrong", columns, cases)]
 
 
 def _case_figures(case: Document) -> list[tuple[str, float]]:

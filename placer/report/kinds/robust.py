@@ -89,7 +89,6 @@ def factors(document: Document) -> tuple[Section, ...]:
             ]
             for row in rows
         ],
-        numbers=("lowest", "highest"),
     )
     if listed is None:
         return ()

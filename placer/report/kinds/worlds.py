@@ -140,7 +140,7 @@ def _regions(side: Document) -> Cell:
     if side["placement"] is None:
         return ("-", None)
     places = {group["place"] for group in side["placement"]["workers"]}
-    return (str(len(places)), len(places))
+    return len(places)
 
 
 def _change(one: float | None, other: float | None, write: Callable[[float], str]) -> Cell:
@@ -259,7 +259,7 @@ def _stretches(over: Sequence[Document], rows: Sequence[Document]) -> tuple[Sect
     more = len(runs) - MOST_ROWS
     return section(
         "What is best where",
-        table("Stretches with one answer", columns, cells, numbers=names, narrowed=("chosen",)),
+        table("Stretches with one answer", columns, cells, narrowed=("chosen",)),
         text(f"{counted(more, 'line')} more with --json" if more > 0 else ""),
     )
 
@@ -334,7 +334,6 @@ def speeds(document: Document) -> tuple[Section, ...]:
 
 def _points(rows: Sequence[Document], axes: Sequence[str], unit: str) -> Table | None:
     """List every point: what formats for programs have."""
-    figures = (unit, "USD/h", "egress/h")
     cells: list[list[Cell]] = [
         [
             *(_value(row["set"], at) for at in range(len(axes))),
@@ -347,9 +346,9 @@ def _points(rows: Sequence[Document], axes: Sequence[str], unit: str) -> Table |
         ]
         for row in rows
     ]
-    columns = (*axes, "workers", "exchange", *figures, "status")
+    columns = (*axes, "workers", "exchange", unit, "USD/h", "egress/h", "status")
     units = {"egress/h": "egress USD/h"}
-    return table("Every point", columns, cells, numbers=figures, units=units, data=True)
+    return table("Every point", columns, cells, units=units, data=True)
 
 
 def speed_of_row(row: Document) -> float:

@@ -20,7 +20,7 @@ def catalogs(document: Document, today: date) -> Report:
     rows: list[list[Cell]] = [
         [
             f"{row['name']}{'*' if row['used'] else ''}",
-            *((f"{row[key]:,}", row[key]) for key in ("offers", "places", "links")),
+            *(row[key] for key in ("offers", "places", "links")),
             row["problem"] or (f"{row['oldest']} to {row['as_of']}" if row["as_of"] else "-"),
             ", ".join(row["providers"]),
             ", ".join(row["gpus"]),
@@ -28,10 +28,8 @@ def catalogs(document: Document, today: date) -> Report:
         for row in document["catalogs"]
     ]
     lists = ("prices of", "providers", "devices")
-    figures = ("offers", "places", "links")
-    listed = table(
-        "Price books", ("catalog", *figures, *lists), rows, numbers=figures, narrowed=lists
-    )
+    columns = ("catalog", "offers", "places", "links", *lists)
+    listed = table("Price books", columns, rows, narrowed=lists)
     used = "* is used where no --catalog is given; your own books lie in"
     return Report(
         title="Price books",
@@ -66,13 +64,12 @@ def coverage(document: Document, today: date) -> Report:
 
 
 def _devices(rows: Iterable[Document]) -> Any:
-    figures = ("regions", "on-demand", "spot", "estimated")
     price = "USD/h of a device"
     cells: list[list[Cell]] = [
         [
             row["provider"],
             row["gpu"],
-            *((str(row[key]), row[key]) for key in ("regions", "on_demand", "spot", "estimated")),
+            *(row[key] for key in ("regions", "on_demand", "spot", "estimated")),
             _span(f"{row['usd_per_gpu_hour_low']:.2f}", f"{row['usd_per_gpu_hour_high']:.2f}", "-"),
             row["newest"]
             if row["oldest"] == row["newest"]
@@ -80,8 +77,17 @@ def _devices(rows: Iterable[Document]) -> Any:
         ]
         for row in rows
     ]
-    columns = ("provider", "device", *figures, price, "prices of")
-    return table("Offers of each provider and device", columns, cells, numbers=figures)
+    columns = (
+        "provider",
+        "device",
+        "regions",
+        "on-demand",
+        "spot",
+        "estimated",
+        price,
+        "prices of",
+    )
+    return table("Offers of each provider and device", columns, cells)
 
 
 def _community(document: Document) -> Iterator[str]:
@@ -101,11 +107,11 @@ def _sources(document: Document) -> Any:
         cut = " ...)" if row["source"].count("(") > row["source"].count(")") else ""
         mirror = " (mirror)" if row["kind"] == "mirror" else ""
         address = row["url"] or f"({row['kind']})"
-        rows.append([(f"{row['rows']:,}", row["rows"]), f"{row['source']}{cut}{mirror}", address])
+        rows.append([row["rows"], f"{row['source']}{cut}{mirror}", address])
     if document["own_sources"]:
         own = document["own_sources"]
-        rows.append([(f"{own:,}", own), "the user's own", ""])
-    return table("Sources", ("rows", "source", "address"), rows, numbers=("rows",))
+        rows.append([own, "the user's own", ""])
+    return table("Sources", ("rows", "source", "address"), rows)
 
 
 def _origins(layers: Iterable[Document]) -> tuple[Section, ...]:
@@ -159,7 +165,6 @@ def differences(document: Document, today: date) -> Report:
         f"From {old} to {new}",
         ("file", "row", "what", *figures),
         [_change_cells(row) for row in changes],
-        numbers=figures,
         narrowed=("row", *figures),
     )
     return Report(
@@ -200,7 +205,6 @@ def offers(document: Document, today: date) -> Report:
         f"Offers of catalog {document['catalog']}",
         columns,
         rows,
-        numbers=figures,
         narrowed=("machine",),
         optional=("Gb/s", "fabric"),
     )
@@ -243,8 +247,8 @@ def offer_groups(document: Document, today: date) -> Report:
     rows: list[list[Cell]] = [
         [
             *row["group"],
-            (f"{row['offers']:,}", row["offers"]),
-            (str(row["places"]), row["places"]),
+            row["offers"],
+            row["places"],
             *((f"{row[key]:.3f}", row[key]) for key in prices),
             row["cheapest"],
         ]
@@ -259,7 +263,7 @@ def offer_groups(document: Document, today: date) -> Report:
         subtitle="placer offers --group-by",
         sections=section(
             "",
-            table(title, columns, rows, numbers=figures, units=units),
+            table(title, columns, rows, units=units),
             text(
                 f"{len(groups)} of {document['total']:,} groups, {counted:,} offers; USD/h for "
                 "each GPU"

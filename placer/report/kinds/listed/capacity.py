@@ -21,7 +21,6 @@ def rows(document: Document, today: date) -> Report:
         f"Capacity in catalog {document['catalog']}",
         ("where", "device", "market", "machines", "launch", "range", "stay", "basis", "as of"),
         [_row_cells(row) for row in document["rows"]],
-        numbers=("machines", "launch", "stay"),
         narrowed=("range",),
         units={"launch": "launch share", "stay": "stay h"},
     )
@@ -71,7 +70,7 @@ def forecast(document: Document, today: date) -> Report:
         [row["zone"], figure(row["last"], str), *(figure(row[key], chance) for key in keys)]
         for row in zones[:MOST_ZONES]
     ]
-    together = [f"{machines} in all", "to plan with", f"{machines} in one of them"]
+    together = (f"{machines} in all", "to plan with", f"{machines} in one of them")
     sets = [
         [
             ", ".join(row["zones"]),
@@ -92,10 +91,10 @@ def forecast(document: Document, today: date) -> Report:
                     f"{document['observations']:,} observations of {len(zones)} zones, up to "
                     f"{asked} machines each, {document['first']} to {document['last']}"
                 ),
-                table("Zones by themselves", ("zone", *figures), single, numbers=figures),
+                table("Zones by themselves", ("zone", *figures), single),
                 text(f"and {more} more zones" if more > 0 else ""),
             ),
-            *section("", table("Together", ("zones together", *together), sets, numbers=together)),
+            *section("", table("Together", ("zones together", *together), sets)),
             *section(
                 "",
                 text(
@@ -113,7 +112,7 @@ def forecast(document: Document, today: date) -> Report:
 def blocks(document: Document, today: date) -> Report:
     """List blocks that can be bought, of a ``placer.import-blocks/v1`` document."""
     found = document["blocks"]
-    numbers = ("hours", "USD", "USD/h each")
+    columns = ("where", "machines", "start", "hours", "USD", "USD/h each")
     cells: list[list[Cell]] = [
         [
             row["place"],
@@ -133,7 +132,7 @@ def blocks(document: Document, today: date) -> Report:
         verdict="" if found else "nothing can be bought",
         sections=section(
             "",
-            table("Blocks", ("where", "machines", "start", *numbers), cells, numbers=numbers),
+            table("Blocks", columns, cells),
             text(f"and {more:,} more (-o FILE has all)" if more > 0 else ""),
         ),
     )

@@ -27,12 +27,10 @@ def network(document: Document, today: date) -> Report:
         ]
         for row in document["links"]
     ]
-    figures = ("one stream", "rtt", "USD/GiB")
     listed = table(
         f"Links of catalog {document['catalog']}",
-        ("from", "to", *figures, "basis"),
+        ("from", "to", "one stream", "rtt", "USD/GiB", "basis"),
         rows,
-        numbers=figures,
         narrowed=("from", "to"),
         units={"one stream": "one stream B/s", "rtt": "rtt s"},
     )
@@ -53,7 +51,6 @@ def check(document: Document, today: date) -> Report:
     """Show how far estimated links are from measured ones, of a ``placer.network-check/v1``
     document.
     """
-    figures = ("links", "median", "p90", "worst")
     rows: list[list[Cell]] = []
     before = ""
     for row in document["errors"]:
@@ -62,7 +59,7 @@ def check(document: Document, today: date) -> Report:
             [
                 (shown, before),
                 row["group"],
-                (f"{row['links']:,}", row["links"]),
+                row["links"],
                 *((f"{row[key]:.1%}", row[key]) for key in ("median_error", "p90_error")),
                 (f"{row['worst_error']:+.1%}", row["worst_error"]),
                 f"{row['worst_src']} > {row['worst_dst']}",
@@ -70,9 +67,8 @@ def check(document: Document, today: date) -> Report:
         )
     listed = table(
         "Estimated against measured",
-        ("figure", "between", *figures, "worst link"),
+        ("figure", "between", "links", "median", "p90", "worst", "worst link"),
         rows,
-        numbers=figures,
         narrowed=("worst link",),
     )
     grids = ", ".join(document["grids"])

@@ -20,7 +20,6 @@ def listed(document: Document, today: date) -> Report:
     profiles = [_profile(row) for row in document["models"]]
     names = document.get("names") or [profile.name for profile in profiles]
     rows = [[name, *_cells(profile)] for name, profile in zip(names, profiles, strict=True)]
-    figures = ("parameters", "gradients", "TBS")
     return Report(
         title="Models",
         subtitle="placer models",
@@ -28,9 +27,8 @@ def listed(document: Document, today: date) -> Report:
             "",
             table(
                 "Models",
-                ("model", *figures, "1 sample", "known on"),
+                ("model", "parameters", "gradients", "TBS", "1 sample", "known on"),
                 rows,
-                numbers=figures,
                 narrowed=("1 sample", "known on"),
                 units={"gradients": "gradients B"},
             ),
@@ -45,7 +43,7 @@ def _cells(profile: ModelProfile) -> list[Cell]:
     return [
         (format_parameters(profile.parameters), profile.parameters),
         (format_bytes(sent), sent),
-        (f"{profile.target_batch_size:,}", profile.target_batch_size),
+        profile.target_batch_size,
         profile.sample_size or "not stated",
         ", ".join(devices) or "its dimensions",
     ]
@@ -95,10 +93,7 @@ def shown(document: Document, today: date) -> Report:
         f"tensors, TBS {p.target_batch_size:,}",
         sections=(
             *section("Sizes", facts(*rows)),
-            *section(
-                "Known speeds",
-                table("Speeds", columns, speeds, numbers=("samples/s",), narrowed=("source",)),
-            ),
+            *section("Known speeds", table("Speeds", columns, speeds, narrowed=("source",))),
         ),
     )
 

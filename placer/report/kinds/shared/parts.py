@@ -103,9 +103,7 @@ def step(placement: Document, estimate: Document) -> tuple[Section, ...]:
         ]
         for span in spans
     ]
-    listed = table(
-        f"One {what}", ("part", "from", "to", "takes"), rows, numbers=("from", "to", "takes")
-    )
+    listed = table(f"One {what}", ("part", "from", "to", "takes"), rows)
     assert listed is not None
     hidden = seconds["hidden"]
     beside = (
@@ -217,7 +215,6 @@ def option_table(
         caption,
         columns,
         rows,
-        numbers=(unit, "USD/h", "egress/h", work),
         marked=marked,
         narrowed=("workers", "exchange", work, "note"),
         optional=("interval",),

@@ -128,15 +128,7 @@ def _observed(document: Document) -> tuple[Section, ...]:
     lost = table(
         "Workers that were lost",
         ("rank", "place", "step", "reason"),
-        [
-            [
-                (str(one["rank"]), one["rank"]),
-                one["place"] or "",
-                (str(one["step"]), one["step"]),
-                one["reason"],
-            ]
-            for one in seen["lost"]
-        ],
+        [[one["rank"], one["place"] or "", one["step"], one["reason"]] for one in seen["lost"]],
         numbers=("rank", "step"),
     )
     return section(
@@ -155,14 +147,13 @@ def _speeds(speeds: list[Document], unit: str, factor: float) -> Block | None:
         [
             [
                 one["device"],
-                (str(one["workers"]), one["workers"]),
+                one["workers"],
                 (format_number(one["planned"] * factor), one["planned"]),
                 (format_number(one["measured"] * factor), one["measured"]),
                 (percent(one["factor"] - 1, signed=True), one["factor"]),
             ]
             for one in speeds
         ],
-        numbers=("workers", f"planned {unit}", f"measured {unit}", "difference"),
     )
     off = [(one["device"], one["factor"] - 1, True) for one in speeds]
     title = "Measured speed of a machine against the plan"

@@ -30,7 +30,7 @@ def report(document: Document, today: date) -> Report:
                 row["policy"],
                 (f"{row['usd']:,.0f}", row["usd"]),
                 (f"{row['worst_usd']:,.0f}", row["worst_usd"]),
-                (str(row["missed"]), row["missed"]),
+                row["missed"],
                 (f"{row['moves']:.1f}", row["moves"]),
                 (f"{row['machines_lost']:.1f}", row["machines_lost"]),
                 (f"{row['checkpoint_usd']:,.2f}", row["checkpoint_usd"]),
@@ -39,7 +39,6 @@ def report(document: Document, today: date) -> Report:
             ]
             for row in policies
         ],
-        numbers=(*figures, "on-demand h"),
         units={"checkpoints": "checkpoints USD", "exchange": "exchange USD"},
         marked=policies.index(best),
         data=True,

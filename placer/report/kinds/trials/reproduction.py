@@ -90,7 +90,6 @@ def errors(document: Document) -> tuple[Section, ...]:
 
 def _published(rows: Sequence[Document]) -> Table | None:
     """Put published figures beside placer's, one line a run; * is outside of the interval."""
-    figures = ("published", "placer", "error")
     quantities = {row["quantity"] for row in rows}
     cells: list[list[Cell]] = [
         [
@@ -102,8 +101,8 @@ def _published(rows: Sequence[Document]) -> Table | None:
         ]
         for row in rows
     ]
-    columns = ("run", "quantity", *figures, "interval (* outside)")
-    listed = table("Published and computed figures", columns, cells, numbers=figures)
+    columns = ("run", "quantity", "published", "placer", "error", "interval (* outside)")
+    listed = table("Published and computed figures", columns, cells)
     return without_empty_columns(listed)
 
 
@@ -146,7 +145,6 @@ def best_of_families(rows: Iterable[Document]) -> list[Document]:
 
 def _parts_table(title: str, rows: Sequence[Document]) -> Table | None:
     unit, names = rows[0]["unit"], list(rows[0]["parts"])
-    figures = (unit, *(SHORT.get(name, name) for name in names))
     digits = USD_DECIMALS if unit == "USD" else 2
     cells: list[list[Cell]] = [
         [
@@ -157,24 +155,24 @@ def _parts_table(title: str, rows: Sequence[Document]) -> Table | None:
         for row in rows
     ]
     marked = next((at for at, row in enumerate(rows) if row["best"]), None)
-    columns, units = ("", "placement", *figures), {"": "best"}
-    return table(title, columns, cells, numbers=figures, marked=marked, units=units)
+    columns = ("", "placement", unit, *(SHORT.get(name, name) for name in names))
+    return table(title, columns, cells, marked=marked, units={"": "best"})
 
 
 def _groups(groups: Sequence[Document]) -> Table | None:
-    figures = ("rows", "mean", "worst", "in interval")
     cells: list[list[Cell]] = [
         [
             row["name"],
             row["quantity"],
-            (str(row["rows"]), row["rows"]),
+            row["rows"],
             figure(row["mean_error"], "{:.1%}".format),
             figure(row["worst_error"], "{:+.1%}".format),
             figure(row["coverage"], "{:.0%}".format),
         ]
         for row in groups
     ]
-    return table("Errors by group", ("group", "quantity", *figures), cells, numbers=figures)
+    columns = ("group", "quantity", "rows", "mean", "worst", "in interval")
+    return table("Errors by group", columns, cells)
 
 
 def _claim(row: Document) -> tuple[str, str, str]:

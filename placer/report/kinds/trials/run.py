@@ -171,12 +171,7 @@ def _curve(name: str, title: str, values: dict[int, float], unit: str, write: An
     pairs = sorted(values.items())
     rows, every = _spaced(pairs, MOST_ROWS)
     caption = title if every == 1 else f"{title}; every {every} steps"
-    listed = table(
-        caption,
-        ("step", unit),
-        [((str(step), step), (write(value), value)) for step, value in rows],
-        numbers=("step", unit),
-    )
+    listed = table(caption, ("step", unit), [(step, (write(value), value)) for step, value in rows])
     if listed is None:
         return None
     shown, _ = _spaced(pairs, MOST_STEPS)

@@ -69,7 +69,6 @@ def simulation(document: Document, today: date) -> Report:
                         )
                         for row in document["bytes_by_link"]
                     ],
-                    numbers=("bytes",),
                 ),
             ),
         ),
@@ -115,8 +114,6 @@ def calibration(document: Document, today: date) -> Report:
     """Build the report of a ``placer.calibration/v1`` document."""
     found = document["report"]
     runs = document["runs"]
-    fitted = ("published", "fitted")
-    errors = ("mean", "worst", "runs")
     return Report(
         title=f"Calibration {document['name']}",
         subtitle="placer profile runs",
@@ -127,9 +124,8 @@ def calibration(document: Document, today: date) -> Report:
                 "Fitted, with 90 % intervals",
                 table(
                     "Fitted figures",
-                    ("figure", *fitted, "interval", "unit", "runs"),
+                    ("figure", "published", "fitted", "interval", "unit", "runs"),
                     [_fitted(row) for row in found["fitted"]],
-                    numbers=(*fitted, "runs"),
                 ),
             ),
             *section(
@@ -141,7 +137,6 @@ def calibration(document: Document, today: date) -> Report:
                         [row["figure"], _published(row), row["unit"], row["because"]]
                         for row in found["not_fitted"]
                     ],
-                    numbers=("published",),
                 ),
             ),
             *section(
@@ -150,14 +145,13 @@ def calibration(document: Document, today: date) -> Report:
                     "Runs",
                     ("line", "model", "workers", "measured", "before", "after", "", "left out"),
                     [_run(row) for row in found["runs"]],
-                    numbers=("line", "measured", "before", "after", "left out"),
                     units={"measured": "measured samples/s", "": "outlier"},
                     data=True,
                 ),
             ),
             *section(
                 "Error of samples/s",
-                table("Errors", ("figures", *errors), list(_errors(found)), numbers=errors),
+                table("Errors", ("figures", "mean", "worst", "runs"), list(_errors(found))),
             ),
             *section("", text(*found["warnings"], tone="warning")),
         ),
@@ -171,7 +165,7 @@ def _fitted(row: Document) -> list[Cell]:
         (_number(row["value"]), row["value"]),
         f"{_number(row['low'])} to {_number(row['high'])}",
         row["unit"],
-        (str(row["runs"]), row["runs"]),
+        row["runs"],
     ]
 
 
@@ -184,7 +178,7 @@ def _published(row: Document) -> Cell:
 def _run(row: Document) -> list[Cell]:
     speed = row["samples_per_second"]
     return [
-        (str(row["line"]), row["line"]),
+        row["line"],
         row["model"],
         row["workers"].replace(",", ", "),
         (_number(speed), speed),
