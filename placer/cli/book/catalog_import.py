@@ -48,8 +48,10 @@ def import_command(
 
     A mapping file says where the rows lie in CSV, JSON or lines of JSON, and which of their names,
     units and values are which. With csv, columns are mapped by --map, set by --set, or have
-    placer's names. Prices are plain numbers in USD; a leading $ is removed, anything else beside a
-    number is refused, and so are regions and devices that no book knows.
+    placer's names; files that AWS, Azure, Lambda, RunPod, Vast.ai, gpuhunt and bills in FOCUS write
+    are recognised without a word. Prices are plain numbers in USD; a leading $ is removed, anything
+    else beside a number is refused, and so are regions and devices that no book knows, machines
+    that the book knows otherwise, and prices of another unit, term or licence.
 
     With skypilot, a folder with aws/vms.csv and so on, files or URLs of schema v5 to v8: a region
     has the spot price of its cheapest zone, and on Google Cloud the prices of a host and its
@@ -57,7 +59,7 @@ def import_command(
     gpus.csv with placer's columns into the folder to bring your own. The dates are those that
     placer-sources.csv beside says of prices that are still the same, else the file's.
 
-    source (csv|skypilot|azure|FILE.toml):
+    source (csv|skypilot|NAME|FILE.toml):
     places (FILE|URL...):
     kind (NAME): offers (default), egress, stores, functions, regions.
     maps (FILE.toml|A=B,.., --map): Their column B is placer's column A; equal names need none.
@@ -129,21 +131,23 @@ def read_words(
         shipped_mappings,
         with_words,
     )
+    from placer.records import replace
 
     files = [word for word in (source, *maps) if word.endswith(".toml")]
     shipped = [name for name in shipped_mappings() if shipped_mapping(name).kind in PRICES]
-    if source not in ("csv", *shipped) and not source.endswith(".toml"):
-        raise unknown(
-            "source", source, ("csv", *shipped), "name a mapping file, or csv and the file"
-        )
+    if source not in shipped and not source.endswith(".toml"):
+        raise unknown("source", source, shipped, "name a mapping file, or csv and the file")
     if len(files) > 1:
         raise PlacerError(f"'{files[1]}' is a second mapping file", "give one of the two")
     if kind is not None and kind not in PRICES and f"{kind}.csv" in {*BOOK_FILES, "links.csv"}:
         way = "use 'placer network import csv'" if kind == "links" else "give it as --catalog FILE"
         raise PlacerError(f"{kind} are not imported here", way)
     asked = kind or "offers"
-    mapping = read_mapping(files[0], asked) if files else SourceMap(kind=asked)
-    mapping = shipped_mapping(source) if source in shipped else mapping
+    mapping = read_mapping(files[0], asked) if files else shipped_mapping(source)
+    if source == "csv" and asked != "offers" and not files:
+        mapping = SourceMap(kind=asked)
+    elif files and mapping.kind == "offers":  # what any list may say of its prices
+        mapping = replace(mapping, refuse=(*mapping.refuse, *shipped_mapping("csv").refuse))
     columns_of(mapping.kind)
     if mapping.kind not in PRICES:
         raise PlacerError(

@@ -371,7 +371,7 @@ def test_wrong_cells_are_named(tmp_path: Path, old: str, new: str, words: str) -
     assert error.value.message.startswith(f"{tmp_path / 'quote.csv'}:2: ")
     assert words in error.value.message
     assert error.value.exit_code == FAILED
-    found = read_csv(tmp_path, f"{text}{LINE.replace('p4d', 'p4de')}\n", skip_bad=True)
+    found = read_csv(tmp_path, f"{text}{LINE.replace('p4d', 'p4x')}\n", skip_bad=True)
     assert len(found.rows["offers.csv"]) == 1
     with pytest.raises(PlacerError, match="no row can be used: 1 x wrong row"):
         read_csv(tmp_path, text, skip_bad=True)

@@ -184,9 +184,7 @@ def test_of_two_prices_of_a_host_the_higher_counts(tmp_path: Path) -> None:
         (",0.5,", ",1e999,", "usd_per_hour (their 'Price') '1e999' is not a finite number"),
         (",0.5,", ",-0.5,", "usd_per_hour (their 'Price') '-0.5' is not from 0"),
         (",0.5,", ",0,", "on-demand price is zero or less"),
-        (",0.5,", ",,", "usd_per_hour (their 'Price') '' is not a number"),
         (",0.5,", ",0.5 USD,", "usd_per_hour (their 'Price') '0.5 USD' is not a number"),
-        (",0.2,", ",0.0,", "spot price is zero or less"),
         (",0.5,", ",5000,", "on-demand price is 1,000 times above"),
         (",0.2,", ",0.00001,", "spot price is 1,000 times below"),
         (",4.0,", ",,", "vcpus (their 'vCPUs') '' is not a number"),
@@ -208,6 +206,30 @@ def test_wrong_rows_are_refused_with_their_line(
     found = read_skypilot([path], skip_bad=True)
     assert {row["instance_type"] for row in found.rows["offers.csv"]} == {"g4dn.2xlarge"}
     assert [reason for reason in found.left_out if reason.startswith("wrong row: ")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "markets"),
+    [
+        (",0.5,0.2,", ",0.5,0.0,", ["on_demand"]),
+        (",0.5,0.2,", ",0.5,nan,", ["on_demand"]),
+        (",0.5,0.2,", ",0.5,,", ["on_demand"]),
+        (",0.5,0.2,", ",,0.2,", ["spot"]),
+        (",0.5,0.2,", ",,,", []),
+    ],
+)
+def test_a_price_that_is_missing_takes_no_other_with_it(
+    tmp_path: Path, old: str, new: str, markets: list[str]
+) -> None:
+    """SkyPilot's catalogs always have machines without a price, and spot prices of 0 and nan: the
+    other price of the row stays, and a machine with neither is counted.
+    """
+    bare = GOOD.replace("xlarge", "2xlarge").replace(old, new)
+    found = read_skypilot([write(tmp_path, GOOD, bare)])
+    rows = [row for row in found.rows["offers.csv"] if row["instance_type"] == "g4dn.2xlarge"]
+    assert [row["market"] for row in rows] == markets
+    counted = found.left_out.get("machine without a price: g4dn.2xlarge", 0)
+    assert counted == (0 if markets else 1)
 
 
 def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:

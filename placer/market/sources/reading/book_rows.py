@@ -18,7 +18,7 @@ from placer.market.books.csv_rows import KEYS
 from placer.market.catalog import FREE
 from placer.market.checks.doubts import ABSURD, OLDEST_YEAR, is_slip
 from placer.market.sources.harvest import Harvest, Row, Tally
-from placer.market.sources.reading.fetch import READ_SECONDS, is_url, read_document
+from placer.market.sources.reading.fetch import READ_SECONDS, Document, is_url, read_document
 from placer.market.sources.reading.mapped_rows import (
     Found,
     Known,
@@ -26,8 +26,14 @@ from placer.market.sources.reading.mapped_rows import (
     mapped_rows,
     unread,
 )
-from placer.market.sources.reading.mapping import PLACED, SourceMap
-from placer.market.sources.reading.records import read_records
+from placer.market.sources.reading.mapping import (
+    PLACED,
+    PRICES,
+    SourceMap,
+    shipped_mapping,
+    shipped_mappings,
+)
+from placer.market.sources.reading.records import fits, read_records
 from placer.records import replace
 
 
@@ -44,32 +50,61 @@ def read_listing(
     PlacerError names ``place:line``, column and cell that are wrong.
     """
     tally = Tally(skip_bad=skip_bad)
-    by_book = mapping.machines == "book"
-    counted = mapping.kind in PLACED and (skip_bad or mapping.unknown_names == "counted")
-    known = known_by_default(mapping.set.get("provider", "")) if counted or by_book else None
-    found: list[Found] = []
+    found: dict[str, tuple[SourceMap, list[Found]]] = {}
     origins = []
     notes: list[str] = []
     for place in places:
         document = read_document(place, read_seconds=read_seconds)
-        records = read_records(document, mapping, tally)
-        written = as_of or (date_of(place) if mapping.undated == "file" else None)
-        day = None if written is None else written.isoformat()
-        found += mapped_rows(records, mapping, tally, {}, day, known)
         origins.append(document.origin)
-        names = unread(records, mapping)
-        notes += [f"their columns that were not read: {', '.join(names[:20])}"] if names else []
-        if records.cut_off:
-            notes.append("the last line has no end: check that the file is complete")
-    rows = book_rows(found, mapping, tally)
+        for one in _mappings(document, mapping):
+            if one.about != mapping.about:
+                notes.append(f"{place} was read as {one.about}")
+            records = read_records(document, one, tally)
+            written = as_of or (date_of(place) if one.undated == "file" else None)
+            day = None if written is None else written.isoformat()
+            known = _known(one, skip_bad=skip_bad)
+            given = {"regions": _regions(one, known), "provider": mapping.set.get("provider")}
+            _, rows_of = found.setdefault(one.about, (one, []))
+            rows_of += mapped_rows(records, one, tally, given, day, known)
+            names = unread(records, one) if one.about == mapping.about else []
+            notes += [f"their columns that were not read: {', '.join(names[:20])}"] * bool(names)
+            if records.cut_off:
+                notes.append("the last line has no end: check that the file is complete")
+    rows: dict[str, list[Row]] = {}
+    for one, its in found.values():
+        rows.setdefault(f"{one.kind}.csv", []).extend(book_rows(its, one, tally))
+    rows = {file: kept for file, kept in rows.items() if kept}
     if not rows:
         raise tally.nothing()
     return Harvest(
-        rows={f"{mapping.kind}.csv": rows},
+        rows=rows,
         origins=origins,
         left_out=tally.reasons(),
         notes=[*dict.fromkeys(notes), *tally.sentences()],
     )
+
+
+def _mappings(document: Document, mapping: SourceMap) -> Sequence[SourceMap]:
+    """Return how to read a document: as asked, or where no word says what a column is, by all
+    mappings that come with placer and are made for such documents.
+    """
+    if mapping.columns or mapping.fields or mapping.about != shipped_mapping("csv").about:
+        return (mapping,)
+    known = (shipped_mapping(name) for name in shipped_mappings())
+    fit = [one for one in known if one.kind in PRICES and fits(document, one)]
+    return [replace(one, set={**one.set, **mapping.set}) for one in fit] or (mapping,)
+
+
+def _known(mapping: SourceMap, *, skip_bad: bool) -> Known | None:
+    counted = mapping.kind in PLACED and (skip_bad or mapping.unknown_names == "counted")
+    by_book = mapping.machines == "book"
+    return known_by_default(mapping.set.get("provider", "")) if counted or by_book else None
+
+
+def _regions(mapping: SourceMap, known: Known | None) -> list[str]:
+    """Return the regions of the provider of a mapping, for prices that hold in all of them."""
+    pairs = (place.split("/", 1) for place in ([] if known is None else known.regions))
+    return [region for owner, region in pairs if owner == mapping.set.get("provider")]
 
 
 def date_of(place: str) -> date:
@@ -95,9 +130,27 @@ def book_rows(
         for one in found:
             _check_names(one, known)
         known = replace(known, usual={**_own_prices(found), **known.usual})
+        found = [one for one in found if not _other_shape(one, mapping, known, tally)]
     kept = _plausible(found, tally, {} if known is None else known.usual)
     rows = _folded(kept, tally) if mapping.zone else _once(kept, mapping.kind, tally)
     return [{name: cell for name, cell in row.items() if name != "since"} for row in rows]
+
+
+def _other_shape(one: Found, mapping: SourceMap, known: Known, tally: Tally) -> bool:
+    """Refuse a machine whose type the book knows with other devices: a price of eight beside the
+    figures of one would pass for a bargain.
+    """
+    row = one.row
+    shapes = known.shapes.get((str(row["provider"]), str(row.get("instance_type"))), ())
+    if "gpu" not in row or not shapes or (row["gpu"], row["gpu_count"]) in shapes:
+        return False
+    has = " or ".join(f"{count} x {gpu}" for gpu, count in sorted(shapes))
+    words = f"{row['instance_type']} with {row['gpu_count']} x {row['gpu']} has {has} in the book"
+    if mapping.unknown_names == "counted":
+        tally.leave_out("machine that the book knows otherwise", words)
+    else:
+        tally.refuse(one.where, words)
+    return True
 
 
 def _own_prices(found: Iterable[Found]) -> dict[tuple[str, str], float]:

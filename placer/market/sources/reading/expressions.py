@@ -37,6 +37,14 @@ class _Functions(Functions):  # type: ignore[misc]
     def _func_lower(self, text: str | None) -> str | None:
         return text and text.lower()
 
+    @signature({"types": ["object"]}, _PATTERN)  # type: ignore[untyped-decorator]
+    def _func_cells(self, record: Mapping[str, Any], pattern: str) -> str:
+        """Join the texts of a record under names that a pattern finds."""
+        found = (
+            v for name, v in record.items() if v and isinstance(v, str) and _fits(pattern, name)
+        )
+        return " ".join(found)
+
     @signature({"types": ["array-number", "null"]})  # type: ignore[untyped-decorator]
     def _func_median(self, values: list[float] | None) -> float | None:
         return median(values) if values else None
@@ -49,6 +57,11 @@ class _Functions(Functions):  # type: ignore[misc]
     def _func_day(self, seconds: float | None) -> str | None:
         """Return the day of a Unix time in UTC."""
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC).date().isoformat()
+
+
+@lru_cache(maxsize=4096)
+def _fits(pattern: str, name: str) -> bool:
+    return re.search(pattern, name) is not None
 
 
 _OPTIONS = jmespath.Options(custom_functions=_Functions())
@@ -91,7 +104,8 @@ class Lookup:
     def value(self, expression: str, record: Mapping[str, Any]) -> Any:
         """Look up an expression; see `evaluate`."""
         texts = [record.get(name) for name in compiled(expression)[1]]
-        if not all(text is None or isinstance(text, str) for text in texts):  # 1 equals true
+        whole = "cells(@" in expression
+        if whole or not all(text is None or isinstance(text, str) for text in texts):  # 1 is true
             return evaluate(expression, {**record, "given": self._given})
         key = (expression, *texts)
         if key not in self._seen:

@@ -48,25 +48,36 @@ class Found(NamedTuple):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
     """What a book knows: places and devices that rows may name; columns of a row by type of
-    machine; and the usual price of a device by (device, market), USD/h.
+    machine; devices and their number by (provider, type); and the usual price of a device by
+    (device, market), USD/h.
     """
 
     regions: Collection[str] = ()
     gpus: Collection[str] = ()
     machines: Mapping[str, Row] = field(default_factory=dict)
+    shapes: Mapping[tuple[str, str], Collection[tuple[str, int]]] = field(default_factory=dict)
     usual: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
 def known_by_default(provider: str = "") -> Known:
-    """Return what the default book knows, with the machines of a provider."""
+    """Return what the default book knows, with the machines of a provider, or of all."""
     book = load_catalog("default")
     machines = {
         offer.instance_type: {name: getattr(offer, name) for name in SIZES}
         for offer in book.offers
-        if offer.provider == provider
+        if provider in ("", offer.provider)
     }
-    usual = book.usual_usd_per_gpu_hour
-    return Known(regions=book.regions, gpus=book.gpus, machines=machines, usual=usual)
+    shapes: dict[tuple[str, str], set[tuple[str, int]]] = {}
+    for offer in book.offers:
+        shape = (offer.gpu, offer.gpu_count)
+        shapes.setdefault((offer.provider, offer.instance_type), set()).add(shape)
+    return Known(
+        regions=book.regions,
+        gpus=book.gpus,
+        machines=machines,
+        shapes=shapes,
+        usual=book.usual_usd_per_gpu_hour,
+    )
 
 
 def shipped_rows(
@@ -101,7 +112,7 @@ def mapped_rows(
     look = Lookup({**given, "file": records.file})
     machines = known.machines if known is not None and mapping.machines == "book" else None
     readers = [_Reader(part, records, mapping, look, day, machines) for part in mapping.parts()]
-    for where, record in records.rows:
+    for where, record in _each_record(records, mapping, look, tally):
         try:
             if _ruled_out(record, where, mapping, look, tally):
                 continue
@@ -120,14 +131,33 @@ def mapped_rows(
         yield from (Found(where, made, zone) for made in found)
 
 
+def _each_record(
+    records: Records, mapping: SourceMap, look: Lookup, tally: Tally
+) -> Iterator[tuple[str, Record]]:
+    """Yield records, each as often as the list that ``per`` finds in it is long."""
+    for where, record in records.rows:
+        if not mapping.per:
+            yield where, record
+            continue
+        try:
+            several = look.value(mapping.per, record)
+        except ValueError as error:
+            tally.refuse(where, str(error))
+            continue
+        if not several or not isinstance(several, list):
+            tally.leave_out(f"record without {mapping.per}")
+            continue
+        yield from ((where, {**record, "one": one}) for one in several)
+
+
 def _ruled_out(record: Record, where: str, mapping: SourceMap, look: Lookup, tally: Tally) -> bool:
-    for rule in mapping.refuse:
-        if look.holds(rule.when, record):
-            tally.refuse(where, f"{rule.reason} {look.text(rule.name, record)}".strip(), rule.hint)
-            return True
     for rule in mapping.leave_out:
         if look.holds(rule.when, record):
             tally.leave_out(rule.reason, look.text(rule.name, record))
+            return True
+    for rule in mapping.refuse:
+        if look.holds(rule.when, record):
+            tally.refuse(where, f"{rule.reason} {look.text(rule.name, record)}".strip(), rule.hint)
             return True
     return False
 

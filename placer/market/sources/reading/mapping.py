@@ -56,15 +56,19 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class SourceMap(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A mapping file; docs/manual/mappings.md says what each word means.
 
-    ``rows`` is an expression for the list of records inside a JSON document. Of ``needs``, ``a|b``
-    asks for one of two columns. ``values`` and ``units`` are by column of placer. ``each`` makes
-    several rows of each record.
+    ``rows`` is an expression for the list of records inside a JSON document, and ``per`` one for a
+    list inside a record that is read once for each, as ``one``. Of ``needs``, ``a|b`` asks for one
+    of two columns. A document of JSON is recognised where the expression ``known_by`` gives
+    something, and a CSV file where it has all columns of ``needs``. ``values`` and ``units`` are by
+    column of placer. ``each`` makes several rows of each record.
     """
 
     about: str = ""
     kind: str = ""
     format: Literal["csv", "json", "jsonl"] = "csv"
     rows: str = ""
+    per: str = ""
+    known_by: str = ""
     needs: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     values: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
@@ -91,7 +95,7 @@ class SourceMap(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def expressions(self) -> Iterator[str]:
         """Yield every expression."""
-        yield from filter(None, (self.rows, self.zone))
+        yield from filter(None, (self.rows, self.per, self.known_by, self.zone))
         for part in (self, *self.each):
             yield from filter(None, (part.when, *part.fields.values()))
         for rule in (*self.leave_out, *self.refuse):
@@ -132,9 +136,6 @@ def read_mapping(path: str, kind: str = "") -> SourceMap:
         unit_factors(mapping)
         if mapping.zone and mapping.kind != "offers":
             raise PlacerError(f"{mapping.kind} have no zone", "leave zone out")
-        by_book = mapping.machines == "book" and mapping.kind == "offers"
-        if by_book and "provider" not in mapping.set:
-            raise PlacerError('machines = "book" needs a provider', "add it to [set]")
     except PlacerError as error:
         raise PlacerError(f"{path}: {error.message}", error.hint) from None
     return mapping

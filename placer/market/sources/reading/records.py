@@ -19,8 +19,13 @@ from placer.market.sources.reading.fetch import Document, is_url
 from placer.market.sources.reading.mapping import SourceMap
 
 Record = Mapping[str, Any]
+UTF8_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 MOST_NAME = 200  # Longest name of a column
+AWS_PREAMBLE = "FormatVersion"
+"""With this begins what AWS's bulk price lists say of themselves above the names of columns:
+docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/reading-an-offer.html, read 2026-11-28.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +77,7 @@ def _of_csv(document: Document, mapping: SourceMap, tally: Tally) -> Records:
     place = document.origin.place
     text = _text(document.data, place)
     lines = _lines(text, place)
-    header = _header(next(lines, None), place)
+    header = _header(lines, place)
     rows: list[tuple[str, Record]] = []
     where = ""
     for number, cells in lines:
@@ -90,7 +95,10 @@ def _of_csv(document: Document, mapping: SourceMap, tally: Tally) -> Records:
     return Records(place=place, names=header, rows=rows, cut_off=cut_off)
 
 
-def _header(first: tuple[int, list[str]] | None, place: str) -> list[str]:
+def _header(lines: Iterator[tuple[int, list[str]]], place: str) -> list[str]:
+    first = next(lines, None)
+    if first is not None and first[1][0] == AWS_PREAMBLE:  # five lines of two cells
+        first = next((line for line in lines if len(line[1]) > 2), None)
     if first is None:
         raise SourceError(f"'{place}' is empty", "fetch it again")
     where, names = f"{place}:{first[0]}", [name.strip() for name in first[1]]
@@ -147,11 +155,24 @@ def _of_json(document: Document, mapping: SourceMap) -> Iterator[tuple[str, Reco
         texts = [(f"{place}:{number}", line) for number, line in lines if line.strip()]
     for where, text in texts:
         try:
-            parsed = parse_json(text.removeprefix(b"\xef\xbb\xbf"))
+            parsed = parse_json(text.removeprefix(UTF8_MARK))
         except (ValueError, RecursionError) as error:
             words = f"is not the JSON of this source: {str(error)[:80] or 'nested too deep'}"
             raise SourceError(f"{where}: {words}", _about(mapping)) from None
         yield from parsed_records(parsed, mapping, where).rows
+
+
+def fits(document: Document, mapping: SourceMap) -> bool:
+    """Tell whether a document is of the kind that a mapping is made for."""
+    try:
+        if mapping.format == "csv":
+            place = document.origin.place
+            names = {*_header(_lines(_text(document.data, place), place), place)}
+            return bool(mapping.needs) and all(names & {*need.split("|")} for need in mapping.needs)
+        parsed = parse_json(document.data.removeprefix(UTF8_MARK)) if mapping.known_by else None
+        return parsed is not None and bool(evaluate(mapping.known_by, parsed))
+    except (PlacerError, ValueError, RecursionError):
+        return False
 
 
 def parsed_records(parsed: Any, mapping: SourceMap, place: str) -> Records:

@@ -1,0 +1,199 @@
+"""Price lists as clouds and tools write them: recognised, read by their mapping, and what another
+list says of its prices.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placer.cli.book.catalog_import import read_words
+from placer.errors import PlacerError
+from placer.market.sources.harvest import Harvest, Row
+from placer.market.sources.reading.book_rows import read_listing
+
+AWS_PREAMBLE = """"FormatVersion","v1.0"
+"Disclaimer","for information only"
+"Publication Date","2026-11-20T00:00:00Z"
+"Version","20261120000000"
+"OfferCode","AmazonEC2"
+"""
+AWS = (
+    "SKU,TermType,PriceDescription,EffectiveDate,Unit,PricePerUnit,Currency,LeaseContractLength,"
+    "Instance Type,Region Code,Operating System,Tenancy,CapacityStatus\n"
+    "A,OnDemand,$1.006 per On Demand Linux,2026-11-01,Hrs,1.006,USD,,{},eu-west-1,{},{},{}\n"
+)
+FOCUS_NAMES = (
+    "ChargePeriodStart,ChargeCategory,ChargeDescription,ServiceCategory,ProviderName,RegionId,"
+    "PricingUnit,ListUnitPrice,ContractedUnitPrice\n"
+)
+
+
+def read(tmp_path: Path, text: str, *constants: str, maps: tuple[str, ...] = ()) -> Harvest:
+    """Read a file as ``placer catalog import csv`` does."""
+    path = tmp_path / "list"
+    path.write_text(text, encoding="utf-8")
+    return read_listing([str(path)], read_words("csv", None, maps, constants))
+
+
+def only(found: Harvest, file: str = "offers.csv") -> Row:
+    """The one row of a file of the book."""
+    (row,) = found.rows[file]
+    return row
+
+
+def test_a_bulk_price_list_of_aws(tmp_path: Path) -> None:
+    """Five lines stand above the names of columns; the book says that g5.xlarge has one A10G."""
+    plain = AWS.format("g5.xlarge", "Linux", "Shared", "Used")
+    other = [
+        plain.splitlines()[1].replace("g5.xlarge", "g5.2xlarge").replace(old, new)
+        for old, new in (
+            ("On Demand Linux", "Capacity Block Linux"),
+            ("OnDemand", "Reserved"),
+            (",Linux,", ",Windows,"),
+            ("Shared", "Dedicated"),
+            ("Used", "UnusedCapacityReservation"),
+            ("USD", "CNY"),
+        )
+    ]
+    found = read(tmp_path, AWS_PREAMBLE + plain + "\n".join(other) + "\n")
+    row = only(found)
+    figures = [row[name] for name in ("provider", "region", "gpu", "gpu_count", "usd_per_hour")]
+    assert figures == ["aws", "eu-west-1", "A10G", 1, 1.006]
+    assert sum(found.left_out.values()) == len(other)
+    assert any("was read as AWS's bulk price list" in note for note in found.notes)
+
+
+def test_a_page_of_azure_that_was_saved_by_hand(tmp_path: Path) -> None:
+    """It may lack keys that no filter needs."""
+    item = {
+        "currencyCode": "USD",
+        "retailPrice": 3.673,
+        "armRegionName": "westeurope",
+        "meterName": "NC24ads A100 v4",
+        "skuName": "NC24ads A100 v4",
+        "productName": "Virtual Machines NCads A100 v4 Series",
+        "armSkuName": "Standard_NC24ads_A100_v4",
+        "unitOfMeasure": "1 Hour",
+        "type": "Consumption",
+    }
+    spot = {**item, "meterName": "NC24ads A100 v4 Spot", "retailPrice": 0.9}
+    found = read(tmp_path, json.dumps({"Items": [item, spot, {**item, "type": "Reservation"}]}))
+    prices = {row["market"]: row["usd_per_hour"] for row in found.rows["offers.csv"]}
+    assert prices == {"on_demand": 3.673, "spot": 0.9}
+
+
+def test_instance_types_of_lambda(tmp_path: Path) -> None:
+    """Cents, one row a region; a type that no region has now is counted."""
+    kind: dict[str, Any] = {
+        "instance_type": {
+            "name": "gpu_8x_a100_80gb_sxm4",
+            "price_cents_per_hour": 1432,
+            "specs": {"vcpus": 240, "memory_gib": 1800, "gpus": 8},
+        },
+        "regions_with_capacity_available": [{"name": "us-east-1"}, {"name": "us-midwest-1"}],
+    }
+    data = {"a": kind, "b": {**kind, "regions_with_capacity_available": []}}
+    found = read(tmp_path, json.dumps({"data": data}))
+    rows = [(row["region"], row["gpu"], row["usd_per_hour"]) for row in found.rows["offers.csv"]]
+    assert rows == [("us-east-1", "A100-80", 14.32), ("us-midwest-1", "A100-80", 14.32)]
+    assert found.left_out == {"record without regions_with_capacity_available": 1}
+
+
+def test_gpu_types_of_runpod(tmp_path: Path) -> None:
+    """One price for all data centres, secure and community; 0 is no offer."""
+    kind = {"displayName": "H100 SXM", "memoryInGb": 80, "securePrice": 2.99, "communityPrice": 0}
+    found = read(tmp_path, json.dumps({"data": {"gpuTypes": [kind]}}))
+    rows = found.rows["offers.csv"]
+    assert len({row["region"] for row in rows}) == len(rows) > 20
+    assert {(row["gpu"], row["market"], row["usd_per_hour"]) for row in rows} == {
+        ("H100", "on_demand", 2.99)
+    }
+
+
+def test_a_catalog_of_gpuhunt(tmp_path: Path) -> None:
+    """Whose machines they are, the name of the file says, or a word."""
+    text = (
+        "instance_name,location,price,cpu,memory,gpu_count,gpu_name,gpu_memory,spot\n"
+        "p4d.24xlarge,us-east-1,21.96,96,1152,8,A100,40.0,False\n"
+        "p4d.24xlarge,us-east-1,9.5,96,1152,8,A100,40.0,True\n"
+        "m5.large,us-east-1,0.096,2,8,0,,,False\n"
+    )
+    found = read(tmp_path, text, "provider=aws")
+    rows = [(row["gpu"], row["market"], row["usd_per_hour"]) for row in found.rows["offers.csv"]]
+    assert rows == [("A100-40", "on_demand", 21.96), ("A100-40", "spot", 9.5)]
+    assert found.left_out == {"machine without a GPU": 1}
+
+
+def test_a_bill_has_prices_of_machines_and_of_egress(tmp_path: Path) -> None:
+    """FOCUS: the contracted price, not the listed one; the same machine stands there each hour.
+    A price of a GB is one of egress, never one of a machine; APN1 is Tokyo in words of AWS.
+    """
+    machine = "2026-10-{}T00:00:00Z,Usage,USE2-BoxUsage:g6.xlarge,Compute,AWS,us-east-2,Hours,"
+    lines = (
+        f"{machine.format('03')}0.8048,0.65",
+        f"{machine.format('04')}0.8048,0.65",
+        "2026-10-04,Usage,USE2-APN1-AWS-Out-Bytes,Networking,AWS,us-east-2,GB,0.02,0.02",
+        "2026-10-04,Tax,Tax,Other,AWS,us-east-2,,,9",
+    )
+    text = FOCUS_NAMES + "\n".join(lines) + "\n"
+    found = read(tmp_path, text)
+    row = only(found)
+    figures = [row[name] for name in ("gpu", "usd_per_hour", "price_basis", "as_of")]
+    assert figures == ["L4", 0.65, "negotiated", "2026-10-04"]
+    egress = only(found, "egress.csv")
+    figures = [egress[name] for name in ("src", "dst", "usd_per_gib")]
+    assert figures == ["us-east-2", "ap-northeast-1", 0.02]
+
+
+MAP = ("instance_type=Machine,region=Place,usd_per_hour=Price",)
+SET = (
+    *("provider=aws", "gpu=H100", "gpu_count=8", "vcpus=192", "memory_gib=2048"),
+    *("market=on_demand", "price_basis=list", "source=quote", "as_of=2026-11-01"),
+)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "words"),
+    [
+        ("Unit", "GB", "is no price of an hour but of GB"),
+        ("Pricing Unit", "GPU-Hours", "is no price of an hour but of GPU-Hours"),
+        ("unitOfMeasure", "1 Month", "is no price of an hour but of 1 Month"),
+        ("BillingCurrency", "EUR", "is no price in USD but in EUR"),
+        ("PriceDescription", "per Capacity Block hour", "can rent at any time: Capacity Block"),
+        ("TermType", "Reserved", "can rent at any time: Reserved"),
+        ("Remark", "3 year commitment", "can rent at any time: 3 year"),
+        ("Operating System", "Windows", "has a licence in its price: Windows"),
+        ("Tenancy", "Dedicated", "one's own tenancy: Dedicated"),
+    ],
+)
+def test_what_a_list_says_of_its_prices_is_read(
+    tmp_path: Path, column: str, cell: str, words: str
+) -> None:
+    """A price of another unit, term or product is refused, whoever maps the columns."""
+    text = f"Machine,Place,Price,{column}\np5.48xlarge,us-east-1,40,{{}}\n"
+    with pytest.raises(PlacerError) as error:
+        read(tmp_path, text.format(cell), *SET, maps=MAP)
+    assert f":2: {'is' if words.startswith('can') else ''}" in error.value.message
+    assert words in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [("Unit", "Hrs"), ("unit", "USD/hour"), ("Unit", ""), ("Currency", "USD"), ("Remark", "new")],
+)
+def test_prices_of_an_hour_pass(tmp_path: Path, column: str, cell: str) -> None:
+    """What says nothing else is a price as one goes."""
+    text = f"Machine,Place,Price,{column}\np5.48xlarge,us-east-1,40,{cell}\n"
+    assert only(read(tmp_path, text, *SET, maps=MAP))["usd_per_hour"] == 40
+
+
+def test_a_machine_that_the_book_knows_otherwise_is_refused(tmp_path: Path) -> None:
+    """The price of p5.48xlarge is of 8 x H100: as one of a single device it would be wrong by 8."""
+    text = "Machine,Place,Price\np5.48xlarge,us-east-1,40\n"
+    wrong = ("gpu_count=1" if word == "gpu_count=8" else word for word in SET)
+    with pytest.raises(PlacerError, match=r"p5\.48xlarge with 1 x H100 has 8 x H100 in the book"):
+        read(tmp_path, text, *wrong, maps=MAP)
