@@ -363,7 +363,7 @@ def load_profile(name: str) -> ModelProfile:
     """Read a model profile by name or from a JSON file; `PlacerError` if it is none."""
     if not isinstance(name, str):
         raise PlacerError(f"model {name!r} is not a name", "give text")
-    is_file = name.endswith(".json") or "/" in name
+    is_file = name.endswith((".json", *OF_SOFTWARE)) or "/" in name
     path = Path(name) if is_file else shipped_profiles() / f"{name}.json"
     try:
         data = bounded(path, "give the profile of a model, not its weights")
@@ -374,7 +374,14 @@ def load_profile(name: str) -> ModelProfile:
                 "check the path, or give a model name (placer models)",
             ) from None
         raise unknown("model", name, profile_names()) from None
+    if name.endswith(OF_SOFTWARE):
+        words = f"'{name}' is no profile but, it seems, a configuration of what trains"
+        raise PlacerError(words, f"ask what it trains: placer recommend -f {name}")
     return profile_from_json(data, str(path))
+
+
+OF_SOFTWARE = (".yaml", ".yml", ".toml")
+"""Endings of configurations of training software."""
 
 
 def profile_from_json(data: bytes, where: str) -> ModelProfile:

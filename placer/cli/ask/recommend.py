@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Any
 
@@ -30,6 +31,7 @@ Examples:
   placer recommend --model roberta-xlm --budget 5/h
   placer recommend --model resnet50 --min-throughput 2000/s --in 'gcp/*,aws/*' --market spot
   placer recommend --model roberta-xlm --budget 5/h --manifest plan.json
+  placer recommend -f axolotl.yaml --budget 50/h
   placer recommend --model roberta-xlm --budget 5/h --certificate -o result.json
   placer recommend --model roberta-xlm --budget 50/h --regions 2.. --solver local_search
   placer recommend --model roberta-xlm --budget 5/h --catalog erben-2023 --verify cpsat
@@ -49,6 +51,30 @@ LABELS = 9
 """Columns of the labels of the default answer."""
 
 
+def _take_words(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
+    """Take words from a configuration where no flag gives others."""
+    from placer.interface.question_file import read_question
+
+    if path is None or ctx.resilient_parsing:
+        return
+    about, words = read_question(path)
+    flags = {p.name: p.opts[0] for p in ctx.command.params}
+    said = " ".join(f"{flags[name]} {shlex.quote(word)}" for name, word in words.items())
+    tell(f"read {path} as {about}: {said or 'no word of it is one of a question'}")
+    ctx.default_map = {**(ctx.default_map or {}), **words}
+
+
+question_option = click.option(
+    *("-f", "--file", "question"),
+    expose_value=False,
+    is_eager=True,
+    callback=_take_words,
+    metavar="FILE",
+    help="A file of axolotl, DeepSpeed, accelerate, torchtitan, SkyPilot or dstack that asks.",
+)
+
+
+@question_option
 @as_command("recommend", EXAMPLE, of=recommend, without=["alternatives"])
 def command(
     ctx: click.Context,

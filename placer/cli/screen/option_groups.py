@@ -12,7 +12,7 @@ SHARED = {
     "Goal": "samples tokens",
     "Where": "places not_places regions zones links",
     "Machines": "catalog",
-    "Model": "model tbs critical_batch seq_len lora qlora calibration",
+    "Model": "model question tbs critical_batch seq_len lora qlora calibration",
     "Exchange": "",
     "Data": "",
     "Risk": "interruption unavailable",

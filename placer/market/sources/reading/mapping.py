@@ -20,7 +20,7 @@ from placer.units import parse_bandwidth, parse_bytes, parse_seconds
 SHIPPED = Path(__file__).parent.parent / "mappings"
 PRICES = ("offers", "egress", "stores", "functions", "regions")
 """Kinds of rows that ``placer catalog import`` makes: files of a book without their ending."""
-KINDS = (*PRICES, "links", "capacity", "blocks", "parts")
+KINDS = (*PRICES, "links", "capacity", "blocks", "parts", "question", "own")
 PLACED = ("offers", "stores", "functions")  # Kinds of rows that need a region with coordinates
 HINT = "docs/manual/mappings.md says what a mapping file has"
 Parsers = Mapping[str, Callable[[str], Any]]
@@ -238,7 +238,17 @@ _PARTS: Parsers = {
     "since": _since,
 }
 """Parts of machines that are priced by themselves, with their regions between blanks."""
-_NO_FILE = {"links": _LINKS, "parts": _PARTS}
+_QUESTION: Parsers = dict.fromkeys(
+    (
+        *("model", "seq_len", "lora", "qlora", "tbs", "microbatch", "precision", "sharding", "tp"),
+        *("checkpointing", "gpu", "market", "places"),
+    ),
+    str,
+)
+"""Words of ``placer recommend`` that configurations of training software have."""
+_OWN: Parsers = dict.fromkeys(("name", "count", "gpu", "gpus", "cpus", "ram"), str)
+"""What a list of one's own machines says of those that are alike."""
+_NO_FILE = {"links": _LINKS, "parts": _PARTS, "question": _QUESTION, "own": _OWN}
 """Kinds whose columns are not those of a file of a book."""
 
 
