@@ -14,6 +14,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from island_models import device, mpt
 from llm_software import PRECISIONS, architecture, hardware_of, plan_of
 

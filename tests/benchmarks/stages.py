@@ -1,5 +1,5 @@
 """Measure how long stages wait: blocks that sleep instead of calculating, on processes of this
-machine, beside the formula of placer/workload/island/parallel/stages.py.
+machine, beside the formula of placer/workload/island/divisions.py.
 
     python tests/benchmarks/stages.py
 

@@ -270,6 +270,29 @@ def test_options_in_the_text_exist() -> None:
     assert wrong == []
 
 
+LOADS_EACH = """
+import runpy, sys
+from pathlib import Path
+folder, path = Path(sys.argv[1]), sys.path[1:]
+for script in sorted(folder.glob("*.py")):
+    sys.path[:] = [str(folder), *path]
+    for name, module in list(sys.modules.items()):
+        if str(folder.parent) in (getattr(module, "__file__", None) or ""):
+            del sys.modules[name]
+    runpy.run_path(str(script), run_name="loaded")
+"""
+
+
+def test_each_benchmark_finds_what_it_imports() -> None:
+    """Started from its own folder, as a reader starts it, with no help of another script."""
+    folder = ROOT / "tests" / "benchmarks"
+    words = [sys.executable, "-c", LOADS_EACH, str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    named = set(re.findall(r"`(\w+\.py)", (folder / "README.md").read_text(encoding="utf-8")))
+    assert named <= {script.name for script in folder.glob("*.py")}
+
+
 def command_names(prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """List the commands, and those of groups below them."""
     command: click.Command = cli
