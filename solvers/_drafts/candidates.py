@@ -7,7 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
-from placer.cost_model.timing.transfers import averaging_seconds, seconds_over, share_seconds
+from placer.cost_model.timing.transfers import (
+    averaging_seconds,
+    seconds_over,
+    share_beside_averages,
+    share_seconds,
+)
 from placer.problem.exchange import ring_step, traits
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
@@ -287,8 +292,12 @@ class CandidateRounds:
         used, steps = some.workers > 0, mode.local_steps
         regions, whole = used.sum(axis=1), some.speed.sum(axis=1)
         averaging = self._averaging_s(int(some.workers.max(initial=1)))[some.host, some.workers]
-        own = steps * (self.problem.batch / whole[:, None] + averaging)
         partners = np.maximum(regions - 1, 1)
+        calculation = np.where(used, self.problem.batch / whole[:, None], 1.0)
+        send = self._waits(some, used, np.zeros(used.shape)) / partners[:, None]
+        beside = share_beside_averages(np.where(send > 0, send, 1.0), calculation, averaging)
+        card = self.size * share_seconds(1.0, 1.0) / self._machine[some.lanes, some.place]
+        own = steps * (calculation + averaging) + beside * card
         period = self._waits(some, used, own) / partners[:, None]
         pace = np.where(used, some.speed / whole[:, None] / period, 0.0).sum(axis=1)
         crossing = self._crossing(some, used.astype(np.float64)) / partners

@@ -18,7 +18,12 @@ from placer.cost_model.timing.site_groups import (
     samples_per_round,
     site_group_of,
 )
-from placer.cost_model.timing.transfers import arrival_seconds, direct_phase_seconds, share_seconds
+from placer.cost_model.timing.transfers import (
+    arrival_seconds,
+    direct_phase_seconds,
+    share_beside_averages,
+    share_seconds,
+)
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.exchange import Phase, traits
 from placer.problem.placement import Placement
@@ -125,16 +130,20 @@ def _inside_regions(this: Round) -> tuple[float, float]:
 
 def _region_gossip(this: Round) -> StepSeconds:
     """Time H steps of each region at its own pace; a send to a partner hides behind them unless it
-    takes longer. A region whose send is not through waits with the next one. All regions together
-    do sum(share H B / period) samples/s, and the round is H B over that; where data has its place,
-    the last region ends it.
+    takes longer. A region whose send is not through waits with the next one. While it sends, its
+    averages wait for the network card. That errs low where smaller regions send more than once to a
+    region in one of its rounds. All regions together do sum(share H B / period) samples/s, and the
+    round is H B over that; where data has its place, the last region ends it.
     """
     steps, batch, counts = this.exchange.local_steps, this.problem.batch, this.at_places()
     speeds, part = this.speeds(), this.shares()
     pace, sent, last = 0.0, 0.0, 0.0
     for place, speed in speeds.items():
-        own = steps * (batch * part[place] / speed + this.averaging(counts[place], place))
+        own, averaging = batch * part[place] / speed, this.averaging(counts[place], place)
         sends = [this.direct(place, other) for other in speeds if other != place]
+        beside = share_beside_averages(fsum(sends) / len(sends), own, averaging)
+        card = share_seconds(this.size, this.network.machine_bytes_per_s(place), this.case)
+        own = steps * (own + averaging) + float(beside) * card
         period = fsum(max(own, send) for send in sends) / len(sends)
         pace += part[place] / period
         sent, last = max(sent, fsum(sends) / len(sends)), max(last, period)

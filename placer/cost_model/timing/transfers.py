@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 from msgspec import Struct
 
 from placer.market.network.graph import Link, Network
@@ -124,6 +125,17 @@ def direct_phase_seconds(phase: Phase, network: Links, streams: int = 1, case: i
         default=0.0,
     )
     return max(slowest, DIRECT_SPREAD[case] * load_seconds(phase, network, inside=True) / GOODPUT)
+
+
+def share_beside_averages(send_s: Any, calculation_s: Any, averaging_s: Any) -> Any:
+    """Return how much of a send passes beside averages, where it begins with one of many steps that
+    calculate and then average; numbers or arrays.
+
+    >>> round(float(share_beside_averages(8.0, 2.0, 3.0)), 3)  # 2 to 5 s, and 7 to 8 s
+    0.5
+    """
+    whole, rest = np.divmod(send_s, calculation_s + averaging_s)
+    return (whole * averaging_s + np.maximum(0.0, rest - calculation_s)) / send_s
 
 
 def arrival_seconds(starts: Sequence[float], alone: Sequence[float], shared: float) -> float:

@@ -164,15 +164,22 @@ def _streaming(case: Case, src: str, dst: str) -> float:
 
 
 def _gossip(case: Case) -> Bill:
-    """Time every place at its own pace; it waits for a send that takes longer than its steps."""
+    """Time every place at its own pace; it waits for a send that takes longer than its steps. What
+    passes of its sends while it averages takes as much of its card.
+    """
     part, periods = case.shares, {}
     for place, inside in _inside(case).items():
-        own = case.local_steps * inside
         sends = [
             case.road(place, q).rtt / 2 + _streaming(case, place, q)
             for q in case.counts
             if q != place
         ]
+        averaging = average(case, _hosts(case, place), case.counts[place])
+        send = sum(sends) / len(sends)
+        steps = int(send / inside)
+        beside = steps * averaging + max(0.0, send - steps * inside - (inside - averaging))
+        own = case.local_steps * inside
+        own += beside / send * case.size / case.machine(place) / GOODPUT
         periods[place] = sum(max(own, send) for send in sends) / len(sends)
     if case.wish["datasets"]:
         return Bill(max(_together(case), *periods.values()))

@@ -251,7 +251,8 @@ def local_steps(scene: Scene, place: str) -> Process:
 
 class Gossip:
     """Regions that send what they have to one partner after the other and go on at once, unless the
-    last send is under way.
+    last send is under way. A send shares its network card with the averages of its region; what
+    comes from others is taken to pass beside them.
 
     rounds: How many rounds of H batches to see, after each region has sent once.
     """
@@ -278,7 +279,7 @@ class Gossip:
         sending, turn = Signal(), 0
         sending.fire()
         while not self._enough(place):
-            yield from local_steps(scene, place)
+            yield from self._steps(place)
             since = scene.loop.now
             yield sending
             for worker in scene.site_groups[place]:
@@ -288,6 +289,20 @@ class Gossip:
             sending = scene.loop.start(scene.direct(scene.heads[place], scene.heads[partner]))
             turn += 1
             self.marks[place].append(scene.loop.now)
+
+    def _steps(self, place: str) -> Process:
+        scene, site_group = self.scene, self.scene.site_groups[place]
+        for _ in range(scene.exchange.local_steps):
+            yield from scene.drain(site_group, scene.parts[place])
+            if len(site_group) > 1:
+                yield from scene.meet([((), inside(scene, site_group)), ((), self._card(place))])
+
+    def _card(self, place: str) -> Process:
+        """Let an average fill the card of a head for as long as it takes alone."""
+        scene, head = self.scene, self.scene.heads[place]
+        seconds = scene.averaging(head, len(scene.site_groups[place]))
+        rate = head.sends.bytes_per_s
+        yield scene.fluid.send(seconds * rate, rate, (head.sends,))
 
     def _enough(self, place: str) -> bool:
         """Tell whether a region may stop: its part of all rounds is done, or all rounds are."""

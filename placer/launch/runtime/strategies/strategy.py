@@ -226,13 +226,23 @@ class Gossip(Strategy):
             self.came.put(wire.codec.decode(message))
 
     def step(self, step: int) -> float:
-        """Average inside the region, add what came, update; after a round send and go on."""
-        context = self.context
-        loss = context.calculate(step, context.settings.target_batch_size)
+        """Average inside the region what it calculates and what came, update; after a round send
+        and go on. The average hands on what came; processes that share one model add it after that.
+        """
+        context, came = self.context, self._arrived()
+        sharded = context.trainer.model.sharded
+        loss = context.calculate(
+            step, context.settings.target_batch_size, None if sharded else came
+        )
         gradient = context.trainer.gradient()
+        own = gradient if sharded or came is None else gradient - came
         for accumulated in self.accumulated.values():
-            accumulated.add_(gradient)
-        context.step_with(self._arrived())
+            accumulated.add_(own)
+        if sharded:
+            context.step_with(came)
+        else:
+            with context.meter.phase("update"):
+                context.trainer.step()
         if self.accumulated and context.ends_round(step):
             turn = step // context.plan.exchange.local_steps
             with context.meter.phase("send"):

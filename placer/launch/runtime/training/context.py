@@ -104,14 +104,16 @@ class Context:
         """Return the first worker of each world."""
         return tuple(workers[0] for workers in self.plan.worlds)
 
-    def calculate(self, step: int, of: int) -> float:
-        """Leave the world's gradient; return this worker's loss, by its share of the samples."""
+    def calculate(self, step: int, of: int, more: Any = None) -> float:
+        """Leave the world's gradient, with ``more`` of the first process where the model is not
+        sharded; return this worker's loss, by its share of the samples.
+        """
         shares, members = self.shares(), self.seat.members
         samples: list[int] = []
         for rank in self.world:
             samples += apportioned(shares[rank], dict.fromkeys(range(members), 1.0)).values()
         began = perf_counter()
-        loss, waited_s = self.trainer.calculate(step, samples, of)
+        loss, waited_s = self.trainer.calculate(step, samples, of, more)
         self.meter.seconds["calculation"] += perf_counter() - began - waited_s
         if waited_s:
             self.meter.seconds["all-reduce"] += waited_s

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from math import ceil
@@ -88,6 +88,11 @@ class SharedModel:
         timed.__annotations__ = default_hooks.allreduce_hook.__annotations__
         return timed
 
+    @property
+    def sharded(self) -> bool:
+        """Return whether each process holds a part of it."""
+        return self.sharding not in ("alone", "none")
+
     @contextmanager
     def microbatch(self, *, last: bool) -> Iterator[None]:
         """Calculate one microbatch; what is reduced once a step is reduced in the last."""
@@ -96,7 +101,7 @@ class SharedModel:
             context = nullcontext() if last else self.module.no_sync()
         elif self.sharding == "zero-1":
             self.module.set_requires_gradient_sync(last)
-        elif self.sharding != "alone" and self.copies > 1:
+        elif self.sharded and self.copies > 1:
             self.module.set_requires_all_reduce(last)
         with context:
             yield
@@ -239,9 +244,12 @@ class Trainer:
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.optimizer = workload.optimizer(self.parameters)
 
-    def calculate(self, step: int, samples: Sequence[int], of: int) -> tuple[float, float]:
+    def calculate(
+        self, step: int, samples: Sequence[int], of: int, more: Any = None
+    ) -> tuple[float, float]:
         """Leave the gradient of the ``samples`` of each process at the parameters, as a mean over
-        ``of`` samples: over all worlds it adds up to the mean gradient.
+        ``of`` samples: over all worlds it adds up to the mean gradient. A vector that is ``more``
+        in the first process is added to it on the way, where the model is not sharded.
 
         Returns the weighted loss of this process's samples, and the seconds for which the average
         was waited for after the calculation. All processes take as many microbatches, as each is a
@@ -250,6 +258,8 @@ class Trainer:
         began, loss_sum = time.perf_counter(), 0.0
         mine, count = samples[self.seat.world_rank], max(1, ceil(max(samples) / self.microbatch))
         self.optimizer.zero_grad(set_to_none=True)
+        if more is not None:  # DDP takes the mean with those of the others, which have none
+            self._accumulate(more.mul(self.seat.world_size).split(self.sizes))
         for number in range(count):
             size = mine // count + (number < mine % count)
             seed_draws(batch_seed(self.seed, step, self.seat.process, number), self.device)
@@ -288,8 +298,12 @@ class Trainer:
 
     def add(self, vector: Any) -> None:
         """Add a vector, which the first process of the world has, to the gradient."""
-        for parameter, part in zip(self.parameters, self._handed_out(vector), strict=True):
-            parameter.grad = part if parameter.grad is None else parameter.grad + part
+        self._accumulate(self._handed_out(vector))
+
+    def _accumulate(self, parts: Iterable[Any]) -> None:
+        for parameter, part in zip(self.parameters, parts, strict=True):
+            own = part.view(parameter.shape).to(parameter.device, parameter.dtype)
+            parameter.grad = own if parameter.grad is None else parameter.grad + own
 
     def vector(self) -> Any:
         """Copy of the trainable parameters."""
