@@ -108,7 +108,10 @@ def build_manifest(
 def _groups(placement: Placement, problem: Problem, *, islands: bool) -> list[dict[str, Any]]:
     built: list[dict[str, Any]] = []
     offset, framework = 0, traits(placement.exchange.strategy).framework
-    for number, group in enumerate(placement.groups):
+    groups = placement.groups
+    if placement.exchange.in_ring and len(placement.places) > 2:  # it is priced in this order
+        groups = tuple(sorted(groups, key=lambda group: group.place))
+    for number, group in enumerate(groups):
         pool = pool_of(group, problem, placement.workers)
         offer = pool.offer
         built.append(

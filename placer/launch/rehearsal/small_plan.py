@@ -18,7 +18,7 @@ from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.shaped_network import Shape
 from placer.market.catalog import MeasuredLink
 from placer.market.network.tables import GBPS
-from placer.problem.exchange import bytes_by_link, fragments, traits
+from placer.problem.exchange import bytes_by_link, fragments, ring, traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
@@ -97,10 +97,10 @@ class SmallPlan:
         """Return the bytes of a round by directed pair of places; each of so many has its part of
         the first copies of the model, which PyTorch makes inside worlds.
         """
-        plan, ran = self.plan, self.plan
-        if self.rings:  # with gloo, whatever was priced
-            ran = replace(plan, exchange=replace(plan.exchange, transport="gloo"))
-        sent = bytes_by_link(ran.phases(self.problem.gradient_bytes))
+        plan, size = self.plan, self.problem.gradient_bytes
+        regions = [(place, len(ranks)) for place, ranks in plan.regions]
+        # With gloo, whatever was priced.
+        sent = bytes_by_link(ring(regions, size, "gloo") if self.rings else plan.phases(size))
         copy = self.elements * COMPRESSION_BYTES["none"] / rounds
         for world in plan.worlds:
             for pair, count in first_copies([plan.places[rank] for rank in world], copy).items():
