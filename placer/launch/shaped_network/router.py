@@ -235,10 +235,10 @@ class Router:
         size = len(packet) - VNET - headers
         segment = packet[4] | packet[5] << 8
         segments = -(-size // segment) if packet[1] and segment else 1
-        link.sent_bytes += size + segments * headers
         if size == 0 and not packet[at + 13] & SYN_FIN_RST:
-            self.queues.pass_by(link, packet, now)
+            self.queues.pass_by(link, packet, now)  # what it confirms is counted on the way there
         else:
+            link.sent_bytes += size + segments * headers
             self.queues.accept(
                 link, packet[VNET + 12 : VNET + 20] + packet[at : at + 4], size, packet, now
             )
