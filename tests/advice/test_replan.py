@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import placer
-from conftest import ROOT, Run
+from conftest import Run
 from placer.advice.worlds.replan import break_even_seconds
 from placer.cost_model.objective import objective_of
 from placer.documents.manifest import read_manifest
@@ -228,16 +227,3 @@ def test_a_log_of_some_workers_only_is_refused(tmp_path: Path, run: Run) -> None
     )
     done = run("whatif", manifest, "--observed", str(path), columns=200)
     assert (done.returncode, "no steps of rank 1" in done.stderr) == (2, True), done.stderr
-
-
-def test_a_local_run_and_replan_in_sequence(run: Run, tmp_path: Path) -> None:
-    """The commands of the manual one after the other, with the example's model."""
-    pytest.importorskip("torch")
-    path = planned(tmp_path, workers="2", budget="1/h")
-    shutil.copy(ROOT / "examples" / "train_tiny.py", tmp_path)
-    words = ("--local", "--steps", "2", "--tbs", "8", "--microbatch", "4", "--out", "plan-run")
-    done = run("run", path, "--train", "train_tiny:workload", *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    done = run("whatif", path, "--observed", "plan-run/run.jsonl", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "Keep" in done.stdout

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import product
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from instances import (
     ring_problem,
     server_problem,
     total_problem,
+    vcpu_problem,
     wide_problem,
 )
 from placer.cost_model.estimate import evaluate
@@ -35,6 +37,7 @@ from placer.cost_model.objective import objective_of
 from placer.errors import PlacerError
 from placer.interface.advisor import recommend
 from placer.market.catalog import Catalog
+from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements, Used
 from placer.records import replace
@@ -43,7 +46,7 @@ from placer.solving.answer import Answer, SolveOptions, Status
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
 
-cpsat, milp, child, linear, split, frames = (
+cpsat, milp, child, linear, split, frames, site_groups, rounds = (
     importlib.import_module(f"placer.solvers.{name}")
     for name in (
         "cpsat",
@@ -52,6 +55,8 @@ cpsat, milp, child, linear, split, frames = (
         "_programs.linear",
         "_programs.split",
         "_programs.frame",
+        "_programs.site_groups",
+        "_programs.rounds",
     )
 )
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
@@ -74,6 +79,13 @@ MARKETS: dict[str, Callable[[int], Problem]] = {
 }
 LIMITED: dict[str, Callable[[int], Problem]] = {"total": total_by_speed, "carbon": carbon_problem}
 """Deadlines, dollars in total and emissions."""
+PRICED = {
+    **MARKETS,
+    **LIMITED,
+    "server": server_problem,
+    "vcpus": vcpu_problem,
+    "islands": island_problem,
+}
 
 
 def assert_same(problem: Problem, engine: Any, seed: int) -> bool:
@@ -177,23 +189,78 @@ def _allows(frame: Any, counts: dict[int, int], draw: random.Random) -> bool:
     """Compare the least round of given machines with that of the model; False if they may not
     exchange so.
     """
-    workers, problem = sum(counts.values()), frame.problem
+    workers = sum(counts.values())
     part = frames.Part(frame=frame, low=workers, high=workers)
-    site_group = importlib.import_module("placer.solvers._programs.site_groups").SiteGroup(part)
-    own = [counts.get(id(pool), 0) for pool in site_group.pools]
-    placement = split.placement_of(site_group, own, frame)
-    if placement is None or violations(placement, problem):
+    placement = _placed(part, counts)
+    if placement is None:
         return False
-    seconds = evaluate(placement, problem).step.total
+    seconds = evaluate(placement, frame.problem).step.total
     part = replace(part, most_s=seconds * draw.choice((1 + 1e-9, 1.2, 3.0)))
-    site_group = importlib.import_module("placer.solvers._programs.site_groups").SiteGroup(part)
-    importlib.import_module("placer.solvers._programs.rounds").program(site_group)
-    for name, count in zip(site_group.counts, own, strict=True):
-        site_group.model.low[name] = site_group.model.high[name] = count
-    solved = milp.engine(site_group.model, 10.0)
-    assert solved.status == "optimal", (frame.local_steps, counts)
-    assert solved.bound <= seconds * (1 + 1e-6)
+    assert _least_goal(part, counts) <= seconds * (1 + 1e-6)
     return True
+
+
+def _placed(part: Any, counts: dict[int, int]) -> Placement | None:
+    """Return the placement of counts by pool; None if it breaks a limit."""
+    site_group, frame = site_groups.SiteGroup(part), part.frame
+    own = [counts.get(id(pool), 0) for pool in site_group.pools]
+    placement: Placement | None = split.placement_of(site_group, own, frame)
+    there = placement is not None and not violations(placement, frame.problem)
+    return placement if there else None
+
+
+def _least_goal(part: Any, counts: dict[int, int]) -> float:
+    """Return the bound of the program of a part where the machines of each pool are given."""
+    site_group = site_groups.SiteGroup(part)
+    rounds.program(site_group)
+    for name, pool in zip(site_group.counts, site_group.pools, strict=True):
+        site_group.model.low[name] = site_group.model.high[name] = counts.get(id(pool), 0)
+    solved = milp.engine(site_group.model, 10.0)
+    assert solved.status == "optimal", (part, counts)
+    return float(solved.bound)
+
+
+@pytest.mark.parametrize("market", PRICED)
+def test_no_program_is_above_a_placement_of_its_part(market: str) -> None:
+    """Whatever the exchange and the objective: with the machines of a placement given, the program
+    of all its hubs, of numbers of workers around its own and of rounds up to 1 or 3 times as long
+    has a goal no worse than what the model says that the placement is worth.
+    """
+    draw, compared, seeds = random.Random(11), 0, iter(range(500, 900))
+    while compared < 40:
+        problem = PRICED[market](seed := next(seeds))
+        for frame, _ in product(split.frames(problem), range(4)):
+            pools = [pool for pool in problem.pools if pool.place in frame.places]
+            chosen = draw.sample(pools, min(draw.randint(1, 3), len(pools)))
+            counts = {id(pool): draw.randint(1, min(3, pool.max_count)) for pool in chosen}
+            workers = sum(counts.values())
+            single = frames.Part(frame=draw.choice(frame.singles), low=workers, high=workers)
+            placement = _placed(single, counts)
+            if placement is None or frame.regions not in {None, len(placement.places)}:
+                continue
+            outcome = evaluate(placement, problem)
+            if not outcome.samples_per_second:  # some place with data has no worker
+                continue
+            part = frames.Part(
+                frame=frame,
+                low=draw.randint(1, workers),
+                high=workers + draw.randint(0, 2),
+                most_s=outcome.step.total * draw.choice((1 + 1e-9, 3.0)),
+            )
+            worth = _goal(objective_of(problem.requirements).value(outcome), frame)
+            assert _least_goal(part, counts) <= worth * (1 + 1e-6) + 1e-12, (seed, placement)
+            compared += 1
+
+
+def _goal(value: float, frame: Any) -> float:
+    """Return the goal of a program at a value of the objective: seconds of a round, USD/h, grams
+    an hour, or for prices of samples USD/h times the seconds of a round.
+    """
+    wish, counted = frame.problem.requirements, frame.samples / frame.multiplier
+    if wish.objective == "throughput":
+        return float(counted / value)
+    priced = {"cost-per-sample": 1e6, "total": wish.samples}.get(wish.objective)
+    return value * counted * 3600 / priced if priced else value
 
 
 def goal_of(frame: Any) -> float:
@@ -201,11 +268,10 @@ def goal_of(frame: Any) -> float:
     if none fits.
     """
     least = max(2, frame.problem.requirements.min_workers)
-    part = importlib.import_module("placer.solvers._programs.frame").Part(
-        frame=frame, low=least, high=least, most_s=3600.0
+    site_group = site_groups.SiteGroup(
+        frames.Part(frame=frame, low=least, high=least, most_s=3600.0)
     )
-    site_group = importlib.import_module("placer.solvers._programs.site_groups").SiteGroup(part)
-    importlib.import_module("placer.solvers._programs.rounds").program(site_group)
+    rounds.program(site_group)
     if site_group.model.hopeless:
         return inf
     solved = milp.engine(site_group.model, 10.0)
