@@ -46,3 +46,13 @@ def test_parts_of_a_step_stand_beside_each_other() -> None:
         assert sum(row["inside_seconds"].values()) == pytest.approx(total)
     assert rows[0]["inside_seconds"]["waiting for other stages"] == 0
     assert rows[1]["inside_seconds"]["waiting for other stages"] > 0
+
+
+def test_the_parts_are_those_of_the_slowest_worker() -> None:
+    """With equal parts, a worker of A100 takes longer than one of H100 with the same plan."""
+    plan = "+zero-3+ckpt=full+mb=1"
+    mixed = f"{H100}{plan},aws/us-east-1=1x(8xA100-80:8){plan}"
+    alike = f"aws/us-east-1=2x(8xH100:8){plan}"
+    rows = compare("llama-3.1-8b", [mixed, alike]).to_dict()["placements"]
+    slow, fast = (sum(row["inside_seconds"].values()) for row in rows)
+    assert slow > 1.5 * fast

@@ -24,6 +24,7 @@ from placer.advice.policy.watch import Change, watch
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.files.growing_file import LOOK_S, Line, follow
+from placer.interface import replay
 
 HEAD = "utc,gcp/us-central1-a,gcp/us-east4-a"
 JOB = Job(machines=4, work_h=4.0, deadline_h=8.0, restart_h=0.25, reform_h=0.05, checkpoint_gib=10)
@@ -242,6 +243,16 @@ def test_a_file_that_grows(started: Any, tmp_path: Path) -> None:
     assert time.monotonic() - begun < 1.0
     assert process.returncode == 130
     assert errors.strip() == "interrupted"
+
+
+def test_python_follows_a_file_as_the_command_does(plan: str, tmp_path: Path) -> None:
+    """Its changes come one by one, and end after a pause."""
+    feed = tmp_path / "feed.csv"
+    feed.write_text("\n".join([HEAD, *rows("4,0", "0,4"), ""]), encoding="utf-8")
+    words: dict[str, Any] = {"gpu": "H100", "machines": 4, "work": "4h", "deadline": "8h"}
+    told = replay.watch(plan, str(feed), catalog="default", tick="30min", idle="0.1s", **words)
+    held = [dict(change.to_dict()["held"]) for change in told]
+    assert held == [{"gcp/us-central1-a": 4}, {"gcp/us-east4-a": 4}]
 
 
 def cpu_s(pid: int) -> float:

@@ -145,3 +145,11 @@ def test_three_wishes_that_contradict_each_other_are_listed() -> None:
     }
     verdict = contents(document, today=TODAY).verdict
     assert verdict == "Nothing meets this, that and more together. A change that works: less of it."
+
+
+def test_policies_that_all_cost_nothing_save_nothing() -> None:
+    """Own machines: no share of nothing is saved, and nothing is divided by it."""
+    document = json.loads((FROZEN / "documents/replay.json").read_text(encoding="utf-8"))
+    for row in document["policies"]:
+        row["usd"] = 0.0
+    assert ", 0 % less than the most expensive" in contents(document, today=TODAY).verdict

@@ -9,7 +9,8 @@ from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.by_hand import place_by_hand
-from placer.solving.parts.engines import questions
+from placer.solving.parts.engines import best_executed, questions
+from placer.solving.result import Result
 from placer.solving.solve import solve
 
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
@@ -85,3 +86,22 @@ def test_a_plan_that_nobody_writes_is_an_engines_by_hand_too() -> None:
             assert place_by_hand(",".join(specs), problem).unexecuted == "", seed
             tried += 1
     assert tried
+
+
+def test_each_engine_is_asked_in_the_time_that_is_left() -> None:
+    """Of the hour of a question whose answer no engine executes, nearly all is left for theirs."""
+    asked_s: list[float] = []
+    served = (solve(asked(s, exchange="parameter-server", tensor_parallel=2)) for s in SEEDS)
+    unexecuted = next(one for one in served if one.placement is not None)
+
+    def ask(problem: Problem, options: SolveOptions) -> Result:
+        asked_s.append(options.time_limit_s)
+        return solve(problem, "exact", options) if asked_s[1:] else unexecuted
+
+    answered = (s for s in SEEDS if solve(asked(s, **LOCAL)).placement is not None)
+    problem = asked(next(answered), **LOCAL)
+    found = best_executed(problem, ask, PROOF)
+    assert found.placement is not None
+    assert found.placement.unexecuted == ""
+    assert len(asked_s) == 1 + len(list(questions(problem)))
+    assert min(asked_s) > PROOF.time_limit_s / 2

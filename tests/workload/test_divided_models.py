@@ -29,7 +29,7 @@ from placer.workload.island.transformer_speed import (
     is_pressed,
 )
 from placer.workload.island.transports import TRANSPORTS
-from placer.workload.island.wishes import FREE, PlanWishes
+from placer.workload.island.wishes import FREE, PlanWishes, never_tried
 from placer.workload.models.decoder import BF16_BYTES, FOUR_BIT_BYTES, with_adapters
 from placer.workload.models.model_words import public_model
 from placer.workload.software import SOFTWARE
@@ -433,3 +433,9 @@ def test_more_stages_than_layers_are_refused() -> None:
         got = island(model("Llama-3.1-8B"), device("H100"), 8, 3200.0, "efa", 16, wishes, 512)
         assert not isinstance(got, Island)
         assert "do not divide into" in got.reason
+
+
+def test_degrees_of_experts_that_are_never_tried_are_named_by_their_ends() -> None:
+    """8 to 64 GPUs; a model without experts has none."""
+    assert "experts over other than 8 to 64 GPUs" in never_tried(model("DeepSeek-V3"))
+    assert "experts" not in never_tried(model("Llama-3.1-70B"))
