@@ -43,7 +43,7 @@ def document(
     for number, (place, count) in enumerate(counts):
         provider, region = place.split("/")
         where = {"place": place, "provider": provider, "region": region, "offer": dict(offer)}
-        size = {"count": count, "rank_offset": offset}
+        size = {"count": count, "rank_offset": offset, "samples_per_second": None}
         groups.append({"name": f"workers-{number}", **where, **size})
         offset += count
     function = {"function": "lambda", "memory_gib": 1.0, "max_seconds": 900.0}
@@ -88,8 +88,9 @@ def document(
             "status": "optimal",
             "gap": None,
         },
-        "drift": {"min_samples_per_second": 0.5, "max_usd_per_hour": 2.0},
+        "drift": {"min_samples_per_second": 0.5, "max_usd_per_hour": 2.0, "max_round_seconds": 1.0},
         "inputs": {"catalog": "test", "digest": "0", "profile_digest": "0"},
+        "question": None,
     }
     return changed(completed(said))
 

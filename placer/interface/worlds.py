@@ -163,7 +163,7 @@ def replan(
 ) -> Replan:
     """Solve the question of a plan again with what its run measured: keep what runs, or move.
 
-    Raise `PlacerError` if the manifest is an early one, the log is of another plan or says nothing,
+    Raise `PlacerError` if the manifest has no question, the log is of another plan or says nothing,
     or a book is missing.
 
     observed (FILE): Log of its run: run.jsonl of 'placer run'. Repeat it for the logs of all

@@ -195,7 +195,7 @@ def _check_stages(manifest: Manifest) -> None:
 
 
 def priced_software(manifest: Manifest) -> str:
-    """Return the software that averages were priced with; early manifests do not say it."""
+    """Return the software that averages were priced with; empty without a question."""
     question = manifest.question
     if question is None:
         return ""

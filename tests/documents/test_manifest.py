@@ -1,4 +1,4 @@
-"""The launch manifest: what is in it, what is refused, what early files lack, and islands."""
+"""The launch manifest: what is in it, what is refused, and islands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from run_plans import islands
 from second_opinions import edited, signed
 
 import placer
-from conftest import ROOT, Run
+from conftest import Run
 from placer.cost_model.estimate import estimate
 from placer.documents.manifest import read_manifest
 from placer.documents.manifest.question import question_of
@@ -23,8 +23,6 @@ from placer.documents.manifest.versions import STEPS, bucket_name
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
-
-LATER = ("rendezvous", "buckets", "question")
 
 
 def made(exchange: str, **words: Any) -> dict[str, Any]:
@@ -37,17 +35,6 @@ def made(exchange: str, **words: Any) -> dict[str, Any]:
 def hierarchical() -> dict[str, Any]:
     """A serverless plan with a store in each region."""
     return made("hierarchical")
-
-
-def without_later_keys(document: dict[str, Any]) -> dict[str, Any]:
-    """The document as the first placer wrote it."""
-    early = {key: value for key, value in copy.deepcopy(document).items() if key not in LATER}
-    early["exchange"]["timeouts"].pop("poll_s")
-    early["drift"].pop("max_round_seconds")
-    for group in early["groups"]:
-        group.pop("data")
-        group.pop("samples_per_second")
-    return signed(early)
 
 
 @pytest.mark.parametrize(
@@ -95,14 +82,6 @@ def test_a_question_with_figures_that_no_book_has_is_refused(
         question_of(read_manifest(signed(document), "plan.json"), "plan.json")
 
 
-def test_an_early_manifest_has_no_question(hierarchical: dict[str, Any]) -> None:
-    """It cannot be timed again, and one line says so."""
-    with pytest.raises(
-        PlacerError, match=r"plan\.json: an early manifest without links and prices"
-    ):
-        question_of(read_manifest(without_later_keys(hierarchical), "plan.json"), "plan.json")
-
-
 def test_serverless_plans_meet_in_buckets(hierarchical: dict[str, Any]) -> None:
     """One bucket where the function reads, one in each of two cities; the store is polled each
     second, as it is priced.
@@ -139,14 +118,6 @@ def test_data_with_places_give_each_group_its_share() -> None:
     groups = read_manifest(result.to_manifest(), "m.json").groups
     shares = {group.place: group.data.place_share or 0.0 for group in groups}
     assert sum(shares.values()) == pytest.approx(1.0)
-
-
-def test_an_early_file_that_was_kept_is_read() -> None:
-    """A manifest of November 2026, as it was written then."""
-    file = ROOT / "tests" / "fixtures" / "manifest-early.json"
-    kept = json.loads(file.read_text(encoding="utf-8"))
-    assert "rendezvous" not in kept
-    assert read_manifest(kept, "kept").buckets[0].name == kept["storage"]["bucket"]
 
 
 def test_versions(hierarchical: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import solving
 from test_every_document import BLOCKS, PRINTED, QUOTAS, WRITTEN
 
 import placer
-from goldens.commands import FIXTURES, folder, laid_out, screen, short_digest
+from goldens.commands import folder, laid_out, screen, short_digest
 from goldens.measures import STARTS, modules
 from placer.cli.screen.option_groups import COMMON
 from placer.launch.export import TARGETS
@@ -64,7 +64,6 @@ def goldens() -> dict[str, Make]:
     for name in STARTS:
         makes[f"modules/{name}.txt"] = partial(modules, name)
     makes["mistakes.txt"] = mistakes
-    makes["saved.txt"] = saved_files
     makes["signatures.txt"] = signatures
     makes["openapi.json"] = openapi
     return makes
@@ -184,12 +183,6 @@ def viewed(name: str) -> Any:
 def page(name: str) -> str:
     """Say in Markdown what the page of a frozen document does; charts are their tables."""
     return as_markdown([in_text(contents(viewed(name), name, TODAY), whole=True)])
-
-
-def saved_files() -> str:
-    """Open a manifest of an early version."""
-    names = sorted(path.name for path in FIXTURES.glob("*.json"))
-    return "\n".join(screen(f"validate fixtures/{name}", 100) for name in names)
 
 
 @cache

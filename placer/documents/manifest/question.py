@@ -20,12 +20,11 @@ from placer.workload.profile import FEEDBACK_COMPRESSIONS
 def question_of(manifest: Manifest, where: str) -> tuple[Problem, Placement]:
     """Rebuild the problem and the placement of a manifest.
 
-    Raise `PlacerError` if the manifest is an early one without its question, or the question lacks
-    what the plan uses.
+    Raise `PlacerError` if the manifest has no question, or the question lacks what the plan uses.
     """
     if manifest.question is None:
         raise PlacerError(
-            f"{where}: an early manifest without links and prices",
+            f"{where}: a manifest without links and prices",
             "write it again with placer recommend --manifest FILE",
         )
     try:

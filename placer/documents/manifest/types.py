@@ -34,11 +34,6 @@ LONGEST_WAIT_S = 1e9
 Wait = Annotated[float, Meta(gt=0, le=LONGEST_WAIT_S)]
 
 
-def later() -> Any:
-    """Stand for what early files lack: schemas do not require it, readers work it out first."""
-    raise AssertionError("an early manifest was not completed")
-
-
 class Model(Part, frozen=True):
     """What is trained; gradients in bytes after compression."""
 
@@ -72,7 +67,7 @@ class MachineGroup(Part, frozen=True, kw_only=True):
     """Equal workers in one place.
 
     count: Workers; islands count once.
-    samples_per_second: What one worker calculates as the plan expects; null in early files.
+    samples_per_second: What one worker calculates as the plan expects.
     """
 
     name: Name
@@ -82,8 +77,8 @@ class MachineGroup(Part, frozen=True, kw_only=True):
     offer: Offer
     count: Natural
     rank_offset: Count
-    data: GroupData = field(default_factory=later)
-    samples_per_second: Positive | None = field(default_factory=later)
+    data: GroupData
+    samples_per_second: Positive | None
 
 
 class Group(MachineGroup, frozen=True, kw_only=True):
@@ -124,7 +119,7 @@ class Timeouts(Part, frozen=True):
     averaging_s: Wait
     step_s: Wait
     round_s: Wait
-    poll_s: Wait | None = field(default_factory=later)
+    poll_s: Wait | None
 
 
 class ExchangeSettings(Part, frozen=True):
@@ -230,7 +225,7 @@ class Drift(Part, frozen=True):
 
     min_samples_per_second: Amount
     max_usd_per_hour: Amount
-    max_round_seconds: Amount = field(default_factory=later)
+    max_round_seconds: Amount
 
 
 class Inputs(Part, frozen=True):
@@ -260,19 +255,19 @@ class AnyManifest(Part, frozen=True, kw_only=True):
     drift: Drift
     inputs: Inputs
     digest: Digest
-    rendezvous: Rendezvous = field(default_factory=later)
-    buckets: list[Bucket] = field(default_factory=later)
+    rendezvous: Rendezvous
+    buckets: list[Bucket]
 
 
 class Manifest(AnyManifest, frozen=True, kw_only=True, tag_field="schema", tag=ISLANDS_SCHEMA):
     """A launch manifest of any version, raised to the present one and checked.
 
     ``world_size`` counts the machines of all workers. ``question`` is the problem that the plan
-    answers, cut down to what it uses, as it is in the file; None in early files.
+    answers, cut down to what it uses, as it is in the file.
     """
 
     groups: Some[Group]
-    question: dict[str, Any] | None = field(default_factory=later)
+    question: dict[str, Any] | None
 
     @property
     def workers(self) -> int:

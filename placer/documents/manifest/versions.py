@@ -1,5 +1,5 @@
-"""Versions of the manifest: newer ones are refused, older ones are raised step by step and get
-what early files lack, such as where the workers of a run meet: the address of rank 0, or buckets.
+"""Versions of the manifest: newer ones are refused, older ones are raised step by step. Where the
+workers of a run meet: at the address of rank 0, or in buckets.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LONGEST = 63
 """Longest name of a bucket, a host and a Kubernetes label."""
 RUN_KEYS = ("model", "aggregator", "inputs")
 GROUP_KEYS = ("place", "count", "offer")
-"""What names a run: parts that the earliest files have too, so that they get the same buckets."""
+"""What names a run."""
 DIGEST_DIGITS = 10
 """40 bits: of a million plans, two have one digest with a chance of 0.4."""
 
@@ -90,40 +90,32 @@ def version_of(document: Json, where: str) -> int:
 
 
 def migrated(document: Json, where: str) -> dict[str, Any]:
-    """Raise a manifest to the present version, and add what early files of that version lack.
+    """Raise a manifest to the present version.
 
     Raise `PlacerError` as `version_of` does.
     """
     raised = dict(document)
     for version in range(version_of(document, where), VERSION):
         raised = STEPS[version](raised)
-    return completed(raised)
+    return raised
 
 
 def completed(document: Json) -> dict[str, Any]:
-    """Add what early files of this version lack.
-
-    Rendezvous, buckets, polling, data of each group and the alarm of the round follow from the
-    rest. Speeds of machines and the question do not: they are null.
-    """
+    """Add what follows from the rest: rendezvous, buckets, polling and the data of each group."""
     made = dict(document)
-    if not {"rendezvous", "buckets"} <= made.keys():
-        made |= {key: value for key, value in meeting(document).items() if key not in made}
-    waits = document["exchange"]["timeouts"]
+    for key, value in meeting(document).items():
+        made.setdefault(key, value)
     poll = POLL_SECONDS if made["rendezvous"]["method"] == "buckets" else None
-    made["exchange"] = {**document["exchange"], "timeouts": _with(waits, "poll_s", poll)}
-    place_shares, store = document["data"].get("shares", {}), document["data"]["store"]
+    waits = document["exchange"]["timeouts"]
+    waits = {**waits, "poll_s": waits.get("poll_s", poll)}
+    made["exchange"] = {**document["exchange"], "timeouts": waits}
+    store, shares = document["data"]["store"], document["data"].get("shares", {})
+    reads = {place: {"store": store, "place_share": share} for place, share in shares.items()}
+    alone = {"store": store, "place_share": None}
     made["groups"] = [
-        _with(g, "data", {"store": store, "place_share": place_shares.get(g["place"])})
-        for g in document["groups"]
+        {**g, "data": g.get("data", reads.get(g["place"], alone))} for g in document["groups"]
     ]
-    made["groups"] = [_with(g, "samples_per_second", None) for g in made["groups"]]
-    made["drift"] = _with(document["drift"], "max_round_seconds", waits["round_s"])
-    return _with(made, "question", None)
-
-
-def _with(part: Json, key: str, value: Any) -> dict[str, Any]:
-    return {**part, **({} if key in part else {key: value})}
+    return made
 
 
 def meeting(document: Json) -> dict[str, Any]:

@@ -17,16 +17,14 @@ from placer.records import Amount, Count, Natural, Positive
 
 class Manifest(AnyManifest, frozen=True, kw_only=True, tag_field="schema", tag=SCHEMA):
     """All that an executor needs; no secrets. digest is the SHA-256 of the document without it
-    (keys sorted, no spaces). Early files of this version lack rendezvous, buckets, groups.data,
-    timeouts.poll_s and drift.max_round_seconds; readers work them out from the rest. They also lack
-    groups.samples_per_second and question.
+    (keys sorted, no spaces).
 
     question: The problem that the plan answers, cut down to what it uses: links, prices, speeds.
         placer rehearse times the plan again with it.
     """
 
     groups: Some[MachineGroup]
-    question: Maybe[SavedProblem | None] = UNSET
+    question: SavedProblem | None
 
 
 class IslandManifest(
@@ -38,7 +36,7 @@ class IslandManifest(
     """
 
     groups: Some[Group]
-    question: Maybe[SavedProblem | None] = UNSET
+    question: SavedProblem | None
 
 
 class LaunchFile(Part, frozen=True):

@@ -303,17 +303,17 @@ def empty():
         with pytest.raises(PlacerError, match="--kill: functions and stores of central"):
             check_kill(0, 1, small.plan, 5)
 
-    def test_an_early_manifest_without_links(self, tmp_path: Path, command: Run) -> None:
+    def test_a_manifest_without_links(self, tmp_path: Path, command: Run) -> None:
         """It says to write it again."""
         pytest.importorskip("torch")
         whole = manifest_of(*by_hand())
-        told = {key: value for key, value in whole.items() if key not in ("question", "digest")}
+        told = {key: value for key, value in whole.items() if key != "digest"} | {"question": None}
         path = tmp_path / "plan.json"
         document = {**told, "digest": document_digest(told)}
         path.write_text(json.dumps(document), encoding="utf-8")
         done = command("run", "--rehearse", str(path))
         assert done.returncode == 2
-        assert "an early manifest without links and prices" in done.stderr
+        assert "a manifest without links and prices" in done.stderr
 
 
 def test_more_processes_than_a_machine_has_room_for_are_refused() -> None:

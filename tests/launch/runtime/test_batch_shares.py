@@ -62,7 +62,7 @@ def test_data_that_has_its_place_is_shared_there() -> None:
     assert two.shares(24) == {0: 6, 1: 6, 2: 12}  # 18 of A by speeds 10 and 20
 
 
-def test_early_manifests_have_equal_shares() -> None:
+def test_plans_without_speeds_have_equal_shares() -> None:
     """No speeds: the first get one more."""
     assert plan_of(document("all-reduce", (A, 2), (B, 1))).shares(25) == {0: 9, 1: 8, 2: 8}
 

@@ -144,7 +144,7 @@ def group_environment(group: Group, manifest: Manifest, mesh: Mesh) -> dict[str,
 
 
 def architecture_of(manifest: Manifest) -> Architecture:
-    """Return the dimensions of the model, which an early manifest does not have."""
+    """Return the dimensions of the model, which a manifest without its question does not have."""
     told = (manifest.question or {}).get("profile", {}).get("architecture")
     if told is None:
         raise PlacerError(
