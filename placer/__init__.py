@@ -6,9 +6,14 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import TYPE_CHECKING, Any
 
+from placer.version import __version__
+
+TYPE_CHECKING = False
+"""As type checkers know it: to import typing takes longer than all else here."""
 if TYPE_CHECKING:  # each as itself, so that type checkers know that it is public
+    from typing import Any
+
     from placer.advice.explanation.explain import Explanation as Explanation
     from placer.advice.frontier.points import Frontier as Frontier
     from placer.advice.frontier.points import FrontierPoint as FrontierPoint
@@ -58,7 +63,6 @@ if TYPE_CHECKING:  # each as itself, so that type checkers know that it is publi
     from placer.workload.profile import load_profile as load_profile
     from placer.workload.profile import profile_names as profile_names
 
-from placer.version import __version__
 
 # os.path, as importing pathlib would cost 5 ms of every start.
 _CHECKOUT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120

@@ -8,7 +8,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
-import io
 import json
 import os
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 import click
 
 from placer.cli.group import COMPLETION, LazyGroup
+from placer.cli.screen.streams import outlasting, to_nowhere
 from placer.errors import PlacerError
 from placer.version import __version__
 
@@ -207,8 +207,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     gc.set_threshold(COLLECTED)
     # Else Python looks for garbage among all that is left while it ends: a twelfth of the main job.
     atexit.register(gc.freeze)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # what the terminal cannot show is written as \\x
-        sys.stdout.reconfigure(errors="backslashreplace")
+    sys.stdout, sys.stderr = outlasting(sys.stdout), outlasting(sys.stderr)
     try:
         code = _main(given)
     except PlacerError as error:
@@ -221,8 +220,6 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except click.Abort:
         click.echo("interrupted", err=True)
         code = 130
-    except BrokenPipeError:
-        code = 0
     except OSError as error:
         code = _say(
             PlacerError(f"cannot write the output: {error.strerror or error}", exit_code=1), given
@@ -264,14 +261,13 @@ def _main(given: list[str]) -> Any:
 
 
 def _flushed(code: int) -> int:
-    """Flush what is left; a reader that is gone is no error, a full disk is."""
+    """Flush what is left; a full disk is an error."""
     try:
         sys.stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            click.echo(f"error: cannot write the output: {error.strerror or error}", err=True)
-            return 1
+        to_nowhere(sys.stdout.fileno())
+        click.echo(f"error: cannot write the output: {error.strerror or error}", err=True)
+        return 1
     return code
 
 

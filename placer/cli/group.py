@@ -40,13 +40,6 @@ class LazyGroup(click.Group):
         super().__init__(**attributes)
         self.paths, self.forms, self.helps = paths, forms, helps
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; that a reader is gone is no error, for which click would end with 1."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            raise BrokenPipeError from None  # without a number click passes it on
-
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of --help."""
         return list(self.helps)

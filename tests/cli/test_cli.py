@@ -83,27 +83,102 @@ def test_a_reader_that_is_gone_is_no_error_and_a_full_disk_is_one_line(
     assert says in done.stderr if says else done.stderr == ""
 
 
+PLACED = "gcp/us-central1=2xT4:spot"
+
+
 @pytest.mark.parametrize(
-    "words", ["recommend --budget 5/h", "estimate --workers gcp/us-central1=2xT4:spot"]
+    ("words", "code", "written"),
+    [
+        ("recommend --budget 5/h --manifest FILE", 0, True),
+        ("recommend --budget 0.01/h -o FILE", 3, True),
+        (f"estimate --workers {PLACED} --manifest FILE --json", 0, True),
+        ("pareto --points 2 --budget 5/h -o FILE", 0, True),
+        ("recommend --modl x --json", 2, False),
+    ],
 )
-def test_a_manifest_is_written_though_nobody_reads(words: str, tmp_path: Path) -> None:
-    """``| true`` ends with 0, and the file that was asked for is there: `recommend` ended with 1,
-    and `estimate` without the file.
+@pytest.mark.parametrize("both", [False, True])
+def test_a_command_runs_to_its_end_though_nobody_reads(
+    words: str, code: int, written: bool, both: bool, tmp_path: Path
+) -> None:
+    """``| true`` changes neither files nor the exit code: it ended with 0 or 1, by chance, also
+    where nothing fits, and `estimate` without its file. So it is where stderr has no reader either.
     """
-    plan = tmp_path / "plan.json"
-    command = f"{sys.executable} -m placer {words} {' '.join(ERBEN)} --manifest {plan}"
+    path = tmp_path / "written.json"
+    command = [*words.replace("FILE", str(path)).split(), *ERBEN]
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        command.split(),
+        [sys.executable, "-m", "placer", *command],
         stdout=write,
-        stderr=subprocess.PIPE,
+        stderr=write if both else subprocess.PIPE,
         cwd=ROOT,
         timeout=PROCESS_TIMEOUT_S,
         check=False,
     )
     os.close(write)
-    assert (done.returncode, plan.exists()) == (0, True)
+    assert (done.returncode, path.exists()) == (code, written), done.stderr
+
+
+def test_a_version_without_a_reader_is_no_error() -> None:
+    """Options that end at once, and a stdout or stderr that is closed from the start."""
+    placer = f"{sys.executable} -m placer"
+    script = f"{placer} --version | true; echo ${{PIPESTATUS[0]}}; {placer} models >&-; echo $?; "
+    script += f"{placer} models >/dev/null 2>&-; echo $?"
+    done = subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=PROCESS_TIMEOUT_S,
+        check=False,
+    )
+    assert (done.stdout.split(), "rror" in done.stderr) == (["0", "0", "0"], False)
+
+
+def test_a_stream_without_an_end_ends_with_its_reader(tmp_path: Path) -> None:
+    """What is printed for a feed that goes on for ever is not written to nobody for ever."""
+    script = (
+        "import sys; from placer.cli.screen.streams import has_reader, outlasting\n"
+        "stdout = outlasting(sys.stdout)\n"
+        "while has_reader(stdout):\n    print('x' * 9999, file=stdout, flush=True)\n"
+        "sys.stderr.write('ended')"
+    )
+    done = subprocess.run(
+        ["bash", "-c", f'{sys.executable} -c "{script}" | head -1'],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=PROCESS_TIMEOUT_S,
+        check=False,
+    )
+    assert done.stderr == "ended"
+
+
+def test_ctrl_c_while_modules_load_is_one_line() -> None:
+    """At ten moments of a start, from the first line of placer's own on: 130 and no traceback."""
+    script = (
+        "import signal, sys, threading; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})\n"
+        "from placer.__main__ import main\n"
+        "class Interrupter:\n"
+        "    left = int(sys.argv.pop())\n"
+        "    def find_spec(self, *args):\n"
+        "        Interrupter.left -= 1\n"
+        "        if not Interrupter.left: signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupter())\n"
+        "main()"
+    )
+    for imports in (1, 2, 5, 10, 20, 40, 60, 80, 100, 120):
+        done = subprocess.run(
+            [sys.executable, "-c", script, "recommend", *ERBEN, "--budget", "5/h", str(imports)],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            timeout=PROCESS_TIMEOUT_S,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (130, ""), imports
+        assert done.stderr.strip() == "interrupted"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from placer.cli.book.harvest import print_findings
 from placer.cli.command import Json, Saved, Table, as_command
 from placer.cli.output import check_targets, print_json, say, write_json
 from placer.cli.screen.show import show
+from placer.cli.screen.streams import has_reader
 from placer.interface.replay import forecast_capacity, replay, watch
 from placer.units import SECONDS_PER_HOUR, counted, format_duration, format_usd
 
@@ -182,6 +183,8 @@ def watch_command(manifest: str, feed: str, *, as_json: Json, **words: Any) -> N
         line = json.dumps(last.to_dict(), allow_nan=False) if as_json else change_line(last)
         click.echo(line)
         sys.stdout.flush()
+        if not has_reader(sys.stdout):  # a feed may have no end
+            return
     click.echo(closing_line(last), err=True)
 
 
