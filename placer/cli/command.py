@@ -298,6 +298,30 @@ class Range(click.FloatRange):
         return number
 
 
+OWN_FILES = (
+    "nodes.txt@Berlin reads what sinfo or 'kubectl get nodes -o json' prints, :nvlink=FILE what "
+    "nvidia-smi topo -m or nccl-tests does."
+)
+
+
+def _own_from_files(
+    ctx: click.Context, param: click.Parameter, given: tuple[str, ...] | str | None
+) -> Any:
+    """Put what files of cluster managers say into words of own machines, and say so."""
+    if not given or not isinstance(given, tuple):
+        return given
+    from placer.cli.output import tell
+    from placer.market.sources.machine_files import with_files
+
+    words: list[str] = []
+    for word in given:
+        made, said = with_files(word)
+        words += made
+        if said:
+            tell(said)
+    return tuple(words)
+
+
 def _wish_option(wish: Wish) -> Option:
     if wish.is_flag:
         return click.option(wish.flag, wish.name, is_flag=True, help=wish.help)
@@ -308,5 +332,6 @@ def _wish_option(wish: Wish) -> Option:
         default=wish.default,
         show_default=wish.default is not None,
         metavar=wish.metavar,
-        help=wish.help,
+        help=f"{wish.help} {OWN_FILES}" if wish.name == "own" else wish.help,
+        callback=_own_from_files if wish.name == "own" else None,
     )

@@ -175,6 +175,9 @@ def read_json(path: str) -> Any:
     try:
         return parse_json(data)
     except json.JSONDecodeError as error:
+        from placer.market.sources.machine_files import refuse_known
+
+        refuse_known(path)
         raise PlacerError(
             f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}", "correct the file"
         ) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placer.cli.book import harvest as harvests
@@ -107,10 +108,11 @@ def import_command(
 ) -> None:
     """Import measured links as a book of your own.
 
-    skyplane reads Skyplane's public grids, several of which merge; iperf3 runs of 'iperf3 --json',
-    where -P 1 gives one stream, more give many, and -R and --bidir are understood; csv a file with
-    the columns of links.csv, or those that --map names. A mapping file of your own reads any other
-    source. The book holds links only: use it on top of another one.
+    skyplane reads Skyplane's public grids, several of which merge; iperf3 runs of 'iperf3 --json'
+    or --json-stream, or its text with --date, where -P 1 gives one stream, more give many, and -R
+    and --bidir are understood; csv a file with the columns of links.csv, or those that --map names.
+    A mapping file of your own reads any other source. The book holds links only: use it on top of
+    another one.
 
     source (csv|iperf3|skyplane|FILE.toml):
     files (PATH|URL...):
@@ -130,7 +132,10 @@ def import_command(
     from placer.market.books.folders import check_book_name
     from placer.market.books.layers import catalog_names
     from placer.market.sources.links import import_links
-    from placer.market.sources.reading.fetch import read_document
+    from placer.market.sources.machine_files import refuse_known
+    from placer.market.sources.reading.fetch import is_url, read_document
+    from placer.market.sources.reading.iperf3_text import as_json
+    from placer.records import replace
 
     name = check_book_name(
         name or (source if source in SOURCES and source != "csv" else "links"), catalog_names()
@@ -139,7 +144,12 @@ def import_command(
     day = None if date is None else past_date(date, "--date").isoformat()
     regions: dict[str, Region] = dict(load_catalog(catalog).regions)
     runs = _runs(files, src, dst, pairs, needs_ends=source == "iperf3")
+    for file, _ in runs:
+        if source == "csv" and not is_url(file) and Path(file).is_file():
+            refuse_known(file)  # logs of tools that measure inside a machine
     documents = [(read_document(file), ends) for file, ends in runs]
+    if source == "iperf3":
+        documents = [(replace(one, data=as_json(one.data)), ends) for one, ends in documents]
     harvest = import_links(documents, mapping, regions, date=day, skip_bad=skip_bad)
     _finish(harvest, name, catalog, dry_run=dry_run, as_json=as_json)
 

@@ -313,6 +313,10 @@ def _device(word: str, text: str, catalog: Catalog) -> str:
     found = gpus_named(word, catalog)
     if not found and processor_vcpus(word.upper()):
         return word.upper()
+    bare = re.sub(r"(?i)[ _-]pcie$", "", word)
+    if not found and bare != word and gpus_named(bare, catalog):
+        tip = f"write {text.replace(word, bare, 1)}:nvlink=no"
+        raise PlacerError(f"own '{text}': {bare} has no row of its own for PCIe", tip)
     if not found:
         error = unknown("GPU", word, catalog.gpus)
         raise PlacerError(f"own '{text}': {error.message}", error.hint)

@@ -56,6 +56,22 @@ def in_plain_words(given: list[str], profile: ModelProfile) -> tuple[list[str], 
     return words, size
 
 
+MULTI_REGIONS = {
+    "eu": "europe-west4",
+    "us": "us-central1",
+    "asia": "asia-east1",
+    "nam4": "us-central1",
+    "eur4": "europe-north1",
+    "eur5": "europe-west1",
+    "eur7": "europe-west2",
+    "eur8": "europe-west3",
+    "asia1": "asia-northeast1",
+}
+"""Places of buckets that span regions, with one of the regions in each:
+cloud.google.com/storage/docs/locations, read 2026-11-28.
+"""
+
+
 def store_named(word: str, catalog: Catalog) -> StoreOffer:
     """Find a store by its place or name, or by an address whose host is a region:
     ``s3://us-east-1``, ``gs://us-central1``, ``az://eastus``. `PlacerError` if there is none; a
@@ -78,6 +94,14 @@ def store_named(word: str, catalog: Catalog) -> StoreOffer:
         raise PlacerError(
             f"data '{word}': catalog '{catalog.name}' has no store '{kind}'",
             f"it has {', '.join(sorted({s.store for s in catalog.stores})) or 'no stores'}",
+        )
+    if kind == "gcs" and region.lower() in MULTI_REGIONS:
+        inside = MULTI_REGIONS[region.lower()]
+        raise PlacerError(
+            f"data '{word}': '{region}' is a multi-region of Google Cloud, whose reads are not "
+            "priced here",
+            f"name a region in it, such as {match['scheme']}://{inside}, and add what Google takes "
+            f"for reads out of {region} into a region",
         )
     error = unknown("region", region, stores)
     raise PlacerError(

@@ -63,7 +63,7 @@ def read_listing(
             written = as_of or (date_of(place) if one.undated == "file" else None)
             day = None if written is None else written.isoformat()
             known = _known(one, skip_bad=skip_bad)
-            given = {"regions": _regions(one, known), "provider": mapping.set.get("provider")}
+            given = {**mapping.set, "regions": _regions(one, known)}
             _, rows_of = found.setdefault(one.about, (one, []))
             rows_of += mapped_rows(records, one, tally, given, day, known)
             names = unread(records, one) if one.about == mapping.about else []

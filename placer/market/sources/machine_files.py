@@ -1,0 +1,154 @@
+"""Own machines from what cluster managers and tools print: nodes of Slurm and Kubernetes, the links
+that ``nvidia-smi topo -m`` shows, and logs of nccl-tests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.files.bounded_file import read_file
+from placer.files.json_text import parse_json
+from placer.market.sources.harvest import Tally
+from placer.market.sources.reading.expressions import evaluate
+from placer.market.sources.reading.mapped_rows import mapped_rows
+from placer.market.sources.reading.mapping import shipped_mapping
+from placer.market.sources.reading.records import parsed_records
+
+MOST_BYTES = 32 * 2**20  # A node of Kubernetes has some 20 kB
+LISTS = ("sinfo", "kubernetes-nodes")
+"""Mappings of lists of nodes."""
+LINK_GB_PER_S = 25.0
+"""One link of NVLink 2 to 4 (V100 to H100), each way, GB/s: data sheets of NVIDIA; NVLink 5 has 50,
+so for a B200 this is too low, never too high.
+"""
+_BUS = re.compile(r"^\s*(\d+)\s+\d+\s+\w+\s+\w+\s+-?\d+\s+[\d.]+\s+[\d.]+\s+([\d.]+)", re.MULTILINE)
+_LINKS = re.compile(r"NV([0-9]+)")
+
+
+def with_files(word: str) -> tuple[list[str], str]:
+    """Put what files say into a word of own machines; return the words that it becomes, and what
+    was read, in words (empty: it names no file). ``nodes.txt@Berlin`` names a list of nodes, and
+    ``pc=1xH100:8@Berlin:nvlink=topo.txt`` the links inside a machine.
+    """
+    name, at, rest = word.partition("@")
+    if at and "=" not in name and Path(name).is_file():
+        words, left_out = _nodes(name, rest)
+        shown = "".join(f"; left out: {count} x {why}" for why, count in left_out.items())
+        return words, f"read {name} as {' '.join(f'--own {one}' for one in words)}{shown}"
+    links = re.search(r":nvlink=([^:]+)", word)
+    if links is None or not Path(links[1]).is_file():
+        return [word], ""
+    figure = _nvlink(links[1])
+    return [word.replace(links[0], f":nvlink={figure}")], f"read {links[1]} as nvlink={figure}"
+
+
+def refuse_known(path: str) -> None:
+    """Raise a PlacerError that says what a file of these tools is, and where it is understood;
+    return where it is none of them.
+    """
+    text = read_file(path, "check the path", MOST_BYTES).decode("utf-8", "replace")
+    inside = f"give it as --own NAME=1xGPU:N@PLACE:nvlink={path}"
+    if (bus := _bus_bandwidth(text)) is not None:
+        size, rate = bus
+        what = f"a log of nccl-tests: bus bandwidth {rate:g} GB/s at {size / 2**30:.3g} GiB"
+        raise PlacerError(f"'{path}' is {what}", inside)
+    if _pairs(text):
+        raise PlacerError(f"'{path}' is what nvidia-smi topo -m prints", inside)
+    if any(_fits(name, _document(text)) for name in LISTS):
+        raise PlacerError(f"'{path}' is a list of nodes", f"give it as --own {path}@PLACE")
+
+
+def _nodes(path: str, place: str) -> tuple[list[str], Mapping[str, int]]:
+    document = _document(read_file(path, "check the path", MOST_BYTES).decode("utf-8", "replace"))
+    known = next((name for name in LISTS if _fits(name, document)), None)
+    if known is None:
+        tip = "; or ".join(shipped_mapping(name).about for name in LISTS)
+        raise PlacerError(f"own '{path}' is no list of nodes that is known", f"give {tip}")
+    mapping, tally = shipped_mapping(known), Tally(skip_bad=False)
+    rows = mapped_rows(parsed_records(document, mapping, path), mapping, tally, {}, None)
+    alike: Counter[tuple[str, ...]] = Counter()
+    names: dict[tuple[str, ...], str] = {}
+    for where, row, _ in rows:
+        kind = tuple(str(row[name]) for name in ("gpu", "gpus", "ram", "cpus"))
+        if not kind[0]:
+            words = f"{where}: does not say which GPU its nodes have"
+            raise PlacerError(
+                words, f"write the word yourself: {row['name']}=1xGPU:{kind[1]}@PLACE"
+            )
+        alike[kind] += int(str(row["count"]))
+        names.setdefault(kind, str(row["name"]))
+    if not alike:
+        raise PlacerError(f"own '{path}' has no node that is free", f"{tally.nothing().message}")
+    words_of = [
+        f"{names[kind]}={count}x{kind[0]}:{kind[1]}@{place}"
+        + "".join(f":{k}={v}" for k, v in zip(("ram", "cpus"), kind[2:], strict=True) if v)
+        for kind, count in alike.items()
+    ]
+    return words_of, tally.reasons()
+
+
+def _fits(name: str, document: Any) -> bool:
+    try:
+        return bool(evaluate(shipped_mapping(name).known_by, document))
+    except ValueError:
+        return False
+
+
+def _document(text: str) -> Any:
+    """Parse JSON, or a table whose columns stand between blanks; None for neither."""
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            return parse_json(text)
+        except (ValueError, RecursionError):
+            return None
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    names = [name.upper() for name in lines[0]] if lines else []
+    return [dict(zip(names, cells, strict=True)) for cells in lines[1:] if len(cells) == len(names)]
+
+
+def _nvlink(path: str) -> str:
+    """Return the bandwidth between the devices of a machine as a word of own machines.
+
+    What nccl-tests measured is what a ring moves, less than the links could: never too fast. Where
+    a pair has no NVLink, rings go over PCIe.
+    """
+    text = read_file(path, "check the path", MOST_BYTES).decode("utf-8", "replace")
+    if (bus := _bus_bandwidth(text)) is not None:
+        return f"{bus[1]:g}GB/s"
+    pairs = _pairs(text)
+    if not pairs:
+        tip = "give what 'nvidia-smi topo -m' or nccl-tests prints, or a figure: nvlink=450GB/s"
+        raise PlacerError(f"nvlink '{path}' shows no links of GPUs", tip)
+    links = [[_LINKS.fullmatch(cell) for cell in row] for row in pairs]
+    if not all(cell for row in links for cell in row):
+        return "no"
+    # Devices on a switch show all their links to each other one; in a mesh they are divided.
+    least = min(max(int(cell[1]) for cell in row if cell) for row in links)
+    return f"{least * LINK_GB_PER_S:g}GB/s"
+
+
+def _bus_bandwidth(text: str) -> tuple[int, float] | None:
+    """Return the largest size of a log of nccl-tests, bytes, and its bus bandwidth, GB/s."""
+    if "busbw" not in text:
+        return None
+    found = [(int(size), float(rate)) for size, rate in _BUS.findall(text)]
+    return max(found, default=None)
+
+
+def _pairs(text: str) -> list[Sequence[str]]:
+    """Return the links of each GPU to the others, as nvidia-smi names them."""
+    return [*_gpu_rows(text.splitlines())]
+
+
+def _gpu_rows(lines: Sequence[str]) -> Iterator[Sequence[str]]:
+    rows = [line.split() for line in lines if re.match(r"\s*GPU\d+\s", line)]
+    gpus = [name for name in rows[0] if name.startswith("GPU")] if rows else []
+    for row in rows[1:]:
+        cells = row[1 : len(gpus) + 1]
+        if row[0] in gpus and len(cells) == len(gpus) > 1 and cells[gpus.index(row[0])] == "X":
+            yield [cell for cell in cells if cell != "X"]

@@ -1,0 +1,63 @@
+"""Runs of iperf3 that were not written with ``--json``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from placer.market.sources.reading.iperf3_text import as_json
+
+TEXT = """Connecting to host 10.0.0.2, port 5201
+[  5] local 10.0.0.1 port 40000 connected to 10.0.0.2 port 5201
+[  7] local 10.0.0.1 port 40001 connected to 10.0.0.2 port 5201
+[ ID] Interval           Transfer     Bitrate         Retr  Cwnd
+[  5]   0.00-1.00   sec   112 MBytes   940 Mbits/sec    0   3.0 MBytes
+- - - - - - - - - - - - - - - - - - - - - - - - -
+[  5]   0.00-10.00  sec  1.10 GBytes   945 Mbits/sec    0             sender
+[  5]   0.00-10.04  sec  1.10 GBytes   940 Mbits/sec                  receiver
+[  7]   0.00-10.00  sec  1.20 GBytes  1.03 Gbits/sec    0             sender
+[  7]   0.00-10.04  sec  1.20 GBytes  1.02 Gbits/sec                  receiver
+[SUM]   0.00-10.00  sec  2.30 GBytes  1.98 Gbits/sec    0             sender
+[SUM]   0.00-10.04  sec  2.30 GBytes  1.96 Gbits/sec                  receiver
+iperf Done.
+"""
+
+
+def test_text_of_two_streams() -> None:
+    """What arrived counts, not what was sent; two streams, from here to there."""
+    made = json.loads(as_json(TEXT.encode()))
+    assert made["end"]["sum_received"]["bits_per_second"] == 1.96e9
+    started = made["start"]["test_start"]
+    assert started == {"protocol": "TCP", "num_streams": 2, "reverse": 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("iperf3: error - unable to connect to server: Connection refused\n", "unable to connect"),
+        (f"{TEXT}[  5][TX-C]   0.00-1.00 sec\n", "--bidir"),
+        (f"{TEXT}iperf3: interrupt - the client has terminated\n", "the client has terminated"),
+    ],
+)
+def test_text_that_is_no_measurement(text: str, error: str) -> None:
+    """Failed, ended early, or not to be told apart: the mapping refuses it with these words."""
+    assert error in json.loads(as_json(text.encode()))["error"]
+
+
+def test_a_stream_of_json_is_put_together() -> None:
+    """``--json-stream`` writes an event a line; the sums stand in the last."""
+    lines = (
+        {"event": "start", "data": {"test_start": {"protocol": "TCP"}}},
+        {"event": "interval", "data": {"sum": {}}},
+        {"event": "end", "data": {"sum_received": {"bits_per_second": 5}}},
+    )
+    data = "\n".join(json.dumps(line) for line in lines).encode()
+    made = json.loads(as_json(data))
+    assert made == {"start": lines[0]["data"], "end": lines[2]["data"]}
+
+
+@pytest.mark.parametrize("data", [b'{"start": {}}', b"src,dst\n", b"", b"{", b"\xff\xfe"])
+def test_other_documents_stay(data: bytes) -> None:
+    """The mapping says what is wrong with them."""
+    assert as_json(data) == data

@@ -1,0 +1,121 @@
+"""Own machines from what sinfo, kubectl, nvidia-smi and nccl-tests print."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conftest import Run
+from placer.errors import PlacerError
+from placer.market.sources.machine_files import with_files
+
+SINFO = """NODELIST NODES PARTITION STATE CPUS MEMORY GRES
+node[1-3] 3 gpu idle 96 1030000 gpu:h100:8(S:0-1)
+node[4-5] 2 gpu idle 96 1030000 gpu:h100:8(S:0-1)
+node6 1 gpu mixed 96 1030000 gpu:h100:8(S:0-1)
+node7 1 gpu idle* 96 1030000 gpu:h100:8(S:0-1)
+small[1-9] 9 cpu idle 64 250000 (null)
+"""
+"""Five nodes can be had: one runs something, one does not answer, nine have no GPU."""
+
+
+def node(name: str, gpus: str = "8", **spec: object) -> dict[str, object]:
+    """A node as ``kubectl get nodes -o json`` lists it."""
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}},
+        "spec": spec,
+        "status": {
+            "allocatable": {"nvidia.com/gpu": gpus, "cpu": "127850m", "memory": "1056264052Ki"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def topo(tmp_path: Path, *rows: str) -> str:
+    """Write what ``nvidia-smi topo -m`` prints; return its path."""
+    names = "".join(f"\tGPU{number}" for number in range(len(rows)))
+    lines = [f"{names}\tNIC0\tCPU Affinity", *(f"GPU{n}\t{row}" for n, row in enumerate(rows))]
+    path = tmp_path / "topo.txt"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def test_idle_nodes_of_slurm(tmp_path: Path) -> None:
+    """Nodes that are alike are one kind; those that are busy or silent are counted."""
+    path = tmp_path / "sinfo.txt"
+    path.write_text(SINFO, encoding="utf-8")
+    words, said = with_files(f"{path}@Berlin:lan=100Gb/s")
+    assert words == ["node=5xh100:8@Berlin:lan=100Gb/s:ram=1030000MiB:cpus=96"]
+    assert "nodes that are not idle: node6 mixed" in said
+    assert "nodes that are not idle: node7 idle*" in said
+
+
+def test_nodes_of_kubernetes(tmp_path: Path) -> None:
+    """7 and 8 free GPUs are two kinds; a cordoned node is counted."""
+    nodes = [node("a"), node("b", "7"), node("c"), node("d", unschedulable=True)]
+    path = tmp_path / "nodes.json"
+    path.write_text(json.dumps({"kind": "List", "items": nodes}), encoding="utf-8")
+    words, said = with_files(f"{path}@Zurich")
+    host = ":ram=1056264052KiB:cpus=127"
+    assert words == [f"a=2xA100-80:8@Zurich{host}", f"b=1xA100-80:7@Zurich{host}"]
+    assert "nodes that take no pods: d" in said
+
+
+@pytest.mark.parametrize(
+    ("rows", "word"),
+    [
+        (("X\tNV12\tSYS", "NV12\tX\tSYS"), "300GB/s"),  # 12 links of 25 GB/s
+        (("X\tNV4\tPHB\tSYS", "NV4\tX\tPHB\tSYS", "PHB\tPHB\tX\tSYS"), "no"),
+        (("X\tNODE\tSYS", "NODE\tX\tSYS"), "no"),
+    ],
+)
+def test_links_inside_a_machine(tmp_path: Path, rows: tuple[str, ...], word: str) -> None:
+    """One pair without NVLink sends every ring over PCIe."""
+    words, _ = with_files(f"pc=1xA100-80:{len(rows)}@Berlin:nvlink={topo(tmp_path, *rows)}")
+    assert words == [f"pc=1xA100-80:{len(rows)}@Berlin:nvlink={word}"]
+
+
+NCCL = """#       size         count      type   redop    root     time   algbw   busbw #wrong
+   536870912     134217728     float     sum      -1   2803.9  191.47  335.07      0
+  4294967296    1073741824     float     sum      -1  21500.0  199.77  349.59      0
+# Avg bus bandwidth    : 342.3
+"""
+"""Of 8 devices busbw is 14/8 of algbw."""
+
+
+def test_a_log_of_nccl_tests(run: Run, tmp_path: Path) -> None:
+    """The largest size counts, and where the log does not belong it is named."""
+    path = tmp_path / "nccl.log"
+    path.write_text(NCCL, encoding="utf-8")
+    words, _ = with_files(f"pc=1xH100:8@Berlin:nvlink={path}")
+    assert words == ["pc=1xH100:8@Berlin:nvlink=349.59GB/s"]
+    for command in (("network", "import", "csv"), ("validate",)):
+        done = run(*command, "nccl.log", cwd=tmp_path)
+        assert done.returncode == 2
+        assert "nccl-tests: bus bandwidth 349.59 GB/s at 4 GiB" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is no list of nodes that is known"),
+        ('{"kind": "Pod"}', "is no list of nodes that is known"),
+        ("NODELIST NODES STATE GRES\nn1 1 down gpu:t4:1\n", "has no node that is free"),
+        ("NODELIST NODES STATE GRES CPUS MEMORY\nn1 1 idle gpu:4 8 64000\n", "which GPU"),
+    ],
+)
+def test_what_is_no_list_of_nodes_is_said(tmp_path: Path, text: str, words: str) -> None:
+    """One line that names the file."""
+    path = tmp_path / "nodes.txt"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(PlacerError, match=words) as error:
+        with_files(f"{path}@Berlin")
+    assert str(path) in error.value.message
+
+
+def test_other_words_stay_as_they_are() -> None:
+    """A word that names no file is read as before."""
+    assert with_files("pc=1xT4@Berlin:nvlink=no") == (["pc=1xT4@Berlin:nvlink=no"], "")
