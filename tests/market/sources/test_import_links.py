@@ -344,3 +344,24 @@ def test_a_place_that_nobody_knows_is_an_error(run: Run, tmp_path: Path) -> None
         PLACER_HOME=str(tmp_path),
     )
     assert (done.returncode, "a similar place exists" in done.stderr) == (2, True)
+
+
+def test_a_matrix_of_latencies(run: Run, tmp_path: Path) -> None:
+    """Rows are sources and columns destinations; the corner says what the cells are, and cells of
+    one place, empty or with a dash say nothing.
+    """
+    (tmp_path / "ping.csv").write_text(
+        "ping ms,aws/us-east-1,aws/eu-west-1,gcp/us-west1\n"
+        "aws/us-east-1,0.5,70,62\naws/eu-west-1,71,,-\ngcp/us-west1,62.5,130,1\n"
+    )
+    done = run(
+        *("network", "import", "csv", "ping.csv", "--date", "2026-11-01", "--json"),
+        cwd=tmp_path,
+        PLACER_HOME=str(tmp_path / "home"),
+    )
+    assert done.returncode == 0, done.stderr
+    links = {(row["src"], row["dst"]): row["rtt_ms"] for row in json.loads(done.stdout)["links"]}
+    assert links["aws/us-east-1", "aws/eu-west-1"] == 70
+    assert links["gcp/us-west1", "aws/eu-west-1"] == 130
+    assert links["aws/eu-west-1", "gcp/us-west1"] == 130  # measured one way only
+    assert ("aws/us-east-1", "aws/us-east-1") not in links

@@ -204,3 +204,11 @@ def test_a_machine_that_the_book_knows_otherwise_is_refused(tmp_path: Path) -> N
     wrong = ("gpu_count=1" if word == "gpu_count=8" else word for word in SET)
     with pytest.raises(PlacerError, match=r"p5\.48xlarge with 1 x H100 has 8 x H100 in the book"):
         read(tmp_path, text, *wrong, maps=MAP)
+
+
+def test_a_catalog_of_skypilot_is_named(tmp_path: Path) -> None:
+    """Hosts of Google Cloud alone would pass for machines without their devices."""
+    names = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region\n"
+    with pytest.raises(PlacerError, match="SkyPilot's catalogs") as error:
+        read(tmp_path, f"{names}a2-highgpu-1g,,,12,85,0.94,us-central1\n")
+    assert "placer catalog import skypilot" in error.value.hint

@@ -92,6 +92,9 @@ def _mappings(document: Document, mapping: SourceMap) -> Sequence[SourceMap]:
         return (mapping,)
     known = (shipped_mapping(name) for name in shipped_mappings())
     fit = [one for one in known if one.kind in PRICES and fits(document, one)]
+    if shipped_mapping("skypilot") in fit:  # whose hosts and devices are added up
+        words = f"'{document.origin.place}' is of SkyPilot's catalogs"
+        raise PlacerError(words, "use 'placer catalog import skypilot', which adds up machines")
     return [replace(one, set={**one.set, **mapping.set}) for one in fit] or (mapping,)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -86,6 +87,8 @@ def _of_csv(document: Document, mapping: SourceMap, tally: Tally) -> Records:
             tally.refuse(where, f"{len(cells)} cells instead of {len(header)}")
         else:
             rows.append((where, dict(zip(header, map(str.strip, cells), strict=True))))
+    if mapping.kind == "links" and "/" in header[-1]:
+        header, rows = _unpivoted(header, rows)
     # A program that writes a file to its end leaves the end of the last line.
     cut_off = bool(where) and not text.endswith(("\n", "\r"))
     if cut_off and mapping.whole_lines and rows and rows[-1][0] == where:
@@ -93,6 +96,23 @@ def _of_csv(document: Document, mapping: SourceMap, tally: Tally) -> Records:
         rows.pop()
     cut_off = cut_off and not mapping.whole_lines
     return Records(place=place, names=header, rows=rows, cut_off=cut_off)
+
+
+def _unpivoted(
+    names: Sequence[str], rows: Sequence[tuple[str, Record]]
+) -> tuple[list[str], list[tuple[str, Record]]]:
+    """Read a matrix, whose first column and other names are places, as a row for each cell that has
+    a figure. The name of the corner says what the cells are; without one it is ``cell``.
+    """
+    corner, *ends = names
+    figure = "rtt_ms" if re.search(r"(?i)latency|rtt|ping|\bms\b", corner) else "cell"
+    pairs = (
+        (where, {"src": row[corner], "dst": end, figure: row[end]})
+        for where, row in rows
+        for end in ends
+        if row[end] not in ("", "-") and end != row[corner]
+    )
+    return ["src", "dst", figure], [*pairs]
 
 
 def _header(lines: Iterator[tuple[int, list[str]]], place: str) -> list[str]:
