@@ -134,7 +134,7 @@ def import_command(
     from placer.market.sources.links import import_links
     from placer.market.sources.machine_files import refuse_known
     from placer.market.sources.reading.fetch import is_url, read_document
-    from placer.market.sources.reading.iperf3_text import as_json
+    from placer.market.sources.reading.iperf3_text import as_document
     from placer.records import replace
 
     name = check_book_name(
@@ -149,7 +149,7 @@ def import_command(
             refuse_known(file)  # logs of tools that measure inside a machine
     documents = [(read_document(file), ends) for file, ends in runs]
     if source == "iperf3":
-        documents = [(replace(one, data=as_json(one.data)), ends) for one, ends in documents]
+        documents = [(replace(one, data=as_document(one.data)), ends) for one, ends in documents]
     harvest = import_links(documents, mapping, regions, date=day, skip_bad=skip_bad)
     _finish(harvest, name, catalog, dry_run=dry_run, as_json=as_json)
 

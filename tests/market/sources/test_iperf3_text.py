@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from placer.market.sources.reading.iperf3_text import as_json
+from conftest import Run
+from placer.market.sources.reading.iperf3_text import as_document
 
 TEXT = """Connecting to host 10.0.0.2, port 5201
 [  5] local 10.0.0.1 port 40000 connected to 10.0.0.2 port 5201
@@ -26,7 +28,7 @@ iperf Done.
 
 def test_text_of_two_streams() -> None:
     """What arrived counts, not what was sent; two streams, from here to there."""
-    made = json.loads(as_json(TEXT.encode()))
+    made = json.loads(as_document(TEXT.encode()))
     assert made["end"]["sum_received"]["bits_per_second"] == 1.96e9
     started = made["start"]["test_start"]
     assert started == {"protocol": "TCP", "num_streams": 2, "reverse": 0}
@@ -42,7 +44,7 @@ def test_text_of_two_streams() -> None:
 )
 def test_text_that_is_no_measurement(text: str, error: str) -> None:
     """Failed, ended early, or not to be told apart: the mapping refuses it with these words."""
-    assert error in json.loads(as_json(text.encode()))["error"]
+    assert error in json.loads(as_document(text.encode()))["error"]
 
 
 def test_a_stream_of_json_is_put_together() -> None:
@@ -53,11 +55,23 @@ def test_a_stream_of_json_is_put_together() -> None:
         {"event": "end", "data": {"sum_received": {"bits_per_second": 5}}},
     )
     data = "\n".join(json.dumps(line) for line in lines).encode()
-    made = json.loads(as_json(data))
+    made = json.loads(as_document(data))
     assert made == {"start": lines[0]["data"], "end": lines[2]["data"]}
 
 
 @pytest.mark.parametrize("data", [b'{"start": {}}', b"src,dst\n", b"", b"{", b"\xff\xfe"])
 def test_other_documents_stay(data: bytes) -> None:
     """The mapping says what is wrong with them."""
-    assert as_json(data) == data
+    assert as_document(data) == data
+
+
+def test_the_command_reads_text(run: Run, tmp_path: Path) -> None:
+    """Text has no day, which ``--date`` gives; what is printed is words."""
+    (tmp_path / "run.txt").write_text(TEXT, encoding="utf-8")
+    ends = ("--from", "aws/us-east-1", "--to", "gcp/us-west1")
+    words = ("network", "import", "iperf3", "run.txt", *ends)
+    home = {"cwd": tmp_path, "PLACER_HOME": str(tmp_path / "home")}
+    assert "give the day with --date" in run(*words, **home).stderr
+    done = run(*words, "--date", "2026-11-01", **home)
+    assert done.returncode == 0, done.stderr
+    assert "1 ordered pair of 2 places: 1 with many streams" in done.stdout

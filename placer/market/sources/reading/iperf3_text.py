@@ -17,7 +17,7 @@ _RATE = re.compile(
 )
 
 
-def as_json(data: bytes) -> bytes:
+def as_document(data: bytes) -> bytes:
     """Return a run as one document of JSON; what is neither text nor a stream of iperf3 stays as it
     is. Text has no day: rows need one from elsewhere.
     """
