@@ -75,3 +75,14 @@ def test_the_command_reads_text(run: Run, tmp_path: Path) -> None:
     done = run(*words, "--date", "2026-11-01", **home)
     assert done.returncode == 0, done.stderr
     assert "1 ordered pair of 2 places: 1 with many streams" in done.stdout
+
+
+def test_a_run_over_udp_is_named(run: Run, tmp_path: Path) -> None:
+    """iperf3 before 3.8 writes no ``sum_received`` of UDP: the protocol is what is wrong."""
+    started = {"test_start": {"protocol": "UDP", "num_streams": 1, "reverse": 0}}
+    document = {"start": started, "end": {"sum": {"bits_per_second": 1_048_716.9}}}
+    (tmp_path / "run.json").write_text(json.dumps(document), encoding="utf-8")
+    ends = ("--from", "aws/us-east-1", "--to", "gcp/us-west1")
+    done = run("network", "import", "iperf3", "run.json", *ends, cwd=tmp_path)
+    assert done.returncode == 7
+    assert "is a run over UDP" in done.stderr
