@@ -10,6 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from rehearsed import by_hand, manifest_of
 from run_plans import document as plain_workers
 from run_plans import islands
 from second_opinions import edited, signed
@@ -379,3 +380,16 @@ def test_a_plan_of_islands_comes_back_from_its_manifest() -> None:
     (group,) = placement.groups
     assert group.spec.split("=", 1)[1] == "2x2xT4:spot+zero-3+ckpt=full+mb=4"
     assert (placement.workers, placement.machines) == (2, 4)
+
+
+def test_ranks_follow_each_other_as_the_ring_that_is_priced() -> None:
+    """A ring over three regions is priced in the order of their names, in which gloo and NCCL pass
+    the ranks; so is a plan whose groups were written in another order.
+    """
+    places = ["gcp/us-central1", "gcp/asia-east1", "gcp/europe-west1"]
+    workers = ",".join(f"{place}=2xT4:spot" for place in places)
+    problem, placement = by_hand(workers=workers, transport="nccl")
+    document = manifest_of(problem, placement)
+    assert [group["place"] for group in document["groups"]] == sorted(places)
+    assert [group["rank_offset"] for group in document["groups"]] == [0, 2, 4]
+    assert placement.exchange.in_ring
