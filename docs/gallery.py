@@ -39,11 +39,11 @@ PICTURES = (
     Picture(
         name="three-regions",
         title="Three regions, and what the ocean costs",
-        command="placer recommend --model roberta-xlm --budget 50/h --catalog erben-2023 --gpu T4 "
+        command="placer recommend --model roberta-xlm --budget 20/h --catalog erben-2023 --gpu T4 "
         "--in 'gcp/*' --regions 3.. -o answer.json",
         ask=lambda: placer.recommend(
             "roberta-xlm",
-            budget="50/h",
+            budget="20/h",
             catalog="erben-2023",
             gpu=["T4"],
             places="gcp/*",

@@ -194,7 +194,7 @@ def test_commands_use_and_show_them(run: Run, tmp_path: Path) -> None:
     assert run("config", "init", "--force", cwd=tmp_path, **home).returncode == 0
     assert run("config", "init", "--user", cwd=tmp_path, **home).returncode == 0
     assert "no defaults" in run("config", "show", cwd=tmp_path, **home).stderr
-    text = 'budget = "5/h"\ncatalog = "erben-2023"\ngpu = "T4"\nspot = true\n'
+    text = 'budget = "2/h"\ncatalog = "erben-2023"\ngpu = "T4"\nspot = true\n'
     (tmp_path / "placer.toml").write_text(text, "utf-8")
     shown = run("config", "show", "--origin", cwd=tmp_path, **home)
     assert "placer.toml:1" in shown.stdout
@@ -203,7 +203,7 @@ def test_commands_use_and_show_them(run: Run, tmp_path: Path) -> None:
     asked = run("recommend", "--model", "resnet50", "--json", cwd=tmp_path, **home)
     assert asked.returncode == 0, asked.stderr
     request = json.loads(asked.stdout)["request"]
-    assert (request["budget_usd_per_hour"], request["gpus"]) == (5.0, ["T4"])
+    assert (request["budget_usd_per_hour"], request["gpus"]) == (2.0, ["T4"])
     assert "defaults: budget (placer.toml:1)" in asked.stderr
     words = ("recommend", "--model", "resnet50", "--budget", "1/h", "--market", "any", "--json")
     other = json.loads(run(*words, cwd=tmp_path, **home).stdout)["request"]
