@@ -14,6 +14,7 @@ import pytest
 import placer
 from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.errors import unknown
+from placer.records import replace
 
 BOOK: dict[str, Any] = {"catalog": "erben-2023", "gpu": "T4"}
 PLACED = "gcp/us-central1=4xT4:spot"
@@ -160,3 +161,9 @@ def test_a_contradiction_can_be_pickled() -> None:
         placer.recommend("roberta-xlm", data="gcp/us-central1=1M:stay", regions=2, **BOOK)
     again = pickle.loads(pickle.dumps(caught.value))
     assert str(again) == str(caught.value)
+
+
+def test_the_headline_ends_with_the_gap(large: placer.Result) -> None:
+    """In percent of the value: a bound of 1.02 times the speed is 2 % away."""
+    assert large.value is not None
+    assert replace(large, bound=1.02 * large.value).headline.endswith(", gap 2 %")
