@@ -239,9 +239,10 @@ def test_leaving_pays_where_enumeration_says(seed: int) -> None:
         one = best(wanting(problem, budget_usd_per_hour=usd * (1 - 1e-9), max_regions=1))
         assert free.value is not None
         assert one.value is None or free.value > one.value
-    if staying.never and staying.unlimited:
-        rich = best(wanting(problem, budget_usd_per_hour=None))
-        alone = best(wanting(problem, budget_usd_per_hour=None, max_regions=1))
+    budgets = [staying.most_usd_per_hour] * staying.never + [None] * staying.unlimited
+    for budget in budgets:
+        rich = best(wanting(problem, budget_usd_per_hour=budget))
+        alone = best(wanting(problem, budget_usd_per_hour=budget, max_regions=1))
         assert rich.value is not None
         assert alone.value is not None
         assert rich.value <= alone.value * 1.02

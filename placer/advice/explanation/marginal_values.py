@@ -27,6 +27,8 @@ MOST_USD_PER_HOUR = 500.0
 """Budgets are looked at up to here."""
 MOST_STEPS = 40
 """Placements of the frontier of cost and speed that are looked at."""
+MOST_LEAP = 4.0
+"""Multiple of a price within which several regions are first asked to beat one."""
 LEAST_STEP = 0.01
 """From one placement of the frontier to the next the speed grows by this share at least."""
 
@@ -170,12 +172,38 @@ def _frontier(result: Result, asker: Asker) -> Staying[Option]:
     """Walk along the cheapest placements of growing speed until one leaves its region.
 
     The cheapest placement that is faster than the best at a budget is what a growing budget buys
-    next. So the first of them in several regions marks the exact budget.
+    next. So the first of them in several regions marks the exact budget. Where several regions
+    reach no such speed within some multiple of the price, which is proved fast, the walk goes on
+    from the fastest of one region within that.
     """
     (_, estimate), problem, last = result.found, result.problem, None
+    usd, leap = estimate.usd_per_hour.total, MOST_LEAP
+    several = max(2, problem.requirements.min_regions)
     for _ in range(MOST_STEPS):
         step = 1 + max(asker.options.gap + BETTER, LEAST_STEP)
         floor = estimate.effective_samples_per_second.value * step
+        away = wanting(problem, objective="cost", min_samples_per_second=floor, min_regions=several)
+
+        def leaves(budget: float | None, away: Problem = away) -> bool:
+            asked = wanting(away, budget_usd_per_hour=budget)
+            return not asker.best(asked, first=True).infeasible
+
+        most = min(MOST_USD_PER_HOUR, leap * usd)
+        while leap > 1 and most > usd and leaves(most):
+            leap /= 2
+            most = min(MOST_USD_PER_HOUR, leap * usd)
+        if leap > 1 and most > usd:
+            alone = asker.wanting(
+                problem, objective="throughput", budget_usd_per_hour=most, max_regions=1
+            )
+            if alone.estimate is not None:
+                estimate, last = alone.estimate, alone.option()
+            usd, leap = most, MOST_LEAP
+            if most == MOST_USD_PER_HOUR:
+                return _staying(
+                    last_in_one_region=last, proved=True, never=True, unlimited=not leaves(None)
+                )
+            continue
         trial = cheapest_from(floor, problem, asker, MOST_USD_PER_HOUR)
         found = _staying(last_in_one_region=last, proved=trial.proved)
         if trial.placement is None or trial.estimate is None:
@@ -184,4 +212,5 @@ def _frontier(result: Result, asker: Asker) -> Staying[Option]:
         if len(trial.placement.places) > 1:
             return replace(found, leave=trial.option())
         estimate, last = trial.estimate, trial.option()
+        usd, leap = estimate.usd_per_hour.total, 2.0
     return _staying(last_in_one_region=last)

@@ -404,9 +404,10 @@ def _stay(row: Document | None, document: Document) -> Iterator[str]:
     elif row["never"]:
         most = f"up to {format_usd(row['most_usd_per_hour'])}/h"
         limit = "at any budget" if row["unlimited"] else most
-        far = "" if last is None else f": one region goes as far as {option_words(last)}"
+        within = f"; {most}" if row["unlimited"] else ":"
+        far = "" if last is None else f"{within} one region goes as far as {option_words(last)}"
         steps = "steps of speed below 1 % not counted"
-        beats = ", and nothing beats that" if far else ""
+        beats = ", and nothing beats that" if far and not row["unlimited"] else ""
         yield f"Leaving never pays {limit}{far}{beats} ({steps})."
     elif last is not None:
         usd = format_usd(last["usd_per_hour"])
