@@ -53,10 +53,10 @@ LABELS = 9
 
 def _take_words(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
     """Take words from a configuration where no flag gives others."""
-    from placer.interface.question_file import read_question
-
     if path is None or ctx.resilient_parsing:
         return
+    from placer.interface.question_file import read_question
+
     about, words = read_question(path)
     flags = {p.name: p.opts[0] for p in ctx.command.params}
     said = " ".join(f"{flags[name]} {shlex.quote(word)}" for name, word in words.items())
