@@ -27,7 +27,7 @@ from placer.problem.workers.admission import WithAdmission
 from placer.problem.workers.islands import IslandQuestion, StepPart
 from placer.problem.workers.pool import Pool
 from placer.problem.workers.speeds import island_kind
-from placer.problem.workers.worker_sizes import ROUNDING, Kind, Ladder, Limits, Size, sizes
+from placer.problem.workers.worker_sizes import ROUNDING, Kind, Limits, Size, Twins, sizes
 from placer.records import replace
 from placer.workload.constants import calibration_document
 from placer.workload.island import Island, Refusal
@@ -48,6 +48,11 @@ def _with_one_row(pools: Sequence[Pool], row: RowChange) -> tuple[Pool, ...]:
         for pool in pools
     )
     return tuple(pool for pool in changed if pool.offer is not None)
+
+
+def _most_machines(offer: VmOffer, question: IslandQuestion) -> int:
+    """Return how many machines of an offer a worker may have, however many there are."""
+    return question.limits(offer)[1] if offer.network_gbps and offer.fabric else 1
 
 
 class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
@@ -123,11 +128,11 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         by_kind: dict[tuple[object, ...], list[VmOffer]] = {}
         for offer in self.admitted_offers():
             by_kind.setdefault(island_kind(offer), []).append(offer)
-        prices: dict[tuple[str, int], list[tuple[float, int]]] = {}
+        prices: dict[tuple[str, int], list[tuple[float, int, int]]] = {}
         for offer in (offer for offers in by_kind.values() for offer in offers):
-            row = offer.usd_per_hour, self.machines_there(offer)
+            row = offer.usd_per_hour, self.machines_there(offer), _most_machines(offer, question)
             prices.setdefault((offer.gpu, offer.gpu_count), []).append(row)
-        twins = {device: Ladder.of(rows) for device, rows in prices.items()}
+        twins = {device: Twins(rows) for device, rows in prices.items()}
         kinds = (self._kind(question, tuple(offers), twins) for offers in by_kind.values())
         return tuple(kind for kind in kinds if kind is not None)
 
@@ -135,17 +140,14 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         self,
         question: IslandQuestion,
         offers: tuple[VmOffer, ...],
-        twins: Mapping[tuple[str, int], Ladder],
+        twins: Mapping[tuple[str, int], Twins],
     ) -> Kind | None:
         """Return offers of one kind with the sizes of their workers; None if none fits the model. A
         smaller part of a step never needs fewer machines than the whole step.
         """
         first = offers[0]
-        gpu, (_, limit) = self.catalog.gpu(first.gpu), question.limits(first)
-        most = min(
-            limit if first.network_gbps and first.fabric else 1,
-            max(map(self.machines_there, offers)),
-        )
+        gpu = self.catalog.gpu(first.gpu)
+        most = min(_most_machines(first, question), max(map(self.machines_there, offers)))
         least, built = question.nearest(first, gpu, StepPart(self.batch, 1), most)
         if most < 1 or isinstance(built, Refusal):
             return None

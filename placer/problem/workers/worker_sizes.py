@@ -45,11 +45,37 @@ class Ladder(Struct, frozen=True, kw_only=True):
         return self.sums[at] + (machines - below) * self.steps[at][1]
 
 
+class Twins:
+    """Prices of the same devices, whatever their network: alone they are equally fast.
+
+    Mutable: prices of workers of each number of machines are ordered once, when somebody asks.
+    """
+
+    def __init__(self, rows: Iterable[tuple[float, int, int]]) -> None:
+        """Take USD/h of a machine of each offer, how many there are, and the most of a worker."""
+        self._rows = [(usd, count, min(count, most)) for usd, count, most in sorted(rows)]
+        self._ladders: dict[int, Ladder] = {}
+
+    def usd(self, workers: int, machines: int) -> float:
+        """Return the least price of some workers of some machines each, which are of one offer;
+        infinite where there are fewer. It never falls with either.
+
+        >>> Twins([(1.0, 3, 2), (2.0, 4, 4)]).usd(2, 2)
+        6.0
+        """
+        if machines not in self._ladders:
+            self._ladders[machines] = Ladder.of(
+                (machines * usd, count // machines)
+                for usd, count, most in self._rows
+                if machines <= most
+            )
+        return self._ladders[machines].usd(workers)
+
+
 class Kind(Struct, frozen=True, kw_only=True):
     """Offers whose machines work alike, in the order of the book. ``rank_s`` are seconds in which a
     rank calculates a sequence at least, by tensor parallel degree; ``least`` and ``most`` machines
-    of one worker; ``usd_per_hour`` the cheapest. ``twins`` are prices of the same devices, whatever
-    their network: alone they are equally fast.
+    of one worker; ``usd_per_hour`` the cheapest.
     """
 
     offers: tuple[VmOffer, ...]
@@ -57,7 +83,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     least: int
     most: int
     usd_per_hour: float
-    twins: Ladder
+    twins: Twins
 
     @property
     def gpu_s(self) -> float:
@@ -93,7 +119,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     def least_usd(self, machines: int, others: int) -> float:
         """Return the least price of a worker of some machines with so many others like it."""
         alone, twins = machines * self.usd_per_hour, self.twins
-        return max(alone + twins.usd(others * machines), twins.usd((others + 1) * machines))
+        return max(alone + twins.usd(others, machines), twins.usd(others + 1, machines))
 
     def sizes(
         self, sequences: int, longest_s: float, usd_per_hour: float, others: int
@@ -164,7 +190,7 @@ def sizes(kinds: Iterable[Kind], limits: Limits) -> tuple[Size, ...]:
                 and (others + 1) * machines <= limits.machines
                 and (not limits.few_sizes or kind.is_step(machines, limits.sequences))
             ):
-                left = limits.usd_per_hour - kind.twins.usd(others * machines)
+                left = limits.usd_per_hour - kind.twins.usd(others, machines)
                 each = usd / (others + 1)
                 found.append(
                     Size(
