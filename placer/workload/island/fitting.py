@@ -126,6 +126,8 @@ class Bounds:
         self.architecture, self.hardware, self.wishes = architecture, hardware, wishes
         self.via, self.joined = via, joined
         self._large: dict[int, Large] = {}
+        # Of the first plans those with less of one of both than others: see `_with_fewer`.
+        self._compared, self._front = 0, list[tuple[float, float]]()
 
     @cached_property
     def fits(self) -> list[Fit]:
@@ -162,33 +164,40 @@ class Bounds:
         - 1)/k, and others are left out.
         """
         each_s = sequences / (self.hardware.gpu_count * machines)
-        most_s = longest_s * (1 + ROUNDING)
-        return any(each_s * gpu_s + rest_s <= most_s for gpu_s, rest_s in self._with_fewer)
+        calculated_s = each_s * self.hardware.gpus * (1 - ROUNDING)
 
-    @cached_property
-    def _with_fewer(self) -> list[tuple[float, float]]:
-        """Seconds of one GPU for a sequence, and of a step beside, that plans of fewer machines
-        take at least; none that has more of both than another.
+        def keeps_up(gpu_s: float, rest_s: float) -> bool:
+            return each_s * gpu_s + rest_s <= longest_s * (1 + ROUNDING)
+
+        if any(keeps_up(*row) for row in self._front):
+            return True
+        for fit in self.fits[self._compared :]:
+            if calculated_s * fit.gpu_s > longest_s:
+                break
+            self._compared += 1
+            row = self._with_fewer(fit)
+            if all(row[0] < other[0] or row[1] < other[1] for other in self._front):
+                self._front.append(row)
+            if keeps_up(*row):
+                return True
+        return False
+
+    def _with_fewer(self, fit: Fit) -> tuple[float, float]:
+        """Return the seconds of one GPU for a sequence, and of a step beside, that a plan of fewer
+        machines takes at least.
         """
-        rows = []
-        for fit in self.fits:
-            large, plan = self._of(fit), fit.candidate.plan
-            over = _network_share(self.hardware.machines // 2 + 1, plan.pipeline) / (
-                _network_share(self.hardware.machines, plan.pipeline) or 1.0
-            )
-            sequence_s = large.calculation_s + large.sent_s
-            least_s = sequence_s + fit.fixed_s / fit.most
-            if not fit.waits:
-                gather_s = over * large.gather_s / fit.most
-                least_s += gather_s - (1 - UNHIDDEN) * min(gather_s, large.calculation_s)
-            rest_s = (1 - HIDDEN_SHARE) * over * large.step.network_s
-            rest_s += fit.waits * (fit.fixed_s + sequence_s)
-            rows.append((least_s * plan.rank_gpus, rest_s))
-        kept: list[tuple[float, float]] = []
-        for row in sorted(rows):
-            if not kept or row[1] < kept[-1][1]:
-                kept.append(row)
-        return kept
+        large, plan = self._of(fit), fit.candidate.plan
+        over = _network_share(self.hardware.machines // 2 + 1, plan.pipeline) / (
+            _network_share(self.hardware.machines, plan.pipeline) or 1.0
+        )
+        sequence_s = large.calculation_s + large.sent_s
+        least_s = sequence_s + fit.fixed_s / fit.most
+        if not fit.waits:
+            gather_s = over * large.gather_s / fit.most
+            least_s += gather_s - (1 - UNHIDDEN) * min(gather_s, large.calculation_s)
+        rest_s = (1 - HIDDEN_SHARE) * over * large.step.network_s
+        rest_s += fit.waits * (fit.fixed_s + sequence_s)
+        return least_s * plan.rank_gpus, rest_s
 
     def least_s(self, fit: Fit, share: int) -> tuple[float, float]:
         """Return the seconds that a plan takes at least for the sequences of its fullest rank,
