@@ -196,14 +196,15 @@ def exchange_seconds(records: Sequence[Record], plan: RunPlan) -> list[float]:
 
     Where messages are timed, the time in which they are under way; what a worker does with them
     beside that is this machine's. Among peers the last to come waits for nobody, so the shortest
-    counts; with a hub the longest, less what the hub works.
+    counts, in a world step by step; with a hub the longest, less what the hub works.
     """
     each = []
     for records_of_round in rounds_of(records, plan):
         by_rank: dict[int, list[Record]] = {}
         for record in records_of_round:
             by_rank.setdefault(record["rank"], []).append(record)
-        workers = [_waited_s(own) for rank, own in by_rank.items() if rank < plan.workers]
+        worlds = [[by_rank[rank] for rank in world if rank in by_rank] for world in plan.worlds]
+        workers = [_waited_s(ranks) for ranks in worlds if ranks]
         works = [
             sum(sum(r["exchange_s"].values()) - r.get("wire_s", 0.0) for r in own)
             for rank, own in by_rank.items()
@@ -213,10 +214,14 @@ def exchange_seconds(records: Sequence[Record], plan: RunPlan) -> list[float]:
     return each
 
 
-def _waited_s(records: Sequence[Record]) -> float:
-    """Return the seconds of one worker's exchange; sends are waited for before the next ones."""
-    wire_s = float(sum(r.get("wire_s", 0.0) + r["exchange_s"].get("send", 0.0) for r in records))
-    return wire_s or float(sum(record["step_s"] - record["calculation_s"] for record in records))
+def _waited_s(ranks: Sequence[Sequence[Record]]) -> float:
+    """Return the seconds of the exchange of one world, whose ranks take the same steps; sends of
+    its first rank are waited for before the next ones.
+    """
+    steps = list(zip(*ranks, strict=False))
+    wire_s = float(sum(min(r.get("wire_s", 0.0) for r in step) for step in steps))
+    wire_s += float(sum(r["exchange_s"].get("send", 0.0) for own in ranks for r in own))
+    return wire_s or float(sum(min(r["step_s"] - r["calculation_s"] for r in s) for s in steps))
 
 
 class _Run:
