@@ -55,6 +55,8 @@ HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
+HUNG_UP = "client disconnected prematurely"
+"""What Litestar says of a client that goes away before it has sent its body."""
 Asked = Request[Any, Any, Any]
 
 
@@ -418,6 +420,8 @@ def _kept_out(request: Connection, error: GateError) -> Response[bytes]:
 
 
 def _not_understood(request: Connection, error: HTTPException) -> Response[bytes]:
+    if error.detail == HUNG_UP:  # no fault of the service, and nobody reads this
+        return problem_response(problem_of("late", "the body did not arrive"))
     if error.status_code >= 500:
         return _failed(request, error)
     kind = KIND_OF_STATUS.get(error.status_code, "body")

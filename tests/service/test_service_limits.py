@@ -313,3 +313,26 @@ def test_workers_end_with_the_service(tmp_path: Path) -> None:
         while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < end:
             time.sleep(0.05)
         assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+
+
+def test_connections_that_say_nothing_stop_nobody(tmp_path: Path) -> None:
+    """1,000 idle ones and 1,000 with half a head, then half a body: probes and questions are
+    answered meanwhile, and the service closes them. 520 idle ones stopped it for everybody.
+    """
+    halves = (b"", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-a: ")
+    body = b"POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\nmodel="
+    with serving(tmp_path, "--workers", "1") as served, served.client() as client:
+        address = urlsplit(served.address)
+        for half in (*halves, body):
+            with contextlib.ExitStack() as links:
+                opened = []
+                for _ in range(1_000):
+                    link = socket.create_connection((address.hostname, address.port), timeout=20)
+                    opened.append(links.enter_context(link))
+                    with contextlib.suppress(ConnectionError):
+                        link.sendall(half)
+                assert client.get("/healthz").status_code == 200
+                assert client.post("/v1/recommend", json=QUESTION).status_code == 200
+                for link in (opened[0], opened[-1]):  # one for the limit, one for the time
+                    with contextlib.suppress(ConnectionError):
+                        assert link.recv(1) == b""
