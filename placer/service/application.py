@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import sqlite3
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -95,6 +96,7 @@ def application(settings: Settings) -> Litestar:
             PlacerError: _said_wrong,
             GateError: _kept_out,
             HTTPException: _not_understood,
+            sqlite3.Error: _not_kept,
             Exception: _failed,
         },
         lifespan=[lifespan],
@@ -430,6 +432,11 @@ def _not_understood(request: Connection, error: HTTPException) -> Response[bytes
         {**problem_of(kind, error.detail), "status": error.status_code},
         {"Allow": allowed} if allowed else None,
     )
+
+
+def _not_kept(request: Connection, error: sqlite3.Error) -> Response[bytes]:
+    LOG.error("a job cannot be kept: %s", error)
+    return problem_response(problem_of("disk", str(error), "make room on the disk of the service"))
 
 
 def _failed(request: Connection, error: Exception) -> Response[bytes]:

@@ -203,7 +203,7 @@ _SCHEMA = {"description": "The schema.", "content": {"application/schema+json": 
 _EVENTS = {"description": "Events.", "content": {"text/event-stream": {"schema": {}}}}
 _COUNTERS = {"description": "Counters.", "content": {"text/plain": {"schema": TEXT}}}
 _PLAN = {"$ref": f"{PARTS}manifest"}
-_NO_ANSWER = ("missing", "unfinished", "words", "failed", "stopped")
+_NO_ANSWER = ("missing", "unfinished", "words", "failed", "stopped", "disk")
 _GETS: tuple[tuple[Any, ...], ...] = (
     ("/v1/schemas", "List the JSON Schemas.", _json(ANY)),
     ("/v1/schemas/{name}", "Return a JSON Schema.", _SCHEMA, "missing"),
@@ -248,12 +248,12 @@ _OTHERS["/v1/jobs"] = {
                 **_json(_JOB, "The job is kept, also if the service ends."),
                 "headers": {"Location": {"schema": {"type": "string"}}},
             },
-            **_problems("body", "origin", "late", "large", "words", "full", "failed"),
+            **_problems("body", "origin", "late", "large", "words", "full", "failed", "disk"),
         },
     }
 }
 _OTHERS["/v1/jobs/{id}"]["delete"] = {
     "summary": "End an unfinished job with the best so far, or forget a finished one.",
     "parameters": [_path("id")],
-    "responses": {"202": _json(_JOB), **_problems("missing", "origin")},
+    "responses": {"202": _json(_JOB), **_problems("missing", "origin", "disk")},
 }

@@ -39,6 +39,7 @@ KINDS: Mapping[str, tuple[int, str]] = {
     "cancelled": (503, "The question was given up."),
     "interrupted": (503, "The job was interrupted."),
     "starting": (503, "The service is not ready."),
+    "disk": (507, "The job cannot be kept."),
 }
 """Status and title of each kind of problem; the kind is the last part of ``type``."""
 KIND_OF_STATUS = {400: "body", 401: "token", 404: "missing", 405: "method", 413: "large"}

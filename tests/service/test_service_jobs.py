@@ -1,5 +1,6 @@
 """Jobs: accepted, followed, cancelled, and not lost when the service is killed."""
 
+import asyncio
 import contextlib
 import json
 import sqlite3
@@ -12,7 +13,11 @@ import pytest
 from served import LONG, QUESTION, serving
 
 from placer.errors import PlacerError
+from placer.service.jobs.desk import Desk
 from placer.service.jobs.store import State, Store
+from placer.service.metrics import Metrics
+from placer.service.settings import Settings
+from placer.service.working.pool import Pool
 
 LONG_JOB = {"verb": "recommend", "question": {**LONG, "time_limit": "60s", "alternatives": False}}
 
@@ -171,3 +176,69 @@ def test_a_file_that_is_no_store_is_refused(content: bytes, tmp_path: Path) -> N
         assert path.read_bytes() == content
     else:
         Store(path).close()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("words", "{"), ("words", "[]"), ("state", "lost"), ("created", "soon")]
+)
+def test_a_row_that_cannot_be_read_is_set_aside(column: str, value: str, tmp_path: Path) -> None:
+    """The others go on, and the row is kept in a table of its own."""
+    path = tmp_path / "jobs"
+    store = Store(path)
+    for name in "ab":
+        store.add(name, "recommend", {})
+    store.close()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as base:
+        base.execute(f"UPDATE jobs SET {column} = ? WHERE id = 'a'", (value,))  # noqa: S608
+    store = Store(path)
+    assert [job.id for job in store.unfinished()] == ["b"]
+    assert store.get("a") is None
+    store.close()
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        assert base.execute(f"SELECT id, {column} FROM unreadable").fetchall() == [("a", value)]  # noqa: S608
+
+
+def test_a_disk_that_is_full_fails_a_job_and_frees_its_slot(tmp_path: Path) -> None:
+    """SQLite may take no more pages: the job that runs fails with its reason, further ones are not
+    accepted, and once there is room the same service takes and answers a job.
+    """
+
+    async def ask() -> tuple[str, bool, str, str]:
+        settings = Settings(jobs_file=tmp_path / "jobs", workers=1, seconds=5, job_seconds=5)
+        pool = Pool(settings, Metrics())
+        store = Store(settings.jobs_file)
+        desk = Desk(settings, pool, store)
+        pool.start()
+        await desk.start()
+
+        async def ended(id_: str) -> str:
+            while desk.is_running(id_):
+                await asyncio.sleep(0.02)
+            job = await desk.get(id_)
+            assert job is not None
+            return f"{job.state} {(job.problem or {}).get('status', '')}"
+
+        try:
+            first = await desk.submit("recommend", QUESTION)
+            pages = store._base.execute("PRAGMA page_count").fetchone()[0]
+            store._base.execute(f"PRAGMA max_page_count = {pages}")
+            failed, refused = await ended(first.id), False
+            while not refused:
+                try:
+                    await desk.submit("recommend", {**QUESTION, "places": "aws," * 2_000 + "aws"})
+                except sqlite3.OperationalError:
+                    refused = True
+            store._base.execute("PRAGMA max_page_count = 100000")
+            done = await ended((await desk.submit("recommend", QUESTION)).id)
+        finally:
+            await desk.stop()
+            await pool.stop()
+        again = Store(settings.jobs_file)
+        kept = again.get(first.id)
+        again.close()
+        assert kept is not None
+        return failed, refused, done, str(kept.state)
+
+    failed, refused, done, kept = asyncio.run(ask())
+    assert (failed, refused, done) == ("failed 507", True, "done ")
+    assert kept in ("queued", "running")  # the next service runs it

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -12,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from placer.errors import PlacerError
-from placer.records import Json
+from placer.records import Json, replace
 from placer.service.jobs.store import Job, State, Store
 from placer.service.problems import FullError, problem_of, refused
 from placer.service.questions.body import check_verb, question_of
@@ -23,6 +25,7 @@ from placer.service.working.pool import Pool
 MOST_ATTEMPTS = 2
 """A job that was running when the service ended is tried so often: it may be what ended it."""
 PRUNE_EVERY_S = 600.0
+LOG = logging.getLogger("placer.service")
 T = TypeVar("T")
 Event = tuple[str, dict[str, Any]]
 
@@ -50,6 +53,7 @@ class Desk:
         self._store = store
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jobs")
         self._running: dict[str, _Running] = {}
+        self._unkept: dict[str, Json] = {}
         self._listeners = 0
         self._pruner: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
@@ -124,10 +128,16 @@ class Desk:
         running = self._running.setdefault(id_, _Running())
         running.task = asyncio.create_task(self._run(id_, verb, words, running))
 
+    def _begin(self, id_: str) -> None:
+        try:
+            self._store.begin(id_)
+        except sqlite3.Error as error:
+            LOG.error("job %s begins, which cannot be kept: %s", id_, error)
+
     async def _run(self, id_: str, verb: str, words: Json, running: _Running) -> None:
 
         def begun() -> None:
-            self._thread.submit(self._store.begin, id_)
+            self._thread.submit(self._begin, id_)
             running.say("state", {"state": str(State.RUNNING)})
 
         def tell(better: Better) -> None:
@@ -148,13 +158,31 @@ class Desk:
         silent = reply.document or reply.outcome is Outcome.CANCELLED
         parts = {"document": reply.document, "manifest": reply.manifest}
         problem = None if silent else refused(reply)
-        await self._kept(partial(self._store.finish, id_, state, **parts, problem=problem))
+        state = await self._finish(id_, state, problem, parts)
         del self._running[id_]
         running.say("done", {"state": str(state)})
 
+    async def _finish(
+        self, id_: str, state: State, problem: Json | None, parts: dict[str, bytes]
+    ) -> State:
+        """Keep how a job ended. Where the disk is full, the job has failed: its slot is freed, and
+        the next service, which finds it unfinished, runs it again.
+        """
+        try:
+            await self._kept(partial(self._store.finish, id_, state, **parts, problem=problem))
+        except sqlite3.Error as error:
+            LOG.error("job %s ended, and its answer cannot be kept: %s", id_, error)
+            hint = "make room on the disk of the service, and ask again"
+            self._unkept[id_] = problem_of("disk", f"the answer cannot be kept: {error}", hint)
+            return State.FAILED
+        return state
+
     async def get(self, id_: str) -> Job | None:
         """Return a job; None if there is none of that name."""
-        return await self._kept(lambda: self._store.get(id_))
+        job = await self._kept(lambda: self._store.get(id_))
+        if job is None or id_ not in self._unkept:
+            return job
+        return replace(job, state=State.FAILED, finished=job.started, problem=self._unkept[id_])
 
     async def part(self, id_: str, name: str) -> bytes | None:
         """Return the ``document`` or the ``manifest`` of a job; None without."""
@@ -178,6 +206,7 @@ class Desk:
         if await self.get(id_) is None:
             return False
         await self._kept(lambda: self._store.remove(id_))
+        self._unkept.pop(id_, None)
         return True
 
     @asynccontextmanager
@@ -206,5 +235,8 @@ class Desk:
     async def _prune(self) -> None:
         while True:
             limits = self.settings.keep_s, self.settings.most_kept
-            await self._kept(partial(self._store.prune, *limits))
+            try:
+                await self._kept(partial(self._store.prune, *limits))
+            except sqlite3.Error as error:
+                LOG.error("old jobs cannot be removed: %s", error)
             await asyncio.sleep(PRUNE_EVERY_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 import time
 from dataclasses import dataclass
@@ -10,11 +11,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from filelock import FileLock, Timeout
 
 from placer.errors import PlacerError, writing_hint
 from placer.records import Json
 
+LOG = logging.getLogger("placer.service")
 VERSION = 1
 TABLE = """
 CREATE TABLE IF NOT EXISTS jobs (
@@ -92,6 +95,7 @@ class Store:
                     f"'{path}' has jobs of another version of placer", "name another with --jobs"
                 )
             self._base.execute(TABLE)
+            self._set_aside()
             self._base.execute(f"PRAGMA user_version={VERSION}")
         except Timeout:
             raise PlacerError(
@@ -101,6 +105,18 @@ class Store:
             hint = "name another file with --jobs"
             hint = writing_hint(error, hint) if isinstance(error, OSError) else hint
             raise PlacerError(f"cannot keep jobs in '{path}': {error}", hint) from None
+
+    def _set_aside(self) -> None:
+        """Move rows that cannot be read into a table of their own, so that the others go on."""
+        self._base.execute("CREATE TABLE IF NOT EXISTS unreadable AS SELECT * FROM jobs LIMIT 0")
+        for number, *row in self._base.execute(f"SELECT rowid, {COLUMNS} FROM jobs").fetchall():  # noqa: S608
+            try:
+                _job(tuple(row))
+            except (ValueError, TypeError) as error:
+                LOG.error("job %r cannot be read and is set aside: %s", row[0], error)
+                same = "FROM jobs WHERE rowid = ?"
+                self._base.execute(f"INSERT INTO unreadable SELECT * {same}", (number,))
+                self._base.execute(f"DELETE {same}", (number,))
 
     def close(self) -> None:
         """Close the file, and let another service have it."""
@@ -180,4 +196,4 @@ def _job(row: tuple[Any, ...]) -> Job:
     made = dict(zip(COLUMNS.split(", "), row, strict=True))
     problem = None if made["problem"] is None else json.loads(made["problem"])
     read = {"words": json.loads(made["words"]), "state": State(made["state"]), "problem": problem}
-    return Job(**(made | read))
+    return msgspec.convert(made | read, Job)
