@@ -256,8 +256,9 @@ def worker_of(pool: Pool) -> int:
 
 
 def test_a_process_that_hangs_or_dies_is_replaced() -> None:
-    """A worker that hangs is killed after its time, and its asker is told; so is the asker of one
-    that dies, whose question fails. Another worker answers the next question.
+    """A worker that hangs is killed after its time, and its asker is told. The question of one that
+    dies is asked once more: it is answered, or fails where that worker dies too. Another worker
+    answers the next question.
     """
 
     async def ask() -> list[Reply]:
@@ -272,11 +273,21 @@ def test_a_process_that_hangs_or_dies_is_replaced() -> None:
             asked = asyncio.create_task(pool.ask(question(), asyncio.Event()))
             await asyncio.sleep(0.1)
             os.kill(second, signal.SIGKILL)
+            replies.append(await asked)
+            long = Question(name="recommend", words=LONG, seconds=60, searches=1)
+            asked = asyncio.create_task(pool.ask(long, asyncio.Event()))
+            for _ in range(2):
+                while not pool.ready:
+                    await asyncio.sleep(0.02)
+                await asyncio.sleep(0.2)  # it has begun
+                os.kill(worker_of(pool), signal.SIGKILL)
+                while pool.ready:
+                    await asyncio.sleep(0.02)
             return [*replies, await asked, await pool.ask(question(), asyncio.Event())]
 
     outcomes = [reply.outcome for reply in asyncio.run(ask())]
     answered = Outcome.ANSWERED
-    assert outcomes == [Outcome.STOPPED, answered, Outcome.FAILED, answered]
+    assert outcomes == [Outcome.STOPPED, answered, answered, Outcome.FAILED, answered]
 
 
 def test_a_waiting_question_can_be_given_up() -> None:

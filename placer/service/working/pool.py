@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 from collections import deque
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from placer.service.settings import Settings
 from placer.service.working.messages import Better, Book, Outcome, Question, Reply
 from placer.service.working.worker import GoneError, Worker
 
+LOG = logging.getLogger("placer.service")
 AFTER_FAILURE_S = (0.2, 1.0, 5.0, 30.0)
 """Pauses before a worker is started again that does not come up, or ends at once."""
 LOOK_EVERY_S = 10.0
@@ -36,6 +38,7 @@ class Ticket:
     begun: Callable[[], None]
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     reply: asyncio.Future[Reply]
+    is_retried: bool = False
 
 
 class Pool:
@@ -167,7 +170,7 @@ class Pool:
                 try:
                     reply = await self._answered(worker, ticket)
                 except GoneError:
-                    self._settle(ticket, Reply(outcome=Outcome.FAILED))
+                    self._lose(worker, ticket)
                     raise
                 finally:
                     if ticket.is_job:
@@ -178,6 +181,18 @@ class Pool:
                     return
         finally:
             self.ready -= 1
+
+    def _lose(self, worker: Worker, ticket: Ticket) -> None:
+        """Ask once more what a worker did not live to answer: twice, it may be the cause."""
+        worker.process.join(1)
+        words = "worker %s ended with code %s while it worked on %s"
+        LOG.warning(words, worker.process.pid, worker.process.exitcode, ticket.question.name)
+        if ticket.is_retried or ticket.cancelled.is_set():
+            self._settle(ticket, Reply(outcome=Outcome.FAILED))
+            return
+        ticket.is_retried = True
+        (self._jobs if ticket.is_job else self._waiting).appendleft(ticket)
+        self._count()
 
     def _settle(self, ticket: Ticket, reply: Reply) -> None:
         if reply.seconds:
@@ -208,7 +223,8 @@ class Pool:
     async def _answered(self, worker: Worker, ticket: Ticket) -> Reply:
         """Have a worker answer, and pass on what it tells; it is stopped when it overruns."""
         loop = asyncio.get_running_loop()
-        ticket.begun()
+        if not ticket.is_retried:
+            ticket.begun()
         await worker.ask(ticket.question)
         started = loop.time()
         deadline = started + ticket.question.longest_s + self.settings.grace_s
