@@ -71,6 +71,8 @@ def bounded(path: str | Path, hint: str, most_bytes: int = MOST_BYTES, exit_code
             try:
                 piece = os.read(file, min(PIECE_BYTES, most_bytes + 1 - len(data)))
             except BlockingIOError:  # a pipe or terminal whose other end is thinking
+                if stat.S_ISREG(mode):  # such as /proc/kmsg, which has no end
+                    raise
                 select.select([file], [], [])
                 continue
             data += piece

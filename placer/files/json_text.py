@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import Any
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 """Halves of a character, as an escape or in UTF-8 that is none."""
+_LARGE = re.compile(rb"\d{300}")
+"""Digits of a whole number that may be larger than any float."""
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON text; ValueError if an object has a key twice, a number is NaN or infinite, or a
-    text has half a character (a surrogate without its other half), which cannot be printed.
+    """Parse JSON text; ValueError if an object has a key twice, a number is NaN, infinite or larger
+    than any float, or a text has half a character (a surrogate without its other half), which
+    cannot be printed.
 
     >>> parse_json('{"usd": 1, "usd": 2}')
     Traceback (most recent call last):
     ...
     ValueError: the key 'usd' appears twice in an object
     """
-    document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
     raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    hooks: dict[str, Any] = {}
+    if _LARGE.search(raw):  # seldom, as below
+        hooks = {"parse_int": _whole_number}
+    document = json.loads(
+        text, parse_constant=_refuse_constant, object_pairs_hook=unique_keys, **hooks
+    )
     if _SURROGATE.search(raw):  # seldom: so the search is all that most documents cost
         try:
             json.dumps(document, ensure_ascii=False).encode()
@@ -60,6 +69,13 @@ def misfit(error: Exception, document: Any) -> str:
     except (KeyError, IndexError, TypeError, ValueError):
         shown = ""
     return f"{path.lstrip('.')}{shown}: {words}" if path else words
+
+
+def _whole_number(digits: str) -> int:
+    number = int(digits)
+    if abs(number) > sys.float_info.max:
+        raise ValueError(f"a number has {len(digits):,} digits")
+    return number
 
 
 def _refuse_constant(name: str) -> float:

@@ -182,7 +182,8 @@ def test_ctrl_c_while_modules_load_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"schema": "placer.result/v1"}', '{"schema": 1}', "\x00", "[" * 50_000]
+    "text",
+    ["{", "[]", "1" * 400, '{"schema": "placer.result/v1"}', '{"schema": 1}', "\x00", "[" * 50_000],
 )
 def test_validate_refuses_broken_files_in_one_line(run: Run, tmp_path: Path, text: str) -> None:
     """Cut off, wrong type, incomplete, binary, nested too deep."""
@@ -244,3 +245,21 @@ def test_what_is_not_installed_is_named_with_its_line(
     extras = [row for row in rows if row["name"].startswith("extra ")]
     assert {row["found"] for row in extras} == {"not installed"}
     assert all(row["name"].removeprefix("extra ") in row["hint"] for row in extras)
+
+
+@pytest.mark.skipif(not Path("/proc/kmsg").exists(), reason="a file of Linux")
+def test_a_file_without_an_end_is_not_waited_for(run: Run, tmp_path: Path) -> None:
+    """The kernel's messages are a file by their kind, whose reader would wait for the next one."""
+    done = run("validate", "/proc/kmsg")
+    assert (done.returncode, "cannot read '/proc/kmsg'" in done.stderr) == (2, True)
+
+
+def test_a_number_of_400_digits_is_one_line(run: Run, tmp_path: Path) -> None:
+    """In a saved answer: `report` failed inside, as no float is that large."""
+    document = tmp_path / "answer.json"
+    assert run("recommend", *ERBEN, "--budget", "5/h", "-o", str(document)).returncode == 0
+    told = json.loads(document.read_text(encoding="utf-8"))
+    told["objective"]["value"] = 10**400
+    document.write_text(json.dumps(told), encoding="utf-8")
+    done = run("report", str(document), "-o", str(tmp_path / "report.html"))
+    assert (done.returncode, "a number has 401 digits" in done.stderr) == (2, True)
