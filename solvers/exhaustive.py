@@ -50,8 +50,11 @@ def _slower(
     placement: Placement, problem: Problem, fastest: Outcome
 ) -> Iterator[tuple[Outcome, Placement]]:
     """Yield the plans of some workers that keep every limit, where a slower one may cost less in an
-    hour: it sends less, and its machines cost what they do.
+    hour: it sends less, and its machines cost what they do. In a question about some workers of a
+    larger one each has its fastest: whoever asks it looks for slower plans.
     """
+    if problem.requirements.narrowed is not None:
+        return
     budget = problem.requirements.budget_usd_per_hour
     machines, total = fastest.usd.compute, fastest.usd.total
     if machines == total or (budget is not None and machines > budget):
