@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from placer.cost_model.estimate import offer_of, with_plans
@@ -43,10 +43,15 @@ def numbers(problem: Problem) -> Iterator[int]:
 
 
 def first_placements(
-    problem: Problem, sizes: Iterable[Size], objective: Objective, workers: int
+    problem: Problem,
+    sizes: Iterable[Size],
+    objective: Objective,
+    workers: int,
+    worth_s: Callable[[], float],
 ) -> Iterator[Placement]:
     """Yield some equal workers of some sizes that may be good: of each device those that calculate
     fastest, or cost least, where money is left for what they send, and time for their exchange.
+    ``worth_s``: the longest step of something better than the best of now.
     """
     wish = problem.requirements
     budget = wish.budget_usd_per_hour or math.inf
@@ -61,7 +66,7 @@ def first_placements(
             for *_, size in found
             if workers * size.usd_per_hour <= usd and size.calculation_s <= longest_s
         )
-        yield from _of_each_device(able, workers, problem)
+        yield from _of_each_device(able, workers, problem, worth_s)
 
 
 def _promise(size: Size, objective: Objective) -> float:
@@ -72,12 +77,12 @@ def _promise(size: Size, objective: Objective) -> float:
     return usd * size.calculation_s if objective.by_sample else usd
 
 
-def _of_each_device(sizes: Iterable[Size], workers: int, problem: Problem) -> Iterator[Placement]:
+def _of_each_device(
+    sizes: Iterable[Size], workers: int, problem: Problem, worth_s: Callable[[], float]
+) -> Iterator[Placement]:
     """Yield, of each device, the first size whose workers are held by one place, and before it
     those that are held by several, up to one that can be paid wherever it begins.
     """
-    asked = problem.requirements.narrowed
-    longest_s = math.inf if asked is None else asked.most_s
     tried: dict[tuple[str, int], int] = {}
     spread: set[tuple[str, int]] = set()
     for size in sizes:
@@ -85,7 +90,7 @@ def _of_each_device(sizes: Iterable[Size], workers: int, problem: Problem) -> It
         if tried.setdefault(device, 0) >= SIZES:
             continue
         tried[device] += 1
-        if not problem.may_reach(size.kind.offers[0], size.machines, workers, longest_s):
+        if not problem.may_reach(size.kind.offers[0], size.machines, workers, worth_s()):
             continue
         together = list(_together(size, workers, problem))
         if together:

@@ -105,7 +105,9 @@ class _CountSearch(PartSearch):
         few = self.skips and self.problem.requirements.min_regions > 1
         for workers in self._among if few else numbers(self.problem):
             sizes = self._asking(workers).worker_sizes(workers)
-            yield from first_placements(self.problem, sizes, self.objective, workers)
+            yield from first_placements(
+                self.problem, sizes, self.objective, workers, lambda: self._longest_s
+            )
 
     def _drop_one(self) -> bool:
         """Leave out a machine that buys nothing; return whether there was one."""
