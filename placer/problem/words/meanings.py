@@ -36,7 +36,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "model": ("params", "parameters", "model-size", "model-name", "model-id", "checkpoint"),
     "not-in": ("exclude", "avoid", "not", "exclude-region", "exclude-regions", "except"),
     "objective": ("goal", "minimize", "maximize", "optimize", "optimize-target", "best"),
-    "output": ("out", "save", "to", "file", "output-file"),
+    "output": ("out", "save", "to", "output-file"),
     "own": ("onprem", "on-prem", "on-premise", "own-machines", "local", "my-machines", "mine"),
     "passes": ("epochs", "num-epochs"),
     "precision": ("dtype", "bf16", "fp16", "amp", "mixed-precision"),
