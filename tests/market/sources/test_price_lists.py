@@ -191,6 +191,15 @@ def test_prices_of_an_hour_pass(tmp_path: Path, column: str, cell: str) -> None:
     assert only(read(tmp_path, text, *SET, maps=MAP))["usd_per_hour"] == 40
 
 
+def test_another_currency_is_refused_with_what_works(tmp_path: Path) -> None:
+    """The tip followed makes a book."""
+    text = "Machine,Place,Price,Currency\np5.48xlarge,us-east-1,{},{}\n"
+    with pytest.raises(PlacerError, match="in EUR") as error:
+        read(tmp_path, text.format(40, "EUR"), *SET, maps=MAP)
+    assert "convert the price and write USD as its currency" in error.value.hint
+    assert only(read(tmp_path, text.format(44.8, "USD"), *SET, maps=MAP))["usd_per_hour"] == 44.8
+
+
 def test_a_contract_of_ones_own_passes(tmp_path: Path) -> None:
     """A commitment that is paid for is a price, if the row is said to be one."""
     text = "Machine,Place,Price,Remark\np5.48xlarge,us-east-1,40,3 year commitment\n"
