@@ -37,9 +37,10 @@ def with_files(word: str) -> tuple[list[str], str]:
     """
     name, at, rest = word.partition("@")
     if at and "=" not in name and Path(name).is_file():
-        words, left_out = _nodes(name, rest)
+        words, assumed, left_out = _nodes(name, rest)
         shown = "".join(f"; left out: {count} x {why}" for why, count in left_out.items())
-        return words, f"read {name} as {' '.join(f'--own {one}' for one in words)}{shown}"
+        taken = "".join(f"; assumed: {one}" for one in assumed)
+        return words, f"read {name} as {' '.join(f'--own {one}' for one in words)}{taken}{shown}"
     links = re.search(r":nvlink=([^:]+)", word)
     if links is None or not Path(links[1]).is_file():
         return [word], ""
@@ -63,7 +64,7 @@ def refuse_known(path: str) -> None:
         raise PlacerError(f"'{path}' is a list of nodes", f"give it as --own {path}@PLACE")
 
 
-def _nodes(path: str, place: str) -> tuple[list[str], Mapping[str, int]]:
+def _nodes(path: str, place: str) -> tuple[list[str], list[str], Mapping[str, int]]:
     document = _document(read_file(path, "check the path", MOST_BYTES).decode("utf-8", "replace"))
     known = next((name for name in LISTS if _fits(name, document)), None)
     if known is None:
@@ -73,6 +74,7 @@ def _nodes(path: str, place: str) -> tuple[list[str], Mapping[str, int]]:
     rows = mapped_rows(parsed_records(document, mapping, path), mapping, tally, {}, None)
     alike: Counter[tuple[str, ...]] = Counter()
     names: dict[tuple[str, ...], str] = {}
+    assumed: dict[str, None] = {}
     for where, row, _ in rows:
         kind = tuple(str(row[name]) for name in ("gpu", "gpus", "ram", "cpus"))
         if not kind[0]:
@@ -82,6 +84,8 @@ def _nodes(path: str, place: str) -> tuple[list[str], Mapping[str, int]]:
             )
         alike[kind] += int(str(row["count"]))
         names.setdefault(kind, str(row["name"]))
+        if row.get("assumed"):
+            assumed[str(row["assumed"])] = None
     if not alike:
         raise PlacerError(f"own '{path}' has no node that is free", f"{tally.nothing().message}")
     words_of = [
@@ -89,7 +93,7 @@ def _nodes(path: str, place: str) -> tuple[list[str], Mapping[str, int]]:
         + "".join(f":{k}={v}" for k, v in zip(("ram", "cpus"), kind[2:], strict=True) if v)
         for kind, count in alike.items()
     ]
-    return words_of, tally.reasons()
+    return words_of, [*assumed], tally.reasons()
 
 
 def _fits(name: str, document: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,15 +54,39 @@ def test_idle_nodes_of_slurm(tmp_path: Path) -> None:
     assert "nodes that are not idle: node7 idle*" in said
 
 
+@pytest.mark.parametrize(
+    ("gres", "gpu", "assumed"),
+    [
+        ("a100:4(S:0-1)", "A100-40", "assumed: a100 is the one with less memory"),
+        ("A100:4", "A100-40", "assumed: A100 is the one with less memory"),
+        ("h100:4", "h100", "assumed: h100 is the one with NVLink"),
+        ("a100_80gb:4", "A100-80", ""),
+        ("h100_pcie:4", "H100-PCIe", ""),
+    ],
+)
+def test_a_word_of_slurm_for_several_devices_is_assumed(
+    tmp_path: Path, gres: str, gpu: str, assumed: str
+) -> None:
+    """Whoever set Slurm up chose the word: it may say nothing of memory or links."""
+    path = tmp_path / "sinfo.txt"
+    path.write_text(f"NODELIST NODES STATE CPUS MEMORY GRES\nn1 1 idle 8 64000 gpu:{gres}\n")
+    words, said = with_files(f"{path}@Berlin")
+    assert words == [f"n1=1x{gpu}:4@Berlin:ram=64000MiB:cpus=8"]
+    assert said.partition("; ")[2] == assumed
+
+
 def test_nodes_of_kubernetes(tmp_path: Path) -> None:
-    """7 and 8 free GPUs are two kinds; a cordoned node is counted."""
-    nodes = [node("a"), node("b", "7"), node("c"), node("d", unschedulable=True)]
+    """7 and 8 free GPUs are two kinds; a cordoned node is counted, and one of shared GPUs."""
+    shared: Any = node("e", "32")
+    shared["metadata"]["labels"]["nvidia.com/gpu.product"] += "-SHARED"
+    nodes = [node("a"), node("b", "7"), node("c"), node("d", unschedulable=True), shared]
     path = tmp_path / "nodes.json"
     path.write_text(json.dumps({"kind": "List", "items": nodes}), encoding="utf-8")
     words, said = with_files(f"{path}@Zurich")
     host = ":ram=1056264052KiB:cpus=127"
     assert words == [f"a=2xA100-80:8@Zurich{host}", f"b=1xA100-80:7@Zurich{host}"]
     assert "nodes that take no pods: d" in said
+    assert "nodes whose GPUs are shared: e" in said
 
 
 @pytest.mark.parametrize(

@@ -246,8 +246,8 @@ _QUESTION: Parsers = dict.fromkeys(
     str,
 )
 """Words of ``placer recommend`` that configurations of training software have."""
-_OWN: Parsers = dict.fromkeys(("name", "count", "gpu", "gpus", "cpus", "ram"), str)
-"""What a list of one's own machines says of those that are alike."""
+_OWN: Parsers = dict.fromkeys(("name", "count", "gpu", "gpus", "cpus", "ram", "assumed"), str)
+"""What a list of one's own machines says of those that are alike, and what is assumed of them."""
 _NO_FILE = {"links": _LINKS, "parts": _PARTS, "question": _QUESTION, "own": _OWN}
 """Kinds whose columns are not those of a file of a book."""
 
