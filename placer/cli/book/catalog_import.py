@@ -48,7 +48,7 @@ def import_command(
 
     A mapping file says where the rows lie in CSV, JSON or lines of JSON, and which of their names,
     units and values are which. With csv, columns are mapped by --map, set by --set, or have
-    placer's names; files that AWS, Azure, Lambda, RunPod, Vast.ai, gpuhunt and bills in FOCUS write
+    placer's names; files that AWS, Azure, Lambda, RunPod and gpuhunt write, and bills in FOCUS,
     are recognised without a word. Prices are plain numbers in USD; a leading $ is removed, anything
     else beside a number is refused, and so are regions and devices that no book knows, machines
     that the book knows otherwise, and prices of another unit, term or licence.
