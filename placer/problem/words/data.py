@@ -67,9 +67,7 @@ MULTI_REGIONS = {
     "eur8": "europe-west3",
     "asia1": "asia-northeast1",
 }
-"""Places of buckets that span regions, with one of the regions in each:
-cloud.google.com/storage/docs/locations, read 2026-11-28.
-"""
+"""Places of buckets of Google Cloud that span regions, with one of the regions in each."""
 
 
 def store_named(word: str, catalog: Catalog) -> StoreOffer:

@@ -24,9 +24,7 @@ UTF8_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 MOST_NAME = 200  # Longest name of a column
 AWS_PREAMBLE = "FormatVersion"
-"""With this begins what AWS's bulk price lists say of themselves above the names of columns:
-docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/reading-an-offer.html, read 2026-11-28.
-"""
+"""With this begins what AWS's bulk price lists say of themselves above the names of columns."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
