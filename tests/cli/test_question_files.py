@@ -105,7 +105,8 @@ def test_flags_win_over_the_file(run: Run, tmp_path: Path) -> None:
     words = ("-f", "axolotl.yaml", "--seq-len", "1024", "--own", "pc=1xA100-80:1@Berlin")
     done = run("recommend", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "read axolotl.yaml as a configuration of axolotl: --model Qwen/" in done.stderr
+    assert "a configuration of axolotl (tbs is that of one GPU: " in done.stderr
+    assert "--model Qwen/" in done.stderr
     assert "8 x 1,024 tokens" in done.stdout
     assert "LoRA rank 16" in done.stdout
 
