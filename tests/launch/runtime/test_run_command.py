@@ -349,9 +349,16 @@ def test_a_machine_may_end_before_its_worker_is_heard(
     plan = plan_of(told)
     machine = Machine(seats=plan.seats(1)[:1], address="127.0.0.1")
     job = Job(
-        document=told, machines=(machine,), host="127.0.0.1", port=1, links="loopback", extra={}
+        plan=plan,
+        document=told,
+        settings=settings_of(tmp_path, plan),
+        machines=(machine,),
+        host="127.0.0.1",
+        port=1,
+        links="loopback",
+        extra={},
     )
-    launcher = Launcher(plan, settings_of(tmp_path, plan), job, lambda record: None)
+    launcher = Launcher(job, lambda record: None)
     site = launcher._started(machine)
     launcher.sites, launcher.running, launcher.last = [site], [site], {("end", 0): {"kind": "end"}}
     site.process.wait()

@@ -1,6 +1,4 @@
-"""The launcher: it starts the machines of a run, collects their records, and ends them, whatever
-happens.
-"""
+"""The launcher: starts the machines of a run, collects their records, and always ends them."""
 
 from __future__ import annotations
 
@@ -14,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from placer.errors import PlacerError
@@ -55,16 +52,20 @@ class Job:
     that listens there already.
 
     ``links`` are ``loopback`` (all ranks are here), ``shaped`` (here, each machine in a network of
-    its own) or ``real``. ``extra`` are variables of the processes.
+    its own) or ``real``. ``extra`` are variables of the processes. The run ends with any of its
+    ``services``, such as local object stores.
     """
 
+    plan: RunPlan
     document: Mapping[str, Any]
+    settings: Settings
     machines: tuple[Machine, ...]
     host: str
     port: int
     listening: int | None = None
     links: str
     extra: Mapping[str, str]
+    services: Mapping[str, subprocess.Popen[str]] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)
@@ -84,20 +85,10 @@ class _Site:
 
 
 class Launcher:
-    """The machines of one run: ``handle`` gets each record in the order of arrival, and the run
-    ends with any of its ``services``, such as local object stores.
-    """
+    """The machines of one run: ``handle`` gets each record in the order of arrival."""
 
-    def __init__(
-        self,
-        plan: RunPlan,
-        settings: Settings,
-        job: Job,
-        handle: Callable[[Record], None],
-        services: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
-    ) -> None:
-        self.plan, self.settings, self.job = plan, settings, job
-        self.handle, self.services = handle, services
+    def __init__(self, job: Job, handle: Callable[[Record], None]) -> None:
+        self.job, self.plan, self.handle = job, job.plan, handle
         self.sites: list[_Site] = []
         self.running: list[_Site] = []
         self.selector = selectors.DefaultSelector()
@@ -151,7 +142,7 @@ class Launcher:
             os.close(write)
         description = {
             "manifest": job.document,
-            "settings": asdict(self.settings),
+            "settings": asdict(job.settings),
             **asdict(machine),
             "host": job.host,
             "port": job.port,
@@ -172,11 +163,11 @@ class Launcher:
 
     def _look(self) -> None:
         """Take the records that have come; see who has ended, or must by now."""
-        for name, process in self.services.items():
+        for name, process in self.job.services.items():
             if (code := process.poll()) is not None:
                 words = f"{name} has ended: {how_ended(code)}"
                 raise PlacerError(words, self._advice(), exit_code=1)
-        wait_s = LOOK_S if self.services or self.lost_by < float("inf") else 1.0
+        wait_s = LOOK_S if self.job.services or self.lost_by < float("inf") else 1.0
         for key, _ in self.selector.select(wait_s):
             self._read(*key.data)
         now = time.monotonic()
@@ -274,11 +265,8 @@ class Launcher:
         return PlacerError(f"{where}: {fault['reason']}", self._advice(), exit_code=1)
 
     def _advice(self) -> str:
-        if self.settings.checkpoints:
-            return (
-                "run it again with --resume: it goes on from the last checkpoint, if there is one"
-            )
-        return "run it again"
+        resume = "run it again with --resume: it goes on from the last checkpoint, if there is one"
+        return resume if self.job.settings.checkpoints else "run it again"
 
 
 def check_models(plan: RunPlan, ends: Sequence[Mapping[str, Any]]) -> None:

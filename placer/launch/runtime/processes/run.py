@@ -1,6 +1,4 @@
-"""A run from the options of the command: the ranks of this machine, the rendezvous, the log and the
-records.
-"""
+"""A run by the options of the command: this machine's ranks, rendezvous, log and records."""
 
 from __future__ import annotations
 
@@ -8,7 +6,6 @@ import json
 import os
 import re
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -87,15 +84,18 @@ def run_here(
             services |= {store.label: store.process for store in stores}
             extra |= LOCAL_KEYS
         job = Job(
+            plan=plan,
             document=document,
+            settings=settings,
             machines=machines,
             host=host,
             port=port,
             listening=listening,
             links="loopback" if network is None else "shaped",
             extra=extra,
+            services=services,
         )
-        return _logged(plan, settings, job, folder, watch, services)
+        return _logged(job, folder, watch)
 
 
 def _machines(seats: Sequence[Seat], network: ShapedNetwork | None) -> tuple[Machine, ...]:
@@ -163,7 +163,9 @@ def run_ranks(
     loop = {"GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE} if is_loopback(host) else {}
     machines = by_machine(plan.seats(settings.processes), _own_address(host))
     job = Job(
+        plan=plan,
         document=document,
+        settings=settings,
         machines=tuple(m for m in machines if m.seats[0].machine in ranks),
         host=host,
         port=int(port),
@@ -172,7 +174,7 @@ def run_ranks(
     )
     check_target(settings.train)  # before a folder is made
     with locked_folder(folder, "run", "--out", must_lock=False, shared=True):
-        return _logged(plan, settings, job, folder, watch)
+        return _logged(job, folder, watch)
 
 
 def _own_address(host: str) -> str:
@@ -211,14 +213,8 @@ def _site_group(plan: RunPlan) -> str:
     return f"{counted(plan.workers, 'worker')}{islands}{hubs}"
 
 
-def _logged(
-    plan: RunPlan,
-    settings: Settings,
-    job: Job,
-    folder: Path,
-    watch: Callable[[Record], None],
-    services: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
-) -> list[Record]:
+def _logged(job: Job, folder: Path, watch: Callable[[Record], None]) -> list[Record]:
+    settings = job.settings
     check_target(settings.train)
     first = job.machines[0].seats[0].machine
     name = f"run-rank-{first}.jsonl" if first else "run.jsonl"
@@ -227,25 +223,19 @@ def _logged(
     # The first machine alone moves what all of them share.
     own = "://" not in settings.checkpoints and (not first or kept.parent == folder.absolute())
     set_aside([folder / name, *([] if settings.resume or not own else [kept])])
-    with RunLog(folder / name, plan, settings, links=job.links) as log:
+    with RunLog(folder / name, job.plan, settings, links=job.links) as log:
 
         def handle(record: Record) -> None:
             log.write(record)
             watch(record)
 
-        launcher = Launcher(plan, settings, job, handle, services)
-        launcher.run(lambda: gather(plan, settings, job, log.records, handle))
+        Launcher(job, handle).run(lambda: _gather(job, log.records, handle))
         return log.records
 
 
-def gather(
-    plan: RunPlan,
-    settings: Settings,
-    job: Job,
-    records: Sequence[Record],
-    handle: Callable[[Record], None],
-) -> None:
+def _gather(job: Job, records: Sequence[Record], handle: Callable[[Record], None]) -> None:
     """Hand the records of other machines to rank 0, whose log is the whole one."""
+    plan, settings = job.plan, job.settings
     everywhere = {seat.machine for seat in plan.seats(settings.processes)}
     here = {seat.machine for machine in job.machines for seat in machine.seats}
     if everywhere == here:
@@ -279,16 +269,10 @@ def set_aside(paths: Iterable[Path]) -> None:
     """Rename what an earlier run left, so that it is not lost or taken: ``run.jsonl.1``."""
     for path in paths:
         if path.exists():
-            free = next(
-                other
-                for n in count(1)
-                if not (other := path.with_name(f"{path.name}.{n}")).exists()
-            )
+            others = (path.with_name(f"{path.name}.{n}") for n in count(1))
             try:
-                path.rename(free)
-            except (
-                FileNotFoundError
-            ):  # the launcher of another rank, which writes here too, was first
+                path.rename(next(other for other in others if not other.exists()))
+            except FileNotFoundError:  # the launcher of another rank here was first
                 continue
             except OSError as error:
                 raise PlacerError(
