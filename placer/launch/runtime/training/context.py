@@ -148,14 +148,11 @@ class Context:
         """Take an optimizer step of the world with the gradient at its parameters and a vector that
         its first process may have; none without a vector that is needed.
         """
-        if self.seat.world_size > 1:
-            import torch.distributed as dist
+        import torch.distributed as dist
 
-            some = [extra is not None]
-            dist.broadcast_object_list(some, src=0)
-            exists = bool(some[0])
-        else:
-            exists = extra is not None
+        some = [extra is not None]
+        dist.broadcast_object_list(some, src=0)
+        exists = bool(some[0])
         with self.meter.phase("update"):
             if exists:
                 self.trainer.add(extra)

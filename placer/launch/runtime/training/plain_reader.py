@@ -16,6 +16,7 @@ from torch.distributed.checkpoint.planner import ReadItem
 METADATA = "torch.distributed.checkpoint."
 """Where the types of the metadata are."""
 CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
+PLAIN = {("collections", "OrderedDict"), ("torch", "Size"), ("torch.serialization", "_get_layout")}
 
 
 class PlainReader(FsspecReader):  # type: ignore[misc,unused-ignore]
@@ -42,17 +43,9 @@ class PlainPlanner(DefaultLoadPlanner):  # type: ignore[misc,unused-ignore]
 class _Plain(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Find a type of the metadata; functions and all other types are refused."""
-        if module.startswith(METADATA) and isinstance(
-            found := super().find_class(module, name), type
-        ):
-            return found
-        if module == "torch" and (
-            name == "Size" or isinstance(getattr(torch, name, None), CONSTANTS)
-        ):
-            return super().find_class(module, name)
-        if (module, name) in (
-            ("collections", "OrderedDict"),
-            ("torch.serialization", "_get_layout"),
-        ):
-            return super().find_class(module, name)
+        constant = module == "torch" and isinstance(getattr(torch, name, None), CONSTANTS)
+        if module.startswith(METADATA) or constant or (module, name) in PLAIN:
+            found = super().find_class(module, name)
+            if isinstance(found, type) or not module.startswith(METADATA):
+                return found
         raise pickle.UnpicklingError(f"its metadata names {module}.{name}")
