@@ -1,6 +1,4 @@
-"""The judgement of a rehearsal: the exchange, the bytes of each link and the requests, predicted
-and measured.
-"""
+"""The judgement of a rehearsal: exchange, bytes of links and requests, predicted and measured."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The start of a small plan on a shaped network: the scripts that ``placer export --to torchrun``
-writes, each on its machine.
-"""
+"""The start of a small plan on a shaped network, by the scripts of ``export --to torchrun``."""
 
 from __future__ import annotations
 
@@ -87,16 +85,8 @@ class Start:
             join_s=TIMEOUT_S,
             poll_s=POLL_S,
         )
-        records = run_here(
-            plan,
-            self.document,
-            settings,
-            folder,
-            watch,
-            network=network,
-            environment={ELEMENTS: str(self.elements)},
-        )
-        return [*records]
+        environment = {ELEMENTS: str(self.elements)}
+        return [*run_here(plan, self.document, settings, folder, watch, network, environment)]
 
     @contextmanager
     def _started(

@@ -1,6 +1,4 @@
-"""A plan made small: fewer bytes, next to no calculation, links that this machine can carry, and
-the price of its exchange there.
-"""
+"""A plan made small: few bytes, no calculation to speak of, links that this machine carries."""
 
 from __future__ import annotations
 
@@ -176,14 +174,11 @@ def small_plan(
         scale = usual_scale(problem, placement) if scale is None else scale
         elements = round(whole * scale)
         if elements < min(LEAST_ELEMENTS, int(whole)):
-            words = (
-                f"scale {scale:.3g} leaves {elements:,} of {whole:,.0f} parameters, fewer than "
-                f"{LEAST_ELEMENTS:,}"
-            )
+            least = f"{LEAST_ELEMENTS / whole:.2g} is about the smallest"
             raise PlacerError(
-                words,
-                f"{LEAST_ELEMENTS / whole:.2g} is about the smallest: headers are more than data "
-                f"below it",
+                f"scale {scale:.3g} leaves {elements:,} of {whole:,.0f} parameters, fewer than "
+                f"{LEAST_ELEMENTS:,}",
+                f"{least}: headers are more than data below it",
             )
     return _small(problem, placement, elements / whole, elements)
 

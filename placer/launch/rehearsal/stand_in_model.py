@@ -1,6 +1,4 @@
-"""The model of a rehearsal: as many parameters as the scaled plan exchanges, with gradients that
-cost next to nothing.
-"""
+"""The model of a rehearsal: the parameters of the scaled plan, with gradients that cost little."""
 
 from __future__ import annotations
 

@@ -1,3 +1,1 @@
-"""The reference runtime: it executes a launch manifest with real processes and measures what the
-plan predicted.
-"""
+"""The reference runtime: executes a launch manifest and measures what the plan predicted."""

@@ -158,11 +158,8 @@ def summary(plan: RunPlan, settings: Settings, records: Sequence[Record]) -> dic
     the model that was trained. What nobody predicts is None.
     """
     steps = [r for r in records if r["kind"] == "step"]
-    rounds, counted, overlap = (
-        all_rounds(steps, plan),
-        rounds_of(steps, plan),
-        plan.exchange.overlap,
-    )
+    rounds, counted = all_rounds(steps, plan), rounds_of(steps, plan)
+    overlap = plan.exchange.overlap
     medians = round_seconds(counted, plan.workers)
     overlapped = medians is not None and medians.hidden is not None
     elements = next((r["elements"] for r in records if r["kind"] == "ready"), 0)
@@ -179,7 +176,11 @@ def summary(plan: RunPlan, settings: Settings, records: Sequence[Record]) -> dic
         "remarks": [
             *_precision(plan, settings),
             *unlike,
-            *(_lost(plan, record) for record in records if record["kind"] == "lost"),
+            *(
+                f"lost {plan.rank_name(r['rank'])} in step {r['step']}: {r['reason']}"
+                for r in records
+                if r["kind"] == "lost"
+            ),
             *([ALL_FLUSHED] if overlap and not overlapped else []),
         ],
     }
@@ -298,7 +299,3 @@ def _unlike(
             "all processes shared this machine: links and machines were not those of the plan"
         )
     return remarks
-
-
-def _lost(plan: RunPlan, record: Record) -> str:
-    return f"lost {plan.rank_name(record['rank'])} in step {record['step']}: {record['reason']}"

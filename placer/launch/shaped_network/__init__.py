@@ -1,6 +1,4 @@
-"""A wide-area network on one machine: each machine of a plan has a network of its own, each link
-its rate and its delay.
-"""
+"""A wide-area network on one machine: machines with networks, links with rates and delays."""
 
 from placer.launch.shaped_network.network import ENVIRONMENT, Shape, ShapedNetwork, open_network
 

@@ -1,6 +1,4 @@
-"""The Linux kernel's part: calls that Python 3.11 has no function for, how a process ended, and the
-network namespace of one machine.
-"""
+"""The Linux kernel's part: calls that Python 3.11 lacks, and the namespace of one machine."""
 
 from __future__ import annotations
 

@@ -43,9 +43,7 @@ def main() -> None:
     """Make the network, say so, carry packets."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends this
     wake_on_time()
-    with contextlib.suppress(
-        OSError
-    ):  # not for users, whose packets wait a little longer for a busy machine
+    with contextlib.suppress(OSError):  # refused to users: a busy machine delays them a little
         os.setpriority(os.PRIO_PROCESS, 0, FIRST)
     request = json.loads(sys.stdin.readline())
     try:

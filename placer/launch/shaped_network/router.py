@@ -95,9 +95,12 @@ class Queues:
 
     def accept(self, link: Link, key: bytes, size: int, packet: Any, now: float) -> None:
         """Take a packet of a stream, with the bytes that count, when it comes."""
-        stream = self.streams.get(key)
-        if stream is None:
-            stream = self._new(link, key, now)
+        if key not in self.streams:
+            if len(self.streams) > MANY_STREAMS:
+                kept = {k: s for k, s in self.streams.items() if s.waiting or s.free_at > now}
+                self.streams = kept
+            self.streams[key] = Stream(link)
+        stream = self.streams[key]
         if stream.queued_bytes + size > MOST_QUEUED_BYTES:
             self.dropped += 1
             return
@@ -142,12 +145,6 @@ class Queues:
         heappush(self.events, (end + link.delay_s, next(self.order), None, link, packet))
         if stream.waiting:
             self._arm(stream, max(at, began))
-
-    def _new(self, link: Link, key: bytes, now: float) -> Stream:
-        if len(self.streams) > MANY_STREAMS:
-            self.streams = {k: s for k, s in self.streams.items() if s.waiting or s.free_at > now}
-        stream = self.streams[key] = Stream(link)
-        return stream
 
 
 VNET = 10

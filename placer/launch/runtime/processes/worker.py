@@ -1,6 +1,4 @@
-"""The work of one process: it makes the model, meets the others, takes the steps, and reports what
-it measures.
-"""
+"""The work of one process: makes the model, meets the others, takes the steps, and reports."""
 
 from __future__ import annotations
 

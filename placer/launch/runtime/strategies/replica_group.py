@@ -1,6 +1,4 @@
-"""The process group that torchft's Manager makes anew for each quorum: equal processes of all
-worlds.
-"""
+"""The process group of torchft's Manager, anew for each quorum: equal processes of all worlds."""
 
 from __future__ import annotations
 
