@@ -11,7 +11,6 @@ from typing import Any
 
 from placer.launch.runtime.training.context import Context
 from placer.launch.runtime.wire import Feedback, Wire, butterfly_sum
-from placer.problem.exchange import edge_bytes, ring_step
 
 SPARSE_DECAY = 0.95
 """Share of the error that sparse messages feed back: it takes the place of the outer momentum
@@ -74,13 +73,8 @@ class Sums:
 
     def count(self, tensors: Sequence[Any]) -> None:
         """Count what this world sends in a ring of gloo's or NCCL's, in the order of the worlds."""
-        context, count = self.context, len(self.members)
-        if count > 1:
-            step = ring_step(context.plan.exchange.transport)
-            following = self.members[(self.members.index(context.rank) + step) % count]
-            size = self.of_world[self.fragment()] * tensors[0].element_size()
-            here, there = (context.plan.place_of(rank) for rank in (context.rank, following))
-            context.meter.sent(here, there, round(edge_bytes(size, count)))
+        size = self.of_world[self.fragment()] * tensors[0].element_size()
+        self.context.count_ring(self.members, size, len(self.members))
 
     def taken_seconds(self) -> float:
         """Return the seconds of exchanges since the last look, and count what they sent."""

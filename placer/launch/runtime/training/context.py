@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -190,16 +190,18 @@ class Context:
 
     def _count_average(self) -> None:
         """Count what gloo's or NCCL's ring sends from this worker to the next, by rank."""
-        copies, world = self.trainer.model.copies, self.world
-        if copies == 1 or len(world) == 1 or self.seat.member:
-            return
-        step = ring_step(self.plan.exchange.transport)
-        following = world[(world.index(self.rank) + step) % len(world)]
-        share = edge_bytes(self.trainer.elements, copies)
-        width = {"none": 4, "fp16": 2}.get(self.plan.exchange.compression, 1)
-        self.meter.sent(
-            self.plan.place_of(self.rank), self.plan.place_of(following), round(share * width)
-        )
+        copies = self.trainer.model.copies
+        if copies > 1 and not self.seat.member:
+            width = {"none": 4, "fp16": 2}.get(self.plan.exchange.compression, 1)
+            self.count_ring(self.world, width * self.trainer.elements, copies)
+
+    def count_ring(self, ranks: Sequence[int], byte_count: int, copies: int) -> None:
+        """Count what an average of so many copies sends from this worker to the next of a ring."""
+        if len(ranks) > 1:
+            step = ring_step(self.plan.exchange.transport)
+            following = ranks[(ranks.index(self.rank) + step) % len(ranks)]
+            here, there = self.plan.place_of(self.rank), self.plan.place_of(following)
+            self.meter.sent(here, there, round(edge_bytes(byte_count, copies)))
 
     def _count_broadcast(self) -> None:
         """Count what the first process of the world hands to its other workers."""
