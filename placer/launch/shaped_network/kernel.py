@@ -77,9 +77,7 @@ def _call(name: str, *arguments: int) -> None:
 INTERFACE = "wan0"
 """Name of the network card in each machine's namespace."""
 MTU = 9000
-"""Headers are 0.6 % of the bytes, as inside a cloud; a larger one makes no relay faster, as packets
-come uncut anyway.
-"""
+"""Headers are 0.6 % of the bytes, as inside a cloud; larger is no faster: packets come uncut."""
 QUEUE_PACKETS = 10_000
 """Of the device: as many may wait for the relay."""
 LATE_S, LATE_BYTES_PER_S = 0.05, 60e6

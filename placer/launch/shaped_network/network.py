@@ -161,14 +161,14 @@ def open_network(places: Sequence[str], shapes: Iterable[Shape]) -> Iterator[Sha
             "shaped links need pyroute2, which is not installed",
             f"install it: {install_line('rehearse')}",
         )
-    network, reasons = None, list[str]()
+    reasons = []
     for user in (False, True) if os.geteuid() == 0 else (True,):
         try:
             network = ShapedNetwork(places, checked, user=user)
             break
         except OSError as error:
             reasons.append(str(error))
-    if network is None:
+    else:
         words = f"no network namespaces here: {'; '.join(dict.fromkeys(reasons))}"
         raise PlacerError(words, RIGHTS, exit_code=1)
     try:

@@ -4,8 +4,7 @@ placer.launch.shaped_network.relay``.
 It reads one line of JSON that says what to make, answers with one line, and then tells a line of
 figures for each call that it reads, after it has killed what runs on the machine that the call
 names, if any. When stdin ends, as its parent does, it kills what still runs in the namespaces and
-ends. Namespaces have no names: with this process and those
-that joined they are gone.
+ends. Namespaces have no names: with this process and those that joined they are gone.
 """
 
 from __future__ import annotations
@@ -34,9 +33,7 @@ ALL_CALLS = 65_536
 FIRST = -10
 """Niceness: a relay that waits for the processor delays all."""
 LOOK_S, LOOKS = 0.02, 100
-"""Between two looks for processes that are left, and how many: a process that was killed while it
-started another one leaves that.
-"""
+"""Between two looks for processes left, and how many: one killed as it forks leaves its child."""
 
 
 def main() -> None:
@@ -49,10 +46,7 @@ def main() -> None:
     try:
         if request["user"]:
             own_user_namespace()
-        made = [
-            make_namespace(machine["address"], machine["windows"])
-            for machine in request["machines"]
-        ]
+        made = [make_namespace(m["address"], m["windows"]) for m in request["machines"]]
     except Exception as error:  # pyroute2 has exceptions of its own, and is imported late
         _say({"error": f"{type(error).__name__}: {error}"})
         return
@@ -97,22 +91,16 @@ def _figures(router: Router) -> dict[str, Any]:
 def kill_inside(inodes: Collection[int]) -> None:
     """Kill the processes of some network namespaces, but not this one."""
     for _ in range(LOOKS):
-        inside = [pid for pid, inode in _networks() if inode in inodes and pid != os.getpid()]
-        if not inside:
+        left = False
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it has ended, or may not be looked at
+                inside = (process / "ns" / "net").stat().st_ino in inodes
+                if inside and int(process.name) != os.getpid():
+                    left = True
+                    os.kill(int(process.name), signal.SIGKILL)
+        if not left:
             return
-        for pid in inside:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
         time.sleep(LOOK_S)
-
-
-def _networks() -> list[tuple[int, int]]:
-    """List the processes whose network namespace can be seen, with its inode."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            found.append((int(process.name), (process / "ns" / "net").stat().st_ino))
-    return found
 
 
 def own_user_namespace() -> None:

@@ -148,9 +148,7 @@ class Queues:
 
 
 VNET = 10
-"""Bytes before each packet: struct virtio_net_hdr; TCP segments of how many bytes it is to be cut
-into stands at 4.
-"""
+"""Bytes before each packet: struct virtio_net_hdr; at 4 stands the size of its TCP segments."""
 MOST_PACKET_BYTES = 65_536 + VNET
 AT_ONCE = 32
 """Packets taken from one device before what is due goes out."""
