@@ -37,7 +37,8 @@ def ring_seconds(places: Sequence[str], byte_count: float, link: Links) -> float
     parts = max(IN_FLIGHT, ceil(byte_count / MOST_SEGMENT_BYTES / ranks))
     segment = byte_count / ranks / parts
     # As seen from the last rank to the first, each sends to the next.
-    links = [link(src, dst) for src, dst in _ways(places)]
+    backwards = places[::-1]
+    links = [link(backwards[number - 1], place) for number, place in enumerate(backwards)]
     delays = [way.rtt_s / 2 for way in links]
     free, began = [0.0] * ranks, 0.0
     for _ in range(2):
@@ -57,12 +58,6 @@ def ring_seconds(places: Sequence[str], byte_count: float, link: Links) -> float
             ended = max(ended, *came)
         began = ended
     return began
-
-
-def _ways(places: Sequence[str]) -> list[tuple[str, str]]:
-    """List sender and receiver of each link, from the last rank to the first."""
-    backwards = places[::-1]
-    return [(backwards[number - 1], place) for number, place in enumerate(backwards)]
 
 
 def first_copies(places: Sequence[str], byte_count: float) -> dict[tuple[str, str], float]:

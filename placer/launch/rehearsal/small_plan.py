@@ -255,13 +255,15 @@ def _instant_rates(placement: Placement) -> tuple[Rate, ...]:
 def _carried(
     problem: Problem, placement: Placement
 ) -> tuple[tuple[MeasuredLink, ...], tuple[tuple[str, str], ...]]:
-    """Return a row for each link between places, none above what is carried here, and the pairs
-    that were cut. Inside places links stay as many times faster as there are workers, so that those
-    between places are still waited for.
+    """Return a row for each link between places, none above what is carried here beside all
+    transfers of its phase, and the pairs that were cut. Inside places links stay as many times
+    faster as there are workers, so that those between places are still waited for.
     """
     exchange = placement.exchange
     places = sorted({*placement.places, *filter(None, (exchange.aggregator, exchange.storage))})
-    between = CARRIED_BYTES_PER_S / max(1, _transfers_at_once(problem, placement))
+    phases = exchange_phases(placement, problem)
+    at_once = [sum(t.count for t in phase.transfers if t.src != t.dst) for phase in phases]
+    between = CARRIED_BYTES_PER_S / max([1, *at_once])
     inside = min(MOST_INSIDE_BYTES_PER_S, between * placement.workers)
     if len(places) == 1:
         inside = CARRIED_BYTES_PER_S / placement.workers
@@ -285,14 +287,6 @@ def _carried(
             )
         )
     return tuple(rows), tuple(slower)
-
-
-def _transfers_at_once(problem: Problem, placement: Placement) -> int:
-    """Return the most transfers between places that run side by side."""
-    phases = exchange_phases(placement, problem)
-    return max(
-        (sum(t.count for t in phase.transfers if t.src != t.dst) for phase in phases), default=1
-    )
 
 
 def _this_network(small: Problem, placement: Placement) -> Calibration:

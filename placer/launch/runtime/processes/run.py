@@ -100,30 +100,26 @@ def run_here(
 
 def _machines(seats: Sequence[Seat], network: ShapedNetwork | None) -> tuple[Machine, ...]:
     """Start the processes of each world together, or in a network those of each machine."""
-    if network is None:
-        worlds = [
-            tuple(seat for seat in seats if seat.world == world)
-            for world in dict.fromkeys(seat.world for seat in seats)
-        ]
-        return tuple(Machine(seats=world, address=LOOPBACK) for world in worlds)
-    return tuple(
-        replace(
-            machine,
-            address=network.addresses[machine.seats[0].machine],
-            prefix=tuple(network.command(machine.seats[0].machine, [])),
-        )
-        for machine in by_machine(seats, "")
-    )
+    if network is not None:
+        return _by_machine(seats, "", network)
+    worlds: dict[int, list[Seat]] = {}
+    for seat in seats:
+        worlds.setdefault(seat.world, []).append(seat)
+    return tuple(Machine(seats=tuple(world), address=LOOPBACK) for world in worlds.values())
 
 
-def by_machine(seats: Sequence[Seat], address: str) -> tuple[Machine, ...]:
-    """Group processes by machine."""
-    grouped = []
+def _by_machine(
+    seats: Sequence[Seat], address: str, network: ShapedNetwork | None = None
+) -> tuple[Machine, ...]:
+    """Group processes by machine; in a network each has an address of its own."""
+    grouped, prefix = [], tuple[str, ...]()
     for number in sorted({seat.machine for seat in seats}):
         own = tuple(seat for seat in seats if seat.machine == number)
         world = sorted({s.machine for s in seats if s.world == own[0].world})
-        node = world.index(number)
-        grouped.append(Machine(seats=own, node=node, nodes=len(world), address=address))
+        if network is not None:
+            address, prefix = network.addresses[number], tuple(network.command(number, []))
+        here = {"node": world.index(number), "nodes": len(world)}
+        grouped.append(Machine(seats=own, **here, address=address, prefix=prefix))
     return tuple(grouped)
 
 
@@ -161,7 +157,7 @@ def run_ranks(
         check_torchft(plan, settings.steps)
     here = one_machine or (plan.machine_ranks > 1 and is_loopback(host))
     loop = {"GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE} if is_loopback(host) else {}
-    machines = by_machine(plan.seats(settings.processes), _own_address(host))
+    machines = _by_machine(plan.seats(settings.processes), _own_address(host))
     job = Job(
         plan=plan,
         document=document,

@@ -194,9 +194,8 @@ def batch_seed(seed: int, step: int, process: int, microbatch: int) -> int:
     >>> batch_seed(0, 3, 1, 0) == batch_seed(0, 3, 1, 0) != batch_seed(0, 3, 2, 0)
     True
     """
-    return int.from_bytes(
-        hashlib.sha256(f"{seed}/{step}/{process}/{microbatch}".encode()).digest()[:6], "big"
-    )
+    words = f"{seed}/{step}/{process}/{microbatch}".encode()
+    return int.from_bytes(hashlib.sha256(words).digest()[:6], "big")
 
 
 def seed_draws(seed: int, device: torch.device) -> None:
@@ -323,21 +322,18 @@ class Trainer:
         import torch.distributed as dist
         from torch.distributed.tensor import DTensor, distribute_tensor
 
+        if vector is None:
+            vector = torch.empty(self.elements)
         if self.seat.world_size > 1 and self.model.sharding == "none":
-            vector = torch.empty(self.elements) if vector is None else vector
             # What came as FP16 loses nothing.
             vector = vector.to(self.device, torch.float16 if self.halves else torch.float32)
             dist.broadcast(vector, src=0)
-        elif vector is None:
-            vector = torch.empty(self.elements)
         parts = []
         for part, p in zip(vector.split(self.sizes), self.parameters, strict=True):
             own = part.view(p.shape).to(p.device, p.dtype)
-            parts.append(
-                distribute_tensor(own, p.device_mesh, p.placements)
-                if isinstance(p, DTensor)
-                else own
-            )
+            if isinstance(p, DTensor):
+                own = distribute_tensor(own, p.device_mesh, p.placements)
+            parts.append(own)
         return parts
 
     def pieces(self) -> list[Any]:
