@@ -143,6 +143,24 @@ def test_a_published_run_is_inside_the_interval(run: Run) -> None:
     assert 1 / 1.6 <= speed / run.speed <= 1.6
 
 
+@pytest.mark.parametrize(
+    ("gpus", "batch", "precision", "speed"),
+    [
+        (64, 1024, "", 293_000),  # mlc-ai/pith-train, pull request 40: FSDP
+        (64, 1024, "", 392_000),  # the same: pipeline and expert parallelism
+        (16, 512, "+fp8", 84_400),  # NVIDIA-NeMo/Megatron-Bridge 25.11
+    ],
+)
+def test_mixtures_of_small_experts_are_inside_the_interval(
+    gpus: int, batch: int, precision: str, speed: float
+) -> None:
+    """That of the plan which is chosen where nobody names one."""
+    plan = f"+zero-3+ckpt=full+mb=4{precision}"
+    name = "Qwen3-30B-A3B"
+    _, low, high = timed(Run(name, "H100", gpus, 8, 3200, 4096, batch, plan, speed / gpus))
+    assert low <= speed / gpus <= high
+
+
 def test_eager_adapters_hardly_gain_from_a_faster_device() -> None:
     """Their small kernels are launched one after the other: B200 is 2.2 times as fast as H100 in
     products, and published runs of Qwen3-1.7B with LoRA under Unsloth are 20,300 against 23,000.
