@@ -25,9 +25,8 @@ from placer.version import install_line
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """The rates of one direction between two places, or inside one, and its round-trip time, of
-    which each direction delays by half. Rates are payload: of one TCP connection, and of all from
-    one machine to another.
+    """The rates of one direction between two places, or inside one, and the round-trip time, half
+    of it each way. Rates are payload: of one TCP connection, and of all from machine to machine.
     """
 
     src: str
@@ -57,8 +56,7 @@ END_S = 10.0
 """A relay whose stdin has ended, and all in its namespaces, are gone by then."""
 CARRIES_BYTES_PER_S = 375e6
 """3 Gb/s. On two shared cores of 2026 one stream reached 3 to 8 Gb/s and 56 streams of eight gloo
-processes 5 Gb/s together; the relay takes about a tenth of a core for each Gb/s, the processes at
-its ends take more.
+processes 5 Gb/s together; the relay takes about a tenth of a core a Gb/s, its users more.
 """
 ENVIRONMENT = {"GLOO_SOCKET_IFNAME": INTERFACE, "TP_SOCKET_IFNAME": INTERFACE}
 """Variables with which the collectives of a command use the card of its machine."""
@@ -148,8 +146,7 @@ def open_network(places: Sequence[str], shapes: Iterable[Shape]) -> Iterator[Sha
     """Make a network for the time of a ``with`` block: as root, or in a user namespace of its own.
 
     Shapes are needed for each direction between places, and inside a place with two machines or
-    more. A machine sends, and receives, at most what one stream reaches inside its place, where
-    that is given.
+    more. A machine sends, and receives, at most what one stream reaches inside its place, if given.
     """
     checked = shapes_between(places, shapes)
     if sys.platform != "linux":

@@ -74,18 +74,13 @@ def _carry(request: dict[str, Any], made: list[Namespace]) -> None:
             machine = json.loads(line).get("kill")
             if machine is not None:
                 kill_inside({made[machine].inode})
-            _say(_figures(router))
+            links = router.links.items()
+            _say({"links": [[*way, link.sent_bytes, link.busy_s] for way, link in links]})
 
     router.watch(sys.stdin.fileno(), take)
     files = [machine.fd for machine in made]
     _say({"pid": os.getpid(), "user": request["user"], "files": files})
     router.run()
-
-
-def _figures(router: Router) -> dict[str, Any]:
-    """Return bytes sent and seconds busy by ordered pair, dropped packets and CPU time so far."""
-    links = [[src, dst, link.sent_bytes, link.busy_s] for (src, dst), link in router.links.items()]
-    return {"links": links, "dropped": router.queues.dropped, "cpu_s": sum(os.times()[:2])}
 
 
 def kill_inside(inodes: Collection[int]) -> None:
