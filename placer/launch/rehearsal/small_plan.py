@@ -166,8 +166,7 @@ def small_plan(
     problem: Problem, placement: Placement, scale: float | None = None, elements: int | None = None
 ) -> SmallPlan:
     """Make a plan small: without ``scale`` or ``elements``, which a user's own model has, so that
-    an exchange takes about `EXCHANGE_S`, with at most `MOST_WIRE_BYTES`. A scale that leaves next
-    to nothing is refused.
+    an exchange takes about `EXCHANGE_S`, with at most `MOST_WIRE_BYTES`. Too small is refused.
     """
     whole = problem.profile.gradient_bytes_fp32 / COMPRESSION_BYTES["none"]
     if elements is None:

@@ -192,11 +192,6 @@ class LocalStore:
     process: subprocess.Popen[str]
     address: str
 
-    @property
-    def label(self) -> str:
-        """Return the name of the store in messages."""
-        return f"the object store in {self.bucket.place} ({self.bucket.name})"
-
 
 @contextmanager
 def local_object_stores(

@@ -80,8 +80,7 @@ class Meter:
 
     def overlap(self, **seconds: float) -> None:
         """Count an exchange in a thread of its own: ``exchange_s`` beside the calculation of the
-        next round, ``waited_s`` after it, and ``flushed_s`` before a checkpoint or the end of the
-        run.
+        next round, ``waited_s`` after it, ``flushed_s`` before a checkpoint or the run's end.
         """
         for name in ("exchange_s", "waited_s", "flushed_s"):
             self.overlap_s[name] = self.overlap_s.get(name, 0.0) + seconds.get(name, 0.0)

@@ -55,8 +55,7 @@ def run_here(
     """Run all ranks of a plan on this machine, and return the records of its log in ``folder``.
 
     ``network`` has the machines of `RunPlan.machines`; None: all are on the loopback device.
-    ``environment`` is added to that of the processes. The run ends where its network or a local
-    store does.
+    ``environment`` is added to that of the processes. The run ends with its network and stores.
     """
     if plan.engine == "torchft":
         check_torchft(plan, settings.steps)
@@ -81,7 +80,10 @@ def run_here(
             settings = replace(
                 settings, endpoints={store.bucket.name: store.address for store in stores}
             )
-            services |= {store.label: store.process for store in stores}
+            services |= {
+                f"the object store in {store.bucket.place} ({store.bucket.name})": store.process
+                for store in stores
+            }
             extra |= LOCAL_KEYS
         job = Job(
             plan=plan,

@@ -17,7 +17,7 @@ from placer.errors import PlacerError
 from placer.launch.runtime.processes.loopback_store import connected
 from placer.launch.runtime.run_plan import RunPlan, Seat, plan_from
 from placer.launch.runtime.strategies import strategy_of
-from placer.launch.runtime.training.checkpoint import Checkpoints
+from placer.launch.runtime.training.checkpoint import Checkpoints, gathered
 from placer.launch.runtime.training.context import Context, Settings, memory_error, out_of_memory
 from placer.launch.runtime.training.trainer import Trainer, digest_of, load_model
 from placer.launch.runtime.wire import Meter, PeerLostError, Wire, butterfly_sum, is_peer_loss
@@ -225,10 +225,7 @@ def _agree(
     digest: str, plan: RunPlan, seat: Seat, unlike: Callable[[RunPlan, int, int], PlacerError]
 ) -> None:
     """Refuse a world whose processes have unlike parameters."""
-    import torch.distributed as dist
-
-    digests: list[Any] = [None] * seat.world_size
-    dist.all_gather_object(digests, (seat.rank, digest))
+    digests = gathered((seat.rank, digest))
     for rank, other in digests:
         if other != digests[0][1]:
             raise unlike(plan, rank, digests[0][0])

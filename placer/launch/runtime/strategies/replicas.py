@@ -25,8 +25,7 @@ MOMENTUM = 0.9
 """Douillard et al. (DiLoCo, 2023; Streaming DiLoCo, 2025) and Charles et al. (2025)."""
 RATES = {"local-sgd": 1.0, "diloco": 0.7, "streaming-diloco": 0.4}
 """Outer learning rates: of Douillard et al. (2023; 0.6 to 0.8 is best in Charles et al., 2025) and
-of Douillard et al. (2025). Local SGD replaces the model by the mean, which is rate 1 without
-momentum.
+of Douillard et al. (2025). Local SGD replaces the model by the mean: rate 1 without momentum.
 """
 LIGHTHOUSE = "lighthouse"
 """Key of the lighthouse's address in the store of the run."""
@@ -63,8 +62,7 @@ def check_torchft(plan: RunPlan, steps: int) -> None:
 
 def serve_lighthouse(plan: RunPlan, host: str, timeout_s: float) -> tuple[Any, str]:
     """Serve torchft's lighthouse, which knows who lives; return it and its address. An exchange
-    waits for all worlds that live, or where the plan has a quorum, ``grace_s`` after that many have
-    come.
+    waits for all worlds that live, or with a quorum until ``grace_s`` after that many have come.
     """
     from torchft.coordination import LighthouseServer
 

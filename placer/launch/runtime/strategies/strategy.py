@@ -58,8 +58,7 @@ class Strategy:
 
 class AllReduce(Strategy):
     """A flat butterfly over the worlds: workers, or regions inside which PyTorch averages. ``late``
-    is the exchange under way where the plan overlaps; the other processes of a world only know that
-    there is one.
+    is the exchange under way where the plan overlaps; a world's other processes only know of it.
     """
 
     wired = True

@@ -29,8 +29,7 @@ class Checkpoints:
     """The checkpoints of one world, in a folder or at an address that fsspec knows, such as
     ``s3://bucket/run``: one place that all its machines reach.
 
-    ``identity`` is what a checkpoint must agree in to be resumed from: plan, strategy, seed, and
-    processes.
+    ``identity`` is what a resumed checkpoint must agree in: plan, strategy, seed and processes.
     """
 
     def __init__(self, place: str, world: int, identity: Mapping[str, Any]) -> None:
@@ -71,7 +70,7 @@ class Checkpoints:
             names = [name.rsplit("/", 1)[-1] for name in self.files.ls(folder, detail=False)]
             own = [name for name in names if name.startswith(f"__{number}_")]
             own += [".metadata"] if leads else []
-            digests = _gathered({name: self._digest(folder, name) for name in own})
+            digests = gathered({name: self._digest(folder, name) for name in own})
             if leads:
                 content = {name: digest for part in digests for name, digest in part.items()}
                 whole = {"schema": SCHEMA, **self.identity, "step": step, "content": content}
@@ -98,7 +97,7 @@ class Checkpoints:
         from placer.launch.runtime.training.plain_reader import PlainPlanner, PlainReader
 
         folder, address = self._folder(step), self._address(step)
-        if not all(_gathered(self.files.exists(f"{folder}/{IDENTITY}"))):
+        if not all(gathered(self.files.exists(f"{folder}/{IDENTITY}"))):
             raise PlacerError(
                 f"the checkpoint {address} is not on every machine of its world",
                 "give all machines one place for it: --checkpoints",
@@ -106,7 +105,7 @@ class Checkpoints:
         content = self.check(step)
         own = sorted(content)[dist.get_rank() :: dist.get_world_size()]
         damaged = [name for name in own if self._digest(folder, name) != content[name]]
-        for name in chain.from_iterable(_gathered(damaged)):
+        for name in chain.from_iterable(gathered(damaged)):
             raise PlacerError(f"the checkpoint {address} is damaged: {name}", REMOVE)
         try:
             reader = PlainReader(address)
@@ -162,7 +161,8 @@ class Checkpoints:
             return ""
 
 
-def _gathered(own: Any) -> list[Any]:
+def gathered(own: Any) -> list[Any]:
+    """Gather an object of each process of the world, in all of them."""
     import torch.distributed as dist
 
     every: list[Any] = [None] * dist.get_world_size()

@@ -57,8 +57,7 @@ class Context:
     ``store`` is the ``torch.distributed`` store where all processes of the run meet, ``address``
     that of this machine, ``wire`` connects the first processes of the worlds and the hubs. A server
     or function has a trainer too: it knows how many elements travel. ``wire_meter`` counts what a
-    thread exchanges. ``attempt`` is a word of this run alone: objects that another left in a store
-    are not its own.
+    thread exchanges. ``attempt`` is a word of this run alone, by which it knows its own objects.
     """
 
     plan: RunPlan
@@ -122,9 +121,8 @@ class Context:
         return self._of_worker(loss)
 
     def local_step(self, step: int) -> float:
-        """Take a step of the world's own optimizer on its own samples; return the worker's part of
-        the loss over the target batch. The update counts as calculation, as in a machine's
-        samples/s.
+        """Take a step of the world's optimizer on its own samples; return the worker's part of the
+        loss over the target batch. The update counts as calculation, as in a machine's samples/s.
         """
         samples = self.world_samples
         loss = self.calculate(step, max(1, samples))
