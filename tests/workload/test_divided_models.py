@@ -82,6 +82,9 @@ RUNS = [
     Run("gpt-oss-120b", "GB300", 64, 64, 0, 4096, 1280, f"+zero-1+ep=64+mb=4{TE}", 19200),
     Run("Qwen3-30B-A3B", "B200", 8, 8, 3200, 4096, 512, f"+zero-1+ep=8+mb=4+fp8{TE}", 27136),
     Run("Qwen3-235B-A22B", "B200", 256, 8, 3200, 4096, 8192, f"+zero-1+pp=8+ep=8+fp8{TE}", 3776),
+    # The same, 25.11: nobody names the software that plans have.
+    Run("Llama-3.1-8B", "H100", 8, 8, 0, 8192, 128, "+zero-3+fp8", 115608 / 8),
+    Run("Llama-3.1-70B", "H100", 64, 8, 3200, 8192, 128, "+zero-3+ckpt=full+fp8", 102528 / 64),
     # Llama 3 (arXiv 2407.21783, table 4 and section 3.3.2: a last and a first piece without
     # layers): 430 and 400 TFLOP/s of a device, here over 6 x 405e9 + 6 x 126 x 16,384 x 8,192
     # FLOPs a token.
