@@ -298,3 +298,14 @@ def test_a_card_for_pcie_is_written_without_nvlink() -> None:
     with pytest.raises(PlacerError, match="A100-80 has no row of its own for PCIe") as error:
         parse_own("pc=1xA100-80-PCIe:4@Berlin", load_catalog("default"))
     assert error.value.hint == "write pc=1xA100-80:4@Berlin:nvlink=no"
+
+
+def test_large_adapters_on_two_small_devices_are_refused() -> None:
+    """QLoRA of 70 billion parameters on 2 x 24 GB: public runs are out of memory unless weights are
+    offloaded (axolotl-ai-cloud/axolotl, issue 1522). On 2 x 48 GB it runs.
+    """
+    words: dict[str, Any] = {"qlora": 32, "seq_len": 512}
+    with pytest.raises(PlacerError, match="GiB on each of 2 x RTX3090") as refused:
+        placer.recommend("llama-2-70b-hf", own="pc=1xRTX3090:2@Berlin", **words)
+    assert "offload weights to host memory" in refused.value.hint
+    assert placer.recommend("llama-2-70b-hf", own="pc=1xA6000:2@Berlin", **words).placement

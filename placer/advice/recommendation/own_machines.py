@@ -217,9 +217,11 @@ def check_own_pools(problem: Problem) -> None:
         if alone and "the quota " not in error.hint:
             wish = problem.requirements
             adapters = ", or train adapters with --lora 16 or --qlora 16"
+            offload = ", or offload weights to host memory, which placer does not plan"
             error.hint = (
                 "your own machines alone cannot train it: add --budget 5/h to rent others too"
                 + (adapters if wish.lora is wish.qlora is None else "")
+                + (offload if wish.qlora is not None and "GiB on each" in error.message else "")
             )
             if "host memory" in error.message and host_assumed(problem.catalog.changes):
                 error.hint = (
