@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
+from placer.cli.output import read_json
 from placer.errors import PlacerError
 from placer.files.json_text import parse_json
-from placer.launch.runtime.run_plan import read_document
 from placer.validation.calibration.run_log import read_log
 from placer.workload.models.configuration import read_configuration
 from placer.workload.overlay import read_overlay
@@ -44,7 +44,7 @@ def test_every_reader_of_documents_refuses_it(tmp_path: Path) -> None:
     log = tmp_path / "run.jsonl"
     log.write_text('{"kind": "run", "kind": "run"}\n{"kind": "step"}\n')
     for read in (
-        lambda: read_document(str(path)),
+        lambda: read_json(str(path)),
         lambda: read_overlay(str(path)),
         lambda: profile_from_json(TWICE.encode(), "p.json"),
         lambda: read_configuration(path),

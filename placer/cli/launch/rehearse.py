@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict, Unpack
 import click
 
 from placer.cli.command import Json, as_command
-from placer.cli.output import check_targets, print_json, say, write_json
+from placer.cli.output import check_targets, print_json, read_json, say, write_json
 from placer.cli.screen.show import show
 from placer.errors import PlacerError
 from placer.version import install_line
@@ -63,11 +63,10 @@ def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
     compare the exchange with its price: seconds and bytes.
     """
     from placer.documents.manifest import read_manifest
-    from placer.launch.runtime.run_plan import read_document
     from placer.units import parse_seconds
 
     check_targets(words["out"])
-    plan = read_manifest(read_document(manifest), manifest)
+    plan = read_manifest(read_json(manifest), manifest)
     scale, limit_s = _scale(words["scale"]), parse_seconds(words["limit"])
     if words["train"] and scale is not None:
         raise PlacerError(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 import click
 
 from placer.cli.command import Json, as_command
-from placer.cli.output import print_json, say
+from placer.cli.output import print_json, read_json, say
 from placer.cli.screen.option_groups import LargeCommand
 from placer.cost_model.timing.services import POLL_SECONDS
 from placer.errors import PlacerError
@@ -100,10 +100,10 @@ def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
     from placer.launch.folder_lock import locked_folder
     from placer.launch.runtime.processes.run import ranks_from, run_here, run_ranks
     from placer.launch.runtime.run_log import append, summary
-    from placer.launch.runtime.run_plan import plan_from, read_document
+    from placer.launch.runtime.run_plan import plan_from
     from placer.validation.calibration.run_log import SCHEMA
 
-    document = read_document(manifest)
+    document = read_json(manifest)
     plan = plan_from(document, manifest)
     if plan.hub == "function" and not (words["local"] or words["endpoint_url"]):
         plan = plan_from(document, manifest, deployed=True)

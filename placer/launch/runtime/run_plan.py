@@ -10,8 +10,6 @@ from placer.documents.manifest import read_manifest
 from placer.documents.manifest.question import check_executable, exchange_of
 from placer.documents.manifest.types import Bucket, Group, Manifest, groups_by_worker
 from placer.errors import PlacerError
-from placer.files.bounded_file import bounded
-from placer.files.json_text import parse_json
 from placer.launch.mesh import apportioned, mesh_of, processes_of, weights
 from placer.launch.serverless.functions import CloudFunction, functions_of
 from placer.problem.exchange import Phase, strategy, traits
@@ -19,7 +17,6 @@ from placer.problem.placement import Exchange
 from placer.workload.engines import MODELS
 from placer.workload.inner_plan import InnerPlan
 
-WRITE_MANIFEST = "give a file of placer recommend --manifest"
 Engine = Literal["torch", "torchft", "placer"]
 
 
@@ -236,15 +233,6 @@ def regions_of(places: Sequence[str]) -> tuple[tuple[str, tuple[int, ...]], ...]
     for rank, place in enumerate(places):
         regions.setdefault(place, []).append(rank)
     return tuple((place, tuple(ranks)) for place, ranks in regions.items())
-
-
-def read_document(path: str) -> Any:
-    """Read the JSON of a manifest file without checking it."""
-    try:
-        return parse_json(bounded(path, WRITE_MANIFEST))
-    except (OSError, ValueError, RecursionError) as error:
-        words = getattr(error, "strerror", None) or f"not valid JSON: {error}"
-        raise PlacerError(f"cannot read '{path}': {words}", WRITE_MANIFEST) from None
 
 
 def plan_from(document: Any, where: str, *, deployed: bool = False) -> RunPlan:
