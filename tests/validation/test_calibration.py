@@ -278,6 +278,7 @@ BAD = [
     (f"{HEAD}\nroberta-xlm,{PLACES}=2xT4,-3\n", [":2", "'-3' is not above 0"]),
     (f"{HEAD}\nroberta-xlm,{PLACES}=2xT4,0\n", [":2", "'0' is not above 0"]),
     (f"{HEAD}\nroberta-xlm,{PLACES}=2xT4,nan\n", [":2", "'nan' is not a finite number"]),
+    (f"{HEAD}\nroberta-xlm,{PLACES}=2xT4,1e-320\n", [":2", "'1e-320' is nearer to 0 than 1e-12"]),
     (f"{HEAD}\nroberta-xlm,{PLACES}=2xT4,inf\n", [":2", "not a finite number"]),
     (f"{HEAD}\nroberta-xlm,{PLACES}=2xT4,\n", [":2", "both empty"]),
     (f"model,workers\nroberta-xlm,{PLACES}=2xT4\n", [":2", "both empty"]),

@@ -184,6 +184,7 @@ def optional_columns(file: str) -> frozenset[str]:
 
 
 MOST_TEXT = 2_000  # Longest text of a cell
+LEAST_NUMBER = 1e-12  # Below it a number is a slip of the keyboard, and ratios to it overflow
 _MAY_BE_EMPTY = "optional_"  # Before a type of columns.csv: a cell may be empty
 _OPTIONAL = "optional:"  # Before a type of columns.csv: the whole column may be missing
 
@@ -236,6 +237,8 @@ def _number(low: float, high: float, *, open_low: bool = False) -> Callable[[str
         value = plain_number(cell)
         if not math.isfinite(value):
             raise ValueError("is not a finite number")
+        if 0 < abs(value) < LEAST_NUMBER:
+            raise ValueError(f"is nearer to 0 than {LEAST_NUMBER:g}")
         if value < low or value > high or (open_low and value == low):
             raise ValueError(
                 f"is not {'above' if open_low else 'from'} "
