@@ -17,8 +17,6 @@ _PROCESSOR = re.compile(r"CPU-([1-9][0-9]{0,3})")
 def processor_name(vcpus: int) -> str:
     """Return the name of so many virtual CPUs as a device of books, profiles and plans.
 
-    Examples
-    --------
     >>> processor_name(6), processor_vcpus("CPU-6"), processor_vcpus("T4")
     ('CPU-6', 6, None)
     """

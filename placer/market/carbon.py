@@ -38,8 +38,6 @@ def offer_carbon(offer: VmOffer, catalog: Catalog) -> Interval | None:
     Location-based: what the grid of the place emits on average of a year. What making the machines
     emitted, the network, stores and functions are not in it.
 
-    Examples
-    --------
     A T4 of 70 W and 4 vCPUs at AWS in Oregon: (70 x 0.8 + 4 x 2.1) x 1.15 = 74.06 W; at 300 g/kWh
     22.2 g an hour.
 
@@ -82,8 +80,6 @@ def carbon_of(machines: Iterable[tuple[VmOffer, int]], catalog: Catalog) -> Inte
 def parse_carbon(text: str) -> float:
     """Read a limit in g CO2e per hour, such as ``500g/h``, ``1.2kg/h`` or ``12kg/day``.
 
-    Examples
-    --------
     >>> parse_carbon("500g/h"), parse_carbon("12 kg/day")
     (500.0, 500.0)
     """

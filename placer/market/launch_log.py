@@ -60,8 +60,6 @@ class LaunchLog:
 def region_of(zone: str) -> str:
     """Return the region of a zone by its name; the name itself where it is none of a zone.
 
-    Examples
-    --------
     >>> [region_of(name) for name in ("us-central1-a", "us-east-1a", "eastus2-1", "US-IL-1")]
     ['us-central1', 'us-east-1', 'eastus2', 'US-IL-1']
     """

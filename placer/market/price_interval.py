@@ -83,8 +83,6 @@ def price_interval(offer: VmOffer) -> PriceInterval:
     prices of the next 30 days on random walks, these ends 83 %
     (``tests/benchmarks/spot_prices.py``). Low and high of other prices are taken as they are.
 
-    Examples
-    --------
     >>> offer = VmOffer("a", "b", "c", "T4", 1, 4, 16, "spot", 1.0, "list", None, "", "2026-01-01",
     ...                 usd_per_hour_low=0.8, usd_per_hour_high=1.0)
     >>> got = price_interval(offer)

@@ -64,10 +64,7 @@ Asked = Request[Any, Any, Any]
 def application(settings: Settings) -> Litestar:
     """Build the service.
 
-    Raises
-    ------
-    PlacerError
-        If its file of jobs cannot be used.
+    Raise `PlacerError` if its file of jobs cannot be used.
     """
     metrics = Metrics()
     pool = Pool(settings, metrics)

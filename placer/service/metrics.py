@@ -78,8 +78,6 @@ class Metrics:
 def age_s(as_of: str, now: datetime | None = None) -> float | None:
     """Return the seconds since a day, from its midnight in UTC; None if it is no date.
 
-    Examples
-    --------
     >>> age_s("2026-11-22", datetime(2026, 11, 23, tzinfo=UTC))
     86400.0
     """

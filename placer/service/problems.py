@@ -99,10 +99,7 @@ class FullError(GateError):
 def guard(connection: Connection, handler: BaseRouteHandler) -> None:
     """Let a request in, or say why not.
 
-    Raises
-    ------
-    GateError
-        Names the host, the site, or what is wrong with the token.
+    Raise `GateError`, which names the host, the site, or what is wrong with the token.
     """
     settings: Settings = connection.app.state.settings
     if not handler.opt.get(PROBE):

@@ -76,8 +76,6 @@ class Settings:
 def is_loopback(host: str) -> bool:
     """Tell whether an address is reached from this machine alone.
 
-    Examples
-    --------
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
     """

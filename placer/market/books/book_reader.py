@@ -57,14 +57,9 @@ def load_catalog(names: str | Sequence[str] | None = None) -> Catalog:
         folder or of one CSV file; rows of later ones replace those of earlier ones with the same
         key. None or none: what is pinned, else ``default``.
 
-    Raises
-    ------
-    PlacerError
-        If there is no such book, or a cell is wrong: the message names file, line, column and
-        value.
-
-    What was read once is kept in the cache under the digest of its contents
-    (`placer.market.books.cache`).
+    Raise `PlacerError` if there is no such book, or a cell is wrong: the message names file, line,
+    column and value. Raise `What was read once is kept in the cache under the digest of its
+    contents`:  Raise `(`placer.market.books.cache`).`:
     """
     words = (names,) if isinstance(names, str) else tuple(names or ()) or default_words()
     return stacked([find_layer(word) for word in words])

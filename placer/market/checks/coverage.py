@@ -195,8 +195,6 @@ def resolve(text: str) -> Source | None:
     catalogs/sources.csv knows the source, and the longest such words win. None for a source of the
     user's own.
 
-    Examples
-    --------
     >>> resolve("AWS Lambda price list (arm)").url
     'https://aws.amazon.com/lambda/pricing/'
     >>> resolve("quote 4711 of our dealer") is None
@@ -214,8 +212,6 @@ def resolve(text: str) -> Source | None:
 def trail(text: str) -> tuple[Source | None, ...]:
     """Find the source that a cell names and behind it the mirrors where it was read.
 
-    Examples
-    --------
     >>> [found.kind for found in trail("AWS EC2 price list (via tsaol/aws-gpu)")]
     ['price-list', 'mirror']
     """

@@ -41,8 +41,6 @@ class Link(Struct, frozen=True, kw_only=True):
         """Return the bytes/s of some streams side by side; ``case`` 0 takes the value, 1 the low, 2
         the high bandwidth.
 
-        Examples
-        --------
         >>> link = Link(
         ...     src="a", dst="b", bytes_per_second=2.0, low=1.0, high=3.0, cap=7.0, rtt_s=0.1,
         ...     basis="measured", source="")

@@ -58,8 +58,6 @@ class City(Struct, frozen=True, kw_only=True):
 def plain_name(text: str) -> str:
     """Return a name in lower-case ASCII with dashes, as names are compared.
 
-    Examples
-    --------
     >>> plain_name("São Paulo"), plain_name("United_Kingdom")
     ('sao-paulo', 'united-kingdom')
     """

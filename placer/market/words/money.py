@@ -43,8 +43,6 @@ def in_dollars(text: str) -> tuple[str, ExchangeRate | None]:
     """Write an amount of money, such as ``5EUR/h``, ``€5/h`` or ``EUR 200``, in USD with what stood
     behind it, and the rate; an amount in USD stays as it is and has none.
 
-    Examples
-    --------
     >>> in_dollars("5/h"), in_dollars("€100 total")[0]
     (('5/h', None), '112.04 total')
     """

@@ -95,8 +95,6 @@ class OwnMachines:
 def own_words(given: str | Sequence[str]) -> list[str]:
     """Split words of own machines at the commas before a name: those of coordinates stay.
 
-    Examples
-    --------
     >>> own_words("office=2xT4@52.5,13.4,lab=1xH100:8@Zurich")
     ['office=2xT4@52.5,13.4', 'lab=1xH100:8@Zurich']
     """

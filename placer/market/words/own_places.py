@@ -12,8 +12,6 @@ PREFIX = "own="  # Before the words of own machines among the changes of a book
 def own_places(changes: Sequence[str]) -> tuple[str, ...]:
     """Return the places of own machines among the changes of a book.
 
-    Examples
-    --------
     >>> own_places(["own=office=2xA100-40@Berlin", "price:gcp/*:T4=x0.5"])
     ('onprem/office',)
     """
@@ -24,8 +22,6 @@ def own_places(changes: Sequence[str]) -> tuple[str, ...]:
 def host_assumed(changes: Sequence[str]) -> bool:
     """Tell whether nobody said the host memory of some own machines among the changes of a book.
 
-    Examples
-    --------
     >>> [host_assumed([f"own=office=2xA100-40@Berlin{said}"]) for said in ("", ":ram=512GiB")]
     [True, False]
     """

@@ -94,8 +94,6 @@ def devices_of(value: Words, catalog: Catalog) -> tuple[str, ...]:
 def asks_for(devices: tuple[str, ...], gpu: str, gpu_count: int) -> bool:
     """Tell whether a machine is among some devices as `devices_of` returns them; none: any is.
 
-    Examples
-    --------
     >>> asks_for(("T4", "A100-80:8"), "A100-80", 8), asks_for(("A100-80:8",), "A100-80", 1)
     (True, False)
     """

@@ -102,12 +102,8 @@ class Desk:
     async def submit(self, verb: str, words: Json) -> Job:
         """Accept a job: it is in the file when this returns.
 
-        Raises
-        ------
-        PlacerError
-            If the question is wrong; nothing is kept of it.
-        FullError
-            If too many jobs are unfinished.
+        Raise `PlacerError` if the question is wrong; nothing is kept of it. Raise `FullError` if
+        too many jobs are unfinished.
         """
         question_of(check_verb(verb), words, self.settings.job_seconds)
         if len(self._running) >= self.settings.most_jobs:

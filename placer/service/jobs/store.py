@@ -73,10 +73,8 @@ class Job:
 class Store:
     """The jobs of one service; not to be shared between threads, nor between services.
 
-    Raises
-    ------
-    PlacerError
-        If another service has the file, or it cannot be written or is none of this version.
+    Raise `PlacerError` if another service has the file, or it cannot be written or is none of this
+    version.
     """
 
     def __init__(self, path: Path) -> None:

@@ -87,10 +87,7 @@ def fields_of(typed: Mapping[str, str], wrong: str = "") -> list[Field]:
 def words_of(typed: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     """Return the verb and the words of a form.
 
-    Raises
-    ------
-    PlacerError
-        If a line of the other words is no ``name=value``.
+    Raise `PlacerError` if a line of the other words is no ``name=value``.
     """
     verb = typed.get("verb", "recommend")
     if verb not in VERBS:
@@ -122,8 +119,6 @@ def _plain(verb: str, name: str, value: str) -> Any:
 def typed_again(verb: str, words: Mapping[str, Any]) -> dict[str, str]:
     """Return what would be typed for some words, so that one can be changed.
 
-    Examples
-    --------
     >>> typed_again("recommend", {"model": "roberta-xlm", "overlap": True})
     {'verb': 'recommend', 'model': 'roberta-xlm', 'more': 'overlap=yes'}
     """

@@ -40,10 +40,8 @@ def check_body(verb: Verb, body: object) -> dict[str, Any]:
     """Check the body of a request, and return its words as Python takes them; null stands for a
     word that was not given. What needs a price book is checked where the question is built.
 
-    Raises
-    ------
-    WordError
-        Names the word that is unknown, missing or of the wrong kind, or that names a file.
+    Raise `WordError`, which names the word that is unknown, missing or of the wrong kind, or that
+    names a file.
     """
     if not isinstance(body, dict):
         raise PlacerError("the body is not a JSON object", 'send {"model": "roberta-xlm"}')

@@ -136,8 +136,6 @@ def word_schema(word: Word) -> Schema:
 def wish_schema(wish: Wish) -> Schema:
     """Build the JSON Schema of one row of the table of wishes.
 
-    Examples
-    --------
     >>> wish_schema(WISHES["market"])["anyOf"]
     [{'type': 'string', 'maxLength': 10000}]
     """

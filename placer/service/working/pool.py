@@ -85,14 +85,9 @@ class Pool:
     ) -> Reply:
         """Have a question answered; `FullError` if too many wait.
 
-        Parameters
-        ----------
-        cancelled
-            Ends the search with the best so far when it is set.
-        is_job
-            Jobs wait in a queue of their own, which is as long as its owner allows.
-        tell, begun
-            Called for each better placement, and when a worker takes the question.
+        cancelled: Ends the search with the best so far when it is set.
+        is_job: Jobs wait in a queue of their own, which is as long as its owner allows.
+        tell, begun: Called for each better placement, and when a worker takes the question.
         """
         if not is_job and len(self._waiting) >= self.settings.waiting:
             raise FullError(self.retry_after_s())

@@ -119,8 +119,6 @@ class Session:
 def said(text: str) -> str:
     """Return a message with the words of a request for the options of the command line.
 
-    Examples
-    --------
     >>> said("use --min-throughput, or --exchange central")
     'use min_throughput, or exchange central'
     """

@@ -91,8 +91,6 @@ def aws_quotas(document: Any, region: str, book: Catalog, where: str) -> Found:
 def _family_patterns(families: str) -> list[str]:
     """Return the machine types of families: ``P`` has p3 and p4d, ``P4`` has p4d alone.
 
-    Examples
-    --------
     >>> _family_patterns("G and VT"), _family_patterns("P4 and P3")
     (['g[0-9]*', 'gr[0-9]*', 'vt[0-9]*'], ['p4[!0-9]*', 'p3[!0-9]*'])
     """

@@ -293,8 +293,6 @@ def quantile(held: Iterable[tuple[float, float]], share: float, otherwise: float
     """Return the price below which a series lies for a share of the time: prices, each with how
     long it held in s. Those that held for no time, or are none, are passed over.
 
-    Examples
-    --------
     >>> quantile([(1.0, 60), (2.0, 30), (3.0, 10)], 0.9, 0.0)
     2.0
     """

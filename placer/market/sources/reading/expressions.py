@@ -125,8 +125,6 @@ class Lookup:
 def as_text(value: Any) -> str:
     """Write a value as a cell of CSV, null as an empty one; ValueError for a list or an object.
 
-    Examples
-    --------
     >>> as_text(8.0), as_text(0.25), as_text(None), as_text(True)
     ('8', '0.25', '', 'true')
     """

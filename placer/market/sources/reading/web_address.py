@@ -21,8 +21,6 @@ def is_loopback(host: str) -> bool:
     Names other than ``localhost`` are not looked up: a machine may resolve its own name to
     127.0.1.1 where the others reach it.
 
-    Examples
-    --------
     >>> is_loopback("localhost"), is_loopback("::1"), is_loopback("10.0.0.1")
     (True, True, False)
     """
@@ -35,8 +33,6 @@ def is_loopback(host: str) -> bool:
 def public(url: str) -> str:
     """Drop what may be secret in a URL: user, password, query and fragment.
 
-    Examples
-    --------
     >>> public("https://me:secret@prices.example/aws/vms.csv?sig=secret")
     'https://prices.example/aws/vms.csv?...'
     """
@@ -53,8 +49,6 @@ def public(url: str) -> str:
 def without_secrets(text: str) -> str:
     """Drop what may be secret in each URL of a text.
 
-    Examples
-    --------
     >>> without_secrets('no answer from "https://me:secret@store.example/b"')
     'no answer from "https://store.example/b"'
     """

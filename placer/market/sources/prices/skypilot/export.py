@@ -236,8 +236,6 @@ def split_prices(
     machines that do not add up and have to be left out. Prices of ``hosts`` that are rented alone
     as well stay.
 
-    Examples
-    --------
     >>> machines = {("small", "T4:1"): {"spot": 0.57}, ("large", "T4:1"): {"spot": 0.79}}
     >>> prices, left_out = split_prices(machines, {"small": {"spot": 0.22}})
     >>> prices["T4:1"]["spot"], prices["large"]["spot"], left_out

@@ -53,8 +53,6 @@ COMES_WITH_DEVICE = re.compile(r"(a[2-9]|g[2-9])-")
 def placer_device(provider: str, name: str, instance_type: str) -> str:
     """Return the name of a device in gpus.csv, as the mapping of vms.csv says.
 
-    Examples
-    --------
     >>> placer_device("gcp", "A100-80GB", "")
     'A100-80'
     >>> placer_device("lambda", "H100", "gpu_1x_h100_pcie")
@@ -86,8 +84,6 @@ def skypilot_device(provider: str, gpu: str, instance_type: str) -> str:
 def skypilot_place(provider: str, region: str) -> str:
     """Return what SkyPilot calls a place: ``infra`` of a task.
 
-    Examples
-    --------
     >>> skypilot_place("aws", "us-west-2"), skypilot_place("runpod", "EU-SE-1")
     ('aws/us-west-2', 'runpod/SE/EU-SE-1')
     """
@@ -102,8 +98,6 @@ def skypilot_machine(provider: str, instance_type: str, market: str = "on_demand
     """Return what SkyPilot calls a machine: on Google Cloud the host without its devices, at RunPod
     with SkyPilot's name of the device and the cloud (sky/provision/runpod/utils.py, SkyPilot 0.14).
 
-    Examples
-    --------
     >>> skypilot_machine("gcp", "n1-standard-8+1xT4"), skypilot_machine("runpod", "8x_A100-SXM")
     ('n1-standard-8', '8x_A100-80GB-SXM_SECURE')
     >>> skypilot_machine("runpod", "1x_RTX4090", "community")
