@@ -129,7 +129,6 @@ def _add_line(file: FileIO, record: dict[str, Any], path: Path) -> None:
 
 
 Record = Mapping[str, Any]
-LOOPBACK = "loopback"
 HIDDEN = "beside the calculation"
 """The part of an exchange that a plan with ``--overlap`` does not wait for."""
 ALL_FLUSHED = (
@@ -294,7 +293,7 @@ def _unlike(
             f"target batch size {settings.target_batch_size:,}, the plan's is "
             f"{plan.target_batch_size:,}"
         )
-    if LOOPBACK in (r["links"] for r in records if r["kind"] == "run"):
+    if "loopback" in (r["links"] for r in records if r["kind"] == "run"):
         remarks.append(
             "all processes shared this machine: links and machines were not those of the plan"
         )

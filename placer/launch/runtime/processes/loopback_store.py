@@ -13,7 +13,6 @@ from placer.errors import PlacerError
 LOOPBACK = "127.0.0.1"
 MOST_WAITING = 1024
 """Processes that may knock at the store at once."""
-TAKEN = "choose another MASTER_PORT"
 
 
 def store_at(host: str, port: int, timeout_s: float, listening: int | None = None) -> Any:
@@ -80,4 +79,4 @@ def listen_at(host: str, port: int) -> socket.socket:
 def _taken(port: int, error: OSError) -> PlacerError:
     taken = error.errno == errno.EADDRINUSE
     words = f"port {port} is taken" if taken else f"cannot serve on port {port}: {error.strerror}"
-    return PlacerError(words, TAKEN, exit_code=1)
+    return PlacerError(words, "choose another MASTER_PORT", exit_code=1)

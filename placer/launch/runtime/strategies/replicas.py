@@ -169,20 +169,17 @@ class Replicas(Strategy):
             self.trainer.step()
         except TimeoutError as error:  # too few worlds have come
             raise PeerLostError(None, str(error)) from None
-        ended = perf_counter()
+        waited = perf_counter() - self.mark
         context.meter.seconds["calculation"] += self.mark - began
-        waited = ended - self.mark
         context.meter.seconds["exchange"] += waited
-        self._log(waited, due=(step + 1) % self.every == 0)
+        self.waited += waited
+        if (step + 1) % self.every == 0:
+            seconds = self.sums.taken_seconds()
+            if context.plan.exchange.overlap:
+                late = min(self.waited, seconds)
+                context.meter.overlap(exchange_s=max(seconds, 1e-9), waited_s=late)
+            self.waited = 0.0
         return loss * samples / context.settings.target_batch_size
-
-    def _log(self, waited: float, *, due: bool) -> None:
-        meter, seconds = self.context.meter, self.sums.taken_seconds() if due else 0.0
-        if self.context.plan.exchange.overlap:
-            self.waited += waited
-            if due:
-                meter.overlap(exchange_s=max(seconds, 1e-9), waited_s=min(self.waited, seconds))
-                self.waited = 0.0
 
     def tensors(self) -> dict[str, Any]:
         """Return the outer model, its momentum, and what compression lost."""
