@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document: the wishes of the command line, and its JSON Schemas word for word."""
+"""The OpenAPI 3.1 document: the wishes of the command line, and its JSON Schemas."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def document() -> Schema:
         },
         "components": {
             "schemas": {
-                **{name: schema_document(name) for name in SCHEMA_NAMES},
+                **{name: _component(name) for name in SCHEMA_NAMES},
                 **{f"{verb.name}-question": body_schema(verb) for verb in VERBS.values()},
                 "http-problem": PROBLEM,
                 "best": BETTER,
@@ -111,6 +111,16 @@ def document() -> Schema:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _component(name: str) -> Schema:
+    """Return a schema of the command line as a part of this document: many readers resolve its
+    references from the root, whatever its ``$id``.
+    """
+    schema = schema_document(name)
+    text = json.dumps({key: value for key, value in schema.items() if key != "$id"})
+    component: Schema = json.loads(text.replace('"#/$defs/', f'"{PARTS}{name}/$defs/'))
+    return component
 
 
 def body_schema(verb: Verb) -> Schema:

@@ -1,6 +1,7 @@
 """The OpenAPI document: valid, made of the schemas of the command line, and kept by the service."""
 
 import json
+import re
 import sys
 from collections import Counter
 from typing import Any
@@ -30,16 +31,32 @@ DOCUMENT: dict[str, Any] = json.loads(openapi.text())
 
 
 def test_answers_refer_to_the_schemas_of_the_command_line() -> None:
-    """The component of each schema is its file, key for key; each verb refers to its own."""
+    """The component of each schema is its file, key for key, with references from the root of the
+    document; each verb refers to its own.
+    """
     parts = DOCUMENT["components"]["schemas"]
     for name in SCHEMA_NAMES:
-        assert parts[name] == json.loads(schema_text(name))
+        schema = json.loads(
+            schema_text(name).replace("#/$defs/", f"#/components/schemas/{name}/$defs/")
+        )
+        assert {**parts[name], "$id": schema["$id"]} == schema
     for verb in VERBS.values():
         answer = DOCUMENT["paths"][f"/v1/{verb.name}"]["post"]["responses"]["200"]
         expected = (
             f"#/components/schemas/{verb.document}" if verb.document in SCHEMA_NAMES else None
         )
         assert answer["content"]["application/json"]["schema"].get("$ref") == expected
+
+
+def test_each_reference_leads_somewhere_from_the_root() -> None:
+    """Strict readers follow a reference from the root of the document, and know no ``$id``."""
+    references = re.findall(r'"\$ref": "#/([^"]+)"', openapi.text().decode())
+    assert len(references) > 100
+    for reference in set(references):
+        found: Any = DOCUMENT
+        for key in reference.split("/"):
+            found = found[key]
+    assert '"$id"' not in openapi.text().decode()
 
 
 def test_bodies_take_the_words_of_the_table() -> None:
