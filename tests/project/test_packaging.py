@@ -77,6 +77,7 @@ def test_wheel_and_sdist_hold_the_data(built: Path) -> None:
         "profiles/roberta-xlm.json",
         "pyproject.toml",
         "LICENSE",
+        "SECURITY.md",
     } <= inside
 
 
