@@ -24,12 +24,9 @@ def parse_json(text: str | bytes) -> Any:
     ValueError: the key 'usd' appears twice in an object
     """
     raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    hooks: dict[str, Any] = {}
+    document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
     if _LARGE.search(raw):  # seldom, as below
-        hooks = {"parse_int": _whole_number}
-    document = json.loads(
-        text, parse_constant=_refuse_constant, object_pairs_hook=unique_keys, **hooks
-    )
+        _refuse_large(document)
     if _SURROGATE.search(raw):  # seldom: so the search is all that most documents cost
         try:
             json.dumps(document, ensure_ascii=False).encode()
@@ -71,11 +68,17 @@ def misfit(error: Exception, document: Any) -> str:
     return f"{path.lstrip('.')}{shown}: {words}" if path else words
 
 
-def _whole_number(digits: str) -> int:
-    number = int(digits)
-    if abs(number) > sys.float_info.max:
-        raise ValueError(f"a number has {len(digits):,} digits")
-    return number
+def _refuse_large(document: Any) -> None:
+    left = [("a number", document)]
+    while left:
+        name, value = left.pop()
+        if isinstance(value, dict):
+            left += value.items()
+        elif isinstance(value, list):
+            left += [(name, each) for each in value]
+        elif isinstance(value, int) and abs(value) > sys.float_info.max:
+            digits = str(abs(value))
+            raise ValueError(f"{name[:40]} is {digits[:12]}... and has {len(digits):,} digits")
 
 
 def _refuse_constant(name: str) -> float:
