@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from placer.advice.worlds.scenario import apply
 from placer.cli.ask import estimate, explain, pareto, recommend, worlds
+from placer.cli.command import OWN_FILES
 from placer.documents.result_parts import request_document
 from placer.documents.schemas import schema_document
 from placer.errors import PlacerError
@@ -116,7 +117,7 @@ def test_every_command_has_the_options_of_the_table(command: click.Command) -> N
     for name in expected:
         wish, option = WISHES[name], options[name]
         assert option.opts == [wish.flag]
-        assert option.help == wish.help
+        assert option.help == (f"{wish.help} {OWN_FILES}" if name == "own" else wish.help)
         assert option.multiple == wish.repeatable
         assert option.is_flag == wish.is_flag
         assert wish.is_flag or (option.default or None) == (wish.default or None) or wish.repeatable
