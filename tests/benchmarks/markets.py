@@ -1,7 +1,7 @@
 """Markets of a given size: real regions, links and egress prices, machines around list prices; and
 the default book of one day.
 
-    python tests/benchmarks/markets.py    copy the default book of today
+    python tests/benchmarks/markets.py --copy    copy the default book of today
 
 Regions, egress, functions and stores of drawn markets come from `book/`, a copy of the default book
 without its machines, and `whole_book/` has its machines too, so that an instance stays what it is
@@ -11,6 +11,7 @@ digests.
 
 from __future__ import annotations
 
+import argparse
 import csv
 import random
 import shutil
@@ -270,4 +271,7 @@ def copy_book() -> None:
 
 
 if __name__ == "__main__":
-    copy_book()
+    words = argparse.ArgumentParser(description="Markets that instances are drawn from.")
+    words.add_argument("--copy", action="store_true", help="copy the default book of today")
+    if words.parse_args().copy:
+        copy_book()
