@@ -178,18 +178,11 @@ def _frontier(result: Result, asker: Asker) -> Staying[Option]:
     """
     (_, estimate), problem, last = result.found, result.problem, None
     usd, leap = estimate.usd_per_hour.total, MOST_LEAP
-    several = max(2, problem.requirements.min_regions)
     for _ in range(MOST_STEPS):
         step = 1 + max(asker.options.gap + BETTER, LEAST_STEP)
         floor = estimate.effective_samples_per_second.value * step
-        away = wanting(problem, objective="cost", min_samples_per_second=floor, min_regions=several)
-
-        def leaves(budget: float | None, away: Problem = away) -> bool:
-            asked = wanting(away, budget_usd_per_hour=budget)
-            return not asker.best(asked, first=True).infeasible
-
         most = min(MOST_USD_PER_HOUR, leap * usd)
-        while leap > 1 and most > usd and leaves(most):
+        while leap > 1 and most > usd and _may_leave(floor, most, problem, asker):
             leap /= 2
             most = min(MOST_USD_PER_HOUR, leap * usd)
         if leap > 1 and most > usd:
@@ -200,9 +193,8 @@ def _frontier(result: Result, asker: Asker) -> Staying[Option]:
                 estimate, last = alone.estimate, alone.option()
             usd, leap = most, MOST_LEAP
             if most == MOST_USD_PER_HOUR:
-                return _staying(
-                    last_in_one_region=last, proved=True, never=True, unlimited=not leaves(None)
-                )
+                endless = not _may_leave(floor, None, problem, asker)
+                return _staying(last_in_one_region=last, proved=True, never=True, unlimited=endless)
             continue
         trial = cheapest_from(floor, problem, asker, MOST_USD_PER_HOUR)
         found = _staying(last_in_one_region=last, proved=trial.proved)
@@ -214,3 +206,17 @@ def _frontier(result: Result, asker: Asker) -> Staying[Option]:
         estimate, last = trial.estimate, trial.option()
         usd, leap = estimate.usd_per_hour.total, 2.0
     return _staying(last_in_one_region=last)
+
+
+def _may_leave(floor: float, usd_per_hour: float | None, problem: Problem, asker: Asker) -> bool:
+    """Tell whether several regions may reach some samples/s within a price: not where it is proved
+    that they do not.
+    """
+    several = wanting(
+        problem,
+        objective="cost",
+        min_samples_per_second=floor,
+        budget_usd_per_hour=usd_per_hour,
+        min_regions=max(2, problem.requirements.min_regions),
+    )
+    return not asker.best(several, first=True).infeasible
