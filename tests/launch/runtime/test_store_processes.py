@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +19,9 @@ if sys.platform != "linux":
 from run_plans import A, B, document, plan_of, settings_of
 
 from placer.errors import PlacerError
+from placer.launch.runtime.processes.loopback_store import LOOPBACK, store_at
 from placer.launch.runtime.processes.run import run_here
+from placer.launch.runtime.strategies.serverless import LocalCalls
 
 
 def stores_here() -> set[int]:
@@ -57,3 +61,29 @@ def test_of_several_stores_the_one_that_is_killed_ends_the_run(tmp_path: Path) -
     assert caught.value.message == f"{name} has ended: killed by SIGKILL"
     assert caught.value.exit_code == 1
     assert stores_here() == before
+
+
+def test_a_call_goes_to_the_machine_of_its_function_alone() -> None:
+    """Once they have met, nothing of a call passes the store where all meet: that of the first
+    worker's machine may be far from both. Each call comes once, in its caller's order.
+    """
+    meeting = store_at(LOOPBACK, 0, 10.0)
+
+    def calls(rank: int) -> LocalCalls:
+        settings = SimpleNamespace(join_s=10.0)
+        context: Any = SimpleNamespace(
+            rank=rank, store=meeting, address=LOOPBACK, settings=settings
+        )
+        return LocalCalls(context)
+
+    function, *workers = map(calls, (2, 0, 1))
+    assert function.take([0, 1]) is None
+    met = meeting.num_keys()
+    for key in ("first", "second"):
+        for worker in workers:
+            worker.send(2, {"bucket": "b", "key": f"{key} of {worker.context.rank}"})
+    took: Iterator[Any] = iter(lambda: function.take([0, 1]), None)
+    assert sorted(event["key"] for event in took) == [
+        *("first of 0", "first of 1", "second of 0", "second of 1")
+    ]
+    assert meeting.num_keys() == met

@@ -55,6 +55,18 @@ def connected(host: str, port: int, timeout_s: float) -> Any:
         ) from None
 
 
+def shared_store(meeting: Any, key: str, address: str, timeout_s: float, *, serves: bool) -> Any:
+    """Serve a store of its own at an address, or connect to it; where all processes meet, it stands
+    by its key.
+    """
+    if serves:
+        served = store_at(address, 0, timeout_s)
+        meeting.set(key, f"{address} {served.port}")
+        return served
+    host, port = meeting.get(key).decode().split()
+    return connected(host, int(port), timeout_s)
+
+
 def listen_at(host: str, port: int) -> socket.socket:
     """Listen on an address of this machine, or on all if it is none: a name, or translated."""
     try:

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.runtime.processes.loopback_store import connected, store_at
+from placer.launch.runtime.processes.loopback_store import shared_store
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.strategies.replica_group import Sums, process_group
 from placer.launch.runtime.strategies.strategy import Strategy
@@ -92,7 +92,17 @@ class Replicas(Strategy):
         from torchft.local_sgd import DiLoCo
 
         exchange, trainer, seat = context.plan.exchange, context.trainer, context.seat
-        self.trainer, self.store = trainer, _world_store(context)
+        # torchft's Manager has a store in each world.
+        self.trainer, self.store = (
+            trainer,
+            shared_store(
+                context.store,
+                f"store/{context.seat.world}",
+                context.address,
+                context.settings.join_s,
+                serves=context.seat.leads,
+            ),
+        )
         count = fragments(exchange.local_steps) if exchange.strategy == "streaming-diloco" else 1
         self.every = exchange.local_steps // count
         modules = [torch.nn.ParameterList(part) for part in even_parts(trainer.pieces(), count)]
@@ -205,17 +215,6 @@ class Replicas(Strategy):
     def leave(self) -> None:
         """Let the others go on without this world."""
         self.manager.shutdown(wait=False)
-
-
-def _world_store(context: Context) -> Any:
-    """Serve a store for this world alone, or connect to it: torchft's Manager has one in each."""
-    key, join_s = f"store/{context.seat.world}", context.settings.join_s
-    if context.seat.leads:
-        served = store_at(context.address, 0, join_s)
-        context.store.set(key, f"{context.address} {served.port}")
-        return served
-    host, port = context.store.get(key).decode().split()
-    return connected(host, int(port), join_s)
 
 
 def even_parts(pieces: list[Any], count: int) -> list[list[Any]]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from placer.launch.runtime.codec import Codec
 from placer.launch.runtime.object_store import ObjectStore
+from placer.launch.runtime.processes.loopback_store import shared_store
 from placer.launch.runtime.strategies.strategy import Strategy
 from placer.launch.runtime.training.context import Context, check_fits
 from placer.launch.runtime.wire import PeerLostError
@@ -42,10 +43,48 @@ global function: one of a region waits one for its workers.
 """
 
 
-def call_local(store: Any, rank: int, event: Event) -> None:
-    """Call a function that is a process of this run, by the store at which all ranks meet."""
-    number = store.add(f"calls/{rank}", 1)
-    store.set(f"call/{rank}/{number}", json.dumps(event))
+class LocalCalls:
+    """Calls of functions that are processes of this run, by a store of keys on each one's machine.
+
+    A call is one message, which passes the link to that machine once.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.stores: dict[int, Any] = {}
+        self.sent: Counter[int] = Counter()
+        self.taken: Counter[int] = Counter()
+
+    def store(self, function: int) -> Any:
+        """Serve the store of this function, or connect to that of another."""
+        if function not in self.stores:
+            context, serves = self.context, function == self.context.rank
+            self.stores[function] = shared_store(
+                context.store,
+                f"calls/{function}",
+                context.address,
+                context.settings.join_s,
+                serves=serves,
+            )
+        return self.stores[function]
+
+    def send(self, function: int, event: Event) -> None:
+        """Call a function."""
+        self.sent[function] += 1
+        key = f"{self.context.rank}/{self.sent[function]}"
+        self.store(function).set(key, json.dumps(event))
+
+    def take(self, callers: Collection[int]) -> dict[str, Any] | None:
+        """Return a call of this function by one of its callers, None if there is none."""
+        store = self.store(self.context.rank)
+        for caller in callers:
+            key = f"{caller}/{self.taken[caller] + 1}"
+            if store.check([key]):
+                event: dict[str, Any] = json.loads(store.get(key))
+                store.delete_key(key)
+                self.taken[caller] += 1
+                return event
+        return None
 
 
 def open_store(context: Context, function: int) -> ObjectStore:
@@ -82,7 +121,8 @@ class LocalFunction:
         check_fits(plan, rank, context.trainer.elements)
         function = plan.hub_at(rank).function
         assert function is not None
-        self.context, self.taken = context, 0
+        self.context, self.local_calls = context, LocalCalls(context)
+        self.local_calls.store(rank)
         self.calls: Counter[str] = Counter()
         self.written: set[str] = set()
         self.regional = function.target != function.source
@@ -93,7 +133,7 @@ class LocalFunction:
         }
 
         def invoke(other: Mapping[str, str], event: Event) -> None:
-            call_local(context.store, ranks[other["name"], other["place"]], event)
+            self.local_calls.send(ranks[other["name"], other["place"]], event)
 
         self.store = open_store(context, rank)
         stores = {function.source.name: self.store}
@@ -111,10 +151,11 @@ class LocalFunction:
         context, meter = self.context, self.context.meter
         round_ = round_name(context.attempt, step)
         mean = mean_key(context.plan.name, round_)
-        calls = len(context.plan.hub_at(context.rank).gathers) + self.regional
+        above = [context.plan.hub_over(context.rank)] if self.regional else []
+        callers = [*context.plan.hub_at(context.rank).gathers, *above]
         began = time.perf_counter()
-        while mean not in self.written or self.calls[round_] < calls:
-            event = self._next()
+        while mean not in self.written or self.calls[round_] < len(callers):
+            event = self.local_calls.take(callers)
             if event is None:
                 self._check(step, round_, time.perf_counter() - began)
                 with meter.phase("wait" if self.calls[round_] else "idle"):
@@ -141,16 +182,7 @@ class LocalFunction:
         for key in keys if self.regional and not function.calls else ():
             if "/gradients/" in key:
                 above = plan.hub_over(context.rank)
-                call_local(context.store, above, s3_event(function.target.name, key))
-
-    def _next(self) -> dict[str, Any] | None:
-        store, key = self.context.store, f"call/{self.context.rank}/{self.taken + 1}"
-        if not store.check([key]):
-            return None
-        event: dict[str, Any] = json.loads(store.get(key))
-        store.delete_key(key)
-        self.taken += 1
-        return event
+                self.local_calls.send(above, s3_event(function.target.name, key))
 
     def _check(self, step: int, round_: str, waited_s: float) -> None:
         """Refuse to wait for the dead, or for longer than the time-out."""
@@ -177,7 +209,7 @@ class Serverless(Strategy):
             self.hub = plan.hub_over(context.rank)
             if plan.deployed:
                 check_fits(plan, self.hub, context.trainer.elements)
-            self.store = open_store(context, self.hub)
+            self.store, self.local_calls = open_store(context, self.hub), LocalCalls(context)
 
     def step(self, step: int) -> float:
         """Calculate, upload, poll, download, update."""
@@ -216,7 +248,7 @@ class Serverless(Strategy):
         self.store.put(key, body, samples=samples)
         event = s3_event(self.store.bucket, key)
         if not plan.deployed:
-            call_local(self.context.store, self.hub, event)
+            self.local_calls.send(self.hub, event)
         elif not function.called_by_bucket:
             import boto3
 
