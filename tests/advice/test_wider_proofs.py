@@ -61,12 +61,18 @@ def test_a_tighter_question_has_the_answer_of_a_wider_one() -> None:
 def test_what_the_wider_answer_does_not_settle_is_searched(
     options: SolveOptions, words: dict[str, Any]
 ) -> None:
-    """More money, other machines, broken limits, a sharper gap, and whoever wants to see it."""
+    """More money, other machines, broken limits, a sharper gap, and whoever wants to see it. With
+    more money the old answer is where a search may begin; not where its steps are of interest.
+    """
     advisor, proofs = Advisor("erben-2023"), WiderProofs()
     problem = advisor.problem("roberta-xlm", budget="5/h", quota=8)
-    proofs.keep(solve(problem, options=OPTIONS), OPTIONS)
+    proofs.keep(wide := solve(problem, options=OPTIONS), OPTIONS)
     assert known(proofs, advisor, budget="4.9/h", quota=8)
     assert not known(proofs, advisor, options, **{"quota": 8, **words})
+    asked = advisor.problem("roberta-xlm", **{"quota": 8, **words})
+    begins = options == OPTIONS and words == {"budget": "5.1/h"}
+    hint = wide.placement if begins else None
+    assert proofs.hint(asked, "exact", options) == hint
 
 
 def test_answers_that_are_not_proved_are_not_kept() -> None:

@@ -224,10 +224,11 @@ def _least_goal(part: Any, counts: dict[int, int]) -> float:
 def test_no_program_is_above_a_placement_of_its_part(market: str) -> None:
     """Whatever the exchange and the objective: with the machines of a placement given, the program
     of all its hubs, of numbers of workers around its own and of rounds up to 1 or 3 times as long
-    has a goal no worse than what the model says that the placement is worth.
+    has a goal no worse than what the model says that the placement is worth. Sums of servers of
+    many vCPUs are seldom what a round waits for: of these three times as many are drawn.
     """
-    draw, compared, seeds = random.Random(11), 0, iter(range(500, 900))
-    while compared < 40:
+    draw, compared, seeds = random.Random(11), 0, iter(range(500, 1200))
+    while compared < (120 if market == "server" else 40):
         problem = PRICED[market](seed := next(seeds))
         for frame, _ in product(split.frames(problem), range(4)):
             pools = [pool for pool in problem.pools if pool.place in frame.places]

@@ -255,11 +255,13 @@ def one(tmp_path: Path, book: Catalog, text: str, links: Sequence[str] = ()) -> 
             "link azure/southcentralus:gcp/us-central1",
         ),
         ("roberta-xlm,gcp/us-central1=1xT4,200", "speed of roberta-xlm on T4 alone"),
+        ("resnet152,lambda/us-west-1=2xA10,420", "s_per_tensor of a10 hosts"),
     ],
 )
 def test_one_row_fits_one_figure(tmp_path: Path, erben: Catalog, row: str, label: str) -> None:
     """One region: the averaging time; measured links: kappa; an estimated link: that link; one
-    machine: its speed. It is then met.
+    machine: its speed; of a model with many small tensors on two hosts, their time for each tensor.
+    It is then met.
     """
     report = one(tmp_path, erben, f"model,workers,samples_per_second\n{row}\n")
     assert list(fitted(report)) == [label]
