@@ -18,8 +18,6 @@ import click
 
 from placer.cli.screen.formats import FORMATS, STDOUT, Collected
 from placer.errors import PlacerError, writing_hint
-from placer.files.bounded_file import read_file
-from placer.files.json_text import parse_json
 from placer.files.whole_files import write_whole
 from placer.report.draw.wrapping import NARROWEST, labelled, wrapped
 
@@ -164,22 +162,3 @@ def _resolved(path: str) -> Path:
         raise PlacerError(
             f"'{path}' is not the name of a file", "give a file name, such as plan.json"
         ) from None
-
-
-def read_json(path: str) -> Any:
-    """Read a JSON file.
-
-    Raise a `PlacerError` that names the file, line and column that are wrong.
-    """
-    data = read_file(path)
-    try:
-        return parse_json(data)
-    except json.JSONDecodeError as error:
-        from placer.market.sources.machine_files import refuse_known
-
-        refuse_known(path)
-        raise PlacerError(
-            f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}", "correct the file"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise PlacerError(f"{path}: not valid JSON: {error}", "correct the file") from None

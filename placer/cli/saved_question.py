@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from placer.cli.output import read_json, tell
+from placer.cli.output import tell
+from placer.documents.json_file import read_json
 from placer.errors import PlacerError
 from placer.problem.words.wishes import CHANGES, WISHES
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from placer.advice.worlds.whatif import WhatIf
     from placer.documents.manifest.types import Manifest
 
-WRITE_MANIFEST = "give a file of placer recommend --manifest"
-
 
 @verb("whatif", searches=2)
 def whatif(model: Asked, **words: Unpack[Changed]) -> WhatIf:
@@ -206,13 +204,7 @@ def read_plan(path: str) -> Manifest:
 
     Raise `PlacerError` if the file cannot be read, or is not a manifest.
     """
+    from placer.documents.json_file import read_json
     from placer.documents.manifest import read_manifest
-    from placer.files.bounded_file import bounded
-    from placer.files.json_text import parse_json
 
-    try:
-        document = parse_json(bounded(path, WRITE_MANIFEST))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or f"not valid JSON: {error}"
-        raise PlacerError(f"cannot read '{path}': {reason}", WRITE_MANIFEST) from None
-    return read_manifest(document, path)
+    return read_manifest(read_json(path), path)

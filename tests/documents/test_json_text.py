@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
-from placer.cli.output import read_json
+from placer.documents.json_file import read_json
 from placer.errors import PlacerError
 from placer.files.json_text import parse_json
 from placer.validation.calibration.run_log import read_log

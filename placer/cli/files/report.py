@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from placer.cli.command import Table, as_command
-from placer.cli.output import check_targets, read_json, write_bytes
+from placer.cli.output import check_targets, write_bytes
 from placer.cli.screen.show import show
+from placer.documents.json_file import read_json
 from placer.errors import PlacerError
 from placer.files.bounded_file import MOST_LINES_BYTES, read_file
 from placer.files.json_text import parse_json

@@ -39,7 +39,7 @@ def command(path: str, *, again: bool = False, solver: str = "exact", as_json: J
 
         summary = f"{path}: quota file with {len(read_quotas(Path(path)))} rows"
     else:
-        from placer.cli.output import read_json
+        from placer.documents.json_file import read_json
         from placer.documents.validate import examine_document
 
         document = read_json(path)

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from placer.cli.command import Json, as_command
-from placer.cli.output import print_json, read_json
+from placer.cli.output import print_json
+from placer.documents.json_file import read_json
 from placer.errors import PlacerError
 from placer.records import replace
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, TypedDict, Unpack
 import click
 
 from placer.cli.command import Json, as_command
-from placer.cli.output import check_targets, print_json, read_json, say, write_json
+from placer.cli.output import check_targets, print_json, say, write_json
 from placer.cli.screen.show import show
+from placer.documents.json_file import read_json
 from placer.errors import PlacerError
 from placer.version import install_line
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 import click
 
 from placer.cli.command import Json, as_command
-from placer.cli.output import print_json, read_json, say
+from placer.cli.output import print_json, say
 from placer.cli.screen.option_groups import LargeCommand
 from placer.cost_model.timing.services import POLL_SECONDS
+from placer.documents.json_file import read_json
 from placer.errors import PlacerError
 from placer.units import counted, format_plain
 from placer.version import install_line
