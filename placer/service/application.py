@@ -30,6 +30,7 @@ from placer.service.pages import routes as pages
 from placer.service.pages.report import Reports
 from placer.service.problems import (
     CONTENT_TYPE,
+    DISK_HINT,
     KIND_OF_STATUS,
     OPEN,
     PROBE,
@@ -408,14 +409,13 @@ ROUTES = (
 
 def _said_wrong(request: Connection, error: PlacerError) -> Response[bytes]:
     field = error.field if isinstance(error, WordError) else ""
-    return problem_response(problem_of("words", error.message, error.hint, field))
+    return _refuse(request, problem_of("words", error.message, error.hint, field))
 
 
 def _kept_out(request: Connection, error: GateError) -> Response[bytes]:
-    path = str(request.scope["path"])
-    if error.kind == "token" and f"/{path.split('/')[1]}" in pages.PATHS:
+    if error.kind == "token" and _for_people(request):
         return pages.elsewhere("/login")
-    return problem_response(problem_of(error.kind, error.detail, error.hint), error.headers)
+    return _refuse(request, problem_of(error.kind, error.detail, error.hint), error.headers)
 
 
 def _not_understood(request: Connection, error: HTTPException) -> Response[bytes]:
@@ -425,18 +425,32 @@ def _not_understood(request: Connection, error: HTTPException) -> Response[bytes
         return _failed(request, error)
     kind = KIND_OF_STATUS.get(error.status_code, "body")
     allowed = (error.headers or {}).get("Allow")
-    return problem_response(
-        {**problem_of(kind, error.detail), "status": error.status_code},
-        {"Allow": allowed} if allowed else None,
-    )
+    problem = {**problem_of(kind, error.detail), "status": error.status_code}
+    return _refuse(request, problem, {"Allow": allowed} if allowed else None)
 
 
 def _not_kept(request: Connection, error: sqlite3.Error) -> Response[bytes]:
-    LOG.error("a job cannot be kept: %s", error)
-    return problem_response(problem_of("disk", str(error), "make room on the disk of the service"))
+    LOG.error("the file of jobs: %s", error)
+    return _refuse(request, problem_of("disk", str(error), DISK_HINT))
 
 
 def _failed(request: Connection, error: Exception) -> Response[bytes]:
     """Say that the service failed, and nothing of how: that is for its log."""
     LOG.error("request failed", exc_info=error)
-    return problem_response(problem_of("failed", "the service failed", "its reason is in the log"))
+    return _refuse(request, problem_of("failed", "the service failed", "its reason is in the log"))
+
+
+def _refuse(
+    request: Connection, problem: Json, headers: Mapping[str, str] | None = None
+) -> Response[bytes]:
+    """Say what is wrong: on a page where people look, elsewhere as details of a problem."""
+    if not _for_people(request):
+        return problem_response(problem, headers)
+    words = f"{problem['title']} {problem.get('detail', '')}"
+    response = pages.refusal(problem["status"], words, problem.get("hint", ""))
+    response.headers.update(headers or {})
+    return response
+
+
+def _for_people(request: Connection) -> bool:
+    return f"/{str(request.scope['path']).split('/')[1]}" in pages.PATHS

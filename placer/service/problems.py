@@ -39,10 +39,11 @@ KINDS: Mapping[str, tuple[int, str]] = {
     "cancelled": (503, "The question was given up."),
     "interrupted": (503, "The job was interrupted."),
     "starting": (503, "The service is not ready."),
-    "disk": (507, "The job cannot be kept."),
+    "disk": (507, "The disk of the service takes no more."),
 }
 """Status and title of each kind of problem; the kind is the last part of ``type``."""
 KIND_OF_STATUS = {400: "body", 401: "token", 404: "missing", 405: "method", 413: "large"}
+DISK_HINT = "make room on the disk of the service, and ask again"
 STOPPED = "the search did not end in time, and its process was ended"
 
 
@@ -86,6 +87,11 @@ class GateError(Exception):
         super().__init__(detail)
         self.kind, self.detail, self.hint = kind, detail, hint
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+    @property
+    def status(self) -> int:
+        """Return the status that HTTP has for it."""
+        return KINDS[self.kind][0]
 
 
 class FullError(GateError):

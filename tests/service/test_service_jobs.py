@@ -3,22 +3,26 @@
 import asyncio
 import contextlib
 import json
+import resource
 import sqlite3
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from served import LONG, QUESTION, serving
+from served import LONG, QUESTION, Served, serving
 
 from placer.errors import PlacerError
 from placer.service.jobs.desk import Desk
-from placer.service.jobs.store import State, Store
+from placer.service.jobs.store import Job, State, Store
 from placer.service.metrics import Metrics
+from placer.service.problems import GateError
 from placer.service.settings import Settings
 from placer.service.working.pool import Pool
 
+MANY_PLACES = "gcp," * 2_000 + "gcp"
 LONG_JOB = {"verb": "recommend", "question": {**LONG, "time_limit": "60s", "alternatives": False}}
 
 
@@ -200,10 +204,11 @@ def test_a_row_that_cannot_be_read_is_set_aside(column: str, value: str, tmp_pat
 
 def test_a_disk_that_is_full_fails_a_job_and_frees_its_slot(tmp_path: Path) -> None:
     """SQLite may take no more pages: the job that runs fails with its reason, further ones are not
-    accepted, and once there is room the same service takes and answers a job.
+    accepted, and once there is room the same service takes and answers a job. The next service
+    does not run again what was said to have failed.
     """
 
-    async def ask() -> tuple[str, bool, str, str]:
+    async def ask() -> tuple[str, bool, str, str, list[Job]]:
         settings = Settings(jobs_file=tmp_path / "jobs", workers=1, seconds=5, job_seconds=5)
         pool = Pool(settings, Metrics())
         store = Store(settings.jobs_file)
@@ -225,8 +230,8 @@ def test_a_disk_that_is_full_fails_a_job_and_frees_its_slot(tmp_path: Path) -> N
             failed, refused = await ended(first.id), False
             while not refused:
                 try:
-                    await desk.submit("recommend", {**QUESTION, "places": "aws," * 2_000 + "aws"})
-                except sqlite3.OperationalError:
+                    await desk.submit("recommend", {**QUESTION, "places": MANY_PLACES})
+                except GateError:
                     refused = True
             store._base.execute("PRAGMA max_page_count = 100000")
             done = await ended((await desk.submit("recommend", QUESTION)).id)
@@ -234,11 +239,69 @@ def test_a_disk_that_is_full_fails_a_job_and_frees_its_slot(tmp_path: Path) -> N
             await desk.stop()
             await pool.stop()
         again = Store(settings.jobs_file)
-        kept = again.get(first.id)
+        kept, unfinished = again.get(first.id), again.unfinished()
         again.close()
         assert kept is not None
-        return failed, refused, done, str(kept.state)
+        return failed, refused, done, str(kept.state), unfinished
 
-    failed, refused, done, kept = asyncio.run(ask())
+    failed, refused, done, kept, unfinished = asyncio.run(ask())
     assert (failed, refused, done) == ("failed 507", True, "done ")
-    assert kept in ("queued", "running")  # the next service runs it
+    assert (kept, unfinished) == ("failed", [])
+
+
+def hand_in(served: Served, accepted: list[str], clients: int = 8) -> None:
+    """Hand in jobs from several clients, until each was refused or the service is gone, and name
+    those that were accepted.
+    """
+
+    def one(number: int) -> None:
+        with served.client() as client, contextlib.suppress(httpx2.TransportError):
+            for turn in range(8):
+                budget = f"{2 + (number + turn) % 8}/h"
+                question = {**QUESTION, "budget": budget, "places": MANY_PLACES}
+                job = client.post("/v1/jobs", json={"question": question})
+                if job.status_code != 202:
+                    assert (job.status_code, job.json()["type"]) == (507, "/problems/disk")
+                    break
+                accepted.append(job.json()["id"])
+
+    with ThreadPoolExecutor(clients) as threads:
+        list(threads.map(one, range(clients)))
+
+
+@pytest.mark.timeout(300)
+def test_kills_and_a_full_disk_under_load_lose_no_job(tmp_path: Path) -> None:
+    """Killed three times while 8 clients hand in jobs, then on a disk that takes 200 kB more: each
+    accepted job is finished, the log names each that has no answer, and the next service leaves all
+    as they are. The page says that the disk is full.
+    """
+    accepted: list[str] = []
+    log = ""
+    for _ in range(3):
+        with serving(tmp_path) as served, ThreadPoolExecutor(1) as thread:
+            handing_in, before = thread.submit(hand_in, served, accepted), len(accepted)
+            while len(accepted) < before + 10:
+                time.sleep(0.01)
+            served.kill()
+            handing_in.result()
+            assert served.process.stderr is not None
+            log += served.process.stderr.read()
+    with serving(tmp_path) as served, served.client() as client:
+        pid, (_, most) = served.process.pid, resource.getrlimit(resource.RLIMIT_FSIZE)
+        bytes_ = served.jobs.stat().st_size + 200_000
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (bytes_, most))
+        hand_in(served, accepted)
+        shown = client.post("/ask", data={**QUESTION, "more": f"places={MANY_PLACES}"})
+        assert shown.status_code == 507
+        assert "cannot be kept" in shown.text
+        assert 'value="5/h"' in shown.text
+        states = [finished(client, id_)["state"] for id_ in accepted]
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (most, most))
+        assert served.end() == 0
+        assert served.process.stderr is not None
+        log += served.process.stderr.read()
+    assert {"done", "failed"} <= set(states) <= {"done", "failed", "interrupted"}
+    silent = [id_ for id_, state in zip(accepted, states, strict=True) if state != "done"]
+    assert [id_ for id_ in silent if id_ not in log] == []
+    with serving(tmp_path) as served, served.client() as client:
+        assert [client.get(f"/v1/jobs/{id_}").json()["state"] for id_ in accepted] == states

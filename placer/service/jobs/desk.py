@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from placer.errors import PlacerError
-from placer.records import Json, replace
+from placer.records import Json
 from placer.service.jobs.store import Job, State, Store
-from placer.service.problems import FullError, problem_of, refused
+from placer.service.problems import DISK_HINT, FullError, GateError, problem_of, refused
 from placer.service.questions.body import check_verb, question_of
 from placer.service.settings import Settings
 from placer.service.working.messages import Better, Outcome, Reply
@@ -53,7 +53,6 @@ class Desk:
         self._store = store
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jobs")
         self._running: dict[str, _Running] = {}
-        self._unkept: dict[str, Json] = {}
         self._listeners = 0
         self._pruner: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
@@ -69,8 +68,7 @@ class Desk:
                     f"the service ended {job.attempts} times while it worked on this job",
                     "ask for less: a smaller time_limit, fewer places",
                 )
-                ended = partial(self._store.finish, job.id, State.INTERRUPTED, problem=problem)
-                await self._kept(ended)
+                await self._finish(job.id, State.INTERRUPTED, problem, {})
             else:
                 self._hand_in(job.id, job.verb, job.words)
         self._pruner = asyncio.create_task(self._prune())
@@ -102,8 +100,8 @@ class Desk:
     async def submit(self, verb: str, words: Json) -> Job:
         """Accept a job: it is in the file when this returns.
 
-        Raise `PlacerError` if the question is wrong; nothing is kept of it. Raise `FullError` if
-        too many jobs are unfinished.
+        Raise `PlacerError` if the question is wrong; nothing is kept of it. Raise `GateError` if
+        too many jobs are unfinished, or the disk is full.
         """
         question_of(check_verb(verb), words, self.settings.job_seconds)
         if len(self._running) >= self.settings.most_jobs:
@@ -112,9 +110,12 @@ class Desk:
         self._running[id_] = _Running()  # counted before the file is written
         try:
             await self._kept(lambda: self._store.add(id_, verb, words))
-        except BaseException:
+        except BaseException as error:
             del self._running[id_]
-            raise
+            if not isinstance(error, sqlite3.Error):
+                raise
+            LOG.error("a job cannot be kept: %s", error)
+            raise GateError("disk", f"the job cannot be kept: {error}", DISK_HINT) from None
         self._hand_in(id_, verb, words)
         job = await self.get(id_)
         assert job is not None
@@ -162,23 +163,24 @@ class Desk:
         self, id_: str, state: State, problem: Json | None, parts: dict[str, bytes]
     ) -> State:
         """Keep how a job ended. Where the disk is full, the job has failed: its slot is freed, and
-        the next service, which finds it unfinished, runs it again.
+        no service runs it again.
         """
+        if problem is not None and problem["status"] >= 500:
+            LOG.warning("job %s has no answer: %s", id_, problem["detail"])
         try:
             await self._kept(partial(self._store.finish, id_, state, **parts, problem=problem))
+            return state
         except sqlite3.Error as error:
             LOG.error("job %s ended, and its answer cannot be kept: %s", id_, error)
-            hint = "make room on the disk of the service, and ask again"
-            self._unkept[id_] = problem_of("disk", f"the answer cannot be kept: {error}", hint)
-            return State.FAILED
-        return state
+        try:
+            await self._kept(partial(self._store.fail, id_))
+        except sqlite3.Error as error:
+            LOG.error("job %s failed, which cannot be kept: %s", id_, error)
+        return State.FAILED
 
     async def get(self, id_: str) -> Job | None:
         """Return a job; None if there is none of that name."""
-        job = await self._kept(lambda: self._store.get(id_))
-        if job is None or id_ not in self._unkept:
-            return job
-        return replace(job, state=State.FAILED, finished=job.started, problem=self._unkept[id_])
+        return await self._kept(lambda: self._store.get(id_))
 
     async def part(self, id_: str, name: str) -> bytes | None:
         """Return the ``document`` or the ``manifest`` of a job; None without."""
@@ -202,7 +204,6 @@ class Desk:
         if await self.get(id_) is None:
             return False
         await self._kept(lambda: self._store.remove(id_))
-        self._unkept.pop(id_, None)
         return True
 
     @asynccontextmanager

@@ -15,7 +15,8 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from placer.errors import PlacerError, writing_hint
-from placer.records import Json
+from placer.records import Json, replace
+from placer.service.problems import DISK_HINT, problem_of
 
 LOG = logging.getLogger("placer.service")
 VERSION = 1
@@ -34,6 +35,11 @@ CREATE TABLE IF NOT EXISTS jobs (
     problem TEXT
 )
 """
+ROOM = "CREATE TABLE IF NOT EXISTS unkept (id TEXT PRIMARY KEY, failed INTEGER) WITHOUT ROWID"
+"""A row for each unfinished job. Its ``failed`` turns from 0 to 1 without taking a byte more, and the
+journal keeps its length: so a disk without room can still be told that a job has failed.
+"""
+UNKEPT = problem_of("disk", "its answer could not be kept on the disk of the service", DISK_HINT)
 COLUMNS = "id, verb, words, state, attempts, created, started, finished, problem"
 
 
@@ -79,13 +85,14 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._failed: set[str] = set()
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = FileLock(f"{path}.lock", timeout=0)
             self._lock.acquire()
             self._base = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             path.chmod(0o600)  # questions tell what somebody plans
-            self._base.execute("PRAGMA journal_mode=WAL")
+            self._base.execute("PRAGMA journal_mode=PERSIST")
             self._base.execute("PRAGMA synchronous=FULL")
             found = self._base.execute("PRAGMA user_version").fetchone()[0]
             if found not in (0, VERSION):
@@ -93,6 +100,7 @@ class Store:
                     f"'{path}' has jobs of another version of placer", "name another with --jobs"
                 )
             self._base.execute(TABLE)
+            self._base.execute(ROOM)
             self._set_aside()
             self._base.execute(f"PRAGMA user_version={VERSION}")
         except Timeout:
@@ -123,15 +131,27 @@ class Store:
 
     def add(self, id_: str, verb: str, words: Json) -> None:
         """Keep a job that is accepted: when this returns it is on the disk."""
-        self._base.execute(
-            "INSERT INTO jobs (id, verb, words, state, created) VALUES (?, ?, ?, ?, ?)",
-            (id_, verb, json.dumps(words), State.QUEUED, time.time()),
-        )
+        self._base.execute("BEGIN")
+        with self._base:
+            self._base.execute(
+                "INSERT INTO jobs (id, verb, words, state, created) VALUES (?, ?, ?, ?, ?)",
+                (id_, verb, json.dumps(words), State.QUEUED, time.time()),
+            )
+            self._base.execute("INSERT INTO unkept VALUES (?, 0)", (id_,))
 
     def get(self, id_: str) -> Job | None:
         """Return a job; None if there is none of that name."""
         row = self._base.execute(f"SELECT {COLUMNS} FROM jobs WHERE id = ?", (id_,)).fetchone()  # noqa: S608
-        return None if row is None else _job(row)
+        if row is None:
+            return None
+        job = _job(row)
+        if job.state.finished or id_ not in self._unkept():
+            return job
+        return replace(job, state=State.FAILED, finished=job.started or job.created, problem=UNKEPT)
+
+    def _unkept(self) -> frozenset[str]:
+        rows = self._base.execute("SELECT id FROM unkept WHERE failed")
+        return self._failed.union(id_ for (id_,) in rows)
 
     def part(self, id_: str, name: str) -> bytes | None:
         """Return the ``document`` or the ``manifest`` of a job; None without."""
@@ -144,7 +164,8 @@ class Store:
         rows = self._base.execute(
             f"SELECT {COLUMNS} FROM jobs WHERE finished IS NULL ORDER BY created, rowid"  # noqa: S608
         )
-        return [_job(row) for row in rows]
+        unkept = self._unkept()
+        return [job for job in map(_job, rows) if job.id not in unkept]
 
     def begin(self, id_: str) -> None:
         """Note that a worker has taken a job."""
@@ -176,9 +197,18 @@ class Store:
             ),
         )
 
+    def fail(self, id_: str) -> None:
+        """Note that a job has ended whose answer cannot be kept, on a disk without room too."""
+        self._failed.add(id_)
+        try:
+            self.finish(id_, State.FAILED, problem=UNKEPT)
+        except sqlite3.Error:
+            self._base.execute("UPDATE unkept SET failed = 1 WHERE id = ?", (id_,))
+
     def remove(self, id_: str) -> None:
         """Forget a job."""
         self._base.execute("DELETE FROM jobs WHERE id = ?", (id_,))
+        self._failed.discard(id_)
 
     def prune(self, keep_s: float, most: int) -> int:
         """Forget finished jobs that are old, or the oldest above a number; return how many."""
@@ -186,6 +216,12 @@ class Store:
             "DELETE FROM jobs WHERE finished IS NOT NULL AND (finished < ? OR id NOT IN "
             "(SELECT id FROM jobs WHERE finished IS NOT NULL ORDER BY finished DESC LIMIT ?))",
             (time.time() - keep_s, most),
+        )
+        for id_ in self._unkept():
+            self.finish(id_, State.FAILED, problem=UNKEPT)
+            self._failed.discard(id_)
+        self._base.execute(
+            "DELETE FROM unkept WHERE id NOT IN (SELECT id FROM jobs WHERE finished IS NULL)"
         )
         return old.rowcount
 

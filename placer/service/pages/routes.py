@@ -19,7 +19,7 @@ from placer.service.jobs.desk import Desk
 from placer.service.jobs.store import Job, State
 from placer.service.pages.form import MORE, VERBS, fields_of, typed_again, words_of
 from placer.service.pages.report import Reports, policy_of
-from placer.service.problems import COOKIE, OPEN, FullError, one_line
+from placer.service.problems import COOKIE, OPEN, GateError, one_line
 from placer.service.settings import Settings
 from placer.service.working.pool import Pool
 from placer.version import __version__, install_line
@@ -104,8 +104,8 @@ async def ask(request: Asked) -> Response[bytes]:
     try:
         verb, words = words_of(typed)
         job = await desk.submit(verb, words)
-    except FullError as full:
-        response = _form(request, typed, PlacerError(full.detail, full.hint), 429)
+    except GateError as full:  # of questions that wait, or of a disk
+        response = _form(request, typed, PlacerError(full.detail, full.hint), full.status)
         response.headers.update(full.headers)
         return response
     except PlacerError as error:
