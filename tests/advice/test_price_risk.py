@@ -11,6 +11,7 @@ from placer.documents.schemas.proofs import RegionPrice
 from placer.market.price_interval import price_interval
 from placer.market.scaled_market import with_one_price, with_scaled_egress
 from placer.problem.problem import Problem
+from placer.problem.words.changes import AT_BOOK_FIGURES
 from placer.records import replace
 from placer.solving.price_risk import HIGH, WITHOUT
 from placer.solving.result import Result
@@ -24,6 +25,23 @@ def at(problem: Problem, row: object, usd: float) -> Result:
         for o in problem.catalog.offers
     )
     return solve(replace(problem, catalog=replace(problem.catalog, offers=offers)))
+
+
+def test_what_the_figures_of_the_book_would_give_is_said() -> None:
+    """The book has the spot machine for 0.60 USD/h, at 2.00 it is planned: 0.60 is 40 % less than
+    the 1.00 on demand, and it stays the cheaper one up to that.
+    """
+    problem = two_places(objective="cost", max_workers=1)
+    on_demand, spot = problem.catalog.offers
+    dear = msgspec.structs.replace(spot, usd_per_hour=2.0)
+    planned = replace(problem.catalog, offers=(on_demand, dear))
+    planned.memo[AT_BOOK_FIGURES] = problem.catalog
+    (note,) = recommend(replace(problem, catalog=planned)).notes
+    assert note.code == "bold"
+    assert note.message == (
+        "1 x T4 spot in gcp/b would be 40 % better if a machine costs at most $1.00/h (the book "
+        "has $0.60 of 2026-01, planned $2.00)"
+    )
 
 
 @pytest.mark.parametrize("factor", [1.7, None])

@@ -87,6 +87,7 @@ def test_configurations_are_read_as_words(tmp_path: Path, name: str) -> None:
         ("a.yaml", "- 1", "has no keys with values"),
         ("a.yaml", "a: 1", "is of no training software that is known"),
         ("a.json", "{", "cannot be read"),
+        ("a.yaml", f"a: !{'b' * 300} c", r"cannot be read: could not .{110} \(give"),
         ("a.txt", "", "does not end in .yaml, .yml, .toml, .json"),
         ("axolotl.yaml", "base_model: x\nadapter: lora\nlora_r: [1]", "is a list or an object"),
     ],

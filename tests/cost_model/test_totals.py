@@ -202,8 +202,9 @@ def test_totals_with_a_start_by_hand() -> None:
     USD.
     """
     problem = two_places(samples=10**6)
-    got = solve(problem).estimate
-    assert got is not None
+    found = solve(problem)
+    assert found.placement is not None
+    got = estimate(found.placement, problem)
     bare, started = (
         totals_of(got, Requirements(samples=10**6, startup_s=s)) for s in (0.0, 3600.0)
     )
@@ -212,6 +213,9 @@ def test_totals_with_a_start_by_hand() -> None:
     assert started.usd.value == pytest.approx(bare.usd.value + got.usd_per_hour.compute)
     assert bare.usd.value == pytest.approx(got.usd_per_million_samples)
     assert started.usd.low <= started.usd.value <= started.usd.high
+    for spare, broken in ((1 + 1e-6, []), (1 - 1e-6, ["total-budget"])):
+        asked = two_places(samples=10**6, startup_s=3600.0, budget_usd=spare * started.usd.value)
+        assert [row.code for row in violations(found.placement, asked)] == broken
 
 
 def test_the_value_is_the_total_that_is_shown() -> None:

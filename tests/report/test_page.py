@@ -55,6 +55,17 @@ def test_dollars_add_up_to_the_price_of_the_document() -> None:
     }
 
 
+@pytest.mark.parametrize(("over", "kind"), [("budget=1/h,4/h", "log"), ("startup=0,10min", None)])
+def test_an_axis_is_logarithmic_unless_it_has_a_zero(over: str, kind: str | None) -> None:
+    """Speed over a budget, and over a start that may take no time."""
+    wishes = {"budget": "5/h", "samples": "1M", **SMALL}
+    got = placer.sweep("roberta-xlm", over=[over], **wishes)
+    blocks = [block for part in contents(got.to_dict()).sections for block in part.blocks]
+    (chart,) = [block for block in blocks if isinstance(block, Chart)]
+    line = chart.draw().to_dict()["layer"][0]["encoding"]
+    assert [line[axis]["scale"].get("type") for axis in ("x", "y")] == [kind, kind]
+
+
 def test_links_carry_the_bytes_of_an_hour() -> None:
     """Bytes of a step x 3600 over the seconds of one; USD/GiB x GiB/h is the egress again."""
     document = saved("several")

@@ -190,7 +190,8 @@ def test_a_bound_that_another_batch_beats_is_refused(erben: Catalog) -> None:
 
 def test_a_batch_that_divides_among_the_ranks_is_tried() -> None:
     """72 GPUs: 512 sequences leave 8 on the fullest, as 576 = 8 x 72 do, which are 12 % more in the
-    same time. The ends of the range and its power of two divide nothing.
+    same time. The ends of the range and its power of two divide nothing. A range ends with its
+    last batch, although the next one would be faster.
     """
     words: dict[str, Any] = {"budget": "100/h", "gpu": "H100:8", "places": "gcp/europe-north1"}
     words["figures"] = "book"
@@ -199,3 +200,5 @@ def test_a_batch_that_divides_among_the_ranks_is_tried() -> None:
     assert best.placement is not None
     assert sum(group.gpus for group in best.placement.groups) == 72
     assert {row.target_batch_size for row in best.batches} >= {480, 512, 576, 600}
+    short = placer.recommend("llama-3.1-8b", tbs="510..511", alternatives=False, **words)
+    assert [row.target_batch_size for row in short.batches] == [510, 511]
