@@ -176,9 +176,14 @@ class Target:
         """Relative improvement that is worth finding."""
         return max(self.gap, STRICT)
 
+    @property
+    def known_value(self) -> float | None:
+        """Return the value that is to be beaten; None where none is known."""
+        return self.beat if self.best is None else self.best_value
+
     def _improved_value(self, objective: str) -> float | None:
         """Return the least improvement worth finding; None where none is known."""
-        known = self.beat if self.best is None else self.best_value
+        known = self.known_value
         if known is None or self.objective.name != objective:
             return None
         return self.objective.ahead(known, self.slack)

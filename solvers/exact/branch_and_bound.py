@@ -137,13 +137,12 @@ class Prepared:
             self._stopped = None  # only the tie stays undecided
         if not finished and best is None and options.beat is None:
             best = self._constructed(target)
-        if best is not None:
-            if finished and options.certificate:
-                self._note_roots(target, ledger)
-            elif not finished and options.bound_if_stopped:
-                self._bound_what_is_left(target, ledger)
+        if best is not None and finished and options.certificate:
+            self._note_roots(target, ledger)
+        elif target.known_value is not None and not finished and options.bound_if_stopped:
+            self._bound_what_is_left(target, ledger)
         proof = ledger.proofs()
-        if best is not None:
+        if target.known_value is not None and (best is not None or not finished):
             bound = total_bound(proof, target.objective)
         else:  # whatever there may be
             known = not finished and options.bound_if_stopped

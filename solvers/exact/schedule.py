@@ -78,7 +78,7 @@ class Schedule:
         placement.
         """
         target = self.target
-        if target.tied is not None or target.first or target.beat is not None:
+        if target.tied is not None or target.first or (target.short and target.beat is not None):
             for search in self.searches:
                 # Asked no sooner: a short search may run out of nodes before it comes to this mode.
                 if target.short and not search.may_improve():
@@ -87,7 +87,7 @@ class Schedule:
                     self._turn(search, math.inf)
             return self._closed()
         self._look(LOOK)
-        if target.best is not None and not self._closed():
+        if target.known_value is not None and not self._closed():
             if self._redraft is not None:
                 self._redraft()
             self.bound_all()
@@ -215,11 +215,18 @@ class Schedule:
 
     def _share(self, value: float) -> float:
         """Return by how much of the incumbent's value another one is better."""
-        best = self.target.best_value
+        best = self.target.known_value
         return max(0.0, self.target.objective.gain(value, best) / abs(best)) if best else 0.0
 
+    @property
+    def _known(self) -> float:
+        """Value that is to be beaten, where modes are bounded by shares of it."""
+        known = self.target.known_value
+        assert known is not None
+        return known
+
     def _rank(self, search: Search) -> float:
-        return -self._gap(search) if self.target.best is not None else 0.0
+        return -self._gap(search) if self.target.known_value is not None else 0.0
 
     def close(self, outermost: float) -> None:
         """Bound each mode that is open in little time: roughly of all, then as `bound_all`.
@@ -261,8 +268,8 @@ class Schedule:
 
     def _sharpen(self, search: Search, near: float = NEAR) -> bool:
         """Halve what is unknown about the bound of a mode; False if nothing is to be gained."""
-        mode, target = _key(search), self.target
-        bound, opened = self.ledger.bound(mode), self._open_at.get(mode, target.best_value)
+        mode = _key(search)
+        bound, opened = self.ledger.bound(mode), self._open_at.get(mode, self._known)
         if (
             bound is None
             or min(bound, opened) <= 0
@@ -281,7 +288,7 @@ class Schedule:
         mode, target = _key(search), self.target
         with self._within(Stage(slack)):
             allowed = search.may_improve()
-        value = target.objective.ahead(target.best_value, slack)
+        value = target.objective.ahead(self._known, slack)
         if allowed:
             self._open_at[mode] = value
         else:

@@ -121,6 +121,34 @@ def test_a_search_without_time_has_a_bound(draw: Any) -> None:
     assert near >= judged / 2
 
 
+def test_a_stopped_search_for_something_better_has_a_bound() -> None:
+    """A value that is known without a placement, 0.1 or 5 % worse than the best, is to be beaten in
+    one node: where nothing was found, no mode's bound excludes the best placement, and at least one
+    bound in two is that of relaxations, below what machines without exchanges do together.
+    """
+    judged = tighter = 0
+    for seed in range(200):
+        problem = exchange_problem(seed)
+        best = solve(problem, "exact", SolveOptions(gap=0.0, break_ties=False))
+        if not best.value:
+            continue
+        for share in (0.001, 0.05):
+            beat = best.objective.ahead(best.value, -share)
+            options = SolveOptions(gap=0.0, node_limit=1, beat=beat, break_ties=False)
+            found = solve(problem, "exact", options)
+            if found.placement is not None:
+                continue
+            assert found.bound is not None, seed
+            assert not best.objective.better(best.value, found.bound, 1e-8), seed
+            market = EXACT.Market.of(problem)
+            target = EXACT.Target.of(problem, gap=0.0, deadline=time.monotonic() + 1e6)
+            outermost = EXACT.unbeatable_value(market, target)
+            judged += 1
+            tighter += best.objective.better(outermost, found.bound, 0.01)
+    assert judged >= LEAST_JUDGED
+    assert tighter >= judged / 2
+
+
 @pytest.mark.parametrize("strategy", ["model-averaging", "local-sgd", "hierarchical-all-reduce"])
 def test_trees_find_what_enumeration_finds(strategy: str) -> None:
     """Over several regions."""

@@ -14,6 +14,7 @@ from contextlib import suppress
 from itertools import islice
 
 from placer.cost_model.dollars import usd_per_million_samples
+from placer.cost_model.estimate import pool_of
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
@@ -79,8 +80,9 @@ class _KindSearch(PartSearch):
     """The best answer so far, and the kinds of machines that are open."""
 
     most_short = 5
+    first_share = 0.1
     least = -math.inf
-    first: frozenset[str] = frozenset()
+    first: tuple[str, ...] = ()
 
     def beside(self, whole: Result) -> Result:
         """Search with what is known where any machines may be mixed: a bound, and the kinds that
@@ -92,16 +94,27 @@ class _KindSearch(PartSearch):
         if whole.bound is not None:
             self.least = -self.objective.sign * whole.bound
         if whole.placement is not None:
-            self.first = frozenset(map(_device, whole.placement.groups))
+            self.first = tuple(self._by_work(whole.placement))
             for alike in self._alike(whole.placement):
                 self.offer(alike)
         return self.run()
+
+    def _by_work(self, placement: Placement) -> list[str]:
+        """List the devices of a placement, those first that do most of its work: what is found of
+        them closes others sooner.
+        """
+        speed: dict[str, float] = {}
+        for group in placement.groups:
+            own = group.count * pool_of(group, self.problem, placement.workers).shared.value
+            speed[_device(group)] = speed.get(_device(group), 0.0) + own
+        return sorted(speed, key=lambda device: (-speed[device], device))
 
     def begin(self) -> None:
         kinds: dict[str, list[Pool]] = {}
         for pool in self.problem.pools:
             kinds.setdefault(_device(pool.offer), []).append(pool)
-        for number, (kind, pools) in enumerate(kinds.items()):
+        for number, kind in enumerate(dict.fromkeys([*self.first, *kinds])):
+            pools = kinds[kind]
             wish = replace(self.problem.requirements, gpus=(kind,), uniform=False)
             asked = self.problem.with_pools(wish, tuple(pools))
             part = Part(rank=max(self.least, self._rank(pools)), number=number, asked=asked)
@@ -125,7 +138,7 @@ class _KindSearch(PartSearch):
                     break
 
     def _alike(self, placement: Placement) -> Iterator[Placement]:
-        for device in sorted(self.first):
+        for device in self.first:
             alone = replace(
                 placement, groups=tuple(g for g in placement.groups if _device(g) == device)
             )

@@ -50,6 +50,7 @@ class PartSearch:
     """
 
     most_short = 16
+    first_share = FIRST_SHARE
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class PartSearch:
         self.open: list[tuple[float, int, int, Part]] = []
         self.left: list[Part] = []
         self.known: float | None = None
-        self.share = FIRST_SHARE
+        self.share = self.first_share
         self.stopped: Status | None = None
         self.asked = self.candidates = self.nodes = self.pushed = 0
         self.modes: dict[tuple[str, int], list[ModeProof]] = {}
@@ -213,11 +214,13 @@ class PartSearch:
             self.options.on_better(value)
 
     def _again(self) -> bool:
-        """Open what was stopped once more, for twice the share; return whether any is open."""
+        """Open what was stopped once more, for twice the share or, where few are left, an equal
+        one; return whether any is open.
+        """
         if self.share >= 1 or self.options.node_limit is not None or self.spent:
             return False
-        self.share = min(1.0, 2 * self.share)
         again = [part for part in self.left if part.again]
+        self.share = min(1.0, max(2 * self.share, 1 / max(1, len(again))))
         self.left = [part for part in self.left if not part.again]
         for part in again:
             self.push(part)

@@ -195,11 +195,10 @@ class Ledger:
         return entry.ended or entry.worked_out
 
     def _reached(self) -> float | None:
-        """Return what nothing that was ruled out beats; None without an incumbent."""
+        """Return what nothing that was ruled out beats; None where no value is known."""
         target = self._target
-        if target.best is None:
-            return None
-        return target.objective.ahead(target.best_value, target.slack)
+        known = target.known_value
+        return None if known is None else target.objective.ahead(known, target.slack)
 
     def behind(self, mode: tuple[str, int]) -> bool:
         """Return whether no placement of a mode beats the best by more than the gap."""
