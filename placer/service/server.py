@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from operator import attrgetter
 from types import FrameType
 from typing import ClassVar
 
@@ -21,8 +22,11 @@ HEADER_BYTES = 65_536
 """Largest head of a request: address and header fields."""
 MOST_UNFINISHED = 256
 """Connections of one address that may be without a whole request at a time: a further one closes
-the one that has been so for longest. So new ones are always answered, probes among them.
+the one that has been so for longest, of those that never sent one. So new ones are always answered,
+probes among them.
 """
+FIRST_LOOK_S = 0.1
+"""So long a connection may be above that number, in which what it has sent is read."""
 IDLE_S = 15
 """A connection without a whole request is closed after so long, on every address."""
 READING_S = 30
@@ -35,6 +39,7 @@ class Connection(H11Protocol):
     """
 
     unfinished: ClassVar[dict[str, dict[Connection, None]]] = {}
+    has_asked = False
     deadline: asyncio.TimerHandle | None = None
     reading: asyncio.TimerHandle | None = None
 
@@ -76,14 +81,20 @@ class Connection(H11Protocol):
         self._request_is_whole()
         self.deadline = self.loop.call_later(IDLE_S, self.transport.abort)
         others = self.unfinished.setdefault(self._address, {})
-        if len(others) >= MOST_UNFINISHED:
-            oldest = next(iter(others))
-            oldest.transport.abort()
-            del others[oldest]
         others[self] = None
+        if len(others) > MOST_UNFINISHED:
+            self.loop.call_later(FIRST_LOOK_S, self._make_room)
+
+    def _make_room(self) -> None:
+        others = self.unfinished.get(self._address, {})
+        while len(others) > MOST_UNFINISHED:
+            stranger = min(others, key=attrgetter("has_asked"))  # the oldest of them
+            stranger.transport.abort()
+            del others[stranger]
 
     def _look(self) -> None:
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self.has_asked = True
             self._request_is_whole()
 
     def _request_is_whole(self) -> None:

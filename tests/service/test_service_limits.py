@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -328,7 +329,8 @@ def test_workers_end_with_the_service(tmp_path: Path) -> None:
 
 def test_connections_that_say_nothing_stop_nobody(tmp_path: Path) -> None:
     """1,000 idle ones and 1,000 with half a head, then half a body: probes and questions are
-    answered meanwhile, and the service closes them. 520 idle ones stopped it for everybody.
+    answered meanwhile, and the service closes them. 520 idle ones stopped it for everybody. A
+    connection that has asked is kept for the next question.
     """
     halves = (b"", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-a: ")
     body = b"POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\nmodel="
@@ -337,6 +339,9 @@ def test_connections_that_say_nothing_stop_nobody(tmp_path: Path) -> None:
         for half in (*halves, body):
             with contextlib.ExitStack() as links:
                 opened = []
+                kept = HTTPConnection(address.hostname or "", address.port, timeout=20)
+                kept.request("GET", "/healthz")
+                assert kept.getresponse().read() == b'{"alive": true}'
                 for _ in range(1_000):
                     link = socket.create_connection((address.hostname, address.port), timeout=20)
                     opened.append(links.enter_context(link))
@@ -344,6 +349,9 @@ def test_connections_that_say_nothing_stop_nobody(tmp_path: Path) -> None:
                         link.sendall(half)
                 assert client.get("/healthz").status_code == 200
                 assert client.post("/v1/recommend", json=QUESTION).status_code == 200
+                kept.request("GET", "/healthz")
+                assert kept.getresponse().status == 200
+                kept.close()
                 for link in (opened[0], opened[-1]):  # one for the limit, one for the time
                     with contextlib.suppress(ConnectionError):
                         assert link.recv(1) == b""

@@ -36,8 +36,8 @@ CREATE TABLE IF NOT EXISTS jobs (
 )
 """
 ROOM = "CREATE TABLE IF NOT EXISTS unkept (id TEXT PRIMARY KEY, failed INTEGER) WITHOUT ROWID"
-"""A row for each unfinished job. Its ``failed`` turns from 0 to 1 without taking a byte more, and the
-journal keeps its length: so a disk without room can still be told that a job has failed.
+"""A row for each unfinished job. Its ``failed`` turns from 0 to 1 without taking a byte more, and
+the journal keeps its length: so a disk without room can still be told that a job has failed.
 """
 UNKEPT = problem_of("disk", "its answer could not be kept on the disk of the service", DISK_HINT)
 COLUMNS = "id, verb, words, state, attempts, created, started, finished, problem"
@@ -149,9 +149,9 @@ class Store:
             return job
         return replace(job, state=State.FAILED, finished=job.started or job.created, problem=UNKEPT)
 
-    def _unkept(self) -> frozenset[str]:
+    def _unkept(self) -> set[str]:
         rows = self._base.execute("SELECT id FROM unkept WHERE failed")
-        return self._failed.union(id_ for (id_,) in rows)
+        return self._failed | {id_ for (id_,) in rows}
 
     def part(self, id_: str, name: str) -> bytes | None:
         """Return the ``document`` or the ``manifest`` of a job; None without."""
