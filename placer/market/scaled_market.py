@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
+import numpy as np
 
 from placer.market.catalog import Catalog, VmOffer
+from placer.market.network.geography import Array
 from placer.market.network.graph import Link, Network, network_of
 from placer.records import replace
 
@@ -139,8 +141,15 @@ class _ScaledLinks(Network):
     """A network whose links between places carry a multiple."""
 
     def __init__(self, plain: Network, catalog: Catalog, factor: float) -> None:
-        super().__init__(catalog)
+        super().__init__(catalog, plain)
+        self._links = {}  # those of the plain network are not scaled
         self._plain, self._factor = plain, factor
+
+    def speeds(self, places: Sequence[str], streams: int = 1, machines: int = 1) -> Array:
+        """Return bytes/s from place to place, as `link` scales them; shape (places, places)."""
+        plain = self._plain.speeds(places, streams, machines)
+        own = [[src == dst for dst in places] for src in places]
+        return np.where(own, plain, self._factor * plain)
 
     def link(self, src: str, dst: str) -> Link:
         """Find the link from ``src`` to ``dst`` and scale it."""

@@ -371,6 +371,11 @@ def test_scaled_links_and_prices_change_only_what_they_say(erben: Catalog) -> No
     ends = ("gcp/us-west1", "gcp/europe-west1")
     assert wide.link(*ends).speed(1) == 2 * plain.link(*ends).speed(1)
     assert wide.link(ends[0], ends[0]) == plain.link(ends[0], ends[0])
+    # Bounds read the same figures from tables, with streams and machines side by side.
+    for streams, machines in ((1, 1), (4, 1), (4, 2)):
+        table = wide.speeds(ends, streams, machines).tolist()
+        links = [[wide.link(a, b).of_machines(machines) for b in ends] for a in ends]
+        assert table == [[link.speed(streams) for link in row] for row in links]
     half = with_scaled_prices(erben, lambda offer: offer.place == "gcp/us-west1", 0.5)
     for before, after in zip(erben.offers, half.offers, strict=True):
         assert after.usd_per_hour == before.usd_per_hour * (
