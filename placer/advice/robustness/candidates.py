@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
 from placer.advice.recommendation.recommend import equal_machines
 from placer.advice.robustness.uncertainty import Factor, changes_of, factors_of, sampled
 from placer.advice.worlds.scenario import apply
-from placer.cost_model.convergence import samples_to_target
-from placer.cost_model.estimate import evaluate
+from placer.cost_model.convergence import multiplier_of, samples_to_target
+from placer.cost_model.dollars import compute_usd_per_hour
+from placer.cost_model.estimate import Outcome, evaluate, offers_of, workers_of
 from placer.cost_model.limits import LIMIT_CODES, broken_limits, violations
 from placer.cost_model.objective import Objective, objective_of
 from placer.cost_model.reduced_problem import used_problem
 from placer.documents.schemas.worlds import MeasuringWorth
 from placer.errors import PlacerError
+from placer.market.scaled_market import with_scaled_links
 from placer.problem.exchange import overlaps
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
@@ -45,6 +47,10 @@ RIVALS = 12
 """Best kinds of equal machines that are candidates."""
 ENRICHED = 3
 """Worlds of the largest regret in which the pool of candidates is asked for better ones."""
+BOOK = 0.5
+"""Share of the range of a factor at which its figure is the book's."""
+Shares = tuple[float, ...]
+"""A share of the range of each factor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +65,8 @@ class Candidate:
     problem: Problem = field(repr=False)
     factors: tuple[Factor, ...] = field(repr=False)
     uses: tuple[int, ...]
-    known: dict[tuple[float, ...], tuple[float, bool]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    known: dict[Shares, tuple[float, bool]] = field(default_factory=dict, repr=False, compare=False)
+    parts: dict[tuple[str, Shares], Any] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def of(
@@ -88,16 +93,48 @@ class Candidate:
             self.known[shares] = self._judge(shares)
         return self.known[shares]
 
-    def _judge(self, shares: tuple[float, ...]) -> tuple[float, bool]:
-        exchange = self.placement.exchange
-        changed = apply(self.problem, changes_of(self.factors, shares))
-        there = with_phi(changed, exchange, self.factors, shares)
-        outcome = evaluate(self.placement, there)
-        value = objective_of(there.requirements).value(outcome)
-        if exchange.storage is not None:
+    def _judge(self, shares: Shares) -> tuple[float, bool]:
+        wish, storage = self.problem.requirements, self.placement.exchange.storage
+        outcome = self._outcome(shares)
+        value = objective_of(wish).value(outcome)
+        if storage is not None:
             # Functions have time limits, which slower links can break.
-            return value, bool(violations(self.placement, there))
-        return value, bool(broken_limits(outcome, there.requirements))
+            return value, bool(violations(self.placement, self._there(shares)))
+        return value, bool(broken_limits(outcome, wish))
+
+    def _outcome(self, shares: Shares) -> Outcome:
+        """Return what the placement does in a world, from parts that other worlds share: prices of
+        machines change what these cost alone, phi what counts as a sample.
+        """
+        moved, priced, counted = (
+            tuple(
+                share if factor.kind in kinds else BOOK
+                for factor, share in zip(self.factors, shares, strict=True)
+            )
+            for kinds in (("bandwidth", "rate"), ("price",), ("phi",))
+        )
+        outcome: Outcome = self._part("moved", moved, evaluate)
+        usd = replace(outcome.usd, compute=self._part("priced", priced, _machines_usd_per_hour))
+        return replace(outcome, usd=usd, multiplier=self._part("counted", counted, _multiplier))
+
+    def _part(
+        self, name: str, shares: Shares, worked_out: Callable[[Placement, Problem], Any]
+    ) -> Any:
+        if (name, shares) not in self.parts:
+            self.parts[name, shares] = worked_out(self.placement, self._there(shares))
+        return self.parts[name, shares]
+
+    def _there(self, shares: Shares) -> Problem:
+        changed = apply(self.problem, changes_of(self.factors, shares))
+        return with_phi(changed, self.placement.exchange, self.factors, shares)
+
+
+def _machines_usd_per_hour(placement: Placement, problem: Problem) -> float:
+    return compute_usd_per_hour(offers_of(workers_of(placement, problem), placement, problem))
+
+
+def _multiplier(placement: Placement, problem: Problem) -> float:
+    return multiplier_of(placement.exchange, problem).value
 
 
 def candidates_of(
@@ -213,10 +250,15 @@ def pool_of_rivals(
         kinds.setdefault((placement.groups[0].device, placement.groups[0].market), placement)
     quick = solve(problem, "local_search", options).placement
     placements = [chosen, *list(kinds.values())[:RIVALS], *([] if quick is None else [quick])]
-    ends = [f"price:*:*:spot=x{times}" for times in boxes.get("price", (0.7, 1.6))]
+    ends = boxes.get("price", (0.7, 1.6))
+    worlds = [_spot_at(problem, times) for times in ends]  # the whole market at either end
     if problem.requirements.max_regions > 1:
-        ends += [f"bandwidth:*:*=x{times}" for times in boxes.get("bandwidth", (0.5, 1.5))]
-    placements += _answers(problem, ends, solver, options)  # the whole market at either end
+        ends = boxes.get("bandwidth", (0.5, 1.5))
+        worlds += [
+            replace(problem, catalog=with_scaled_links(problem.catalog, times)) for times in ends
+        ]
+    answers = (solve(world, solver, options).placement for world in worlds if world is not None)
+    placements += [answer for answer in answers if answer is not None]
     for _ in range(ENRICHED):  # in the world that is bad for all so far, another one is best
         factors = shared_factors(candidates_of(problem, [placements[0], *placements[-2:]], boxes))
         shared = (problem, factors, solver, options, None)
@@ -230,17 +272,12 @@ def _unlike(placements: Iterable[Placement]) -> list[Placement]:
     return list({placement.canonical(): placement for placement in placements}.values())
 
 
-def _answers(
-    problem: Problem, words: Sequence[str], solver: str, options: SolveOptions
-) -> Iterator[Placement]:
-    """Yield the answers in worlds of one change each; a market without what is changed has none."""
-    for word in words:
-        try:
-            answer = solve(apply(problem, parse_changes([word])), solver, options).placement
-        except PlacerError:
-            continue
-        if answer is not None:
-            yield answer
+def _spot_at(problem: Problem, times: float) -> Problem | None:
+    """Return the question with spot machines at a multiple of their price; None without any."""
+    try:
+        return apply(problem, parse_changes([f"price:*:*:spot=x{times}"]))
+    except PlacerError:
+        return None
 
 
 def shared_factors(pool: Sequence[Candidate]) -> tuple[Factor, ...]:
@@ -258,7 +295,7 @@ def worlds_of(pool: Sequence[Candidate], worlds: int, seed: int) -> list[tuple[s
     where the choice is at its worst; then draws.
     """
     factors = shared_factors(pool)
-    middle = [0.5] * len(factors)
+    middle = [BOOK] * len(factors)
     drawn = [("book", middle)]
     for i in range(len(factors)):
         drawn += [("corner", [*middle[:i], end, *middle[i + 1 :]]) for end in (0.0, 1.0)]
@@ -271,7 +308,7 @@ def worlds_of(pool: Sequence[Candidate], worlds: int, seed: int) -> list[tuple[s
                 welcome = 1 - factor.bad
                 both, neither = i in mine and i in theirs, i not in mine and i not in theirs
                 row.append(
-                    0.5 if neither else shared if both else welcome if i in theirs else factor.bad
+                    BOOK if neither else shared if both else welcome if i in theirs else factor.bad
                 )
             drawn.append(("corner", row))
     drawn += [("corner", [abs(end - factor.bad) for factor in factors]) for end in (0.0, 1.0)]

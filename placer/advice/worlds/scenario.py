@@ -11,6 +11,7 @@ from placer.market.market_changes import Row
 from placer.market.words.selection import gpus_like, places_of
 from placer.market.words.selection import words as split
 from placer.problem.contradictions import without_contradictions
+from placer.problem.kept_answers import Recent
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
 from placer.problem.words.changes import OVER_BOOK, Change, changed_book, number_of
@@ -26,6 +27,8 @@ NONE = "none"
 """Takes a limit away."""
 PLAIN = Requirements()
 """A request without wishes."""
+Rates = dict[tuple[str, int, str], Rate]
+"""Speeds by device, devices in a machine, and software."""
 HUB = ("aggregator", "function", "storage")
 """Fields that belong to one exchange and fall with it."""
 
@@ -83,7 +86,10 @@ def set_rates(problem: Problem, rows: Sequence[Row]) -> ModelProfile:
     written down as they are: a changed T4 must not change what is estimated from it. A value is
     samples/s of one GPU alone; machines with several follow in proportion.
     """
-    known = _all_rates(problem)
+    held: Recent[tuple[ModelProfile, Rates]] = problem.catalog.memo.setdefault("rates", Recent(1))
+    # While the profile is held, its id is its own.
+    _, rates = held.get(id(problem.profile), lambda: (problem.profile, _all_rates(problem)))
+    known = dict(rates)
     for text, target, factor, value in rows:
         gpus = gpus_like(target[0], problem.catalog)
         count = int(target[1]) if len(target) == 2 else None
@@ -104,7 +110,7 @@ def set_rates(problem: Problem, rows: Sequence[Row]) -> ModelProfile:
     return replace(problem.profile, rates=tuple(known.values()))
 
 
-def _alone(known: dict[tuple[str, int, str], Rate], gpu: str, text: str) -> float:
+def _alone(known: Rates, gpu: str, text: str) -> float:
     """Return the samples/s of one GPU alone."""
     rate = known.get((gpu, 1, "none"))
     if rate is None:
@@ -114,7 +120,7 @@ def _alone(known: dict[tuple[str, int, str], Rate], gpu: str, text: str) -> floa
     return rate.value
 
 
-def _all_rates(problem: Problem) -> dict[tuple[str, int, str], Rate]:
+def _all_rates(problem: Problem) -> Rates:
     """Return every speed of the model on machines of the catalog, and those of its profile."""
     profile, catalog = problem.profile, problem.catalog
     known = {(rate.gpu, rate.gpu_count, rate.framework): rate for rate in profile.rates}
