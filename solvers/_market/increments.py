@@ -135,18 +135,22 @@ def _divisible(
     equal. As a minimum of concave functions it is concave in m.
     """
     size, cap, m = np.array(sizes, dtype=float), np.array(caps), np.arange(machines + 1)
+    prices = np.stack([*_device_prices(values, size)])[..., None]
     best = np.full((*values.shape[:2], machines + 1), np.inf)
-    for price in _device_prices(values, size):
+    step = max(1, AT_ONCE // (values.size * len(m)))
+    for first in range(0, len(prices), step):
         allowance.check()
-        worth = values - price[:, :, None] * size
-        order = np.argsort(-worth, axis=2)
-        worth, room = np.take_along_axis(worth, order, axis=2), cap[order]
-        before = np.cumsum(room, axis=2) - room
-        reached = price[:, :, None] * quota
+        price = prices[first : first + step]
+        worth = values - price * size
+        order = np.argsort(-worth, axis=-1)
+        worth, room = np.take_along_axis(worth, order, axis=-1), cap[order]
+        before = np.cumsum(room, axis=-1) - room
+        taken = np.minimum(np.maximum(m - before[..., None], 0), room[..., None])
+        gained = worth[..., None] * taken
+        reached = price * quota
         for k in range(len(sizes)):
-            taken = np.clip(m - before[:, :, k, None], 0, room[:, :, k, None])
-            reached = reached + worth[:, :, k, None] * taken
-        best = np.minimum(best, reached)
+            reached = reached + gained[..., k, :]
+        np.minimum(best, reached.min(axis=0), out=best)
     return np.diff(best, axis=2)
 
 
