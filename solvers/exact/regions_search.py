@@ -55,7 +55,7 @@ class RegionSearch:
         self._limits: tuple[float, ...] = ()
         self._least: dict[frozenset[str], LeastRounds | None] = {}
         self._roots: dict[tuple[int, frozenset[str]], Array] = {}
-        self._rough_margins: dict[tuple[int, frozenset[str]], Array] = {}
+        self._rough_margins: dict[tuple[int, frozenset[str]], Array] | None = None
 
     def aim(self, target: Target) -> None:
         """Search for another target in the same market."""
@@ -67,7 +67,7 @@ class RegionSearch:
             return
         trees = []
         for family in self.relaxation.families:
-            for regions in self.ranges.regions:
+            for regions in self._open_regions(family):
                 margins = self._root_margins(regions, family)
                 trees += [
                     (-float(margins[at]), self._fewest(regions) + at, regions, family)
@@ -128,17 +128,23 @@ class RegionSearch:
         if self.ranges.empty:
             return False
         if self.target.rough:
-            return any(np.any(margins >= 0) for margins in self._rough().values())
+            return bool(self._rough())
         return any(
             len(self._open(r, family)) > 0
             for family in self.relaxation.families
-            for r in self.ranges.regions
+            for r in self._open_regions(family)
         )
 
+    def _open_regions(self, family: Family) -> list[int]:
+        """List the numbers of regions that the rough bounds leave open."""
+        return [regions for regions, hosts in self._rough() if hosts == family.hosts]
+
     def _rough(self) -> dict[tuple[int, frozenset[str]], Array]:
-        """Return the margins of all placements, for all numbers of regions at once."""
+        """Return the margins of all placements, for all numbers of regions at once; those that are
+        all negative are left out.
+        """
         self._forget_old_margins()
-        if self._rough_margins:
+        if self._rough_margins is not None:
             return self._rough_margins
         built: dict[tuple[int, frozenset[str]], Array] = {}
         for family in self.relaxation.families:
@@ -160,8 +166,10 @@ class RegionSearch:
             needed = np.where(np.isinf(least.seconds), np.inf, needed)
             at = np.array(places, dtype=np.intp)
             sums = self.market.total_sums(at, family.hosts, self.most)[rows][:, least.workers]
-            parts = np.split(margin(sums, needed), least.ends)
-            built |= {(r, family.hosts): part for r, part in zip(least.regions, parts, strict=True)}
+            margins = margin(sums, needed)
+            if np.any(margins >= 0):
+                parts = zip(least.regions, np.split(margins, least.ends), strict=True)
+                built |= {(r, family.hosts): part for r, part in parts if np.any(part >= 0)}
         self._rough_margins = built  # of all families, or of none where the clock ends this
         return built
 
@@ -197,7 +205,7 @@ class RegionSearch:
         """Forget the margins of another target: they hold while an improvement needs the same."""
         limits = self.target.limits
         if limits != self._limits:
-            self._limits, self._roots, self._rough_margins = limits, {}, {}
+            self._limits, self._roots, self._rough_margins = limits, {}, None
 
     def _fewest(self, regions: int) -> int:
         """Return the fewest workers over so many regions."""
@@ -219,12 +227,12 @@ class RegionSearch:
         margins = self._rough().get((regions, family.hosts))
         if margins is None:
             return np.zeros(0)
-        open_ = margins >= 0
-        if not np.any(open_) or self.transport == "region-hub":
+        if self.transport == "region-hub":
             return margins
         places = self.relaxation.places(family)
         workers = np.arange(self._fewest(regions), self.most + 1)
-        return np.where(open_, self._fixed_margins(places, workers, regions, family), margins)
+        fixed = self._fixed_margins(places, workers, regions, family)
+        return np.where(margins >= 0, fixed, margins)
 
     def _fixed_margins(
         self, places: tuple[int, ...], workers: Indices, regions: int, family: Family

@@ -70,7 +70,10 @@ class RingSearch(ButterflySearch):
         """List margin, number of regions and number of workers of rings over several regions."""
         built: list[tuple[float, int, int]] = []
         places = self.relaxation.places(family)
-        for regions in range(max(PAIR, self.fewest_regions), self.ranges.most_regions + 1):
+        fewest = max(PAIR, self.fewest_regions)
+        if not self._any_ring(places, fewest, family):
+            return built
+        for regions in range(fewest, self.ranges.most_regions + 1):
             workers = np.arange(max(self.first, regions), self.most + 1)
             if len(places) < regions or len(workers) == 0:
                 break
@@ -85,6 +88,19 @@ class RingSearch(ButterflySearch):
             rows = zip(margins.tolist(), workers.tolist(), strict=True)
             built += [(margin, regions, n) for margin, n in rows]
         return built
+
+    def _any_ring(self, places: tuple[int, ...], fewest: int, family: Family) -> bool:
+        """Return whether a ring over any number of regions may be an improvement: over more of them
+        no way is faster than one of any number of edges, and no fewer edges are paid for.
+        """
+        workers = np.arange(max(self.first, fewest), self.most + 1)
+        if len(places) < fewest or len(workers) == 0:
+            return False
+        self.target.check_time()
+        rings = self._rings(max(fewest, ANY_WAYS + 1))
+        node = Node((), places, workers, rings.fastest_pair, fewest)
+        margins = rings.bound(node, family).margins(node.wan_s_per_pair_byte)
+        return bool(np.any(margins[rings.awaited(workers, family)] >= 0))
 
     def _spread_margins(self, family: Family) -> list[tuple[int, float]]:
         """Return numbers of workers with their margins over several regions."""

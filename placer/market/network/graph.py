@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -118,6 +119,8 @@ class Network:
         self._catalog, self._linked = catalog, linked
         self._links: dict[tuple[str, str], Link] = {} if linked is None else linked._links
         self._egress: dict[tuple[str, str, bool], EgressPrice] = {}
+        self.memo: dict[str, Any] = {}
+        """What others work out of the links, and keep with them."""
 
     @cached_property
     def _grid(self) -> LinkGrid:

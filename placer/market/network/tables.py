@@ -59,6 +59,7 @@ class LinkGrid:
         self.index = {region.place: at for at, region in enumerate(regions)}
         own = np.array([region.provider == PROVIDER for region in regions])
         self._sites = own[:, None] | own
+        self._speeds: dict[tuple[int, int], Array] = {}
         pairs = Pairs(regions, regions)
         cards = np.array([_card_bytes_per_s(catalog, region.place) for region in regions])
         rows = [] if ends else self._rows(catalog)
@@ -94,12 +95,14 @@ class LinkGrid:
 
     def speed(self, streams: int, machines: int = 1) -> Array:
         """Return bytes/s of pairs of machines with streams each; see `Link.of_machines`."""
-        pairs = np.where(self._sites, 1, machines)
-        each = streams * machines // pairs
-        built: Array = streams_bytes_per_s(
-            pairs * self.one, pairs * self.cap, each, np.minimum, np.maximum
-        )
-        return built
+        known = self._speeds.get((streams, machines))
+        if known is None:
+            pairs = np.where(self._sites, 1, machines)
+            each = streams * machines // pairs
+            known = self._speeds[streams, machines] = streams_bytes_per_s(
+                pairs * self.one, pairs * self.cap, each, np.minimum, np.maximum
+            )
+        return known
 
     def _rows(self, catalog: Catalog) -> list[tuple[tuple[int, int], MeasuredLink]]:
         """List the measured rows with their cells; the last row of a pair counts."""

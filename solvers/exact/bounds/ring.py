@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from placer.problem.exchange import crossings, edge_bytes
+from placer.problem.kept_answers import Recent
 
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market
@@ -20,6 +21,8 @@ PAIR = 2
 """A ring over two regions has both directions of their one pair, so that all is known."""
 MOST_EDGES = 6
 """Ways of more edges than this are taken as those of any number."""
+KEPT_WAYS = 4
+"""Sets of places whose ways a network keeps, of some MB each."""
 ANY_WAYS = 2 * MOST_EDGES + 1
 """In rings over more regions than this both ways may be of any number of edges."""
 
@@ -59,27 +62,21 @@ class RingRelaxation(Relaxation):
         back, which are no faster than the fastest of so many edges or fewer.
         """
         most = len(self.market.places) if self.ring_regions is None else self.ring_regions
-        ways, last = self._fastest_ways, MOST_EDGES
-        if most > ANY_WAYS:  # which bounds all others
-            return np.maximum(ways[last], ways[last].T)
-        parts = [
-            np.maximum(ways[min(h - 1, last)], ways[min(max(most - h, 1) - 1, last)].T)
-            for h in range(1, max(2, most))
-        ]
-        built: Array = np.minimum.reduce(parts)
-        return built
+        return self._ways.wan_matrix(most)
 
     @property
-    def _fastest_ways(self) -> list[Array]:
-        """Return the slowest edge of the fastest way of at most 1, 2, ... edges between places; the
-        last is of any number of them.
-        """
-        fitted = self.problem.calibration
-        key = "fastest ways", self.problem.transport, self.mode.lanes, id(fitted)
+    def _ways(self) -> RingWays:
+        """Return the ways between the places, which the network keeps for other prices too."""
+        problem, fitted = self.problem, self.problem.calibration
+        key = (
+            *(self.market.places, problem.requirements.streams, problem.transport),
+            *((self._lanes.tobytes() if self.mode.lanes > 1 else b""), id(fitted)),
+        )
         # While the calibration is held, its id is its own.
-        built: list[Array]
-        built, _ = self.market.exchanges.get(key, lambda: (fastest_ways(self.one_way), fitted))
-        return built
+        ways: RingWays
+        held = problem.network.memo.setdefault("ring ways", Recent(KEPT_WAYS))
+        ways, _ = held.get(key, lambda: (RingWays(self.one_way), fitted))
+        return ways
 
     @cached_property
     def pair_usd(self) -> Array:
@@ -157,6 +154,32 @@ class RingRelaxation(Relaxation):
         workers = int(splits[0].sum())
         usd: Array = float(prices[there, back].sum()) + (splits - 1) @ home
         return self.pair_bytes(workers) * usd
+
+
+class RingWays:
+    """Fastest ways between places, and the edges of rings over so many regions, once asked for."""
+
+    def __init__(self, one_way: Array) -> None:
+        self._ways = fastest_ways(one_way)
+        self._wan: dict[int, Array] = {}
+
+    def wan_matrix(self, regions: int) -> Array:
+        """Return `RingRelaxation.wan_matrix` of rings over so many regions."""
+        most = min(regions, ANY_WAYS + 1)  # beyond, both ways may be of any number of edges
+        if most not in self._wan:
+            self._wan[most] = self._slowest_edges(most)
+        return self._wan[most]
+
+    def _slowest_edges(self, regions: int) -> Array:
+        ways, last = self._ways, MOST_EDGES
+        if regions > ANY_WAYS:  # which bounds all others
+            return np.maximum(ways[last], ways[last].T)
+        parts = [
+            np.maximum(ways[min(h - 1, last)], ways[min(max(regions - h, 1) - 1, last)].T)
+            for h in range(1, max(1, regions // 2) + 1)
+        ]
+        built: Array = np.minimum.reduce(parts)
+        return np.minimum(built, built.T)  # the other way round, h edges back
 
 
 def longer(seconds: float) -> float:
