@@ -18,4 +18,4 @@ rehearse() { show run --rehearse "$@" || { code=$?; test $code -eq 6 || exit $co
 show estimate --model resnet50 --catalog erben-2023 --exchange all-reduce --tbs 4096 \
   --workers gcp/us-central1=1xT4:spot,gcp/europe-west1=1xT4:spot --manifest plan.json
 rehearse plan.json --scale 1/10 --rounds 3 -o rehearsal.json
-rehearse plan.json --scale 1/10 --rounds 3 --kill 1@2
+rehearse plan.json --scale 1/10 --rounds 3 --kill 1@2 -o killed.json

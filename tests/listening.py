@@ -19,27 +19,26 @@ def listeners(root: int | None = None) -> set[tuple[str, int, str]]:
 
     Sockets of another network namespace are left out: no other machine reaches them.
     """
+    listening = {}
+    for table in ("tcp", "tcp6"):
+        for line in (PROC / "self/net" / table).read_text().splitlines()[1:]:
+            cells = line.split()
+            if cells[3] == LISTEN:
+                address, _, port = cells[1].partition(":")
+                listening[cells[9]] = str(_address(address)), int(port, 16)
     found = set()
-    ours = (PROC / "self/ns/net").readlink()
     for pid in _tree(os.getpid() if root is None else root):
         try:
-            if (PROC / str(pid) / "ns/net").readlink() != ours:
-                continue
-            inodes = _sockets(pid)
+            own = _sockets(pid) & listening.keys()
             name = (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-            for table in ("tcp", "tcp6"):
-                for line in (PROC / str(pid) / "net" / table).read_text().splitlines()[1:]:
-                    cells = line.split()
-                    if cells[3] == LISTEN and cells[9] in inodes:
-                        address, _, port = cells[1].partition(":")
-                        found.add((str(_address(address)), int(port, 16), name))
+            found |= {(*listening[inode], name) for inode in own}
         except OSError:  # it has ended
             continue
     return found
 
 
 @contextmanager
-def watched(root: int | None = None, every_s: float = 0.02) -> Iterator[set[tuple[str, int, str]]]:
+def watched(root: int | None = None, every_s: float = 0.05) -> Iterator[set[tuple[str, int, str]]]:
     """Collect all listening sockets of a process tree while a block runs."""
     seen: set[tuple[str, int, str]] = set()
     over = threading.Event()

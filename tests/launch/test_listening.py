@@ -1,5 +1,6 @@
 """Runs and probes listen on the loopback device, unless another address is asked for:
-every listening socket of every process is looked up while they work.
+every listening socket of every process is looked up while they work. Runs with object stores:
+test_store_processes.py; runs whose ranks are started one by one: test_run_command.py.
 """
 
 from __future__ import annotations
@@ -17,20 +18,11 @@ pytest.importorskip("waitress")
 if sys.platform != "linux":
     pytest.skip("reads /proc", allow_module_level=True)
 from listening import listeners, open_to_others, watched
-from run_plans import A, B, document, islands, plan_of, settings_of
+from run_plans import A, B, islands, plan_of, settings_of
 
-from conftest import free_port
 from placer.errors import PlacerError
 from placer.launch.runtime.processes.loopback_store import store_at
-from placer.launch.runtime.processes.run import run_here, run_ranks
-
-SLOW = "run_plans:slow"
-"""Six steps of the tiny model take a few milliseconds: processes could end before they are seen."""
-Record = dict[str, Any]
-
-
-def nothing(record: Record) -> None:
-    """Take a record."""
+from placer.launch.runtime.processes.run import run_here
 
 
 @pytest.fixture(autouse=True)
@@ -39,37 +31,16 @@ def before() -> set[tuple[str, int, str]]:
     return listeners()
 
 
-@pytest.mark.parametrize(
-    ("told", "most"),
-    [
-        (islands("all-reduce", (A, 1, 2), (B, 1, 2)), "store, islands and pieces over gloo"),
-        (document("central", (A, 1), (B, 1)), "store and object store"),
-    ],
-    ids=["islands", "central"],
-)
-def test_a_local_run_listens_on_loopback(
-    tmp_path: Path, before: set[tuple[str, int, str]], told: dict[str, Any], most: str
-) -> None:
+def test_a_local_run_listens_on_loopback(tmp_path: Path, before: set[tuple[str, int, str]]) -> None:
     """PyTorch's own store would listen on [::]. Two kinds of sockets at least are seen: the store
-    at which processes meet, and gloo's or the object store's.
+    at which processes meet, and gloo's, of islands and of the pieces between them. Six steps of the
+    tiny model take a few milliseconds: processes could end before they are seen.
     """
+    told = islands("all-reduce", (A, 1, 2), (B, 1, 2))
     plan = plan_of(told)
+    settings = settings_of(tmp_path, plan, train="run_plans:slow")
     with watched() as seen:
-        run_here(plan, told, settings_of(tmp_path, plan, train=SLOW), tmp_path, nothing)
-    assert len(seen - before) >= 2, most
-    assert open_to_others(seen - before) == set()
-
-
-def test_ranks_that_meet_on_loopback_listen_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: set[tuple[str, int, str]]
-) -> None:
-    """Without --local the address is MASTER_ADDR: no other machine can join at this one."""
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.2")
-    monkeypatch.setenv("MASTER_PORT", str(free_port()))
-    told = document("all-reduce", (A, 1), (B, 1))
-    plan = plan_of(told)
-    with watched() as seen:
-        run_ranks(plan, told, settings_of(tmp_path, plan, train=SLOW), tmp_path, nothing, (0, 1))
+        run_here(plan, told, settings, tmp_path, lambda record: None)
     assert len(seen - before) >= 2
     assert open_to_others(seen - before) == set()
 

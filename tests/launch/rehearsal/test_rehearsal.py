@@ -156,50 +156,16 @@ def test_a_lost_rank_is_named(tmp_path: Path) -> None:
     assert not processes_of(tmp_path, 0)
 
 
-Document = dict[str, Any]
-
-
-@pytest.fixture
-def rehearsed(command: Run, tmp_path: Path) -> Callable[..., Document]:
-    """Rehearse a plan by the command; its document."""
-
-    def one(path: Path, *words: str) -> Document:
-        told = ("run", "--rehearse", str(path), "--dir", str(tmp_path / "logs"), "--json")
-        done = command(*told, "--rounds", "3", *words)
-        assert done.returncode in (0, 6), done.stderr
-        document: Document = json.loads(done.stdout)
-        jsonschema.validate(document, json.loads(schema_text("rehearsal")))
-        assert document["confirmed"] == (done.returncode == 0)
-        return document
-
-    return one
-
-
 @shaped
-def test_a_worker_that_is_killed_costs_its_step(
-    rehearsed: Callable[..., Document], tmp_path: Path
-) -> None:
-    """It dies in step 2, counted from 0: both have kept steps 0 and 1, the run that goes on begins
-    with step 2 at the latest and is judged.
-    """
-    document = rehearsed(written(tmp_path), "--scale", "1/50", "--kill", "1@2")
-    first, second = document["deaths"]
-    assert first.startswith(f"rank 1 ({EU}) killed in step 2; the run ended: ")
-    assert second.startswith("resumed before step ")
-    log = (tmp_path / "logs" / "run" / "run.jsonl").read_text(encoding="utf-8")
-    records = [json.loads(line) for line in log.splitlines()]
-    steps = {record["step"] for record in records if record["kind"] == "step"}
-    assert min(steps) <= 2
-    assert max(steps) == 5
-    assert all(row["within"] is not None for row in document["lines"])
-
-
-@shaped
-def test_requests_to_the_store_are_exact(
-    rehearsed: Callable[..., Document], tmp_path: Path
-) -> None:
+def test_requests_to_the_store_are_exact(command: Run, tmp_path: Path) -> None:
     """N + 1 = 4 writes, 2 n = 6 reads and n = 3 lists in a round (Phalak et al., 2024, eq. 5)."""
-    document = rehearsed(written(tmp_path, exchange="central", **STORES), "--scale", "1/5")
+    path, logs = written(tmp_path, exchange="central", **STORES), str(tmp_path / "logs")
+    words = (str(path), "--dir", logs, "--json", "--rounds", "3", "--scale", "1/5")
+    done = command("run", "--rehearse", *words)
+    assert done.returncode in (0, 6), done.stderr
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, json.loads(schema_text("rehearsal")))
+    assert document["confirmed"] == (done.returncode == 0)
     rows = {row["what"]: row for row in document["lines"]}
     for kind, count in (("write", 4), ("read", 6), ("list", 3)):
         row = rows[kind]

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from listening import listeners, open_to_others, watched
 from run_plans import A, B, document, plan_of, saved, settings_of
 from running import alive
 
@@ -236,16 +237,18 @@ def test_no_process_outlives_the_launcher(tmp_path: Path, how: signal.Signals) -
 
 def test_ranks_from_the_environment(tmp_path: Path) -> None:
     """Two launchers, as on two machines: RANK=0 and --rank 1-2; rank 0 has the whole log, which
-    says that they met on one.
+    says that they met on one. All listen on the loopback device, where MASTER_ADDR is: no other
+    machine can join them.
     """
     path = saved(tmp_path, document("all-reduce", (A, 1), (B, 2)))
-    asked = "--train run_plans:tiny --steps 6 --threads 1"
+    asked = "--train run_plans:slow --steps 6 --threads 1"
     words = [sys.executable, "-m", "placer", "run", path, *asked.split()]
     where = {
-        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_ADDR": "127.0.0.2",
         "MASTER_PORT": str(free_port()),
         "GLOO_SOCKET_IFNAME": "lo",
     }
+    before = listeners()
     started = [
         subprocess.Popen(
             [*words, *more],
@@ -258,14 +261,17 @@ def test_ranks_from_the_environment(tmp_path: Path) -> None:
         for more, extra in ((["-o", "zero"], {"RANK": "0"}), (["-o", "one", "--rank", "1-2"], {}))
     ]
     try:
-        said = [process.communicate(timeout=PROCESS_TIMEOUT_S) for process in started]
+        with watched() as seen:
+            said = [process.communicate(timeout=PROCESS_TIMEOUT_S) for process in started]
     finally:
         for process in started:
             process.kill()
             process.wait()
     assert [process.returncode for process in started] == [0, 0], said
+    assert len(seen - before) >= 2
+    assert open_to_others(seen - before) == set()
     records = lines_of(tmp_path / "zero" / "run.jsonl")
-    assert records[0]["links"] == "loopback"  # nobody else reaches 127.0.0.1
+    assert records[0]["links"] == "loopback"  # nobody else reaches 127.0.0.2
     steps = [(record["rank"], record["step"]) for record in records if record["kind"] == "step"]
     assert sorted(steps) == [(rank, step) for rank in range(3) for step in range(6)]
     assert "5 rounds measured" in said[0][0]

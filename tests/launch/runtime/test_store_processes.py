@@ -16,6 +16,7 @@ pytest.importorskip("torch")
 pytest.importorskip("waitress")
 if sys.platform != "linux":
     pytest.skip("reads /proc", allow_module_level=True)
+from listening import listeners, open_to_others, watched
 from run_plans import A, B, document, plan_of, settings_of
 
 from placer.errors import PlacerError
@@ -44,19 +45,23 @@ def stores_here() -> set[int]:
 
 def test_of_several_stores_the_one_that_is_killed_ends_the_run(tmp_path: Path) -> None:
     """Of three, those of the two regions and the global one, that of the second region: it is
-    named, no worker waits for a time-out, and no process is left.
+    named, no worker waits for a time-out, and no process is left. PyTorch's store and the object
+    stores listen on the loopback device, where others do not reach them.
     """
     told = document("hierarchical", (A, 1), (B, 1))
     plan = plan_of(told)
-    before = stores_here()
+    before, open_before = stores_here(), listeners()
 
     def kill(record: dict[str, Any]) -> None:
         if record["kind"] == "step" and record["step"] == 0 and record["rank"] == 0:
             os.kill(sorted(stores_here() - before)[1], signal.SIGKILL)
 
     settings = settings_of(tmp_path, plan, steps=100_000, checkpoints="", timeout_s=3600.0)
-    with pytest.raises(PlacerError) as caught:
+    with watched() as seen, pytest.raises(PlacerError) as caught:
         run_here(plan, told, settings, tmp_path, kill)
+    stores = [port for _, port, name in seen - open_before if "object_store" in name]
+    assert len(stores) == 3 < len(seen - open_before)
+    assert open_to_others(seen - open_before) == set()
     name = f"the object store in {B} ({plan.buckets[1].name})"
     assert caught.value.message == f"{name} has ended: killed by SIGKILL"
     assert caught.value.exit_code == 1
