@@ -7,7 +7,7 @@ TEST := $(VENV)/.installed-test
 # Each worker begins with a block of neighbours, which share fixtures, and takes from others at the end.
 PARALLEL = -n auto --dist worksteal
 
-.PHONY: recommend test quick fuzz check lint types structure format constraints site goldens goldens-accept bench bench-full rehearse clean
+.PHONY: recommend test quick fuzz check lint types structure format constraints release site goldens goldens-accept bench bench-full rehearse clean
 
 recommend: $(RUN)  ## set up and run the main job on shipped data
 	$(BIN)/placer recommend --model roberta-xlm --budget 5/h
@@ -50,8 +50,14 @@ site: $(TEST)  ## build the documentation site, warnings as errors: build/site/i
 DATE ?= $(shell date -u +%F)
 EXTRAS = $(shell $(BIN)/python -c "import tomllib; \
   print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies'])")
-LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate \
+PIN = $(BIN)/uv pip compile --quiet --python-version 3.11 --no-annotate \
 	--exclude-newer $(DATE) --custom-compile-command 'make constraints DATE=$(DATE)' pyproject.toml
+LOCK = $(PIN) --universal
+# What a release is installed with: hashes of every extra that runs without PyTorch, and of PyTorch for
+# CPUs on Linux. TORCH says where that build lies.
+HASHED = constraints/hashed
+RELEASED = aws calibrate cpsat dask milp online report serve
+TORCH ?= --torch-backend cpu
 
 constraints: $(VENV)/bin/python  ## pin the newest releases of DATE (today) for each extra: constraints/*.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
@@ -60,8 +66,17 @@ constraints: $(VENV)/bin/python  ## pin the newest releases of DATE (today) for 
 	$(LOCK) -c constraints/all.txt -o constraints/placer.txt
 	set -e; for extra in $(EXTRAS); do \
 	  $(LOCK) --extra $$extra -c constraints/all.txt -o constraints/$$extra.txt; done
+	$(LOCK) --generate-hashes $(RELEASED:%=--extra %) -c constraints/all.txt -o $(HASHED)/placer.txt
+	$(PIN) --python-platform x86_64-manylinux_2_28 --generate-hashes --extra profile $(TORCH) \
+	  -c constraints/all.txt -o $(HASHED)/torch-cpu.txt
+	$(BIN)/python .ci/licences.py > $(HASHED)/licences.md
 
 BENCH = $(BIN)/python tests/benchmarks
+
+# Two builds of one commit are equal, byte by byte: files have the time of the commit.
+release: $(TEST)  ## build and check sdist and wheel: dist/
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
 
 bench: $(TEST)  ## quick benchmarks, about 10 minutes: docs/benchmarks/results.md
 	$(BENCH)/solving.py --quick --by-strategy --check

@@ -31,7 +31,9 @@ def declared(extra: str | None) -> Iterator[Requirement]:
 def pinned(name: str) -> dict[str, Requirement]:
     """Packages of a constraints file, for this Python and system."""
     rows = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    found = [Requirement(row) for row in rows if not row.startswith("#")]
+    found = [
+        Requirement(row.rstrip("\\")) for row in rows if not row.lstrip().startswith(("#", "--"))
+    ]
     return {
         canonicalize_name(row.name): row
         for row in found
@@ -71,3 +73,21 @@ def test_what_is_installed_is_in_the_declared_ranges() -> None:
         except importlib.metadata.PackageNotFoundError:
             continue
         assert requirement.specifier.contains(version, prereleases=True), requirement
+
+
+@pytest.mark.parametrize("name", ["placer", "torch-cpu"])
+def test_what_a_release_is_installed_with_has_hashes_and_a_licence(name: str) -> None:
+    """Of each package the version of `all.txt`, a hash, and a row in the list of licences."""
+    text = (FOLDER / "hashed" / f"{name}.txt").read_text(encoding="utf-8")
+    assert COMMAND.search(text)
+    for package in re.split(r"\n(?=[a-z])", text, flags=re.IGNORECASE)[1:]:
+        assert re.search(r" --hash=sha256:[0-9a-f]{64}", package), package
+    every, rows = pinned("all"), set()
+    for line in (FOLDER / "hashed" / "licences.md").read_text(encoding="utf-8").splitlines()[4:]:
+        package, version, words = (cell.strip() for cell in line.strip("|").split("|"))
+        rows.add((canonicalize_name(package), version))
+        assert words, package
+    for package, pin in pinned(f"hashed/{name}").items():
+        (version,) = (row.version for row in pin.specifier)
+        assert every[package].specifier.contains(version)
+        assert (package, version) in rows
