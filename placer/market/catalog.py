@@ -393,6 +393,11 @@ class Catalog:
         return tuple(sorted({offer.gpu for offer in self.offers}))
 
     @cached_property
+    def offer_order(self) -> dict[int, int]:
+        """Place of each offer in the book, by the id of the offer."""
+        return {id(offer): number for number, offer in enumerate(self.offers)}
+
+    @cached_property
     def _offers_by_place(self) -> dict[str, list[VmOffer]]:
         offers_by_place: dict[str, list[VmOffer]] = {}
         for offer in self.offers:

@@ -66,7 +66,8 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         that no plan exceeds.
         """
         if self.island_question is not None and self.fixed_workers is not None:
-            return self._sized(self.fixed_workers)
+            longest_s = self._limits(self.fixed_workers).longest_s
+            return self.sized(self.fixed_workers, lambda _: longest_s)
         return self._shared("pools", self._island_limits, self._admitted)
 
     @property
@@ -178,23 +179,26 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         """List the kinds and sizes of workers that may be among some of them, by bounds alone."""
         return self._once("sizes", workers, lambda: sizes(self.worker_kinds, self._limits(workers)))
 
-    def _sized(self, workers: int) -> tuple[Pool, ...]:
-        """Return workers with a plan for an equal part of a step, in the order of the book."""
-        limits = self._limits(workers)
-        longest_s, most = limits.longest_s * (1 + ROUNDING), limits.usd_s * (1 + ROUNDING)
+    def sized(self, workers: int, longest_s: Callable[[Size], float]) -> tuple[Pool, ...]:
+        """Return workers with a plan for an equal part of a step, in the order of the book.
+        ``longest_s``: seconds of a part of a worker of some size, at most.
+        """
+        most = self._limits(workers).usd_s * (1 + ROUNDING)
         pools = [
             pool
             for size in self.worker_sizes(workers)
-            if self.may_reach(size.kind.offers[0], size.machines, workers, longest_s)
+            for longest in (longest_s(size) * (1 + ROUNDING),)
+            if size.calculation_s <= longest
+            and self.may_reach(size.kind.offers[0], size.machines, workers, longest)
             for built in (self.island(size.kind.offers[0], size.machines, workers=workers),)
-            if isinstance(built, Island) and built.step.seconds <= longest_s
+            if isinstance(built, Island) and built.step.seconds <= longest
             for offer in size.offers
             if size.machines * offer.usd_per_hour * built.step.seconds <= most
             for inner in (None, *(rival.plan for rival in built.rivals))
             for pool in (self.pool(offer, size.machines, inner, workers),)
-            if pool is not None and pool.max_count >= 1 and self.part_s(pool, workers) <= longest_s
+            if pool is not None and pool.max_count >= 1 and self.part_s(pool, workers) <= longest
         ]
-        order = {id(offer): number for number, offer in enumerate(self.catalog.offers)}
+        order = self.catalog.offer_order
         return tuple(sorted(pools, key=lambda pool: (order[id(pool.offer)], pool.machines)))
 
     def part_s(self, pool: Pool, workers: int) -> float:

@@ -91,6 +91,20 @@ class Link(Struct, frozen=True, kw_only=True):
         )
 
 
+IDEAL = Link(
+    src="",
+    dst="",
+    bytes_per_second=math.inf,
+    low=math.inf,
+    high=math.inf,
+    cap=math.inf,
+    rtt_s=0.0,
+    basis="",
+    source="",
+)
+"""A link that no real one beats, for bounds."""
+
+
 def network_of(catalog: Catalog) -> Network:
     """Give the network of a catalog, the same for every question: it is worked out once."""
     network = catalog.memo.get("network")

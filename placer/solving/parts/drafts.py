@@ -47,11 +47,11 @@ def first_placements(
     sizes: Iterable[Size],
     objective: Objective,
     workers: int,
-    worth_s: Callable[[], float],
+    worth_s: Callable[[Size], float],
 ) -> Iterator[Placement]:
     """Yield some equal workers of some sizes that may be good: of each device those that calculate
     fastest, or cost least, where money is left for what they send, and time for their exchange.
-    ``worth_s``: the longest step of something better than the best of now.
+    ``worth_s``: the seconds of a part of a step, at most, of something better than the best of now.
     """
     wish = problem.requirements
     budget = wish.budget_usd_per_hour or math.inf
@@ -78,7 +78,7 @@ def _promise(size: Size, objective: Objective) -> float:
 
 
 def _of_each_device(
-    sizes: Iterable[Size], workers: int, problem: Problem, worth_s: Callable[[], float]
+    sizes: Iterable[Size], workers: int, problem: Problem, worth_s: Callable[[Size], float]
 ) -> Iterator[Placement]:
     """Yield, of each device, the first size whose workers are held by one place, and before it
     those that are held by several, up to one that can be paid wherever it begins.
@@ -90,7 +90,10 @@ def _of_each_device(
         if tried.setdefault(device, 0) >= SIZES:
             continue
         tried[device] += 1
-        if not problem.may_reach(size.kind.offers[0], size.machines, workers, worth_s()):
+        offer, longest_s = size.kind.offers[0], worth_s(size)
+        if size.calculation_s > longest_s:
+            continue
+        if not problem.may_reach(offer, size.machines, workers, longest_s):
             continue
         together = list(_together(size, workers, problem))
         if together:

@@ -2,25 +2,28 @@
 
 Workers with a plan have equal parts of a step, in whole sequences, so that their speed depends on
 how many they are. Where their number is known, every number of machines and every plan has one
-speed, and the question is like any other. A bound from below on the calculation alone tells which
-numbers are worth asking about, and which machines then keep up.
+speed, and the question is like any other. A bound from below on the calculation, and on how long an
+exchange takes by the workers themselves, tells which numbers are worth asking about, and which
+machines then keep up.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 
 from placer.cost_model.dollars import usd_per_million_samples
 from placer.cost_model.estimate import by_each_plan, estimate
 from placer.cost_model.limits import evaluated
+from placer.cost_model.timing.least_steps import LeastSteps
 from placer.market.scaled_market import with_scaled_use
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Narrowed
 from placer.problem.workers.pool import Pool
-from placer.problem.workers.worker_sizes import ROUNDING, Ladder
+from placer.problem.workers.worker_sizes import ROUNDING, Ladder, Size
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
@@ -106,7 +109,7 @@ class _CountSearch(PartSearch):
         for workers in self._among if few else numbers(self.problem):
             sizes = self._asking(workers).worker_sizes(workers)
             yield from first_placements(
-                self.problem, sizes, self.objective, workers, lambda: self._longest_s
+                self.problem, sizes, self.objective, workers, self._longest_part(workers)
             )
 
     def _drop_one(self) -> bool:
@@ -191,7 +194,15 @@ class _CountSearch(PartSearch):
     def _bound(self, workers: int) -> None:
         """Open a number of workers with its bound as of now, if worth it."""
         asked, goal = self._asking(workers), self.goal
-        timed = [(size.calculation_s, size.usd_per_hour) for size in asked.worker_sizes(workers)]
+        timed = [
+            (
+                self._least_steps.step_s(
+                    size.calculation_s, self._host(size), workers, size.machines
+                ),
+                size.usd_per_hour,
+            )
+            for size in asked.worker_sizes(workers)
+        ]
         rank = self._rank(timed, workers)
         if rank is not None and self.worth(rank):
             self.push(_Count(rank=rank, number=workers, asked=asked, goal=goal))
@@ -199,7 +210,8 @@ class _CountSearch(PartSearch):
     def _divide(self, part: _Count, asked: Problem) -> None:
         """Open one question for each speed that the slowest worker may have."""
         groups: dict[tuple[float, object], list[Pool]] = {}
-        for pool in asked.pools:
+        every = asked.sized(part.number, self._longest_part(part.number))
+        for pool in every:
             seconds = asked.part_s(pool, part.number)
             kind = pool.kind if asked.uniform else None
             groups.setdefault((float(f"{seconds:.9g}"), kind), []).append(pool)
@@ -207,12 +219,13 @@ class _CountSearch(PartSearch):
         for (seconds, _), alike in groups.items():
             slowest = max(asked.part_s(pool, part.number) for pool in alike)
             pools = (
-                tuple(p for p in asked.pools if asked.part_s(p, part.number) <= slowest)
+                tuple(p for p in every if asked.part_s(p, part.number) <= slowest)
                 if mixed
                 else tuple(alike)
             )
+            least_s = self._least_s(seconds * (1 - SAME), pools, part.number)
             paid = Ladder.of((pool.usd_per_hour, pool.max_count) for pool in pools)
-            timed = [(seconds * (1 - SAME), paid.usd(part.number) / part.number)]
+            timed = [(least_s, paid.usd(part.number) / part.number)]
             rank, regions = self._rank(timed, part.number), {pool.place for pool in pools}
             few = len(regions) < self.problem.requirements.min_regions
             if rank is None or few or not self.worth(rank):
@@ -228,9 +241,46 @@ class _CountSearch(PartSearch):
             rank = max(rank, part.rank)
             self.push(_Count(rank=rank, number=part.number, asked=question, part_s=slowest))
 
+    @cached_property
+    def _least_steps(self) -> LeastSteps:
+        return LeastSteps(self.problem)
+
+    def _longest_part(self, workers: int) -> Callable[[Size], float]:
+        """Return what gives the most seconds of a part of a step of a worker of some size, of those
+        that are worth finding.
+        """
+
+        def longest_s(size: Size) -> float:
+            return self._least_steps.most_part_s(
+                self._longest_s, self._host(size), workers, size.machines
+            )
+
+        return longest_s
+
+    def _host(self, size: Size) -> str:
+        return self.problem.averaging_class(size.kind.offers[0], size.machines)
+
+    def _least_s(self, part_s: float, pools: Sequence[Pool], workers: int) -> float:
+        """Return the least seconds of a step of some workers of which each takes ``part_s``. Where
+        no region has so many that can be paid, they are of several.
+        """
+        budget = self.problem.requirements.budget_usd_per_hour
+        by_place: dict[str, list[tuple[float, int]]] = {}
+        for pool in pools:
+            by_place.setdefault(pool.place, []).append((pool.usd_per_hour, pool.max_count))
+        together = min(Ladder.of(rows).usd(workers) for rows in by_place.values())
+        apart = together == math.inf or (budget is not None and together > budget * (1 + ROUNDING))
+        free_share = max(pool.free_share for pool in pools)
+        return min(
+            self._least_steps.step_s(
+                part_s, host, workers, machines, apart=apart, free_share=free_share
+            )
+            for host, machines in {(pool.host, pool.machines) for pool in pools}
+        )
+
     def _rank(self, timed: Sequence[tuple[float, float]], workers: int) -> float | None:
-        """Return a bound on the value of a question by calculation and prices alone, lowest is
-        best; None if it holds nothing. All wait for the slowest: a step takes so long that as many
+        """Return a bound on the value of a question by seconds of a step and prices, lowest is best;
+        None if it holds nothing. All wait for the slowest: a step takes so long that as many
         workers as there are can be paid which are no slower.
         """
         budget, batch = self.problem.requirements.budget_usd_per_hour, self.problem.batch

@@ -16,7 +16,7 @@ from placer.cost_model.timing import services as stores
 from placer.cost_model.timing.services import server_sum_seconds, summing_vcpus
 from placer.cost_model.timing.transfers import direct_seconds, share_seconds
 from placer.market.catalog import VmOffer
-from placer.market.network.graph import Link, Network
+from placer.market.network.graph import IDEAL, Link, Network
 from placer.problem.admitted_exchanges import holds, needs_quota, servers_at
 from placer.problem.exchange import memory_gib, strategy, traits
 from placer.problem.placement import Exchange
@@ -88,20 +88,6 @@ class ManyPlaces:
 
             self._between[end, same_zone] = PerPlace(self._places, prices)
         return self._between[end, same_zone]
-
-
-IDEAL = Link(
-    src="",
-    dst="",
-    bytes_per_second=math.inf,
-    low=math.inf,
-    high=math.inf,
-    cap=math.inf,
-    rtt_s=0.0,
-    basis="",
-    source="",
-)
-"""A link that no real one beats, for bounds."""
 
 
 class Hub:

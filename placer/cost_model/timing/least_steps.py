@@ -1,0 +1,120 @@
+"""Least seconds of a step of several workers, by how one of them takes part in exchanges."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from placer.cost_model.timing.services import aggregate_seconds, server_sum_seconds, summing_vcpus
+from placer.cost_model.timing.site_groups import (
+    hidden_seconds,
+    most_calculation_seconds,
+    overlap_window,
+)
+from placer.cost_model.timing.transfers import averaging_seconds
+from placer.market.network.graph import IDEAL
+from placer.problem.admitted_exchanges import exchange_for
+from placer.problem.exchange import traits
+from placer.problem.problem import Problem
+from placer.workload.constants import RINGS
+
+
+class LeastSteps:
+    """Bounds from below on the seconds of a step of some workers, whatever exchange they take.
+
+    They err low, for each looks at one worker alone: all average no faster than its class does, and
+    no link takes time but the network of its machines. What exchanges only every few steps, or
+    beside the calculation, counts as free, and so does every exchange where workers are unlike.
+
+    Mutable: exchanges are timed once for each class of averaging and number of workers.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._known: dict[tuple[str, int, int, bool], tuple[tuple[float, float], ...]] = {}
+
+    def step_s(
+        self,
+        part_s: float,
+        host: str,
+        workers: int,
+        machines: int,
+        *,
+        apart: bool = False,
+        free_share: float = 1.0,
+    ) -> float:
+        """Return the seconds of a step at least.
+
+        part_s: Seconds in which a worker does its part of the step.
+        host: Its class of averaging.
+        machines: Of the worker.
+        apart: Whether no region holds all workers.
+        free_share: Largest share of the time behind which an exchange may hide that any worker
+            leaves to it.
+        """
+        return part_s + min(
+            seconds - float(hidden_seconds(part_s, seconds, free_share * window))
+            for seconds, window in self._exchanges(host, workers, machines, apart=apart)
+        )
+
+    def most_part_s(self, step_s: float, host: str, workers: int, machines: int) -> float:
+        """Return the most seconds that a part of a step takes which lasts so long."""
+        return max(
+            float(most_calculation_seconds(step_s, seconds, window))
+            for seconds, window in self._exchanges(host, workers, machines, apart=False)
+        )
+
+    def _exchanges(
+        self, host: str, workers: int, machines: int, *, apart: bool
+    ) -> tuple[tuple[float, float], ...]:
+        """Return the least seconds of each exchange, and the share of a part that may hide it."""
+        key = host, workers, machines, apart
+        if key not in self._known:
+            free = workers < 2 or not self._ways
+            self._known[key] = ((0.0, 0.0),) if free else self._timed(*key)
+        return self._known[key]
+
+    def _timed(
+        self, host: str, workers: int, machines: int, apart: bool
+    ) -> tuple[tuple[float, float], ...]:
+        problem, size = self.problem, self.problem.gradient_bytes
+        services = problem.calibration.services
+        everybody_s, pair_s = (
+            averaging_seconds([host], size, n, problem.profile.tensors, problem.calibration)
+            for n in (workers, 2)
+        )
+        # In a ring over regions, and among leaders of regions, a worker of each region sends at
+        # least half a gradient to other regions in each of two phases, by all its machines at best.
+        across_s = size / (machines * self._fastest_machine)
+        least_s = {
+            "butterfly": everybody_s + (across_s if apart else 0.0),
+            "leaders": pair_s + across_s,
+            "store": aggregate_seconds(size, workers, IDEAL, IDEAL, services),
+            "regional-stores": aggregate_seconds(size, 2, IDEAL, IDEAL, services),
+            "server": float(server_sum_seconds(workers, summing_vcpus(None), problem)),
+        }
+        ways = {(least_s[transport], window) for transport, window in self._ways}
+        # Of two exchanges the one that is shorter and hides no less is enough.
+        return tuple(
+            (seconds, window)
+            for seconds, window in ways
+            if not any(s <= seconds and w >= window for s, w in ways - {(seconds, window)})
+        )
+
+    @cached_property
+    def _ways(self) -> tuple[tuple[str, float], ...]:
+        """Transport and window of each exchange; empty where some exchange counts as free."""
+        problem, ways = self.problem, []
+        if problem.mixes_workers or problem.transport not in RINGS:
+            return ()
+        for name, local_steps in problem.modes:
+            exchange = exchange_for(name, 1, problem, local_steps=local_steps)
+            if local_steps > 1 or exchange.overlap:
+                return ()
+            ways.append((traits(name).transport, overlap_window(exchange)))
+        return tuple(ways)
+
+    @cached_property
+    def _fastest_machine(self) -> float:
+        """Bytes/s of the fastest network that a machine of any place has."""
+        network, places = self.problem.network, {o.place for o in self.problem.catalog.offers}
+        return max(network.machine_bytes_per_s(place) for place in places)
