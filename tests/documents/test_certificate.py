@@ -273,6 +273,19 @@ def test_a_certificate_follows_the_schema_and_says_what_it_confirms(saved: dict[
     assert any(line.startswith("all-reduce: searched") for line in checked.trusted)
 
 
+def test_a_coarse_compression_of_the_profile_leaves_strategies_out() -> None:
+    """INT4 loses what only an outer optimizer takes up: of all strategies one machine is left, and
+    the file lacks none.
+    """
+    problem = random_problem(1)
+    coarse = replace(problem.profile, compression="int4")
+    wish = replace(problem.requirements, compression=None, exchange="auto", min_local_steps=1)
+    found = solve(replace(problem, profile=coarse, requirements=wish), "exact", PROOF)
+    assert [proof.strategy for proof in found.proof] == ["none"]
+    said = check_document(json.loads(json.dumps(found.to_saved(whole=True))), "r.json")
+    assert "priced again" in said
+
+
 def test_equal_machines_refute_a_bound_on_local_steps() -> None:
     """The best T4 of one place calculate eight batches between two averages: a bound a thousandth
     below what they reach is refuted, the proved one is not.

@@ -17,6 +17,7 @@ import placer
 from instances import island_problem, random_problem, wide_problem
 from placer.cost_model.timing.transfers import lanes, wan_seconds
 from placer.problem.exchange import butterfly, pair_bytes
+from placer.problem.shares import UNITS_PER_SAMPLE
 from placer.problem.workers.pool import groups_of
 from placer.records import replace
 from proofs import proved
@@ -362,6 +363,17 @@ def test_least_rounds_are_worked_out_once_for_all_local_steps(
     assert {mode.local_steps for mode in result.proof} >= {2, 4, 8, 16, 32, 64}
     assert asked
     assert len(asked) == len(set(asked))
+
+
+def test_a_speed_that_workers_must_have_by_themselves_is_a_threshold() -> None:
+    """Of the sum of their speeds, where no placement is known and no floor is asked for."""
+    problem = random_problem(5)
+    wish = replace(problem.requirements, min_samples_per_second=None, least_speed=7 * 10**6)
+    problem = replace(problem, requirements=wish)
+    asked = target.Target.of(problem, gap=0.0, deadline=math.inf)
+    mode, nothing = modes.Mode(problem, "all-reduce", 1), np.zeros(1)
+    (needed,) = asked.thresholds(mode, np.array([[1.0, 0.0]]), nothing, nothing, 0.0, nothing)
+    assert needed == pytest.approx([wish.least_speed / UNITS_PER_SAMPLE])
 
 
 def test_what_is_faster_or_as_fast_and_cheaper_may_beat_the_best() -> None:

@@ -24,6 +24,7 @@ from placer.cost_model.dollars import egress_usd
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_named
+from placer.cost_model.timing.services import aggregate_seconds, worker_transfer_seconds
 from placer.problem.admitted_exchanges import SERVER_VCPUS, server_at, server_bytes, servers_at
 from placer.problem.exchange import strategy, traits
 from placer.problem.placement import Exchange, Placement
@@ -267,9 +268,9 @@ def one_by_one(search, hub, n) -> tuple[float, float, float]:  # type: ignore[no
     return min((seconds for _, seconds, _ in allowed), default=math.inf), price, soonest
 
 
-def test_egress_of_many_places_is_that_of_each() -> None:
+def test_egress_and_ways_of_many_places_are_those_of_each() -> None:
     """What one worker more at a place sends, and what its region adds, as `egress_usd` prices two
-    exchanges at that place alone.
+    exchanges at that place alone. A mean of a region is put, fetched there and sent on.
     """
     judged = []
 
@@ -281,6 +282,7 @@ def test_egress_of_many_places_is_that_of_each() -> None:
             places, size, network = search.market.places, problem.gradient_bytes, problem.network
             for hub in search.hubs:
                 worker, region = hub.egress(np.arange(len(places)))
+                up, _ = hub.ways()
                 exchange = Exchange(
                     strategy=search.mode.strategy,
                     compression="none",
@@ -293,6 +295,12 @@ def test_egress_of_many_places_is_that_of_each() -> None:
                     else size * network.usd_per_byte(hub.aggregator, hub.storage)
                 )
                 for at, place in enumerate(places):
+                    if hub.transport == "regional-stores":
+                        home, away = network.link(place, place), network.link(place, hub.storage)
+                        services = problem.calibration.services
+                        put_s = worker_transfer_seconds(size, home, services, hub.streams)
+                        sent_s = aggregate_seconds(size, 1, home, away, services)
+                        assert up[at] == pytest.approx(put_s + sent_s)
                     phases = [
                         strategy(search.mode.strategy).phases([(place, k)], size, exchange)
                         for k in (1, 2)

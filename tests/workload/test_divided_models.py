@@ -16,7 +16,7 @@ from placer.errors import PlacerError
 from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan, parse_inner_plan
-from placer.workload.island import Island, bounds, least_sequence_seconds
+from placer.workload.island import Island, bounds, least_sequence_seconds, question
 from placer.workload.island.divisions import bubble, slowest_share, stage_layers, stage_shape
 from placer.workload.island.hardware import Hardware, usual_precision
 from placer.workload.island.interval import rate_interval
@@ -266,6 +266,18 @@ def test_no_plan_is_faster_than_the_bound(
         -(-sequences * degree // gpus) * s for degree, s in least if sequences * degree >= gpus
     )
     assert bound <= got.step.seconds * (1 + 1e-9)
+
+
+def test_the_bound_has_the_fixed_time_of_experts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each expert layer takes some microseconds whatever its sequences are: without, all ranks
+    would be faster.
+    """
+    asked = model("gpt-oss-120b"), device("H100"), 8, 4, FREE
+    whole = dict(least_sequence_seconds(*asked))
+    monkeypatch.setattr(question, "LAYER_S", 0.0)
+    bare = dict(least_sequence_seconds.__wrapped__(*asked))
+    assert bare.keys() == whole.keys()
+    assert all(bare[gpus] < seconds for gpus, seconds in whole.items())
 
 
 @given(

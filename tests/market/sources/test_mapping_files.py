@@ -314,9 +314,9 @@ def read_csv(
     return read_listing([str(path)], mapping, skip_bad=skip_bad)
 
 
-def test_a_quote_becomes_an_offer(tmp_path: Path) -> None:
+def test_a_quote_becomes_an_offer(tmp_path: Path, run: Run) -> None:
     """Mapped cells, set cells, a $ that is taken away, a column that nobody asked for, which is
-    said, and the end of a file, which may be cut off.
+    said, and the end of a file, which may be cut off. The command says what it has read.
     """
     found = read_csv(tmp_path, QUOTE.rstrip())
     (row,) = found.rows["offers.csv"]
@@ -338,6 +338,11 @@ def test_a_quote_becomes_an_offer(tmp_path: Path) -> None:
         "their columns that were not read: Remark",
         "the last line has no end: check that the file is complete",
     ]
+    words = [word for text in SET for word in ("--set", text)]
+    asked = ("catalog", "import", "csv", "quote.csv", "--as", "quote", "--map", MAP, *words)
+    done = run(*asked, columns=200, cwd=tmp_path, PLACER_HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "1 row of offers.csv in 1 region of aws, prices of 2026-11-01" in done.stdout
 
 
 @pytest.mark.parametrize(
