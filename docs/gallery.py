@@ -40,7 +40,7 @@ PICTURES = (
         name="three-regions",
         title="Three regions, and what the ocean costs",
         command="placer recommend --model roberta-xlm --budget 20/h --catalog erben-2023 --gpu T4 "
-        "--in 'gcp/*' --regions 3.. -o answer.json",
+        "--in 'gcp/*' --regions 3.. --workers ..6 -o answer.json",
         ask=lambda: placer.recommend(
             "roberta-xlm",
             budget="20/h",
@@ -48,6 +48,7 @@ PICTURES = (
             gpu=["T4"],
             places="gcp/*",
             regions="3..",
+            workers="..6",
         ),
     ),
     Picture(

@@ -96,7 +96,7 @@ def row_of(search: Any, placement: Placement) -> Any:
 
 def test_no_bound_drops_a_placement_at_its_own_limits() -> None:
     """With floor, budget, price per sample and emissions of a placement as limits, its hub, its
-    number and its machines stay in.
+    number and its machines stay in, and a placement is found.
     """
     judged = []
 
@@ -139,6 +139,9 @@ def test_no_bound_drops_a_placement_at_its_own_limits() -> None:
             pools = [market.pools[i].offer for i in search.screen.by_price[machines.allowed]]
             assert at == 0
             assert groups <= {(offer.place, offer.instance_type, offer.market) for offer in pools}
+            hub = search.hubs[int(row.hubs[0])]
+            search._machines(hub, placement.workers, float(row.usd[0]), machines)
+            assert search.target.best is not None
             left -= 1
             if not left:
                 break
