@@ -41,6 +41,7 @@ COMMANDS = {
     "export": "Write launch files: torchrun, SkyPilot, Kubernetes and others.",
     "report": "Write a page of saved results, or show what changes between two.",
     "serve": "Answer questions over HTTP, with a page for browsers.",
+    "mcp": "Offer the questions to an assistant as tools.",
     "validate": "Check a result, manifest, profile or other file, or print the schema of one.",
     "config": "Write and show the defaults of the options, and check what is installed.",
 }
@@ -61,6 +62,7 @@ PATHS = {
     "export": "launch.export",
     "report": "files.report",
     "serve": "files.serve",
+    "mcp": "files.mcp",
     "validate": "files.validate",
 }
 """Where each command lies, by what a user does with it; see `LazyGroup`."""

@@ -18,7 +18,6 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 from placer.documents.schemas import SCHEMA_NAMES, schema_text
 from placer.errors import PlacerError, unknown
 from placer.files.json_text import parse_json
-from placer.interface.advisor import MOST_ROWS
 from placer.interface.verb import Verb
 from placer.records import Json
 from placer.service import openapi
@@ -34,13 +33,12 @@ from placer.service.problems import (
     KIND_OF_STATUS,
     OPEN,
     PROBE,
-    Connection,
     GateError,
     guard,
     problem_of,
     refused,
 )
-from placer.service.questions.body import WordError, check_books, question_of
+from placer.service.questions.body import WordError, question_of, question_of_list
 from placer.service.questions.words import LISTS, VERBS
 from placer.service.settings import Settings
 from placer.service.working.messages import Outcome, Question, Reply
@@ -48,7 +46,6 @@ from placer.service.working.pool import Pool
 
 LOG = logging.getLogger("placer.service")
 JSON = MediaType.JSON
-LIST_SECONDS = 10.0
 KEEP_ALIVE_S = 15.0
 """A stream of events says something at least so often, so that nobody on the way closes it."""
 HEADERS = {
@@ -190,33 +187,10 @@ def _verb_route(verb: Verb) -> HTTPRouteHandler:
 def _list_route(name: str) -> HTTPRouteHandler:
     @get(f"/v1/{name}", name=name)
     async def show(request: Asked) -> Response[bytes]:
-        question = Question(name=name, words=_query(name, request), seconds=LIST_SECONDS)
+        question = question_of_list(name, request.query_params.dict())
         return replied(await answer(request, question))
 
     return show
-
-
-def _query(name: str, request: Asked) -> dict[str, Any]:
-    words: dict[str, Any] = {}
-    for key, values in request.query_params.dict().items():
-        if key not in LISTS[name]:
-            raise WordError(key, unknown("parameter", key, LISTS[name]))
-        try:
-            if key == "catalog":
-                words["catalog"] = check_books(values)
-            elif key == "limit":
-                words["limit"] = _limit(values[-1])
-            else:
-                words["places" if key == "in" else key] = values[-1]
-        except PlacerError as error:
-            raise WordError(key, error) from None
-    return words
-
-
-def _limit(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_ROWS):
-        raise PlacerError(f"limit '{text[:20]}'", f"give a whole number from 1 to {MOST_ROWS:,}")
-    return int(text[:9])
 
 
 # --- Schemas, jobs, probes ---
@@ -407,18 +381,18 @@ ROUTES = (
 # --- Errors ---
 
 
-def _said_wrong(request: Connection, error: PlacerError) -> Response[bytes]:
+def _said_wrong(request: Asked, error: PlacerError) -> Response[bytes]:
     field = error.field if isinstance(error, WordError) else ""
     return _refuse(request, problem_of("words", error.message, error.hint, field))
 
 
-def _kept_out(request: Connection, error: GateError) -> Response[bytes]:
+def _kept_out(request: Asked, error: GateError) -> Response[bytes]:
     if error.kind == "token" and _for_people(request):
         return pages.elsewhere("/login")
     return _refuse(request, problem_of(error.kind, error.detail, error.hint), error.headers)
 
 
-def _not_understood(request: Connection, error: HTTPException) -> Response[bytes]:
+def _not_understood(request: Asked, error: HTTPException) -> Response[bytes]:
     if error.detail == HUNG_UP:  # no fault of the service, and nobody reads this
         return problem_response(problem_of("late", "the body did not arrive"))
     if error.status_code >= 500:
@@ -429,19 +403,19 @@ def _not_understood(request: Connection, error: HTTPException) -> Response[bytes
     return _refuse(request, problem, {"Allow": allowed} if allowed else None)
 
 
-def _not_kept(request: Connection, error: sqlite3.Error) -> Response[bytes]:
+def _not_kept(request: Asked, error: sqlite3.Error) -> Response[bytes]:
     LOG.error("the file of jobs: %s", error)
     return _refuse(request, problem_of("disk", str(error), DISK_HINT))
 
 
-def _failed(request: Connection, error: Exception) -> Response[bytes]:
+def _failed(request: Asked, error: Exception) -> Response[bytes]:
     """Say that the service failed, and nothing of how: that is for its log."""
     LOG.error("request failed", exc_info=error)
     return _refuse(request, problem_of("failed", "the service failed", "its reason is in the log"))
 
 
 def _refuse(
-    request: Connection, problem: Json, headers: Mapping[str, str] | None = None
+    request: Asked, problem: Json, headers: Mapping[str, str] | None = None
 ) -> Response[bytes]:
     """Say what is wrong: on a page where people look, elsewhere as details of a problem."""
     if not _for_people(request):
@@ -452,5 +426,5 @@ def _refuse(
     return response
 
 
-def _for_people(request: Connection) -> bool:
+def _for_people(request: Asked) -> bool:
     return f"/{str(request.scope['path']).split('/')[1]}" in pages.PATHS

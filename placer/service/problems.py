@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
-
-from litestar.connection import ASGIConnection
-from litestar.handlers import BaseRouteHandler
 
 from placer.service.settings import Settings
 from placer.service.working.messages import Outcome, Reply
 
+if TYPE_CHECKING:  # tools of assistants need no Litestar
+    from litestar.connection import ASGIConnection
+    from litestar.handlers import BaseRouteHandler
+
+    Connection: TypeAlias = ASGIConnection[Any, Any, Any, Any]
+
 CONTENT_TYPE = "application/problem+json"
-Connection = ASGIConnection[Any, Any, Any, Any]
 COOKIE = "placer_page"
 OPEN = "open"
 """Option of routes that ask for no token: probes of an orchestrator, the page that asks for it."""

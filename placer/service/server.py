@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 from operator import attrgetter
 from types import FrameType
@@ -13,10 +12,9 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from placer.errors import PlacerError
 from placer.service.application import application
 from placer.service.jobs.desk import Desk
-from placer.service.settings import Settings
+from placer.service.settings import Settings, listen
 
 HEADER_BYTES = 65_536
 """Largest head of a request: address and header fields."""
@@ -129,7 +127,7 @@ def serve(settings: Settings, tell: Callable[[str], None] = lambda address: None
     """Serve until a signal ends it; answers that are being worked out get a few seconds. The
     address is told once it is listened on; `PlacerError` if it is taken, or the file of jobs.
     """
-    listening = _listening(settings)
+    listening = listen(settings)
     app = application(settings)
     config = uvicorn.Config(
         app,
@@ -150,16 +148,3 @@ def serve(settings: Settings, tell: Callable[[str], None] = lambda address: None
     tell(f"http://{f'[{settings.host}]' if ':' in settings.host else settings.host}:{port}")
     with listening:
         server.run(sockets=[listening])
-
-
-def _listening(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        return socket.create_server((settings.host, settings.port), family=family)
-    except (OSError, OverflowError) as error:
-        raise PlacerError(
-            f"cannot listen on {settings.host}:{settings.port}: "
-            f"{getattr(error, 'strerror', None) or error}",
-            "choose another --port, or end what has it",
-            exit_code=1,
-        ) from None

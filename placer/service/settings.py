@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -85,3 +86,17 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def listen(settings: Settings) -> socket.socket:
+    """Listen on the address of a service; `PlacerError` if it is taken."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family)
+    except (OSError, OverflowError) as error:
+        raise PlacerError(
+            f"cannot listen on {settings.host}:{settings.port}: "
+            f"{getattr(error, 'strerror', None) or error}",
+            "choose another --port, or end what has it",
+            exit_code=1,
+        ) from None

@@ -78,7 +78,7 @@ def command(
         port=port,
         hosts=hosts,
         token=None if token_file is None else _token(token_file),
-        catalog=_checked(catalog),
+        catalog=checked_books(catalog),
         workers=workers,
         waiting=waiting,
         seconds=parse_seconds(time_limit),
@@ -109,7 +109,7 @@ def _token(path: str) -> str:
     return text
 
 
-def _checked(catalog: tuple[str, ...]) -> tuple[str, ...]:
+def checked_books(catalog: tuple[str, ...]) -> tuple[str, ...]:
     """Refuse books that are not there before anything is started; paths become absolute."""
     from placer.market.books.layers import default_words, find_layer, is_path
 

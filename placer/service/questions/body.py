@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args, get_origin
 
 from placer.errors import PlacerError, unknown
+from placer.interface.advisor import MOST_ROWS
 from placer.interface.options import solve_options
 from placer.interface.verb import Verb
 from placer.market.books.folders import own_book_names
@@ -14,7 +16,7 @@ from placer.problem.words.meanings import unknown_word
 from placer.problem.words.values import HINTS, check_words
 from placer.problem.words.wishes import WISHES
 from placer.records import Json
-from placer.service.questions.words import MOST_TEXTS, VERBS, words_of
+from placer.service.questions.words import LISTS, MOST_TEXTS, VERBS, words_of
 from placer.service.working.messages import Question
 from placer.workload.profile import SCHEMA as PROFILE_SCHEMA
 from placer.workload.profile import profile_names
@@ -22,6 +24,8 @@ from placer.workload.profile import profile_names
 MOST_BOOKS = 4
 DEFAULT_SECONDS = 30.0
 """Time limit of a search where none is given, as on the command line."""
+LIST_SECONDS = 10.0
+"""Longest time for a list."""
 HUGGING_FACE = "hf:"
 NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,99}/)?(?P<name>[A-Za-z0-9][A-Za-z0-9._+-]{0,99})")
 """A model's name, perhaps after its organisation on Hugging Face; the name alone is looked up."""
@@ -60,6 +64,32 @@ def question_of(verb: Verb, body: object, most_s: float) -> Question:
     words = check_body(verb, body)
     seconds = search_seconds(verb, words, most_s)
     return Question(name=verb.name, words=words, seconds=seconds, searches=verb.searches)
+
+
+def question_of_list(name: str, query: Mapping[str, Sequence[str]]) -> Question:
+    """Return the question of a list, with the values of each parameter; the last one holds where a
+    list takes one.
+    """
+    words: dict[str, Any] = {}
+    for key, values in query.items():
+        if key not in LISTS[name]:
+            raise WordError(key, unknown("parameter", key, LISTS[name]))
+        try:
+            if key == "catalog":
+                words["catalog"] = check_books(values)
+            elif key == "limit":
+                words["limit"] = _limit(values[-1])
+            else:
+                words["places" if key == "in" else key] = values[-1]
+        except PlacerError as error:
+            raise WordError(key, error) from None
+    return Question(name=name, words=words, seconds=LIST_SECONDS)
+
+
+def _limit(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_ROWS):
+        raise PlacerError(f"limit '{text[:20]}'", f"give a whole number from 1 to {MOST_ROWS:,}")
+    return int(text[:9])
 
 
 def search_seconds(verb: Verb, words: Json, most_s: float) -> float:

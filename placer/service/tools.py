@@ -1,0 +1,222 @@
+"""The verbs and lists as tools of the Model Context Protocol, for assistants."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from itertools import count
+from typing import Any
+
+import mcp_types as types
+import uvicorn
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+from placer.errors import PlacerError, unknown
+from placer.records import Json, replace
+from placer.report.blocks import asides, in_text
+from placer.report.contents import contents
+from placer.report.draw.terminal import report_lines
+from placer.service.metrics import Metrics
+from placer.service.openapi import body_schema
+from placer.service.problems import GateError, one_line, refused
+from placer.service.questions.body import question_of, question_of_list
+from placer.service.questions.words import LISTS, VERBS, words_of
+from placer.service.settings import Settings, listen
+from placer.service.working.messages import Outcome, Question, Reply
+from placer.service.working.pool import Pool
+from placer.service.working.session import said
+from placer.version import __version__
+
+COLUMNS = 100
+MOST_KEPT = 64
+"""Answers that are kept by name; the oldest is forgotten first."""
+MANIFEST = "manifest"
+"""The tool that returns the launch manifest of an earlier answer, and the word that takes one."""
+INSTRUCTIONS = """\
+placer decides where a model is trained: machines, regions, markets and gradient exchange. Start \
+with recommend. Words are those of the command line; each figure of an answer says whether it is \
+measured, published, estimated or assumed: pass that on, with the doubt and the proof. Each answer \
+has a name, such as answer-1, which stands for its document where a later call takes one; manifest \
+returns its launch manifest. Nothing is written, rented or started."""
+
+
+class Tools:
+    """The tools, and the last answers by name."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.pool = Pool(settings, Metrics())
+        self._numbers = count(1)
+        self._answers: dict[str, Reply] = {}
+
+    def server(self) -> Server[None]:
+        """Build the server of the protocol."""
+
+        @contextlib.asynccontextmanager
+        async def lifespan(server: Server[None]) -> AsyncIterator[None]:
+            self.pool.start()
+            try:
+                yield
+            finally:
+                await self.pool.stop()
+
+        async def listed(ctx: Any, params: Any) -> types.ListToolsResult:
+            return types.ListToolsResult(tools=tools())
+
+        async def called(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+            try:
+                return await self.call(params.name, params.arguments or {})
+            except PlacerError as error:
+                return wrong(error.message, error.hint)
+            except GateError as error:
+                return wrong(error.detail, error.hint)
+
+        return Server(
+            "placer",
+            version=__version__,
+            instructions=INSTRUCTIONS,
+            lifespan=lifespan,
+            on_list_tools=listed,
+            on_call_tool=called,
+        )
+
+    async def call(self, name: str, words: Json) -> types.CallToolResult:
+        """Answer a call: the document, and the short answer as text.
+
+        Raise `PlacerError`, which names the tool, or the word that is wrong.
+        """
+        if name == MANIFEST:
+            return self._manifest(words.get("answer"))
+        if name not in VERBS and name not in LISTS:
+            raise unknown("tool", name, [*VERBS, *LISTS, MANIFEST])
+        question = self._question(name, words)
+        cancelled = asyncio.Event()
+        try:
+            reply = await self.pool.ask(question, cancelled)
+        finally:
+            cancelled.set()  # of a call that its client gave up
+        if reply.outcome is not Outcome.ANSWERED:
+            problem = refused(reply)
+            return wrong(problem["detail"], problem.get("hint", ""))
+        document = json.loads(reply.document)
+        text = short(document)
+        if name in VERBS:
+            text += f"\n\nThis answer is {self._keep(reply)}."
+        return right(text, document)
+
+    def _question(self, name: str, words: Json) -> Question:
+        if name in VERBS:
+            named = {
+                word: self._document(word, value) if isinstance(value, str) else value
+                for word, value in words.items()
+                if word in documents_of(name)
+            }
+            return question_of(VERBS[name], {**words, **named}, self.settings.seconds)
+        given = {word: value for word, value in words.items() if value is not None}
+        texts = {
+            word: [str(part) for part in value] if isinstance(value, list) else [str(value)]
+            for word, value in given.items()
+        }
+        return question_of_list(name, texts)
+
+    def _keep(self, reply: Reply) -> str:
+        name = f"answer-{next(self._numbers)}"
+        self._answers[name] = reply
+        if len(self._answers) > MOST_KEPT:
+            del self._answers[next(iter(self._answers))]
+        return name
+
+    def _document(self, word: str, name: Any) -> Any:
+        """Return what a word takes of an earlier answer: its manifest, or its document."""
+        if name not in self._answers:
+            raise unknown("answer", one_line(str(name), 60), self._answers)
+        reply = self._answers[name]
+        if word != MANIFEST:
+            return json.loads(reply.document)
+        if not reply.manifest:
+            raise PlacerError(f"{name} has no manifest", "name an answer that has a placement")
+        return json.loads(reply.manifest)
+
+    def _manifest(self, name: Any) -> types.CallToolResult:
+        document = self._document(MANIFEST, name)
+        words = f"The launch manifest of {name}, for 'placer run' and 'placer export'."
+        return right(words, document)
+
+
+def tools() -> list[types.Tool]:
+    """List the tools with the JSON Schemas of their words, as the service has them."""
+    verbs = [(verb.name, verb.summary, _with_names(verb.name)) for verb in VERBS.values()]
+    catalog = words_of("recommend")["catalog"]  # in an address it is repeated, here a list
+    lists = [
+        (name, f"List the {name}.", _object({**rows, **({"catalog": catalog} if rows else {})}))
+        for name, rows in LISTS.items()
+    ]
+    answer = {"type": "string", "description": "Name of an earlier answer, such as answer-1."}
+    manifest = _object({"answer": answer}) | {"required": ["answer"]}
+    summary = "Return the launch manifest of an earlier answer."
+    hints = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+    return [
+        types.Tool(name=name, description=summary, input_schema=schema, annotations=hints)
+        for name, summary, schema in (*verbs, *lists, (MANIFEST, summary, manifest))
+    ]
+
+
+def documents_of(verb: str) -> list[str]:
+    """List the words of a verb that are whole documents: an earlier answer may stand for them."""
+    words = words_of(verb)
+    return [word for word, schema in words.items() if schema.get("type") == "object"]
+
+
+def _with_names(verb: str) -> Json:
+    schema = body_schema(VERBS[verb])
+    for word in documents_of(verb):
+        kind = schema["properties"][word]
+        said = f"{kind['description']} Or the name of an earlier answer, such as answer-1."
+        schema["properties"][word] = {**kind, "type": ["object", "string"], "description": said}
+    return schema
+
+
+def _object(properties: Json) -> Json:
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def short(document: Json) -> str:
+    """Say the answer in short: its sentence, its figures and its first section, with warnings."""
+    report = contents(document)
+    brief = in_text(replace(report, sections=report.sections[:1]))
+    lines = ["".join(text for text, _ in line).rstrip() for line in report_lines(brief, COLUMNS)]
+    lines += [f"{tone}: {words}" for tone, words in asides(report) if tone == "warning"]
+    return said("\n".join(lines))
+
+
+def right(text: str, document: Json) -> types.CallToolResult:
+    """Return an answer."""
+    content = types.TextContent(type="text", text=text)
+    return types.CallToolResult(content=[content], structured_content=document)
+
+
+def wrong(message: str, hint: str) -> types.CallToolResult:
+    """Return an error as one line."""
+    line = one_line(f"{message} ({hint})" if hint else message)
+    return types.CallToolResult(content=[types.TextContent(type="text", text=line)], is_error=True)
+
+
+async def serve_stdio(settings: Settings) -> None:
+    """Serve the program that started this one, until it closes stdin."""
+    server = Tools(settings).server()
+    async with stdio_server() as (reading, writing):
+        await server.run(reading, writing, server.create_initialization_options())
+
+
+def serve_http(settings: Settings, tell: Callable[[str], None]) -> None:
+    """Serve on loopback until a signal ends it; `PlacerError` if the port is taken."""
+    with listen(settings) as listening:
+        app = Tools(settings).server().streamable_http_app(host=settings.host)
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, ws="none"
+        )
+        tell(f"http://{settings.host}:{listening.getsockname()[1]}/mcp")
+        uvicorn.Server(config).run(sockets=[listening])
