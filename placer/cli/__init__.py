@@ -274,8 +274,11 @@ def _flushed(code: int) -> int:
 
 
 def _say(error: PlacerError, given: Sequence[str]) -> int:
-    """Print an error: as text on stderr, as JSON on stdout with --json."""
-    if "--json" in given or "--format=json" in given or ("--format", "json") in pairwise(given):
+    """Print an error: as text on stderr, and on stdout as JSON, which is YAML too, where a document
+    was asked for.
+    """
+    asked = [*given, *map("=".join, pairwise(given))]
+    if {"--json", "--format=json", "--format=yaml"}.intersection(asked):
         with contextlib.suppress(OSError):  # where stdout is what failed, stderr still says so
             click.echo(json.dumps(error.to_dict(), indent=2))
     click.echo(f"error: {one_line(error.message)}", err=True)

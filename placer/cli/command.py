@@ -30,8 +30,6 @@ LAST = (*reversed(Running.__annotations__), "solver", *Solving.__annotations__)
 """Words of verbs that stand after a verb's own."""
 VERBOSE = "placer.verbose"
 """Key in a context's ``meta`` of whether everything is to be printed."""
-FORMAT = "placer.format"
-"""The same of the format that was asked for."""
 
 
 def _leave_the_cache(ctx: click.Context, param: click.Parameter, given: bool) -> None:
@@ -55,7 +53,7 @@ def _say_what_the_cache_lacks(ctx: click.Context, param: click.Parameter, given:
 
 def _choose_format(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
     """Keep what is printed where it is to be written in another format than that of a terminal."""
-    from placer.cli.screen.formats import FORMATS, WRITERS, collect
+    from placer.cli.screen.formats import FORMAT, FORMATS, WRITERS, collect
     from placer.errors import unknown
 
     if name is None or ctx.resilient_parsing:
@@ -68,19 +66,20 @@ def _choose_format(ctx: click.Context, param: click.Parameter, name: str | None)
 
 
 def _as_json(ctx: click.Context, param: click.Parameter, given: bool) -> bool:
-    """Return whether the document is printed: with --json or --format json."""
+    """Return whether the document is printed: with --json or a format of documents."""
+    from placer.cli.screen.formats import DOCUMENTS, FORMAT
     from placer.errors import PlacerError
 
     name = ctx.meta.get(FORMAT)
     if given and name not in (None, "json"):
         raise PlacerError(f"--json together with --format {name}", "use one of them")
-    return given or name == "json"
+    return given or name in DOCUMENTS
 
 
 def _to_file(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
     """Write what is printed to a file in place of stdout; ``-`` is stdout."""
     from placer.cli.output import check_targets
-    from placer.cli.screen.formats import STDOUT, collect
+    from placer.cli.screen.formats import FORMAT, STDOUT, collect
 
     if path is not None and path != STDOUT and not ctx.resilient_parsing:
         check_targets(path)
@@ -137,7 +136,7 @@ json_option = _together(
         is_eager=True,
         callback=_choose_format,
         metavar="NAME",
-        help="table, json, or tables alone as jsonl, csv, md or html.",
+        help="table, json, yaml, or tables alone as jsonl, csv, md or html.",
     ),
 )
 table_option = _together(

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import click
 
-from placer.cli.screen.formats import FORMATS, STDOUT, Collected
+from placer.cli.screen.formats import FORMATS, STDOUT, Collected, document_text
 from placer.errors import PlacerError, writing_hint
 from placer.files.whole_files import write_whole
 from placer.report.draw.wrapping import NARROWEST, labelled, wrapped
@@ -69,8 +69,8 @@ def print_labelled(
 
 
 def print_json(document: Any) -> None:
-    """Print a document on stdout; NaN and infinity are an error, not JSON."""
-    click.echo(json.dumps(document, indent=2, allow_nan=False))
+    """Print a document on stdout, as JSON unless ``--format yaml`` was asked for."""
+    click.echo(document_text(document), nl=False)
 
 
 def exit_code(result: Any) -> int:
@@ -123,7 +123,7 @@ def write_json(path: str, document: Any) -> None:
     Raise `PlacerError` if the folder is missing or cannot be written; an existing file stays as it
     was.
     """
-    write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+    write_text(path, document_text(document, path))
 
 
 def write_text(path: str, text: str) -> None:

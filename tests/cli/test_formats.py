@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from conftest import Run
 from placer.cli.screen.formats import FORMATS
@@ -161,3 +162,41 @@ def test_a_terminal_without_room_gets_records() -> None:
     assert lines[0].startswith("figure: xxx")
     assert max(map(len, lines)) <= 40
     assert "table" in FORMATS
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("recommend", *ERBEN, "--budget", "5/h"),
+        ("offers", "--gpu", "T4", "--limit", "9"),
+        ("catalog", "list"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_yaml_is_the_document_of_json(run: Run, words: tuple[str, ...], tmp_path: Path) -> None:
+    """Printed, and in a file of that name; every value has the type that JSON gives it."""
+    done = run(*words, "--json")
+    printed = run(*words, "--format", "yaml")
+    assert printed.returncode == 0, printed.stderr
+    assert not printed.stdout.startswith("{")
+    answer, read = json.loads(done.stdout), yaml.safe_load(printed.stdout)
+    for document in (answer, read):
+        document.get("solver", {}).pop("seconds", None)
+    assert read == answer
+    assert list(read) == list(answer)
+    saved = tmp_path / "answer.yaml"
+    run(*words, "--format", "yaml", "-o", str(saved))
+    assert yaml.safe_load(saved.read_text())["schema"] == answer["schema"]
+
+
+def test_yaml_is_written_where_it_is_asked_for_alone(run: Run, tmp_path: Path) -> None:
+    """A manifest beside it stays JSON, as `placer run` reads it; errors are read as both; ``-o
+    yaml`` is answered with what is meant.
+    """
+    plan = tmp_path / "plan.json"
+    words = ("recommend", *ERBEN, "--format", "yaml")
+    assert run(*words, "--budget", "5/h", "--manifest", str(plan)).returncode == 0
+    assert json.loads(plan.read_text())["schema"].startswith("placer.manifest/")
+    wrong = run(*words, "--budget", "x")
+    assert yaml.safe_load(wrong.stdout) == json.loads(wrong.stdout)
+    assert "give --format yaml" in run(*words, "-o", "yaml").stderr

@@ -1,15 +1,18 @@
 """The formats of ``--format``: what a command prints is kept, and written at its end.
 
 ``csv`` and ``jsonl`` have the tables alone, with numbers in full; ``md`` and ``html`` have the text
-around them as well. ``json`` is the document of ``--json``.
+around them as well. ``json`` is the document of ``--json``, ``yaml`` the same as YAML.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
+
+import click
 
 from placer.errors import PlacerError
 
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
     Item = str | Report
 
+FORMAT = "placer.format"
+"""Key in a context's ``meta`` of the format that was asked for."""
 STDOUT = "-"
 """In place of a file: stdout."""
 
@@ -93,6 +98,20 @@ def whole_tables() -> bool:
     return isinstance(sys.stdout, Collected) and sys.stdout.name in WRITERS
 
 
+def document_text(document: Any, path: str = STDOUT) -> str:
+    """Write a document as JSON, or as YAML where ``--format yaml`` was asked for and the file, if
+    any, is named so; NaN and infinity are an error, not JSON.
+    """
+    ctx = click.get_current_context(silent=True)
+    asked = ctx is not None and ctx.meta.get(FORMAT) == "yaml"
+    if not (asked and (path == STDOUT or path.endswith(YAML))):
+        return json.dumps(document, indent=2, allow_nan=False) + "\n"
+    import yaml
+
+    plain = json.loads(json.dumps(document, allow_nan=False))
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+
+
 def _tables(items: Sequence[Item]) -> list[Table]:
     from placer.report.blocks import Table
 
@@ -112,5 +131,8 @@ WRITERS = {"csv": "csv", "jsonl": "jsonl", "md": "markdown", "html": "html"}
 """Formats of answers by name, and how `placer.report.draw.formats` calls them."""
 ROWS = ("csv", "jsonl")
 """Formats of rows, numbers in full."""
-FORMATS = ("table", "json", *WRITERS)
+DOCUMENTS = ("json", "yaml")
+"""Formats of whole documents."""
+YAML = (".yaml", ".yml")
+FORMATS = ("table", *DOCUMENTS, *WRITERS)
 """Names of --format."""
