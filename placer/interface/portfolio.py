@@ -81,6 +81,7 @@ def portfolio(
     objective: str = "cost",
     fair: bool = False,
     where: Where | None = None,
+    advisor: Advisor | None = None,
     **words: Unpack[Limits],
 ) -> PortfolioAnswer:
     """Choose where many jobs run, and when, under what they share.
@@ -114,6 +115,7 @@ def portfolio(
 
         Then follow the objective. Needs a budget too.
     where (Python): Says where a job or a word of it stands, for messages.
+    advisor (Python): An advisor that has read books already; None: they are read.
     gap (SHARE): Relative gap to reach.
     time_limit (TIME): Stop after this long with the best so far and its bound.
 
@@ -138,8 +140,8 @@ def portfolio(
     for what in filter(None, ("blocks" if blocks else None, blocks_file)):
         if slots is None:
             raise PlacerError(f"{what} without slots", "say how long a slot is: slot and horizon")
-    advisor = Advisor(catalog)
-    book = advisor.book()
+    advisor = advisor or Advisor()
+    book = advisor.book(catalog)
     book = with_offers(book, (*book.offers, *(_reserved(row, book) for row in reservations)))
     made: list[tuple[VmOffer, Block]] = []
     if slots is not None:

@@ -7,7 +7,7 @@ this module, so it imports nothing that a search needs.
 """
 
 # No `from __future__ import annotations`: the rows are read from the annotations of the classes.
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 from placer.problem.words.wishes import TrainingWishes, Wishes
@@ -30,6 +30,8 @@ Asked: TypeAlias = "str | ModelProfile | Problem"
 words.
 """
 Model: TypeAlias = "str | ModelProfile"
+Document: TypeAlias = Mapping[str, Any]
+"""A saved answer, as JSON has it."""
 
 
 class Common(TypedDict, total=False):

@@ -98,7 +98,7 @@ def sweep(
         )
 
 
-@verb("robust")
+@verb("robust", searches=2)
 def robust(
     model: Asked,
     *,

@@ -184,7 +184,11 @@ def _object(properties: Json) -> Json:
 
 
 def short(document: Json) -> str:
-    """Say the answer in short: its sentence, its figures and its first section, with warnings."""
+    """Say the answer in short: its sentence, its figures and its first section, with warnings; of
+    launch files their texts.
+    """
+    if document["schema"] == "placer.export/v1":
+        return "\n\n".join(f"{row['name']}:\n{row['text']}" for row in document["files"])
     report = contents(document)
     brief = in_text(replace(report, sections=report.sections[:1]))
     lines = ["".join(text for text, _ in line).rstrip() for line in report_lines(brief, COLUMNS)]

@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from placer.interface.advisor import Advisor, compare
 from placer.interface.replay import watch
 from placer.interface.verb import described, verb_of
 from placer.problem.words.wishes import WISHES
-from placer.service.questions.words import VERBS, words_of
+from placer.service.questions.words import NOT_ASKED, VERBS, words_of
 
 PUBLIC = [getattr(placer, name) for name in placer.__all__]
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -41,6 +42,7 @@ COMMANDS = {
     "replay": "capacity replay",
     "watch": "capacity watch",
     "forecast_capacity": "capacity forecast",
+    "diff": "report --diff",
 }
 """Commands of verbs that are not named as the verb."""
 ASKED: dict[str, tuple[dict[str, Any], str]] = {
@@ -53,6 +55,7 @@ ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "explain": ({"budget": "0.01/h"}, "--budget 0.01/h"),
     "pareto": ({"points": 3}, "--points 3"),
     "whatif": ({"set": ["budget=2/h"]}, "--set budget=2/h"),
+    "robust": ({"worlds": 8}, "--worlds 8"),
 }
 """For each verb a question of its own words in Python, and the same on the command line."""
 
@@ -67,7 +70,7 @@ def timeless(document: Any) -> Any:
 def test_every_verb_is_here() -> None:
     """Those of the service, and each public function that takes wishes."""
     assert {*VERBS} <= {*FUNCTIONS}
-    assert {*ASKED, "replan"} == {*VERBS}
+    assert {*ASKED, "replan", "portfolio", "diff", "export"} == {*VERBS}
     assert {"portfolio", "replay", "sweep", "robust", "simulate"} <= {*FUNCTIONS}
 
 
@@ -135,11 +138,72 @@ def test_python_command_line_and_service_agree(name: str, client: httpx2.Client,
     Draft202012Validator(schema).validate(printed)
 
 
+JOBS = """
+catalog = "erben-2023"
+quota = {A10 = 1, T4 = 8}
+[defaults]
+model = "roberta-xlm"
+min-throughput = "300/s"
+market = "on-demand"
+places = "lambda,gcp/us-central1"
+[[job]]
+name = "one"
+[[job]]
+name = "two"
+"""
+
+
+def test_saved_answers_and_jobs_agree(tmp_path: Path, client: httpx2.Client, run: Run) -> None:
+    """A portfolio, what changes between two results, and launch files: what the command line reads
+    from files is sent whole, and the texts that come are those that it writes.
+    """
+    files = {name: tmp_path / f"{name}.json" for name in ("before", "after", "plan")}
+    asked = ("--model", "roberta-xlm", "--catalog", BOOK)
+    run("recommend", *asked, "--budget", "2/h", "-o", str(files["before"]))
+    words = ("--budget", "5/h", "-o", str(files["after"]), "--manifest", str(files["plan"]))
+    run("recommend", *asked, *words)
+    before, after, plan = (json.loads(path.read_text()) for path in files.values())
+    jobs = tmp_path / "jobs.toml"
+    jobs.write_text(JOBS)
+    top = tomllib.loads(JOBS)
+    rows = [{**top["defaults"], **job} for job in top["job"]]
+    shared = {"catalog": BOOK, "quota": top["quota"], "jobs": rows}
+    diff = {"before": before, "after": after, "fail_on": ["cost>10%"]}
+    made = tmp_path / "made"
+    for name, body, command in (
+        ("portfolio", shared, ("portfolio", str(jobs))),
+        (
+            *("diff", diff),
+            ("report", "--diff", *map(str, list(files.values())[:2]), "--fail-on", "cost>10%"),
+        ),
+        (
+            *("export", {"manifest": plan, "target": "torchrun"}),
+            ("export", str(files["plan"]), "--to", "torchrun", "--dir", str(made)),
+        ),
+    ):
+        printed = json.loads(run(*command, "--json").stdout)
+        answer = client.post(f"/v1/{name}", json=body)
+        assert answer.status_code == 200, answer.text
+        in_python = json.loads(json.dumps(FUNCTIONS[name](**body).to_dict()))
+        document = answer.json()
+        assert timeless(document) == timeless(in_python)
+        Draft202012Validator(schema_document(verb_of(FUNCTIONS[name]).document)).validate(document)
+        if name == "diff":
+            for side in ("before", "after"):
+                document[side]["name"] = f"{side}.json"
+            assert document["failed"] == ["cost>10%"]
+        if name == "export":
+            texts = {row["name"]: row.pop("text") for row in document["files"]}
+            assert texts == {path.name: path.read_text() for path in made.iterdir()}
+            document |= {"dir": str(made), "written": True}
+        assert timeless(document) == timeless(printed)
+
+
 @pytest.mark.parametrize("name", VERBS)
 def test_the_service_describes_each_word(name: str) -> None:
-    """A body may have what Python takes, but functions and objects."""
+    """A body may have what Python takes, but functions, objects, files and processes."""
     verb = VERBS[name]
-    here = {row.name for row in verb.rows.values() if row.here}
+    here = {row.name for row in verb.rows.values() if row.here} | {*NOT_ASKED.get(name, ())}
     assert {*words_of(name)} == ({*verb.rows} | {*verb.wishes}) - here
     for schema in words_of(name).values():
         Draft202012Validator.check_schema(schema)

@@ -32,7 +32,11 @@ CALLS: dict[str, dict[str, Any]] = {
     "explain": {**QUESTION, "why_not": "gcp/us-west1"},
     "pareto": {**QUESTION, "points": 3},
     "whatif": {**QUESTION, "set": ["budget=2/h"]},
+    "robust": {**QUESTION, "worlds": 8},
+    "portfolio": {"catalog": BOOK, "jobs": [{"model": "roberta-xlm", "min_throughput": "300/s"}]},
     "replan": {"manifest": "answer-1", "observed": ["no log"]},
+    "diff": {"before": "answer-1", "after": "answer-1"},
+    "export": {"manifest": "answer-1", "target": "torchrun"},
     "offers": {"gpu": "T4", "limit": 3, "catalog": [BOOK]},
     "models": {},
     "catalogs": {},
@@ -81,6 +85,9 @@ def test_every_tool_is_listed_and_answers() -> None:
         assert not result.is_error, text
         kind = VERBS[name].document if name in VERBS else name
         Draft202012Validator(schema_document(kind)).validate(result.structured_content)
+        if name == "export":
+            assert "workers-0.sh:" in text
+            continue
         assert 20 < len(text) < 6_000
         assert "--" not in re.sub("-{3,}", "", text), "words of calls, no options"
 

@@ -21,7 +21,13 @@ pytest.importorskip("schemathesis")
 sys.path.insert(0, str(ROOT / "tests" / "benchmarks"))
 from service_fuzz import failures, real_failures
 
-GIVEN: dict[str, Any] = {"model": "roberta-xlm", "manifest": {}, "observed": ["{}"]}
+GIVEN: dict[str, Any] = {
+    "model": "roberta-xlm",
+    "manifest": {},
+    "observed": ["{}"],
+    "before": {},
+    "after": {},
+}
 NEEDED: dict[str, dict[str, Any]] = {
     name: {word: GIVEN.get(word) or EXAMPLES.get(word, ({},))[0] for word in verb.needed}
     for name, verb in VERBS.items()

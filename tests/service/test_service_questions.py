@@ -23,6 +23,8 @@ from placer.service.working.messages import Question
 from placer.service.working.session import Session
 from placer.workload.profile import load_profile
 
+JOB = {"model": "roberta-xlm", "min_throughput": "300/s"}
+
 
 def problem(answer: httpx2.Response) -> dict[str, Any]:
     """Return the details of a problem, which say at least what RFC 9457 asks for."""
@@ -72,6 +74,16 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("estimate", {"model": "roberta-xlm", "workers": "4"}, "workers", ""),
     ("compare", {"model": "roberta-xlm", "placements": []}, "placements", ""),
     ("replan", {"manifest": {}, "observed": ["x"]}, "manifest", "write it again"),
+    ("portfolio", {"jobs": []}, "jobs", "portfolio needs jobs"),
+    ("portfolio", {"jobs": ["x"]}, "jobs", '{"model": "roberta-xlm"}'),
+    ("portfolio", {"jobs": [{**JOB, "calibration": "mine.json"}]}, "calibration", "whole document"),
+    ("portfolio", {"jobs": [{**JOB, "budgte": "5/h"}]}, "", "a similar word exists: 'budget'"),
+    ("portfolio", {"jobs": [JOB], "quota": "/etc/passwd"}, "quota", "not read"),
+    ("portfolio", {"jobs": [JOB], "blocks_file": "x.csv"}, "blocks_file", "blocks"),
+    ("robust", {**QUESTION, "jobs": 2}, "jobs", ""),
+    ("diff", {"before": {}, "after": {}}, "before", "placer recommend"),
+    ("export", {"manifest": "plan.json", "target": "torchrun"}, "manifest", "object"),
+    ("export", {"manifest": {}, "target": "torch"}, "target", "'torchrun'"),
 ]
 
 
@@ -85,7 +97,7 @@ def test_a_wrong_word_is_named_with_what_to_write(
 ) -> None:
     """Status 422, one line, a hint, and the word of the body that is wrong."""
     details = problem(client.post(f"/v1/{verb}", json=body))
-    assert (details["status"], details.get("field")) == (422, field), details
+    assert (details["status"], details.get("field", "")) == (422, field), details
     assert hint in details.get("hint", "")
     assert "--" not in details["detail"] + details.get("hint", "")  # words of requests, no options
 
@@ -165,9 +177,14 @@ def test_no_word_opens_a_file() -> None:
             for path in ("/planted/secret", "../planted.json", "file://planted.csv"):
                 for value in (path, [path], {path: 1}, f"hf:{path}", f"{path}=1"):
                     body = {**QUESTION, "workers": "gcp/us-central1=1xT4", "placements": ["x"]}
-                    body |= {"manifest": {}, "observed": ["{}"], "set": [], name: value}
+                    body |= {"manifest": {}, "observed": ["{}"], "set": [], "target": "torchrun"}
+                    body |= {"jobs": [JOB], "before": {}, "after": {}, name: value}
                     words = {key: one for key, one in body.items() if key in words_of(verb.name)}
                     _answer(session, verb.name, words)
+    for name in ("model", *WISHES):
+        for path in ("/planted/secret", "../planted.json"):
+            for value in (path, [path], {path: 1}, f"{path}=1", f"{path}@Berlin"):
+                _answer(session, "portfolio", {"catalog": BOOK, "jobs": [{**JOB, name: value}]})
     assert set(WISHES) <= set(words_of("recommend"))
     assert seen == []
 

@@ -14,6 +14,7 @@ from placer.documents.json_file import read_json
 from placer.errors import PlacerError
 from placer.files.bounded_file import MOST_LINES_BYTES, read_file
 from placer.files.json_text import parse_json
+from placer.interface.saved import diff
 
 EXAMPLE = """\b
 Examples:
@@ -113,21 +114,14 @@ REFUSED = 6
 """Exit code where a change is not accepted."""
 
 
-@as_command("diff", DIFF)
+@as_command("diff", DIFF, of=diff)
 def diff_command(
-    ctx: click.Context, before: str, after: str, *, fail_on: tuple[str, ...] = (), as_json: Table
+    ctx: click.Context, before: str, after: str, *, as_json: Table, **words: Any
 ) -> None:
     """Show what changes from BEFORE to AFTER, two results of placer recommend -o: machines, cost a
-    month, speed, emissions, wishes.
-
-    fail_on (CONDITION): End with exit code 6 where a figure changes by more: cost>10%, speed<-5%,
-        total>20. Figures: cost, machines, egress (USD/h); total (USD), hours of the whole run;
-        speed (samples/s), price (USD per million samples), step (s), carbon (g/h).
+    month, speed, emissions, wishes. Where a condition of --fail-on holds the exit code is 6.
     """
-    from placer.documents.difference import difference_document, parse_condition
-
-    conditions = [parse_condition(text) for text in fail_on]
     names = (Path(before).name, Path(after).name)
-    document = difference_document(read_json(before), read_json(after), names, conditions)
-    show(document, as_json=as_json)
-    ctx.exit(REFUSED if document["failed"] else 0)
+    changes = diff(read_json(before), read_json(after), names=names, **words)
+    show(changes.to_dict(), as_json=as_json)
+    ctx.exit(REFUSED if changes.failed else 0)

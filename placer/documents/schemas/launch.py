@@ -40,10 +40,14 @@ class IslandManifest(
 
 
 class LaunchFile(Part, frozen=True):
-    """A launch file."""
+    """A launch file.
+
+    text: What it holds; only where nothing is written.
+    """
 
     name: str
     bytes: Count
+    text: Maybe[str] = UNSET
 
 
 class Fallback(Part, frozen=True):
@@ -60,7 +64,8 @@ class Fallback(Part, frozen=True):
 
 
 class Export(Part, frozen=True, tag_field="schema", tag="placer.export/v1"):
-    """Launch files that were written, or with --diff would be.
+    """Launch files that were written, or with --diff would be; or their texts alone, where dir is
+    empty.
 
     manifest: Digest of the manifest.
     removed: Files of an earlier export.

@@ -9,6 +9,7 @@ from typing import Any, get_args, get_origin
 from placer.errors import PlacerError, unknown
 from placer.interface.advisor import MOST_ROWS
 from placer.interface.options import solve_options
+from placer.interface.portfolio import COMMAND_WORDS
 from placer.interface.verb import Verb
 from placer.market.books.folders import own_book_names
 from placer.market.books.layers import catalog_names
@@ -199,10 +200,17 @@ def _own(verb: Verb, name: str, value: Any) -> Any:
         return _model(value)
     if name == "catalog":
         return check_books(value)
+    if name in WISHES:  # that all jobs share
+        value = _with_tuples(name, value)
+        _refuse_files(name, value)
     schema = words_of(verb.name)[name]
-    kinds = [kind["type"] for kind in schema.get("anyOf", [schema])]
-    if "array" in kinds:
+    each = {kind["type"]: kind for kind in schema.get("anyOf", [schema])}
+    kinds, listed = [*each], each.get("array", {}).get("items", {}).get("type")
+    if listed == "string":
         return _texts(verb, name, value, schema)
+    if listed == "object" and isinstance(value, list):
+        _check_count(verb, name, value, each["array"] | schema)
+        return [_job(row) for row in value] if name == "jobs" else value
     if isinstance(value, bool) != ("boolean" in kinds) or not any(
         isinstance(value, _KINDS[kind]) for kind in kinds
     ):
@@ -217,12 +225,27 @@ def _texts(verb: Verb, name: str, value: Any, schema: Json) -> list[str]:
     words = [value] if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise PlacerError(f"{name} is not text", "give text, or a list of it")
-    most = schema.get("maxItems", MOST_TEXTS)
-    if len(words) > most:
-        raise PlacerError(f"{name} has {len(words):,} entries", f"give at most {most:,}")
-    if not words and schema.get("minItems"):
-        raise PlacerError(f"{name} is empty", f"{verb.name} needs {name}")
+    _check_count(verb, name, words, schema)
     return words
+
+
+def _check_count(verb: Verb, name: str, values: list[Any], schema: Json) -> None:
+    most = schema.get("maxItems", MOST_TEXTS)
+    if len(values) > most:
+        raise PlacerError(f"{name} has {len(values):,} entries", f"give at most {most:,}")
+    if not values and schema.get("minItems"):
+        raise PlacerError(f"{name} is empty", f"{verb.name} needs {name}")
+
+
+def _job(row: Any) -> Json:
+    """Check what a job of a portfolio asks as the words of a question are; the portfolio checks
+    its other words.
+    """
+    if not isinstance(row, dict):
+        raise PlacerError("a job is not a JSON object", 'give {"model": "roberta-xlm"}')
+    words = {COMMAND_WORDS.get(word, word): value for word, value in row.items()}
+    asked = {word: words.pop(word) for word in ("model", *WISHES) if word in words}
+    return {**words, **{word: _value(VERBS["recommend"], word, v) for word, v in asked.items()}}
 
 
 _KINDS: Json = {

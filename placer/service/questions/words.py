@@ -12,9 +12,12 @@ from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
 from placer.interface.advisor import MOST_ROWS, compare, estimate, explain, pareto, recommend
+from placer.interface.portfolio import portfolio
+from placer.interface.saved import diff, export
 from placer.interface.verb import Verb, Word, verb_of
 from placer.interface.words import MOST_SEED
-from placer.interface.worlds import replan, whatif
+from placer.interface.worlds import replan, robust, whatif
+from placer.launch.export import TARGETS
 from placer.problem.words.values import HINTS
 from placer.problem.words.wishes import WISHES, Wish
 from placer.workload.constants import Calibration
@@ -24,10 +27,16 @@ MOST_TEXT = 10_000
 MOST_TEXTS = 1_000
 Schema = Mapping[str, Any]
 SERVED: tuple[Callable[..., Any], ...] = (
-    *(recommend, estimate, compare, explain, pareto, whatif, replan),
+    *(recommend, estimate, compare, explain, pareto, whatif, robust, portfolio, replan),
+    *(diff, export),
 )
 VERBS: Mapping[str, Verb] = MappingProxyType({f.__name__: verb_of(f) for f in SERVED})
 """Verbs by name, in the order of the documentation."""
+NOT_ASKED: Mapping[str, tuple[str, ...]] = {
+    "robust": ("jobs", "dask"),
+    "portfolio": ("blocks_file",),
+}
+"""Words that name processes, machines and files of the service."""
 PLACED = ("gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot", "gcp/us-central1=2xT4:spot")
 """Placements by hand, as examples."""
 EXAMPLES: Mapping[str, tuple[Any, ...]] = {
@@ -44,6 +53,11 @@ EXAMPLES: Mapping[str, tuple[Any, ...]] = {
     "set": (["price:gcp/*:T4=x0.5"],),
     "drop": (["aws/*:T4:spot"],),
     "move": ("10min",),
+    "box": (["price=0.9..1.1"],),
+    "worlds": (8,),
+    "jobs": ([{"model": "roberta-xlm", "min_throughput": "300/s", "market": "on-demand"}],),
+    "fail_on": (["cost>10%"],),
+    "target": ("torchrun",),
 }
 """Values of words, for the documentation and for tests."""
 BOOK_NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 64}
@@ -62,7 +76,7 @@ SCHEMAS: Mapping[str, Schema] = {
         "examples": ["default", "erben-2023"],
     },
     "manifest": {
-        "description": "The launch manifest of the plan, a whole placer.manifest document.",
+        "description": "The launch manifest of the plan, the whole document.",
         "type": "object",
     },
     "observed": {
@@ -72,6 +86,11 @@ SCHEMAS: Mapping[str, Schema] = {
         "minItems": 1,
         "maxItems": 64,
     },
+    "before": {"type": "object", "description": "A result, the whole document of recommend."},
+    "after": {"type": "object", "description": "The other result."},
+    "fallbacks": {"maxItems": 16},
+    "jobs": {"minItems": 1, "maxItems": 200},
+    "target": {"enum": list(TARGETS)},
     "placements": {"minItems": 1, "maxItems": 100},
     "alternatives": {"type": "boolean"},
     "seed": {"minimum": 0, "maximum": MOST_SEED},
@@ -111,7 +130,12 @@ LISTS: Mapping[str, Mapping[str, Schema]] = MappingProxyType(
 def words_of(verb: str) -> Mapping[str, Schema]:
     """Return the schemas of all words of a verb by name, those of the wishes last."""
     found = VERBS[verb]
-    rows = {name: word_schema(row) for name, row in found.rows.items() if not row.here}
+    ours = NOT_ASKED.get(verb, ())
+    rows = {
+        name: word_schema(row)
+        for name, row in found.rows.items()
+        if not row.here and name not in ours
+    }
     return {**rows, **{name: wish_schema(WISHES[name]) for name in found.wishes}}
 
 
@@ -162,8 +186,9 @@ def _kinds(hint: Any) -> list[dict[str, Any]]:
             {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": len(parts)}
         ]
     if origin in (Sequence, AbstractSet):
-        text = {"type": "string", "maxLength": MOST_TEXT}
-        return [{"type": "array", "items": text}]
+        return [{"type": "array", "items": _kinds(parts[0])[0]}]
+    if origin is Mapping and parts[1] is Any:
+        return [{"type": "object"}]
     if origin is Mapping:
         (number,) = _kinds(parts[1])
         return [{"type": "object", "additionalProperties": number}]

@@ -88,13 +88,20 @@ class Session:
 
     def asked(self, question: Question) -> dict[str, Any]:
         """Return the words of a question as its verb takes them."""
-        words = dict(question.words)
-        model = words["model"]
+        words = self._read(question.words)
+        if "jobs" in words:
+            words["jobs"] = [self._read(job) for job in words["jobs"]]
+        self.book(words.get("catalog"))
+        return words
+
+    def _read(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return words with the objects that whole documents stand for."""
+        words = dict(given)
+        model = words.get("model")
         if isinstance(model, Mapping):
             words["model"] = profile_from_json(json.dumps(model).encode(), "model")
-        else:
+        elif model is not None:
             self._models.add(model)
-        self.book(words.get("catalog"))
         if isinstance(words.get("calibration"), Mapping):
             words["calibration"] = overlay_from(words["calibration"], "calibration")
         return words
@@ -148,6 +155,10 @@ def _ask(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Re
         teller = _Teller(objective_of(session.advisor.problem(**posed).requirements), tell)
         hears |= {"on_better": teller.heard, "on_bound": teller.proved}
     return _replied(verb.function(advisor=session.advisor, **{**words, **hears}))
+
+
+def _saved(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
+    return _replied(VERBS[question.name].function(**question.words))
 
 
 def _replied(answer: Any) -> Reply:
@@ -251,6 +262,7 @@ def _offers(session: Session, question: Question, tell: Tell, cancel: Cancel) ->
 ANSWERS: Mapping[str, Callable[[Session, Question, Tell, Cancel], Reply]] = {
     **dict.fromkeys(VERBS, _ask),
     "replan": _replan,
+    **dict.fromkeys(("diff", "export"), _saved),
     "offers": _offers,
     "models": lambda *asked: _listed(models_document()),
     # Where books lie on the server is nobody's business.

@@ -1,0 +1,193 @@
+"""The verbs about saved answers: what changes between two, and the launch files of one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from placer.errors import PlacerError
+from placer.interface.verb import verb
+from placer.interface.words import Document, Texts
+
+if TYPE_CHECKING:
+    from placer.launch.export.export_plan import ExportPlan
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """What changes between two results, and the conditions that hold."""
+
+    document: Mapping[str, Any]
+
+    @property
+    def failed(self) -> list[str]:
+        """Return the changes that are not accepted."""
+        return list(self.document["failed"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ``placer.diff/v1`` document."""
+        return dict(self.document)
+
+
+class LaunchFiles(Struct, frozen=True, kw_only=True):
+    """Launch files of a plan as texts by name; ``apart`` has those of each fallback, by its number
+    from 1, that the files of the plan do not try by themselves.
+    """
+
+    target: str
+    plan: ExportPlan
+    files: Mapping[str, str]
+    apart: Mapping[int, Mapping[str, str]]
+
+    def folders(self, folder: str = "") -> dict[str, Mapping[str, str]]:
+        """Return the files by the folder that they are for."""
+        beside = {_beside(folder, number): files for number, files in self.apart.items()}
+        return {folder: self.files, **beside}
+
+    def to_dict(self, folder: str = "", *, texts: bool = True) -> dict[str, Any]:
+        """Return the ``placer.export/v1`` document; ``texts``: with what the files hold."""
+        listed = {
+            f"{at}/{name}" if at != folder else name: text
+            for at, files in self.folders(folder).items()
+            for name, text in sorted(files.items())
+            if texts or at == folder
+        }
+        fallbacks = [
+            {
+                "manifest": other.manifest.digest,
+                "dir": _beside(folder, number) if number in self.apart else folder,
+                "tried_by_itself": number not in self.apart,
+            }
+            for number, other in enumerate(self.plan.fallbacks, start=1)
+        ]
+        return {
+            "schema": "placer.export/v1",
+            "target": self.target,
+            "dir": folder,
+            "written": False,
+            "manifest": self.plan.manifest.digest,
+            "files": [
+                {"name": name, "bytes": len(text.encode()), **({"text": text} if texts else {})}
+                for name, text in listed.items()
+            ],
+            "removed": [],
+            **({"fallbacks": fallbacks} if fallbacks else {}),
+            "changed": True,
+        }
+
+
+def _beside(folder: str, number: int) -> str:
+    return f"{folder.rstrip('/')}-fallback-{number}".lstrip("-")
+
+
+@verb("diff", searches=0)
+def diff(
+    before: Document,
+    after: Document,
+    *,
+    fail_on: Texts = (),
+    names: tuple[str, str] = ("before", "after"),
+) -> Difference:
+    """Show what changes between two results: machines, cost a month, speed, emissions, wishes.
+
+    Raise `PlacerError` if one of them is no result, or a condition compares what neither has.
+
+    before: Document of a result, as -o or --json of 'placer recommend' writes it.
+    after: The other one.
+    fail_on (CONDITION): A change that is not accepted: cost>10%, speed<-5%, total>20; those that
+        hold are listed as failed. Figures: cost, machines, egress (USD/h); total (USD), hours of
+        the whole run; speed (samples/s), price (USD per million samples), step (s), carbon (g/h).
+    names (Python): Names of the two, for messages.
+
+    >>> import placer
+    >>> words = {"catalog": "erben-2023", "budget": "5/h"}
+    >>> before = placer.recommend("roberta-xlm", **words)
+    >>> after = placer.recommend("roberta-xlm", **(words | {"budget": "2/h"}))
+    >>> placer.diff(before, after, fail_on="speed<-5%").failed
+    ['speed<-5%']
+    """
+    from placer.documents.difference import difference_document, parse_condition
+    from placer.interface.worlds import texts
+
+    conditions = [parse_condition(text) for text in texts(fail_on)]
+    one, other = (_document(given) for given in (before, after))
+    return Difference(document=difference_document(one, other, names, conditions))
+
+
+@verb("export", searches=0)
+def export(
+    manifest: Document,
+    target: str,
+    *,
+    train: str = "train.py",
+    image: str | None = None,
+    fallbacks: Sequence[Document] = (),
+    edited: bool = False,
+    names: Sequence[str] = (),
+) -> LaunchFiles:
+    """Return launch files of a plan as texts: torchrun, SkyPilot, Kubernetes and others.
+
+    Raise `PlacerError` if the plan is no manifest, or the target cannot run it.
+
+    manifest: Launch manifest, or the document of a result that -o of 'placer recommend' wrote.
+    target (TARGET, --to): What the files are for, such as torchrun, skypilot, jobset or slurm.
+    train (FILE|MODULE:FUNCTION): Training script, as the machines find it; or a function, as
+        'placer run' takes it, which the machines start.
+    image (IMAGE): Container image, where the target runs containers; default: PyTorch's own.
+    fallbacks (MANIFEST, --fallback): Plan to use if the machines are not available; repeat it in
+        order.
+    edited: Take a manifest that was edited by hand.
+    names (Python): Names of the manifest and of the fallbacks, for messages.
+
+    >>> import placer
+    >>> result = placer.recommend("roberta-xlm", catalog="erben-2023", budget="5/h")
+    >>> sorted(placer.export(result.to_manifest(), "torchrun").files)
+    ['README.md', 'manifest.json', 'meet.py', 'workers-0.sh']
+    """
+    from placer.launch.export import export as exported
+    from placer.launch.export import target_named, tried_together
+    from placer.records import replace
+
+    target_named(target)  # an unknown one is refused before anything is read
+    words = {"train": train, **({} if image is None else {"image": image})}
+    called = names or ("manifest", *(f"fallback {n}" for n in range(1, len(fallbacks) + 1)))
+    plan, *others = (
+        _plan(document, name, edited, words)
+        for document, name in zip((manifest, *fallbacks), called, strict=True)
+    )
+    plan = replace(plan, fallbacks=tuple(others))
+    together = tried_together(plan, target)
+    return LaunchFiles(
+        target=target,
+        plan=plan,
+        files=exported(plan, target),
+        apart={n: exported(each, target) for n, each in enumerate(others, 1) if n not in together},
+    )
+
+
+def _document(given: Any) -> Any:
+    """Return the document of an answer; a document stays as it is."""
+    return given.to_dict() if hasattr(given, "to_dict") else given
+
+
+def _plan(document: Document, name: str, allow_edits: bool, words: dict[str, Any]) -> ExportPlan:
+    """Read a manifest, or make it from a result."""
+    from placer.documents.manifest import edited, read_manifest
+    from placer.documents.schemas import RESULT_SCHEMA
+    from placer.documents.validate import manifest_of
+    from placer.launch.export.export_plan import ExportPlan
+
+    if isinstance(document, dict) and document.get("schema") == RESULT_SCHEMA:
+        document = manifest_of(document, name)
+    try:
+        manifest = read_manifest(document, name, allow_edits=allow_edits)
+    except PlacerError as error:
+        if "digest differs" in error.message:
+            raise PlacerError(
+                error.message, "add --edited to use it as it is, or write it again with --manifest"
+            ) from None
+        raise
+    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    return ExportPlan(manifest=manifest, text=text, edited=edited(document), **words)
