@@ -12,7 +12,9 @@ from install import PIP, ROOT, uv_options
 
 OTHERS = {
     "sky": ["skypilot==0.14.1"],
-    "kubeflow": ["kubeflow-trainer-api==2.2.1", "check-jsonschema", "kubernetes-validate"],
+    "kubeflow": [
+        *("kubeflow-trainer-api==2.2.1", "check-jsonschema", "kubernetes-validate", "pre-commit")
+    ],
     "torchtitan": ["torchtitan==0.3.0", "torchft==0.2.0", "torch==2.13.0", "triton"],
     "megatron": ["megatron-core==0.16.1", "torch==2.13.0", "triton"],
     "hivemind": [

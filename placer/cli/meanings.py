@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "placer config init": ("init", "setup", "configure", "new", "create"),
     "placer config show --origin": ("settings", "options", "preferences"),
     "placer serve": ("server", "ui", "web", "dashboard", "gui", "api"),
+    "placer watch": ("alert", "alerts", "notify", "monitor", "webhook"),
     "placer mcp": ("assistant", "agent", "tools", "claude"),
     "placer report": ("html", "plot", "visualize", "visualise", "map", "export-report"),
     "placer --help": ("help", "commands", "usage"),

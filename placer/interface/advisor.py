@@ -120,6 +120,7 @@ def recommend(
     >>> [group.spec for group in result.placement.groups]
     ['lambda/us-west-1=8xA10:on-demand']
     """
+    from placer.advice.recommendation.default_limits import is_usual
     from placer.advice.recommendation.recommend import recommend as recommend_problem
     from placer.solving import allowance
 
@@ -136,6 +137,8 @@ def recommend(
     started = time.monotonic()
     advisor, problem, solver, options = pose(model, words)
     options = replace(options, certificate=certificate)
+    # A whole question has no words that say whether its most workers were asked for.
+    grows = problem is not model or is_usual(problem.requirements)
     left_s = _left_s(options, started)
     with allowance.opened(left_s, options.memory_limit_bytes, options.cancel):
         result = recommend_problem(
@@ -145,7 +148,7 @@ def recommend(
             top,
             alternatives=alternatives,
             proofs=advisor._proofs_about(problem),
-            more_workers=str(words.get("workers") or "..").endswith(".."),
+            more_workers=grows and str(words.get("workers") or "..").endswith(".."),
         )
     if verify is None:
         return result

@@ -18,7 +18,7 @@ from placer.errors import PlacerError, unknown
 from placer.records import Json, replace
 from placer.report.blocks import asides, in_text
 from placer.report.contents import contents
-from placer.report.draw.terminal import report_lines
+from placer.report.draw.terminal import plain_text
 from placer.service.metrics import Metrics
 from placer.service.openapi import body_schema
 from placer.service.problems import GateError, one_line, refused
@@ -149,9 +149,10 @@ class Tools:
 def tools() -> list[types.Tool]:
     """List the tools with the JSON Schemas of their words, as the service has them."""
     verbs = [(verb.name, verb.summary, _with_names(verb.name)) for verb in VERBS.values()]
-    catalog = words_of("recommend")["catalog"]  # in an address it is repeated, here a list
+    # In an address a catalog is repeated, here it is a list.
+    own = {"catalog": words_of("recommend")["catalog"]}
     lists = [
-        (name, f"List the {name}.", _object({**rows, **({"catalog": catalog} if rows else {})}))
+        (name, f"List the {name}.", _object({word: own.get(word, rows[word]) for word in rows}))
         for name, rows in LISTS.items()
     ]
     answer = {"type": "string", "description": "Name of an earlier answer, such as answer-1."}
@@ -191,7 +192,7 @@ def short(document: Json) -> str:
         return "\n\n".join(f"{row['name']}:\n{row['text']}" for row in document["files"])
     report = contents(document)
     brief = in_text(replace(report, sections=report.sections[:1]))
-    lines = ["".join(text for text, _ in line).rstrip() for line in report_lines(brief, COLUMNS)]
+    lines = [plain_text(brief, COLUMNS)]
     lines += [f"{tone}: {words}" for tone, words in asides(report) if tone == "warning"]
     return said("\n".join(lines))
 

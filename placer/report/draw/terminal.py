@@ -37,6 +37,12 @@ def report_lines(report: Report, width: int) -> Iterator[Line]:
         above = True
 
 
+def plain_text(report: Report, width: int) -> str:
+    """Write what text shows of an answer, without styles."""
+    lines = report_lines(report, width)
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
+
+
 def block_lines(block: Block, width: int) -> Iterator[Line]:
     """Draw one block."""
     if isinstance(block, Text):
