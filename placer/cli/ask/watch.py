@@ -9,8 +9,9 @@ import click
 
 from placer.cli.command import Catalog, Table, as_command
 from placer.cli.files.report import REFUSED
-from placer.cli.output import check_targets, read_json, say, tell, write_json
+from placer.cli.output import check_targets, say, tell, write_json
 from placer.cli.screen.show import show
+from placer.documents.json_file import read_json
 from placer.errors import PlacerError
 from placer.interface.saved import diff
 
