@@ -90,7 +90,7 @@ NO_WISHES = frozenset({*Swept.__annotations__} - {*WISHES})
 
 @verb("result")
 def recommend(
-    model: Model,
+    model: Asked,
     *,
     verify: str | None = None,
     top: int = 8,

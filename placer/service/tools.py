@@ -171,7 +171,7 @@ def documents_of(verb: str) -> list[str]:
     return [word for word, schema in words.items() if schema.get("type") == "object"]
 
 
-def _with_names(verb: str) -> Json:
+def _with_names(verb: str) -> dict[str, Any]:
     schema = body_schema(VERBS[verb])
     for word in documents_of(verb):
         kind = schema["properties"][word]
@@ -180,7 +180,7 @@ def _with_names(verb: str) -> Json:
     return schema
 
 
-def _object(properties: Json) -> Json:
+def _object(properties: Json) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 

@@ -22,6 +22,10 @@ from placer.errors import PlacerError
 from placer.service import notices
 
 SECRET = "a secret of the tests"  # noqa: S105
+ASKED = (
+    *("recommend", "--model", "roberta-xlm", "--budget", "7/h"),
+    *("--gpu", "A10", "--workers", "8"),
+)
 CHANGE = {"schema": "placer.diff/v1", "failed": ["cost>10%"]}
 
 
@@ -147,9 +151,9 @@ def test_mail_has_the_text_and_the_document() -> None:
     message = message_from_bytes(mail)
     assert (message["To"], message["From"]) == ("team@example.org", "placer@example.org")
     assert message["Subject"] == "placer: It costs more."
-    text, document = message.get_payload()
+    _, text, document = message.walk()
     assert "A table" in str(text)
-    assert json.loads(document.get_payload(decode=True)) == CHANGE
+    assert json.loads(bytes(document.get_payload(decode=True))) == CHANGE
 
 
 def test_mail_that_cannot_be_sent_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,11 +184,9 @@ def test_a_price_that_rises_is_told(tmp_path: Path, run: Run) -> None:
     book = tmp_path / "book"
     shutil.copytree(ROOT / "catalogs" / "erben-2023", book)
     result, log = tmp_path / "result.json", tmp_path / "alerts.jsonl"
-    asked = ("recommend", "--model", "roberta-xlm", "--budget", "7/h", "--gpu", "A10")
-    asked += ("--workers", "8")
-    assert run(*asked, "--catalog", str(book), "-o", str(result)).returncode == 0
-    when = ("watch", str(result), "--when", "cost>10%", "--save", str(result))
-    when += ("--catalog", str(book))
+    assert run(*ASKED, "--catalog", str(book), "-o", str(result)).returncode == 0
+    saved = ("--save", str(result), "--catalog", str(book))
+    when = ("watch", str(result), "--when", "cost>10%", *saved)
     quiet = run(*when)
     assert (quiet.returncode, quiet.stdout) == (0, "nothing changed that was asked for\n")
     offers = book / "offers.csv"
@@ -206,9 +208,7 @@ def test_a_change_that_nobody_takes_is_told_again(tmp_path: Path, run: Run) -> N
     """The delivery fails, so the result that the watch counts from stays as it was."""
     book, result = tmp_path / "book", tmp_path / "result.json"
     shutil.copytree(ROOT / "catalogs" / "erben-2023", book)
-    asked = ("recommend", "--model", "roberta-xlm", "--budget", "7/h", "--gpu", "A10")
-    asked += ("--workers", "8")
-    run(*asked, "--catalog", str(book), "-o", str(result))
+    run(*ASKED, "--catalog", str(book), "-o", str(result))
     offers, before = book / "offers.csv", result.read_bytes()
     offers.write_text(offers.read_text().replace("on_demand,0.6,", "on_demand,0.7,"))
     with webhook(401) as (url, _):

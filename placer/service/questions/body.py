@@ -243,7 +243,7 @@ def _job(row: Any) -> Json:
     """
     if not isinstance(row, dict):
         raise PlacerError("a job is not a JSON object", 'give {"model": "roberta-xlm"}')
-    words = {COMMAND_WORDS.get(word, word): value for word, value in row.items()}
+    words: dict[str, Any] = {COMMAND_WORDS.get(str(w), str(w)): v for w, v in row.items()}
     asked = {word: words.pop(word) for word in ("model", *WISHES) if word in words}
     return {**words, **{word: _value(VERBS["recommend"], word, v) for word, v in asked.items()}}
 
