@@ -22,6 +22,18 @@ AGGREGATOR_PLACES = "aggregator-places"
 ONE_ROW = "one-row"  # Key under which a catalog keeps the one row in which it differs from another
 
 
+REPRICED = "repriced"  # Key under which a catalog keeps which prices differ from another's
+
+
+class Repriced(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """The rows in which a catalog differs from a ``plain`` one: those at other prices, by identity
+    of the rows that they stand for.
+    """
+
+    plain: Catalog
+    offers: dict[int, VmOffer]
+
+
 class RowChange(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The one row in which a catalog differs from a ``plain`` one: ``changed`` stands for ``offer``
     at another price; None: the row is left out.
@@ -38,9 +50,10 @@ def with_scaled_prices(
     """Multiply the price of some machines, with the ends of its spread, by a factor from 0; all
     else stays. ``source`` is put before the source of each scaled price.
     """
-    return with_offers(
-        catalog, tuple(scaled(o, factor, source) if matches(o) else o for o in catalog.offers)
-    )
+    changed = {id(o): scaled(o, factor, source) for o in catalog.offers if matches(o)}
+    repriced = with_offers(catalog, tuple(changed.get(id(o), o) for o in catalog.offers))
+    repriced.memo[REPRICED] = Repriced(plain=catalog, offers=changed)
+    return repriced
 
 
 def scaled(offer: VmOffer, factor: float, source: str) -> VmOffer:

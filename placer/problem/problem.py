@@ -19,7 +19,7 @@ from placer.market.catalog import (
     store_document,
 )
 from placer.market.network.graph import largest_cards
-from placer.market.scaled_market import ONE_ROW, RowChange
+from placer.market.scaled_market import ONE_ROW, REPRICED, Repriced, RowChange
 from placer.problem.kept_answers import Recent
 from placer.problem.question import KEPT_POOLS, PARTS
 from placer.problem.requirements import LATER_FIELDS, Narrowed, Requirements
@@ -48,6 +48,17 @@ def _with_one_row(pools: Sequence[Pool], row: RowChange) -> tuple[Pool, ...]:
         for pool in pools
     )
     return tuple(pool for pool in changed if pool.offer is not None)
+
+
+def _at_prices(pools: Sequence[Pool], repriced: Repriced) -> tuple[Pool, ...]:
+    """Return the pools at the prices of another book of the same rows."""
+    offers = repriced.offers
+    return tuple(
+        msgspec.structs.replace(pool, offer=offers[id(pool.offer)])
+        if id(pool.offer) in offers
+        else pool
+        for pool in pools
+    )
 
 
 def _most_machines(offer: VmOffer, question: IslandQuestion) -> int:
@@ -113,6 +124,9 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         row: RowChange | None = self.catalog.memo.get(ONE_ROW)
         if row is not None:  # a price decides nothing of what is admitted, nor how fast it is
             return _with_one_row(replace(self, catalog=row.plain).pools, row)
+        repriced: Repriced | None = self.catalog.memo.get(REPRICED)
+        if repriced is not None:
+            return _at_prices(replace(self, catalog=repriced.plain).pools, repriced)
         pools: list[Pool] = []
         for offer in self.admitted_offers():
             pools += [pool for pool in self.pools_of(offer) if pool.max_count >= 1]

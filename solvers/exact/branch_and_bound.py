@@ -107,6 +107,7 @@ class Prepared:
         self.market = market
         self._kept: list[Search] | None = None
         self._stopped: Reason | None = None
+        self._hopeless = False
         self._begun: list[Search] = []
 
     def solve(self, problem: Problem, options: SolveOptions) -> Answer:
@@ -128,6 +129,7 @@ class Prepared:
             beat=options.beat,
         )
         ledger, self._stopped, self._begun = Ledger(target), None, []
+        self._hopeless = False
         finished = self._offer_starts(target, options) and self._search(
             target, ledger, _opening(problem, options)
         )
@@ -165,19 +167,28 @@ class Prepared:
             return True
         problem = target.problem
         try:
-            starts = (
-                options.start,
-                options.hint,
-                _best_without_moving_data(problem, options),
-                _heuristic_start(problem, options),
-            )
+            starts = (options.start, options.hint, _best_without_moving_data(problem, options))
             for start in starts:
                 if start is not None:
                     target.offer(start)
+            if _wants_draft(problem, options):
+                self._hopeless = self._ruled_out(target)
+                plain = replace(options.deaf, start=None)
+                draft = None if self._hopeless else greedy.solve(problem, plain).placement
+                if draft is not None:
+                    target.offer(draft)
         except (StoppedError, KeyboardInterrupt, MemoryError) as why:
             self._stop(why)
             return False
         return True
+
+    def _ruled_out(self, target: Target) -> bool:
+        """Return whether the relaxations prove that no exchange keeps both a floor and a budget,
+        which takes less than a draft.
+        """
+        both = target.floor_samples_per_second > 0 and target.budget_usd_per_hour < math.inf
+        searches = self.searches(self.market, target) if both and target.short else []
+        return bool(searches) and not any(search.may_improve() for search in searches)
 
     def _constructed(self, target: Target) -> Placement | None:
         """Construct a placement where a search was stopped before it had any."""
@@ -225,7 +236,7 @@ class Prepared:
                 market = _aimed(market, target)
             searches = self.searches(market, target)
             hinted = opening is not None and opening.hint is not None and target.best is not None
-            closed = set[int]()
+            closed = {id(search) for search in searches if self._hopeless}
             if opening is not None and not hinted:
                 closed = self._open(target, searches, opening)
             if len(closed) < len(searches):
@@ -387,7 +398,7 @@ def _status(target: Target, *, finished: bool, stopped: Reason | None) -> Status
 def _opening(problem: Problem, options: SolveOptions) -> SolveOptions | None:
     """Return the options of the first incumbent; None where one is known or none is wanted."""
     known = options.start is not None or bool(problem.requirements.used)
-    early = options.node_limit is not None and options.beat is None  # see `_heuristic_start`
+    early = options.node_limit is not None and options.beat is None  # see `_wants_draft`
     if known or (early and not options.first):
         return None
     return options.deaf
@@ -415,12 +426,10 @@ def _best_without_moving_data(problem: Problem, options: SolveOptions) -> Placem
     ).placement
 
 
-def _heuristic_start(problem: Problem, options: SolveOptions) -> Placement | None:
-    """Make a first incumbent where searches would take longer to find one."""
+def _wants_draft(problem: Problem, options: SolveOptions) -> bool:
+    """Return whether searches would take longer to find a first incumbent than a draft."""
     known = options.start or options.hint or options.beat is not None
-    if known if options.node_limit is not None else not problem.requirements.used:
-        return None
-    return greedy.solve(problem, replace(options.deaf, start=None)).placement
+    return not (known if options.node_limit is not None else not problem.requirements.used)
 
 
 def _aimed(market: Market, target: Target) -> Market:

@@ -59,15 +59,17 @@ class HubBounds:
         """Return which rows could be an improvement, and their least rounds; shape (rows,)."""
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             usd = self.workers.cheapest[rows.workers] + rows.usd
+            mean = self._mean_seconds(target, rows)
+            kept: Mask = could_improve(target, self.mode, mean, usd, 0.0, usd * mean)
+            if not np.any(kept):  # the other bound takes longer
+                return kept, mean
             least = self.least_seconds(target, rows)
             # Two lower bounds of the same round: the larger one holds.
-            seconds = np.maximum(least, self._mean_seconds(target, rows))
+            seconds = np.maximum(least, mean)
             product = usd * seconds
             if target.max_usd_per_sample < math.inf:
                 product = np.maximum(product, self._least_product(rows))
-            kept: Mask = could_improve(target, self.mode, seconds, usd, 0.0, product) & (
-                usd < math.inf
-            )
+            kept = could_improve(target, self.mode, seconds, usd, 0.0, product) & (usd < math.inf)
         return kept, least
 
     def least_seconds(self, target: Target, rows: HubRows) -> Array:
