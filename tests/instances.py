@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Sequence
+from math import prod
 from typing import Any
 
 import msgspec
@@ -27,6 +29,10 @@ from placer.workload.architecture import Architecture
 from placer.workload.profile import Efficiency, ModelProfile, Rate
 
 AS_OF = "2026-01-01"
+TEST: dict[str, Any] = {"source": "test", "as_of": AS_OF}
+"""Where rows of made-up books come from."""
+ANY: dict[str, Any] = {"place": "*", "gpu": "*", "market": "*"}
+"""What a quota is of unless it says so."""
 OBJECTIVES = ("throughput", "cost", "cost-per-sample")
 """What the seeds of the first generators draw from."""
 CITIES = [
@@ -49,6 +55,40 @@ GPUS = {
 }
 
 
+def gpu_of(name: str, figures: Sequence[Any] = (), nvlink_gb_per_s: float | None = None) -> Gpu:
+    """Build a device by its row of `GPUS`, or by other figures."""
+    memory, flops, bandwidth, host = figures or GPUS[name]
+    return Gpu(
+        gpu=name,
+        kind="gpu",
+        memory_gib=memory,
+        fp16_tflops=flops,
+        memory_gb_per_s=bandwidth,
+        host=host,
+        nvlink_gb_per_s=nvlink_gb_per_s,
+        **TEST,
+    )
+
+
+def rate_of(gpu: str, gpu_count: int, value: float) -> Rate:
+    """Build a measured speed of a machine, in samples/s."""
+    ends: dict[str, Any] = dict.fromkeys(("value", "low", "high"), value)
+    return Rate(
+        gpu=gpu, gpu_count=gpu_count, framework="none", **ends, basis="measured", source="test"
+    )
+
+
+def link_of(src: str, dst: str, gbps: float, rtt_ms: float) -> MeasuredLink:
+    """Build a measured link."""
+    ends: dict[str, Any] = {"gbps_one_stream": gbps, "gbps_low": gbps / 2, "gbps_high": gbps * 2}
+    return MeasuredLink(src=src, dst=dst, **ends, rtt_ms=rtt_ms, basis="measured", **TEST)
+
+
+def combinations(pools: Iterable[Pool], most_workers: int) -> int:
+    """Count the ways to choose machines of some pools, none at all included."""
+    return prod(min(pool.max_count, most_workers) + 1 for pool in pools)
+
+
 def region(provider: str, name: str, city: int) -> Region:
     """Build a region in one of `CITIES`."""
     continent, latitude, longitude = CITIES[city]
@@ -62,8 +102,7 @@ def region(provider: str, name: str, city: int) -> Region:
         egress_zone=continent,
         latitude_deg=latitude,
         longitude_deg=longitude,
-        source="test",
-        as_of=AS_OF,
+        **TEST,
     )
 
 
@@ -90,8 +129,7 @@ def offer(
         usd_per_hour=usd,
         price_basis="list",
         available=available,
-        source="test",
-        as_of=AS_OF,
+        **TEST,
     )
 
 
@@ -126,19 +164,7 @@ def profile(
                 source="test",
             ),
         ),
-        rates=tuple(
-            Rate(
-                gpu=gpu,
-                gpu_count=1,
-                framework="none",
-                value=value,
-                low=value,
-                high=value,
-                basis="measured",
-                source="test",
-            )
-            for gpu, value in rates.items()
-        ),
+        rates=tuple(rate_of(gpu, 1, value) for gpu, value in rates.items()),
     )
 
 
@@ -160,19 +186,7 @@ def random_problem(seed: int) -> Problem:
         name="toy",
         digest="0",
         regions={**{r.place: r for r in regions}, "backblaze/b": region("backblaze", "b", 1)},
-        gpus={
-            n: Gpu(
-                gpu=n,
-                kind="gpu",
-                memory_gib=m,
-                fp16_tflops=f,
-                memory_gb_per_s=b,
-                host=h,
-                source="test",
-                as_of=AS_OF,
-            )
-            for n, (m, f, b, h) in GPUS.items()
-        },
+        gpus={name: gpu_of(name) for name in GPUS},
         offers=tuple(offers),
         functions=tuple(function_at(r) for r in regions if draw.random() < 0.7),
         stores=(
@@ -195,10 +209,7 @@ def sized_problem(seed: int, most: int = 10_000) -> Problem:
     draw = random.Random(seed)
     while True:
         problem = _sized(draw)
-        size = 1
-        for pool in problem.pools:
-            size *= min(pool.max_count, problem.requirements.max_workers) + 1
-        if problem.pools and size <= most:
+        if problem.pools and combinations(problem.pools, problem.requirements.max_workers) <= most:
             return problem
 
 
@@ -225,19 +236,7 @@ def _sized(draw: random.Random) -> Problem:
         for gpu in GPUS
         for size in (1, 2, 4, 8)
     }
-    rates = tuple(
-        Rate(
-            gpu=gpu,
-            gpu_count=size,
-            framework="none",
-            value=value,
-            low=value,
-            high=value,
-            basis="measured",
-            source="test",
-        )
-        for (gpu, size), value in values.items()
-    )
+    rates = tuple(rate_of(gpu, size, value) for (gpu, size), value in values.items())
     quota = draw.choice((7, 16, 17, 63, None))
     low = draw.choice((1, 1, 2))
     return replace(
@@ -353,17 +352,7 @@ def site_problem(seed: int) -> Problem:
         for gpu, gpus in draw.sample([(g, k) for g in GPUS for k in (1, 2)], 2)
     )
     gbps = round(draw.uniform(0.2, 4), 2)
-    line = MeasuredLink(
-        src=site.place,
-        dst=site.place,
-        gbps_one_stream=gbps,
-        gbps_low=gbps / 2,
-        gbps_high=gbps * 2,
-        rtt_ms=0.3,
-        basis="measured",
-        source="test",
-        as_of=AS_OF,
-    )
+    line = link_of(site.place, site.place, gbps, 0.3)
     book = base.catalog
     catalog = replace(
         book,
@@ -446,10 +435,8 @@ def island_problem(seed: int, most: int = 3_000) -> Problem:
     draw = random.Random(seed)
     while True:
         problem = _islands(draw)
-        size = 1
-        for pool in problem.every_pool:
-            size *= min(pool.max_count, problem.requirements.max_workers) + 1
-        if problem.every_pool and size <= most:
+        pools = problem.every_pool
+        if pools and combinations(pools, problem.requirements.max_workers) <= most:
             return problem
 
 
@@ -494,25 +481,12 @@ def _islands(draw: random.Random) -> Problem:
                     fabric="infiniband",
                 ),
             ][: draw.choice((1, 1, 2))]
-    gpus_of_book = {
-        name: Gpu(
-            gpu=name,
-            kind="gpu",
-            memory_gib=memory,
-            fp16_tflops=peak,
-            memory_gb_per_s=bandwidth,
-            host="a10",
-            source="test",
-            as_of=AS_OF,
-            nvlink_gb_per_s=nvlink,
-        )
-        for name, (memory, peak, bandwidth, nvlink) in ISLAND_GPUS.items()
+    devices = {
+        name: gpu_of(name, (*figures, "a10"), nvlink_gb_per_s=nvlink)
+        for name, (*figures, nvlink) in ISLAND_GPUS.items()
     }
     setting = Setting(
-        setting="transport",
-        value=draw.choice(("nccl", "nccl", "gloo", "hivemind")),
-        source="test",
-        as_of=AS_OF,
+        setting="transport", value=draw.choice(("nccl", "nccl", "gloo", "hivemind")), **TEST
     )
     layers, width = draw.choice(((12, 1_024), (32, 4_096), (48, 8_192)))
     local = draw.random() < 0.4
@@ -520,7 +494,7 @@ def _islands(draw: random.Random) -> Problem:
     return replace(
         base,
         profile=language_model(layers, width, draw.choice((16, 256, 1_024))),
-        catalog=replace(base.catalog, offers=tuple(offers), gpus=gpus_of_book, settings=(setting,)),
+        catalog=replace(base.catalog, offers=tuple(offers), gpus=devices, settings=(setting,)),
         requirements=replace(
             base.requirements,
             gpus=(),
@@ -539,7 +513,7 @@ def _islands(draw: random.Random) -> Problem:
             sharding=draw.choice((None, None, None, "zero-3")),
             overlap=False,
             data_store=None,
-            quotas=(Quota(place="*", gpu="*", market="*", gpus=quota),),
+            quotas=(Quota(**ANY, gpus=quota),),
         ),
     )
 
@@ -553,9 +527,8 @@ def wide_problem(seed: int, most: int = 3000) -> Problem:
     draw = random.Random(seed)
     while True:
         problem = _wide(draw)
-        size = len(problem.aggregator_places) or 1
-        for pool in problem.pools:
-            size *= min(pool.max_count, problem.requirements.max_workers) + 1
+        hubs = len(problem.aggregator_places) or 1
+        size = hubs * combinations(problem.pools, problem.requirements.max_workers)
         if problem.pools and size <= most:
             return problem
 
@@ -601,19 +574,7 @@ def _wide(draw: random.Random) -> Problem:
         name="toy",
         digest="0",
         regions=places,
-        gpus={
-            n: Gpu(
-                gpu=n,
-                kind="gpu",
-                memory_gib=m,
-                fp16_tflops=f,
-                memory_gb_per_s=b,
-                host=h,
-                source="test",
-                as_of=AS_OF,
-            )
-            for n, (m, f, b, h) in GPUS.items()
-        },
+        gpus={name: gpu_of(name) for name in GPUS},
         offers=tuple(offers),
         functions=tuple(
             replace(
@@ -664,7 +625,7 @@ def _wide_wishes(draw: random.Random, catalog: Catalog) -> Requirements:
         data_store=draw.choice([None, None, *(s.place for s in catalog.stores)]),
         same_zone=draw.random() < 0.6,
         quotas=(
-            Quota(place="*", gpu="*", market="*", gpus=draw.choice([2, 3, 4, 8, 20])),
+            Quota(**ANY, gpus=draw.choice([2, 3, 4, 8, 20])),
             Quota(place="*/r0", gpu="*", market="*", gpus=draw.choice([0, 1, 2, 8])),
         ),
     )
@@ -693,24 +654,12 @@ def _wide_prices(draw: random.Random) -> list[EgressPrice]:
 
 
 def _price(provider: str, src: str, dst: str, usd: float) -> EgressPrice:
-    return EgressPrice(
-        provider=provider, src=src, dst=dst, usd_per_gib=usd, source="test", as_of=AS_OF
-    )
+    return EgressPrice(provider=provider, src=src, dst=dst, usd_per_gib=usd, **TEST)
 
 
 def _measured(draw: random.Random, src: str, dst: str) -> MeasuredLink:
     gbps = draw.choice([0.01, 0.1, 1, 5])
-    return MeasuredLink(
-        src=src,
-        dst=dst,
-        gbps_one_stream=gbps,
-        gbps_low=gbps / 2,
-        gbps_high=gbps * 2,
-        rtt_ms=draw.choice([1, 20, 200]),
-        basis="measured",
-        source="test",
-        as_of=AS_OF,
-    )
+    return link_of(src, dst, gbps, draw.choice([1, 20, 200]))
 
 
 def _wishes(draw: random.Random) -> Requirements:
@@ -727,7 +676,7 @@ def _wishes(draw: random.Random) -> Requirements:
         data_store=draw.choice([None, None, "backblaze/b"]),
         same_zone=draw.random() < 0.8,
         quotas=(
-            Quota(place="*", gpu="*", market="*", gpus=draw.choice([2, 3, 4])),
+            Quota(**ANY, gpus=draw.choice([2, 3, 4])),
             Quota(place="*/r0", gpu="T4", market="*", gpus=draw.choice([0, 1, 2])),
         ),
     )
@@ -744,8 +693,7 @@ def function_at(r: Region) -> FunctionOffer:
         max_memory_gib=8,
         max_seconds=900,
         billing_step_ms=100,
-        source="test",
-        as_of=AS_OF,
+        **TEST,
     )
 
 
@@ -759,8 +707,7 @@ def store_at(r: Region) -> StoreOffer:
         usd_per_thousand_writes=0.005,
         usd_per_thousand_reads=0.0004,
         usd_per_thousand_lists=0.005,
-        source="test",
-        as_of=AS_OF,
+        **TEST,
     )
 
 
@@ -785,10 +732,7 @@ def exchange_problem(seed: int) -> Problem:
     while True:
         problem = _wide(draw)
         wish = problem.requirements
-        size = 1
-        for pool in problem.pools:
-            size *= min(pool.max_count, wish.max_workers) + 1
-        if 1 < size <= 300:
+        if 1 < combinations(problem.pools, wish.max_workers) <= 300:
             break
     least, most = draw.choice([(None, None), (1, 2), (1, 8), (4, 4)])
     changed = replace(
@@ -911,25 +855,13 @@ def two_places(**wishes: Any) -> Problem:
     spot market in gcp/b; 100 samples/s.
     """
     places = [region("aws", "a", 0), region("gcp", "b", 2)]
-    memory, flops, bandwidth, host = GPUS["T4"]
     return Problem(
         profile=profile(20, {"T4": 100.0}, 4096),
         catalog=Catalog(
             name="toy",
             digest="0",
             regions={r.place: r for r in places},
-            gpus={
-                "T4": Gpu(
-                    gpu="T4",
-                    kind="gpu",
-                    memory_gib=memory,
-                    fp16_tflops=flops,
-                    memory_gb_per_s=bandwidth,
-                    host=host,
-                    source="test",
-                    as_of=AS_OF,
-                )
-            },
+            gpus={"T4": gpu_of("T4")},
             offers=(offer("aws", "a", "T4", 1.0, market="on_demand"), offer("gcp", "b", "T4", 0.6)),
             egress=tuple(
                 _price(p, "*", dst, usd)
@@ -1023,30 +955,13 @@ def joint_problem(seed: int) -> Problem:
     draw = random.Random(f"joint {seed}")
     problem = exchange_problem(seed)
     places = sorted({pool.offer.place for pool in problem.pools})
-    rows = (
-        Quota(place="*", gpu="*", market="*", gpus=draw.choice([1, 2, 3, 5]), scope="together"),
-        Quota(
-            place="*",
-            gpu="*",
-            market=draw.choice(["spot", "on_demand"]),
-            gpus=draw.choice([0, 1, 2, 4]),
-            scope="together",
-        ),
-        Quota(
-            place="*",
-            gpu=draw.choice(["T4", "A10", "V100"]),
-            market="*",
-            gpus=draw.choice([0, 1, 2, 4]),
-            scope="together",
-        ),
-        Quota(
-            place=draw.choice(places),
-            gpu="*",
-            market="*",
-            gpus=draw.choice([1, 2, 3]),
-            scope="together",
-        ),
-    )
+    patterns: list[dict[str, Any]] = [
+        {"gpus": draw.choice([1, 2, 3, 5])},
+        {"market": draw.choice(["spot", "on_demand"]), "gpus": draw.choice([0, 1, 2, 4])},
+        {"gpu": draw.choice(["T4", "A10", "V100"]), "gpus": draw.choice([0, 1, 2, 4])},
+        {"place": draw.choice(places), "gpus": draw.choice([1, 2, 3])},
+    ]
+    rows = [Quota(**{**ANY, **pattern}, scope="together") for pattern in patterns]
     chosen = draw.sample(rows, draw.choice([1, 1, 2, 3]))
     return replace(
         problem,
@@ -1111,11 +1026,7 @@ def vcpu_problem(seed: int) -> Problem:
         {"machine": draw.choice(["*-large", "*[0-9]", "*[0-9]", "T4*|A10*"])},
     ]
     rows = tuple(
-        Quota(
-            **{"place": "*", "gpu": "*", "market": "*", **pattern},
-            scope="together",
-            vcpus=draw.choice([8, 16, 32, 32, 48, 96]),
-        )
+        Quota(**{**ANY, **pattern}, scope="together", vcpus=draw.choice([8, 16, 32, 32, 48, 96]))
         for pattern in draw.sample(patterns, draw.choice([1, 1, 2, 3]))
     )
     wish = replace(problem.requirements, quotas=(*problem.requirements.quotas, *rows))

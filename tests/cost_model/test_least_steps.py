@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instances import AS_OF, island_problem
+from instances import island_problem, link_of
 from placer.cost_model.estimate import evaluate, pool_of
 from placer.cost_model.limits import violations
 from placer.cost_model.timing.least_steps import LeastSteps
-from placer.market.catalog import MeasuredLink
 from placer.problem.problem import Problem
 from placer.records import replace
 
@@ -26,18 +25,7 @@ def of_some(seed: int, workers: int, transport: str, exchange: str = "auto") -> 
     problem = island_problem(seed)
     places = [place for place in problem.catalog.regions if not place.startswith("backblaze")]
     links = tuple(
-        MeasuredLink(
-            src=src,
-            dst=dst,
-            gbps_one_stream=1e6,
-            gbps_low=1e6,
-            gbps_high=1e6,
-            gbps_many_streams=1e6,
-            rtt_ms=1e-6,
-            basis="measured",
-            source="test",
-            as_of=AS_OF,
-        )
+        replace(link_of(src, dst, 1e6, 1e-6), gbps_low=1e6, gbps_high=1e6, gbps_many_streams=1e6)
         for src in places
         for dst in places
         if src != dst

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from instances import exchange_problem
+from instances import exchange_problem, link_of
 from placer.cost_model.dollars import egress_usd
 from placer.cost_model.estimate import Outcome, evaluate, exchange_phases
 from placer.cost_model.limits import violations
-from placer.market.catalog import Catalog, MeasuredLink
+from placer.market.catalog import Catalog
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
@@ -55,17 +55,8 @@ def test_a_faster_link_never_slows_a_step(seed: int, pick: int, which: int) -> N
     places = sorted(problem.catalog.regions)
     src, dst = places[which % len(places)], places[which // len(places) % len(places)]
     link = problem.network.link(src, dst)
-    faster = MeasuredLink(
-        src=src,
-        dst=dst,
-        gbps_one_stream=link.bytes_per_second * 16 / 1e9,
-        gbps_low=link.low * 16 / 1e9,
-        gbps_high=link.high * 16 / 1e9,
-        rtt_ms=link.rtt_s * 1e3,
-        basis="measured",
-        source="test",
-        as_of="2026-01-01",
-    )
+    low, gbps, high = (2 * 8 / 1e9 * x for x in (link.low, link.bytes_per_second, link.high))
+    faster = replace(link_of(src, dst, gbps, link.rtt_s * 1e3), gbps_low=low, gbps_high=high)
     links = (
         *(known for known in problem.catalog.links if (known.src, known.dst) != (src, dst)),
         faster,
