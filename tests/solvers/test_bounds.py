@@ -366,14 +366,21 @@ def test_least_rounds_are_worked_out_once_for_all_local_steps(
 
 
 def test_a_speed_that_workers_must_have_by_themselves_is_a_threshold() -> None:
-    """Of the sum of their speeds, where no placement is known and no floor is asked for."""
+    """Of the sum of their speeds, where no placement is known and no floor is asked for. Without a
+    budget a price of samples bounds machines as well, however little their dollars weigh.
+    """
     problem = random_problem(5)
-    wish = replace(problem.requirements, min_samples_per_second=None, least_speed=7 * 10**6)
+    free = {"min_samples_per_second": None, "budget_usd_per_hour": None}
+    wish = replace(problem.requirements, **free, least_speed=7 * 10**6)
     problem = replace(problem, requirements=wish)
     asked = target.Target.of(problem, gap=0.0, deadline=math.inf)
     mode, nothing = modes.Mode(problem, "all-reduce", 1), np.zeros(1)
     (needed,) = asked.thresholds(mode, np.array([[1.0, 0.0]]), nothing, nothing, 0.0, nothing)
     assert needed == pytest.approx([wish.least_speed / UNITS_PER_SAMPLE])
+    priced = replace(asked, limit_usd_per_sample=1e-6)
+    second, weights = np.ones(1), np.array([[1.0, 0.5]])
+    assert np.isfinite(priced.thresholds(mode, weights, second, nothing, 0.0, nothing)).all()
+    assert not np.isfinite(asked.thresholds(mode, weights, second, nothing, 0.0, nothing)).any()
 
 
 def test_what_is_faster_or_as_fast_and_cheaper_may_beat_the_best() -> None:
