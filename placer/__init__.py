@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # each as itself, so that type checkers know that it is publi
     from placer.interface.portfolio import portfolio as portfolio
     from placer.interface.replay import forecast_capacity as forecast_capacity
     from placer.interface.replay import replay as replay
+    from placer.interface.saved import bill as bill
     from placer.interface.saved import diff as diff
     from placer.interface.saved import export as export
     from placer.interface.worlds import replan as replan
@@ -86,7 +87,7 @@ _NAMES = {
     "placer.interface.advisor": "Advisor estimate explain pareto recommend simulate",
     "placer.interface.portfolio": "portfolio",
     "placer.interface.replay": "forecast_capacity replay",
-    "placer.interface.saved": "diff export",
+    "placer.interface.saved": "bill diff export",
     "placer.interface.worlds": "replan robust sweep whatif",
     "placer.market.books.book_reader": "load_catalog",
     "placer.market.books.layers": "catalog_names",

@@ -1,14 +1,16 @@
-"""The verbs about saved answers: what changes between two, and the launch files of one."""
+"""The verbs about saved answers: what changes between two, the bill and launch files of one."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, unknown
 from placer.interface.verb import verb
 from placer.interface.words import Document, Texts
 
@@ -165,6 +167,72 @@ def export(
         files=exported(plan, target),
         apart={n: exported(each, target) for n, each in enumerate(others, 1) if n not in together},
     )
+
+
+class Billed(Struct, frozen=True, kw_only=True):
+    """What was predicted beside what was charged."""
+
+    document: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ``placer.bill/v1`` document."""
+        return dict(self.document)
+
+
+@verb("bill", searches=0)
+def bill(
+    result: Document,
+    charges: str | os.PathLike[str],
+    *,
+    hours: float | None = None,
+    period: str | None = None,
+    cost: str = "billed",
+    tag: Texts = (),
+    name: str = "result",
+) -> Billed:
+    """Compare what an answer predicted with what a bill charges, by component.
+
+    Raise `PlacerError` if the answer has no placement, the bill is none in FOCUS, or nothing says
+    how long the placement ran.
+
+    result: Document of a result, as -o of 'placer recommend' writes it, or of an estimate.
+    charges: CSV file with the columns of FOCUS 1.0 or later.
+    hours (H): Time that the placement ran; default: the hours of its machines on the bill.
+    period (FROM/TO): Only charges from a day or time until another, in UTC: 2026-10-03/2026-10-05.
+    cost ({billed, effective, list, contracted}): Which cost counts: as invoiced, with commitments
+        spread, at list or at contract prices.
+    tag (KEY=VALUE): Only charges with this tag.
+    name (Python): Name of the result, for messages.
+
+    >>> import placer
+    >>> groups = "aws/us-west-2=7xCPU-2:on-demand,aws/eu-west-2=1xCPU-2:on-demand"
+    >>> words = {"catalog": "phalak-2023", "exchange": "central", "aggregator": "aws/us-west-2"}
+    >>> plan = placer.estimate("niser", workers=groups, **words)
+    >>> billed = placer.bill(plan, "examples/focus.csv").to_dict()
+    >>> [round(billed[name], 2) for name in ("hours", "predicted_usd", "charged_usd")]
+    [5.5, 6.44, 6.44]
+    """
+    from placer.interface.options import text_of
+    from placer.interface.worlds import texts
+    from placer.market.sources.charges import read_charges
+    from placer.market.sources.reading.mapping import COSTS
+    from placer.validation.bill import bill_document, parse_scope
+
+    if cost not in COSTS:
+        raise unknown("cost", str(cost), COSTS)
+    if hours is not None and not 0 < hours < float("inf"):
+        raise PlacerError(f"hours {hours}", "give how long it ran, such as 24")
+    scope = parse_scope(period, texts(tag))
+    path = text_of("charges", charges)
+    document = bill_document(
+        _document(result),
+        read_charges(path, cost),
+        (name, Path(path).name),
+        cost=cost,
+        hours=hours,
+        scope=scope,
+    )
+    return Billed(document=document)
 
 
 def _document(given: Any) -> Any:

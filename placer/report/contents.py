@@ -22,6 +22,7 @@ KINDS = {
     "placer.robust/v1": "robust",
     "placer.whatif/v1": "worlds:whatif",
     "placer.diff/v1": "difference",
+    "placer.bill/v1": "bill",
     "placer.portfolio/v1": "portfolio",
     "placer.rehearsal/v1": "trials.run:rehearsal",
     "placer.replay/v1": "trials.replay",

@@ -53,6 +53,10 @@ PRINTED = {
         f"report --diff {SAVED}/result.json {SAVED}/wishes.json",
         f"report --diff {SAVED}/nothing.json {SAVED}/result.json",
     ],
+    "bill": [
+        f"bill {SAVED}/result.json {ROOT}/examples/focus.csv --hours 5",
+        f"bill {SAVED}/result.json {ROOT}/examples/focus.csv --hours 5 --tag run=4711",
+    ],
     "simulation": [f"estimate --simulate {words}" for words in (f"{XLM} --workers {T4}", ISLANDS)],
     "explanation": [f"explain {SAVED}/result.json --why-not T4", f"explain {XLM} --budget 0.05/h"],
     "pareto": [f"pareto {XLM} --gpu T4,A10 --points 4"],

@@ -70,7 +70,7 @@ def timeless(document: Any) -> Any:
 def test_every_verb_is_here() -> None:
     """Those of the service, and each public function that takes wishes."""
     assert {*VERBS} <= {*FUNCTIONS}
-    assert {*ASKED, "replan", "portfolio", "diff", "export"} == {*VERBS}
+    assert {*ASKED, "replan", "portfolio", "diff", "export", "bill"} == {*VERBS}
     assert {"portfolio", "replay", "sweep", "robust", "simulate"} <= {*FUNCTIONS}
 
 

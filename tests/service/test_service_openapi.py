@@ -27,6 +27,8 @@ GIVEN: dict[str, Any] = {
     "observed": ["{}"],
     "before": {},
     "after": {},
+    "result": {},
+    "charges": "x",
 }
 NEEDED: dict[str, dict[str, Any]] = {
     name: {word: GIVEN.get(word) or EXAMPLES.get(word, ({},))[0] for word in verb.needed}

@@ -63,10 +63,12 @@ class Tally:
 
     With ``skip_bad`` a row that is wrong is left out and counted, instead of ending the import;
     with ``by_reason`` by what is wrong, not by where it stands: an interface has no lines.
+    ``may_skip`` says whether the command has the option for it.
     """
 
     skip_bad: bool
     by_reason: bool = False
+    may_skip: bool = True
     left_out: dict[str, Counter[str]] = field(default_factory=dict)
     notes: dict[str, Counter[str]] = field(default_factory=dict)
 
@@ -81,7 +83,8 @@ class Tally:
     def refuse(self, where: str, words: str, hint: str = "", name: str = "") -> None:
         """Stop at a row that is wrong, or count it; ``name`` says in an error what it is about."""
         if not self.skip_bad:
-            tip = f"{hint or 'correct it'}, or leave such rows out with --skip-bad"
+            skip = ", or leave such rows out with --skip-bad" if self.may_skip else ""
+            tip = f"{hint or 'correct it'}{skip}"
             raise SourceError(f"{where}: {shown(words)}{name}", tip)
         if self.by_reason:
             self.leave_out(shown(words))

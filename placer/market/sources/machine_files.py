@@ -70,7 +70,7 @@ def _nodes(path: str, place: str) -> tuple[list[str], list[str], Mapping[str, in
     if known is None:
         tip = "; or ".join(shipped_mapping(name).about for name in LISTS)
         raise PlacerError(f"own '{path}' is no list of nodes that is known", f"give {tip}")
-    mapping, tally = shipped_mapping(known), Tally(skip_bad=False)
+    mapping, tally = shipped_mapping(known), Tally(skip_bad=False, may_skip=False)
     rows = mapped_rows(parsed_records(document, mapping, path), mapping, tally, {}, None)
     alike: Counter[tuple[str, ...]] = Counter()
     names: dict[tuple[str, ...], str] = {}

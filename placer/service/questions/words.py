@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin
 
 from placer.interface.advisor import MOST_ROWS, compare, estimate, explain, pareto, recommend
 from placer.interface.portfolio import portfolio
-from placer.interface.saved import diff, export
+from placer.interface.saved import bill, diff, export
 from placer.interface.verb import Verb, Word, verb_of
 from placer.interface.words import MOST_SEED
 from placer.interface.worlds import replan, robust, whatif
@@ -28,7 +28,7 @@ MOST_TEXTS = 1_000
 Schema = Mapping[str, Any]
 SERVED: tuple[Callable[..., Any], ...] = (
     *(recommend, estimate, compare, explain, pareto, whatif, robust, portfolio, replan),
-    *(diff, export),
+    *(diff, export, bill),
 )
 VERBS: Mapping[str, Verb] = MappingProxyType({f.__name__: verb_of(f) for f in SERVED})
 """Verbs by name, in the order of the documentation."""
@@ -58,6 +58,9 @@ EXAMPLES: Mapping[str, tuple[Any, ...]] = {
     "jobs": ([{"model": "roberta-xlm", "min_throughput": "300/s", "market": "on-demand"}],),
     "fail_on": (["cost>10%"],),
     "target": ("torchrun",),
+    "hours": (36,),
+    "period": ("2026-10-03/2026-10-05",),
+    "tag": (["run=4711"],),
 }
 """Values of words, for the documentation and for tests."""
 BOOK_NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 64}
@@ -91,6 +94,14 @@ SCHEMAS: Mapping[str, Schema] = {
     "fallbacks": {"maxItems": 16},
     "jobs": {"minItems": 1, "maxItems": 200},
     "target": {"enum": list(TARGETS)},
+    "result": {
+        "description": "The answer, a whole placer.result or placer.estimate document.",
+        "type": "object",
+    },
+    "charges": {
+        "description": "The bill, the text of a CSV file with the columns of FOCUS 1.0 or later.",
+        "type": "string",
+    },
     "placements": {"minItems": 1, "maxItems": 100},
     "alternatives": {"type": "boolean"},
     "seed": {"minimum": 0, "maximum": MOST_SEED},
@@ -152,6 +163,7 @@ def word_schema(word: Word) -> Schema:
         "description": word.help,
         **kind,
         **{name: bound for name, bound in bounds.items() if bound is not None},
+        **({"enum": list(word.choices)} if word.choices else {}),
         **own,
         **({"examples": list(examples)} if examples else {}),
     }

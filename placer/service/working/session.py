@@ -241,6 +241,17 @@ def _replan(session: Session, question: Question, tell: Tell, cancel: Cancel) ->
     return _replied(answer)
 
 
+def _bill(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
+    words = dict(question.words)
+    try:
+        Path("bill.csv").write_text(words.pop("charges"), encoding="utf-8")
+        return _replied(VERBS["bill"].function(charges="bill.csv", **words))
+    except UnicodeError:
+        raise WordError("charges", PlacerError("charges is not text")) from None
+    finally:
+        Path("bill.csv").unlink(missing_ok=True)
+
+
 def _books_of(plan: Mapping[str, Any]) -> tuple[str, ...]:
     try:
         return tuple(str(plan["question"]["catalog"]["name"]).split("+"))
@@ -263,6 +274,7 @@ ANSWERS: Mapping[str, Callable[[Session, Question, Tell, Cancel], Reply]] = {
     **dict.fromkeys(VERBS, _ask),
     "replan": _replan,
     **dict.fromkeys(("diff", "export"), _saved),
+    "bill": _bill,
     "offers": _offers,
     "models": lambda *asked: _listed(models_document()),
     # Where books lie on the server is nobody's business.

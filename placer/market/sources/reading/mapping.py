@@ -20,7 +20,7 @@ from placer.units import parse_bandwidth, parse_bytes, parse_seconds
 SHIPPED = Path(__file__).parent.parent / "mappings"
 PRICES = ("offers", "egress", "stores", "functions", "regions")
 """Kinds of rows that ``placer catalog import`` makes: files of a book without their ending."""
-KINDS = (*PRICES, "links", "capacity", "blocks", "parts", "question", "own")
+KINDS = (*PRICES, "links", "capacity", "blocks", "parts", "question", "own", "charges")
 PLACED = ("offers", "stores", "functions")  # Kinds of rows that need a region with coordinates
 HINT = "docs/manual/mappings.md says what a mapping file has"
 Parsers = Mapping[str, Callable[[str], Any]]
@@ -215,6 +215,16 @@ def _price(cell: str) -> float:
         return math.nan
 
 
+def _figure(cell: str) -> float | None:
+    """Read a figure that may be missing."""
+    return plain_number(cell) if cell else None
+
+
+def _words(cell: str) -> str:
+    """Read words of a bill, which may begin as a formula of a spreadsheet does."""
+    return cell.lstrip("=+-@ ")
+
+
 def _streams(cell: str) -> int | None:
     if cell and not 1 <= plain_number(cell) <= 1e6:
         raise ValueError("is not a number of streams from 1")
@@ -226,7 +236,7 @@ _RATES = ("gbps", "gbps_one_stream", "gbps_many_streams", "gbps_low", "gbps_high
 _LINKS: Parsers = {
     **{name: _FILE[name] for name in ("src", "dst", "as_of")},
     # Who judges links refuses or counts figures that cannot be true.
-    **dict.fromkeys((*_RATES, "rtt_ms"), lambda cell: plain_number(cell) if cell else None),
+    **dict.fromkeys((*_RATES, "rtt_ms"), _figure),
     "streams": _streams,
     "basis": lambda cell: _FILE["basis"](cell) if cell else "measured",
     "source": lambda cell: cell,
@@ -248,7 +258,22 @@ _QUESTION: Parsers = dict.fromkeys(
 """Words of ``placer recommend`` that configurations of training software have."""
 _OWN: Parsers = dict.fromkeys(("name", "count", "gpu", "gpus", "cpus", "ram", "assumed"), str)
 """What a list of one's own machines says of those that are alike, and what is assumed of them."""
-_NO_FILE = {"links": _LINKS, "parts": _PARTS, "question": _QUESTION, "own": _OWN}
+COSTS = ("billed", "effective", "list", "contracted")
+"""Costs of a charge in FOCUS: as invoiced, with commitments spread, at list and contract prices."""
+_CHARGES: Parsers = {
+    **dict.fromkeys(("component", "provider", "region", "instance_type", "market"), _words),
+    **dict.fromkeys(("category", "service", "description", "starts", "ends"), _words),
+    **dict.fromkeys(("currency", "committed", "tags"), _words),
+    **dict.fromkeys(("machine_hours", *COSTS), _figure),
+}
+"""What a charge of a bill is for, and what it costs."""
+_NO_FILE = {
+    "links": _LINKS,
+    "parts": _PARTS,
+    "question": _QUESTION,
+    "own": _OWN,
+    "charges": _CHARGES,
+}
 """Kinds whose columns are not those of a file of a book."""
 
 

@@ -1,0 +1,301 @@
+"""An answer beside the bill for it: what is matched, what is not, and for how many hours."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from jsonschema import Draft202012Validator
+
+import placer
+from conftest import ROOT, Run
+from placer.documents.schemas import schema_document
+from placer.errors import PlacerError
+from placer.market.words.money import exchange_rates
+
+FOCUS = ROOT / "examples" / "focus.csv"
+GROUPS = "aws/us-west-2=7xCPU-2:on-demand,aws/eu-west-2=1xCPU-2:on-demand"
+PLACES = ("aws/us-west-2", "aws/eu-west-2")
+HOURS = 5.5
+
+
+@pytest.fixture(scope="module")
+def plan() -> dict[str, Any]:
+    """Seven machines in Oregon and one in London, with S3 and Lambda in Oregon."""
+    words: dict[str, Any] = {
+        "catalog": "phalak-2023",
+        "exchange": "central",
+        "aggregator": PLACES[0],
+    }
+    placed = placer.estimate("niser", workers=GROUPS, **words)
+    document: dict[str, Any] = json.loads(json.dumps(placed.to_dict()))
+    return document
+
+
+def rows() -> list[dict[str, str]]:
+    """The charges of the example."""
+    return [*csv.DictReader(io.StringIO(FOCUS.read_text(encoding="utf-8")))]
+
+
+def written(path: Path, charges: list[dict[str, str]]) -> str:
+    """A bill of some charges."""
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, [*charges[0]])
+        writer.writeheader()
+        writer.writerows(charges)
+    return str(path)
+
+
+def billed(plan: Any, path: Path, charges: list[dict[str, str]], **words: Any) -> dict[str, Any]:
+    """A plan beside a bill of some charges."""
+    return placer.bill(plan, written(path / "focus.csv", charges), **words).to_dict()
+
+
+def line(document: Any, component: str, place: str) -> Any:
+    """The line of a component in a place."""
+    keys = (component, place)
+    (found,) = [one for one in document["lines"] if (one["component"], one["place"]) == keys]
+    return found
+
+
+def test_each_component_stands_beside_its_charges(plan: dict[str, Any]) -> None:
+    """38.5 + 5.5 hours of machines are 5.5 hours of eight. Machines cost 0.096 and 0.111 USD an
+    hour, as planned; requests of both tiers are of the store.
+    """
+    document = placer.bill(plan, FOCUS).to_dict()
+    assert document["hours"] == pytest.approx(HOURS)
+    assert not document["hours_given"]
+    usd = plan["estimate"]["usd_per_hour"]
+    for place, hours, price in zip(PLACES, (38.5, 5.5), (0.096, 0.111), strict=True):
+        machines = line(document, "compute", place)
+        assert machines["machine_hours"] == hours
+        assert machines["charged_usd"] == pytest.approx(hours * price)
+        assert machines["relative_difference"] == pytest.approx(0, abs=1e-9)
+    by_component = {
+        name: fsum(one["predicted_usd"] for one in document["lines"] if one["component"] == name)
+        for name in ("compute", "egress", "storage", "functions")
+    }
+    assert by_component == pytest.approx({name: HOURS * usd[name] for name in by_component})
+    assert line(document, "egress", "aws/us-west-2")["charged_usd"] == 0.802
+    assert line(document, "storage", "aws/us-west-2")["charged_usd"] == pytest.approx(0.2379)
+    assert line(document, "functions", "aws/us-west-2")["charges"] == 1
+    assert document["warnings"] == []
+    assert document["uncharged_usd"] == 0
+
+
+def test_what_matches_nothing_and_what_is_no_use_are_told_apart(plan: dict[str, Any]) -> None:
+    """A machine of another type, and a disk of the plan's machines; tax and credit. Every charge is
+    in one of the sums.
+    """
+    document = placer.bill(plan, FOCUS).to_dict()
+    assert [(row["component"], row["what"], row["usd"]) for row in document["unmatched"]] == [
+        ("compute", "c7i.large on-demand", 2.142),
+        ("other", "USW2-EBS:VolumeUsage.gp3", 0.12),
+    ]
+    assert [(row["kind"], row["usd"]) for row in document["apart"]] == [
+        ("Credit", -2.0),
+        ("Tax", 1.18),
+    ]
+    whole = fsum(float(row["BilledCost"]) for row in rows())
+    sums = [document[f"{name}_usd"] for name in ("charged", "unmatched", "apart")]
+    assert fsum(sums) == pytest.approx(whole)
+
+
+def test_what_has_no_charge_is_no_zero(plan: dict[str, Any], tmp_path: Path) -> None:
+    """Without charges for egress its lines have no difference, and the sums leave them out."""
+    kept = [row for row in rows() if row["ServiceCategory"] != "Networking"]
+    document = billed(plan, tmp_path, kept)
+    egress = line(document, "egress", "aws/us-west-2")
+    assert (egress["charged_usd"], egress["difference_usd"]) == (None, None)
+    assert document["uncharged_usd"] == pytest.approx(
+        HOURS * plan["estimate"]["usd_per_hour"]["egress"]
+    )
+    assert document["predicted_usd"] == pytest.approx(
+        HOURS * plan["estimate"]["usd_per_hour"]["total"] - document["uncharged_usd"]
+    )
+
+
+def test_hours_that_are_given_count(plan: dict[str, Any], tmp_path: Path) -> None:
+    """Twice the hours are twice the prediction; without an hour of a machine they must be given."""
+    once, twice = (placer.bill(plan, FOCUS, hours=h).to_dict() for h in (HOURS, 2 * HOURS))
+    assert twice["predicted_usd"] == pytest.approx(2 * once["predicted_usd"])
+    taxes = [row for row in rows() if row["ChargeCategory"] == "Tax"]
+    with pytest.raises(PlacerError, match=r"has no hour of a machine of the plan .*m5\.large"):
+        billed(plan, tmp_path, taxes)
+    assert not any(row["charges"] for row in billed(plan, tmp_path, taxes, hours=1)["lines"])
+
+
+def test_only_charges_of_a_period_and_with_a_tag(plan: dict[str, Any]) -> None:
+    """The other machine has no tag; tax and credit are of the whole month. What is left out is in
+    no sum.
+    """
+    tagged = placer.bill(plan, FOCUS, tag="run=4711").to_dict()
+    assert [row["what"] for row in tagged["unmatched"]] == ["USW2-EBS:VolumeUsage.gp3"]
+    assert tagged["left_out"] == [
+        {"kind": "without the tag run=4711", "charges": 3, "usd": pytest.approx(1.322)}
+    ]
+    day = placer.bill(plan, FOCUS, period="2026-10-03/2026-10-04").to_dict()
+    assert [row["kind"] for row in day["left_out"]] == ["reaches beyond the period"]
+    assert day["apart"] == []
+    other = placer.bill(plan, FOCUS, period="2026-10-04/2026-10-05", hours=1).to_dict()
+    assert {row["kind"] for row in other["left_out"]} == {
+        "outside the period",
+        "reaches beyond the period",
+    }
+
+
+def test_another_market_is_the_same_machine_with_a_warning(
+    plan: dict[str, Any], tmp_path: Path
+) -> None:
+    """Spot in place of on demand is charged for the plan, and said."""
+    charges = rows()
+    charges[0]["ChargeDescription"] = "USW2-SpotUsage:m5.large"
+    document = billed(plan, tmp_path, charges)
+    assert line(document, "compute", "aws/us-west-2")["charged_usd"] == 3.696
+    (warning,) = document["warnings"]
+    assert "m5.large in aws/us-west-2 is spot; the plan has on-demand" in warning
+
+
+def test_machines_that_ran_for_unequal_times_are_said(plan: dict[str, Any], tmp_path: Path) -> None:
+    """38.5 h / 7 = 5.5 h, and 11 h of the one in London: (38.5 + 11) / 8 h on average."""
+    charges = rows()
+    charges[1]["ConsumedQuantity"] = "11"
+    document = billed(plan, tmp_path, charges)
+    assert document["hours"] == pytest.approx(49.5 / 8)
+    assert "unequal times: 5.5 h" in document["warnings"][0]
+
+
+def test_cores_and_devices_belong_to_the_only_machines_of_a_place(tmp_path: Path) -> None:
+    """Google bills cores, memory and devices, and names no type of machine. Their hours are no
+    hours of machines, so the time must be given.
+    """
+    placed = placer.estimate(
+        "roberta-xlm", workers="gcp/us-central1=4xT4:spot", catalog="erben-2023"
+    ).to_dict()
+    charges = [
+        {
+            **dict.fromkeys(rows()[0], ""),
+            "ChargePeriodStart": "2026-10-03T00:00:00Z",
+            "ChargeCategory": "Usage",
+            "ChargeDescription": words,
+            "ServiceCategory": "Compute",
+            "ServiceName": "Compute Engine",
+            "ProviderName": "Google Cloud",
+            "RegionId": "us-central1",
+            "ConsumedQuantity": "40",
+            "ConsumedUnit": unit,
+            "BillingCurrency": "USD",
+            "BilledCost": "1.5",
+        }
+        for words, unit in (
+            ("Spot Preemptible N1 Predefined Instance Core running in Americas", "hour"),
+            ("Nvidia Tesla T4 GPU attached to Spot Preemptible VMs running in Americas", "hour"),
+            ("Network Internet Data Transfer In to Americas", "gibibyte"),
+        )
+    ]
+    with pytest.raises(PlacerError, match="has no hour of a machine"):
+        billed(placed, tmp_path, charges)
+    document = billed(placed, tmp_path, charges, hours=10)
+    (machines,) = document["lines"]
+    assert (machines["charged_usd"], machines["machine_hours"]) == (3.0, None)
+    assert [row["component"] for row in document["unmatched"]] == ["other"]
+
+
+def test_other_money_is_exchanged_at_a_dated_rate(plan: dict[str, Any], tmp_path: Path) -> None:
+    """Euros as budgets in euros are; a currency without a rate is refused by name."""
+    euros = [{**row, "BillingCurrency": "EUR"} for row in rows()]
+    rate = exchange_rates()["EUR"]
+    document = billed(plan, tmp_path, euros)
+    assert document["rates"] == [rate.words]
+    charged = placer.bill(plan, FOCUS).to_dict()["charged_usd"]
+    assert document["charged_usd"] == pytest.approx(rate.usd * charged)
+    with pytest.raises(PlacerError, match=r"focus\.csv:2: no rate of BRL is known"):
+        billed(plan, tmp_path, [{**row, "BillingCurrency": "BRL"} for row in rows()])
+
+
+def test_commitments_and_other_costs(plan: dict[str, Any], tmp_path: Path) -> None:
+    """Hours of a commitment are billed with 0, and the effective cost has its share; a warning says
+    so. Effective costs of the credit are 0.
+    """
+    charges = [{**row, "CommitmentDiscountId": ""} for row in rows()]
+    charges[0] |= {"CommitmentDiscountId": "sp-1", "BilledCost": "0"}
+    document = billed(plan, tmp_path, charges)
+    assert line(document, "compute", "aws/us-west-2")["charged_usd"] == 0
+    assert "--cost effective" in document["warnings"][0]
+    spread = billed(plan, tmp_path, charges, cost="effective")
+    assert line(spread, "compute", "aws/us-west-2")["charged_usd"] == 3.696
+    assert spread["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("BilledCost", "", r"focus\.csv:2: BilledCost is no amount"),
+        ("BilledCost", "nan", r"focus\.csv:2: BilledCost is no amount"),
+        ("BilledCost", "1,25", r"focus\.csv:2: billed .*'1,25' is not a number"),
+        ("ChargePeriodStart", "soon", r"focus\.csv:2: ChargePeriodStart: 'soon' is not a time"),
+    ],
+)
+def test_a_wrong_cell_is_named(
+    plan: dict[str, Any], tmp_path: Path, column: str, value: str, message: str
+) -> None:
+    """With its line, in one sentence; no option is named that there is not."""
+    charges = rows()
+    charges[0][column] = value
+    with pytest.raises(PlacerError, match=message) as caught:
+        billed(plan, tmp_path, charges)
+    assert "--skip-bad" not in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"period": "2026-10-03"}, "has no end"),
+        ({"period": "2026-10-05/2026-10-03"}, "ends before it begins"),
+        ({"period": "a/b"}, "'a' is not a time"),
+        ({"tag": "run"}, "tag 'run' is not a pair"),
+        ({"hours": 0}, "hours 0"),
+        ({"hours": float("nan")}, "hours nan"),
+        ({"cost": "net"}, "unknown cost 'net'"),
+        ({"cost": "contracted"}, "has no column ContractedCost"),
+    ],
+)
+def test_a_wrong_word_is_named(plan: dict[str, Any], words: Any, message: str) -> None:
+    """Before the bill is compared."""
+    with pytest.raises(PlacerError, match=message):
+        placer.bill(plan, FOCUS, **words)
+
+
+@pytest.mark.parametrize("wrong", [None, [], {}, {"schema": "placer.pareto/v1"}, {"placement": 1}])
+def test_what_is_no_answer_is_refused(plan: dict[str, Any], wrong: Any) -> None:
+    """Other documents, edited ones, and answers without a placement."""
+    if isinstance(wrong, dict) and "placement" in wrong:
+        wrong = {**plan, **wrong}
+    with pytest.raises(PlacerError):
+        placer.bill(wrong, FOCUS)
+    with pytest.raises(PlacerError, match="has no placement"):
+        placer.bill({**plan, "placement": None}, FOCUS)
+
+
+def test_command_line_python_and_service_agree(
+    plan: dict[str, Any], tmp_path: Path, run: Run, client: httpx2.Client
+) -> None:
+    """One document, which follows its schema; the screen has every component and the sum."""
+    (tmp_path / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    words = ("bill", str(tmp_path / "plan.json"), str(FOCUS), "--tag", "run=4711")
+    printed = json.loads(run(*words, "--json").stdout)
+    Draft202012Validator(schema_document("bill")).validate(printed)
+    assert printed == placer.bill(plan, FOCUS, tag=["run=4711"], name="plan.json").to_dict()
+    text = FOCUS.read_text(encoding="utf-8")
+    answer = client.post("/v1/bill", json={"result": plan, "charges": text, "tag": ["run=4711"]})
+    assert answer.status_code == 200, answer.text
+    assert {**answer.json(), "plan": "plan.json", "bill": "focus.csv"} == printed
+    shown = run(*words).stdout
+    assert "$6.44 were charged for what was predicted at $6.44 in 5 h 30 min" in shown
+    assert [word in shown for word in ("compute", "egress", "storage", "functions", "total")]
