@@ -398,7 +398,7 @@ def _not_understood(request: Asked, error: HTTPException) -> Response[bytes]:
     if error.status_code >= 500:
         return _failed(request, error)
     kind = KIND_OF_STATUS.get(error.status_code, "body")
-    allowed = (error.headers or {}).get("Allow")
+    allowed = (error.headers or {}).get("allow")
     problem = {**problem_of(kind, error.detail), "status": error.status_code}
     return _refuse(request, problem, {"Allow": allowed} if allowed else None)
 

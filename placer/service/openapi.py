@@ -244,7 +244,10 @@ _GETS: tuple[tuple[Any, ...], ...] = (
 _NEW_JOB: Schema = {
     "type": "object",
     "required": ["question"],
-    "properties": {"verb": {"enum": list(VERBS), "default": "recommend"}, "question": ANY},
+    "properties": {
+        "verb": {"enum": list(VERBS), "default": "recommend"},
+        "question": {"anyOf": [{"$ref": f"{PARTS}{name}-question"} for name in VERBS]},
+    },
     "additionalProperties": False,
 }
 _OTHERS: dict[str, Schema] = {row[0]: {"get": _get(*row)} for row in _GETS}

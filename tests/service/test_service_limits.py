@@ -128,6 +128,15 @@ def test_foreign_names_and_pages_are_kept_out(client: httpx2.Client) -> None:
     assert (answer.status_code, answer.json()["type"]) == (403, "/problems/origin")
 
 
+@pytest.mark.parametrize("method", ["DELETE", "TRACE"])
+def test_a_wrong_method_is_told_which_are_right(method: str, client: httpx2.Client) -> None:
+    """As HTTP asks (RFC 9110, 15.5.6): in the header, on a page and elsewhere."""
+    for path, right in (("/v1/recommend", "POST"), ("/healthz", "GET"), ("/compare", "GET")):
+        answer = client.request(method, path)
+        assert answer.status_code == 405
+        assert right in answer.headers["allow"].split(", ")
+
+
 def test_a_large_body_is_refused(client: httpx2.Client) -> None:
     """200 kB are the limit of this service; a body without a length is counted as it comes."""
     body = b"[" + b" " * 300_000 + b"]"
