@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import date
 from typing import Any
@@ -14,6 +15,14 @@ from placer.workload.inner_plan import InnerPlan
 Document = Mapping[str, Any]
 """A JSON document or a part of one."""
 MARKETS = {"on_demand": "on-demand", "spot": "spot", "community": "community"}
+GROUP = re.compile(
+    r"(?P<place>[\w.-]+/[\w.-]+)=(?P<count>\d+)x(?:(?P<machines>\d+)x)?(?P<gpu>[A-Za-z][\w.-]*)"
+    r"(?::(?P<gpus>\d+))?:(?P<market>[a-z][a-z-]+)(?:\+[\w.=+-]*\w)?(?![\w~=])"
+)
+"""A group as it is given on a command line, but a chain."""
+COUNTS = {"count": "count", "machines": "machines", "gpu_count": "gpus"}
+"""Fields of a group, and where `GROUP` finds them."""
+DEVICE = re.compile(r"(?<![\w:=])(?P<gpu>[A-Z][\w-]*\d[\w-]*):(?P<gpus>\d+)(?![\w:])")
 DAYS_PER_YEAR = 365.25
 DAYS_PER_MONTH = 30.44
 MINUTES = 60
@@ -68,6 +77,27 @@ def exchange_words(placement: Document) -> str:
     steps = placement["local_steps"]
     every = "" if steps == 1 else f" every {steps} steps"
     return f"{placement['exchange']}{every}, {COMPRESSIONS.get(placement['compression'], '')}"
+
+
+def spoken(text: str) -> str:
+    """Put groups and devices that stand in a sentence as on a command line into words; a plan
+    inside a worker is left out.
+
+    >>> spoken("gcp/us-west1=11xT4:spot reaches 650 samples/s; RTX3090:8 is not measured.")
+    '11 x T4 spot in gcp/us-west1 reaches 650 samples/s; 8 x RTX3090 is not measured.'
+    >>> spoken("aws/us-east-1=1x6xA10G:4:spot+zero-3+ckpt=full+mb=11 is dearer.")
+    '1 x (6 machines of 4 x A10G) spot in aws/us-east-1 is dearer.'
+    """
+
+    def group(found: re.Match[str]) -> str:
+        numbers = {name: int(found[key] or 1) for name, key in COUNTS.items()}
+        return group_words({**found.groupdict(), **numbers})
+
+    def device(found: re.Match[str]) -> str:
+        one = int(found["gpus"]) == 1
+        return found["gpu"] if one else f"{found['gpus']} x {found['gpu']}"
+
+    return DEVICE.sub(device, GROUP.sub(group, text))
 
 
 def spec(group: Document) -> str:

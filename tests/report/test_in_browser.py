@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from copy import deepcopy
@@ -98,11 +99,40 @@ def poisoned(document: Any) -> Any:
     return json.loads(text.replace("T4", hostile).replace("us-central1", f"us-{hostile}"))
 
 
-def test_a_phone_shows_the_page_without_scrolling_sideways(browser: Any, tmp_path: Path) -> None:
-    """At 390 pixels only charts and tables scroll, each by itself."""
-    seen = opened(browser, tmp_path, page({"result.json": saved("one")}))
-    seen.page.set_viewport_size({"width": 390, "height": 800})
-    assert seen.page.evaluate("document.documentElement.scrollWidth") == 390
+CUT = """() => [...document.querySelectorAll("figure svg")].flatMap(svg => {
+    const all = svg.getBoundingClientRect(), room = svg.closest('.scroll').getBoundingClientRect();
+    const cut = [...svg.querySelectorAll("text")].filter(text => {
+        const one = text.getBoundingClientRect();
+        return one.left < all.left - 0.5 || one.right > all.right + 0.5
+            || one.top < all.top - 0.5 || one.bottom > all.bottom + 0.5;
+    }).map(text => text.textContent);
+    const scrolls = getComputedStyle(svg.closest('.scroll')).overflowX === "auto";
+    return all.right > room.right + 0.5 && !scrolls ? [...cut, "a chart"] : cut;
+})"""
+"""Labels that a chart cuts off, and charts that the page cuts off: not those that scroll."""
+COMMAND_LINE = re.compile(r"=\d+x\w|[A-Z]\w*\d:\d")
+"""A group or a device as on a command line."""
+
+
+@pytest.mark.parametrize("width", [400, 800, 1280, "print"])
+@pytest.mark.parametrize("kind", FOUR)
+def test_no_label_is_clipped_and_no_chart_cut(
+    browser: Any, tmp_path: Path, kind: str, width: int | str
+) -> None:
+    """At the widths of a phone, a window and a screen, and on the 182 mm of a printed page (688
+    pixels), where nothing scrolls. Only charts and tables scroll on a phone, each by itself.
+    Sentences name no machines as on a command line.
+    """
+    seen = opened(browser, tmp_path, page({"result.json": saved(kind)}))
+    pixels = 688 if isinstance(width, str) else width
+    seen.page.set_viewport_size({"width": pixels, "height": 900})
+    if width == "print":
+        seen.page.emulate_media(media="print")
+    seen.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert seen.page.evaluate("document.documentElement.scrollWidth") == pixels
+    assert seen.page.evaluate(CUT) == []
+    prose = "[...document.querySelectorAll('main p, main li')].map(one => one.innerText)"
+    assert [words for words in seen.page.evaluate(prose) if COMMAND_LINE.search(words)] == []
     seen.context.close()
 
 

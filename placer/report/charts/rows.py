@@ -102,13 +102,14 @@ def span_chart(
         for span, beyond in zip(spans, ends, strict=True)
     ]
     most = max(*ends, limit[1] if limit else 0.0) or 1.0
+    width = WIDTH - NAMES_PX
     y = alt.Y(
         "name:N",
         sort=[span.name for span in spans],
         title=None,
         axis=alt.Axis(domain=False, ticks=False, labelColor=colour("ink"), minExtent=NAMES_PX - 14),
     )
-    scale = alt.Scale(domain=[0, most * ROOM], nice=False)
+    scale = alt.Scale(domain=[0, max(most * ROOM, _end(rows, 0.0, width))], nice=False)
     x = alt.X("begin:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6))
     shades = alt.Scale(domain=list(SHADES), range=[colour(shade) for shade in SHADES.values()])
     base = alt.Chart(alt.Data(values=rows)).encode(y=y)
@@ -125,7 +126,17 @@ def span_chart(
         layers += whiskers([{"name": whole.name, "low": low, "high": high}], y, scale)
     if limit is not None:
         layers += _limit(*limit)
-    return alt.layer(*layers).properties(width=WIDTH - NAMES_PX, height=SPAN_PX * len(rows))
+    return alt.layer(*layers).properties(width=width, height=SPAN_PX * len(rows))
+
+
+def _end(rows: list[dict[str, Any]], begin: float, width_px: float) -> float:
+    """Return the end of an axis on which each text ends before the chart does."""
+
+    def end(row: dict[str, Any]) -> float:
+        free_px = width_px - BESIDE_PX - LETTER_PX * len(row["text"])
+        return begin + float(row["beyond"] - begin) * width_px / max(free_px, LABELS_PX[0])
+
+    return max(map(end, rows))
 
 
 def whiskers(rows: list[dict[str, Any]], y: Any, scale: Any) -> list[Any]:
@@ -160,6 +171,8 @@ LABELS_PX = (110, 300)
 """Least and most room for the names of rows."""
 LETTER_PX = 6.4
 """Width of a letter, about."""
+BESIDE_PX = 16
+"""From the end of a bar to its text, and from that to the end of the chart."""
 MOST_LETTERS = 42
 """Letters of a line of a name; what is longer takes two."""
 TWO_LINES_PX = 34
@@ -234,7 +247,8 @@ def interval_chart(
         ends.append(line)
     low, high = min(ends), max(ends)
     low = min(0.0, low) if zero else low - 0.06 * (high - low)
-    scale = alt.Scale(domain=[low, high + 0.22 * ((high - low) or 1.0)], nice=False, zero=False)
+    end = max(high + 0.22 * ((high - low) or 1.0), _end(rows, low, WIDTH - room))
+    scale = alt.Scale(domain=[low, end], nice=False, zero=False)
     x = alt.X("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5))
     base = alt.Chart(alt.Data(values=rows)).encode(y=y)
     layers = []

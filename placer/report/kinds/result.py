@@ -29,6 +29,7 @@ from placer.report.figures import (
     shown_speed,
     speed_of,
     speed_spread,
+    spoken,
     tokens_per_sample,
 )
 from placer.report.kinds.shared import parts
@@ -78,7 +79,9 @@ def report(document: Document, today: date) -> Report:
             *section(
                 "The answer",
                 Facts(rows=tuple(_facts(document))),
-                Text(lines=tuple(document["verdict"])) if document["verdict"] else None,
+                Text(lines=tuple(map(spoken, document["verdict"])))
+                if document["verdict"]
+                else None,
             ),
             *section("Where", *map_blocks(document, placement, estimate, others), detail=True),
             *parts.dollars(estimate, budget),
@@ -320,9 +323,11 @@ def _price_risk(document: Document) -> list[Text | Table | None]:
         return []
     row, usd = risk["row"], risk["usd_per_hour"]
     lines = [
-        f"The answer rests on one price: {row['gpu']}:{row['gpu_count']} {market_words(row)} in "
-        f"{row['place']} at {format_usd(usd['value'])}/h ({row['price_basis']}, as of "
-        f"{row['as_of']}; {format_usd(usd['low'])} to {format_usd(usd['high'])} is plausible)."
+        spoken(
+            f"The answer rests on one price: {row['gpu']}:{row['gpu_count']} {market_words(row)} "
+            f"in {row['place']} at {format_usd(usd['value'])}/h ({row['price_basis']}, as of "
+            f"{row['as_of']}; {format_usd(usd['low'])} to {format_usd(usd['high'])} is plausible)."
+        )
     ]
     if risk.get("changes_at_usd_per_hour") is not None:
         lines.append(f"Above {format_usd(risk['changes_at_usd_per_hour'])}/h it no longer holds.")

@@ -29,6 +29,7 @@ from placer.report.figures import (
     shown_speed,
     speed_of,
     speed_spread,
+    spoken,
     spread_words,
 )
 from placer.report.question import command_of, wish_words
@@ -258,6 +259,7 @@ def sentence(words: str) -> str:
     """Write a remark as a sentence; the name of a place or a machine keeps its letters."""
     plain = words.partition(" ")[0].isalpha()
     text = words[:1].upper() + words[1:] if plain else words
+    text = spoken(text)
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
