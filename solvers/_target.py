@@ -255,7 +255,7 @@ class Target:
         data_usd: float | Array,
         slowest: Array,
     ) -> Array:
-        """Return the values that the weighted sums of `Market.best_sums` must reach for an
+        """Return the values that the weighted sums of `BestSums` must reach for an
         improvement; shape (rows, workers).
 
         ``mode``: samples of a round and samples to target. ``weights``: rows (alpha, beta, gammas).

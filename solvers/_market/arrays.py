@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -13,3 +14,17 @@ Indices = NDArray[Any]
 """Whole numbers: positions and counts."""
 Mask = NDArray[np.bool_]
 """Which entries of another array are meant."""
+
+
+class Rows(Struct, frozen=True, eq=False, dict=True):
+    """Figures of several things side by side, as arrays."""
+
+    def at(self, chosen: Any) -> Self:
+        """Return the figures of some of them: of a mask, a slice, positions, or a single one."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return type(self)(
+            **{
+                name: each[chosen] if isinstance(each, np.ndarray) else each
+                for name, each in fields.items()
+            }
+        )

@@ -12,7 +12,6 @@ from msgspec import Struct
 from placer.solving import allowance
 
 from .arrays import Array, Indices, Mask
-from .best_sums import place_sums
 from .market import Market
 from .required_machines import best_with
 
@@ -101,8 +100,6 @@ def prices_for(workers: int) -> Indices:
 
 STEP = 1.2
 """Ratio of neighbouring multipliers."""
-AT_ONCE = 1_000_000
-"""Sums that are worked out between two looks at the clock."""
 LIMITED = 4
 """Rows of emissions and joint quotas that a tree uses."""
 BELOW, ABOVE = 0.25, 1.5
@@ -144,22 +141,17 @@ class Grid(Struct, frozen=True, dict=True):
 
         Machines that must be used and can only be in one place are among its n.
         """
-        rows, places = len(self.weights), len(self.market.places)
-        allowance.reserve(2 * 8 * rows * places * (self.most + 1))
-        built = np.empty((rows, places, self.most + 1))
-        step = max(1, AT_ONCE // (places * (self.most + 1)))
-        for some in (slice(first, first + step) for first in range(0, rows, step)):
-            built[some] = self._sums_of(self.weights[some])
-        return built
-
-    def _sums_of(self, weights: Array) -> Array:
-        values = self.market.increments_at(weights)[:, self._inside]
-        machines = self.market.step_machines[self._inside]
-        owner, place = self._owner, self.market.place_of[self._owner]
-        built = place_sums(values, machines, place, len(self.market.places), self.most)
-        for at in self._required:
-            rules = self.market.required_machines.within(owner, place == at, place >= 0)
-            built[:, at] = best_with(values, place == at, rules, self.most, machines)
+        market, owner = self.market, self._owner
+        built, place = (
+            market.place_sums(self.weights, self.hosts, self.most),
+            market.place_of[owner],
+        )
+        if self._required:
+            inside = market.of_hosts(self.hosts)
+            values, machines = market.increments_at(self.weights)[:, inside], market.step_machines
+            for at in self._required:
+                rules = market.required_machines.within(owner, place == at, place >= 0)
+                built[:, at] = best_with(values, place == at, rules, self.most, machines[inside])
         return built
 
     @cached_property
@@ -187,13 +179,9 @@ class Grid(Struct, frozen=True, dict=True):
         return required
 
     @cached_property
-    def _inside(self) -> Mask:
-        return self.market.of_hosts(self.hosts)
-
-    @cached_property
     def _owner(self) -> Indices:
         """First pools of the buckets, step by step."""
-        return self.market.step_owners[self._inside]
+        return self.market.step_owners[self.market.of_hosts(self.hosts)]
 
     @cached_property
     def steps(self) -> Array:

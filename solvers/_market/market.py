@@ -23,7 +23,7 @@ from placer.units import SECONDS_PER_HOUR
 from placer.workload.constants import HIVEMIND, NEAR_SITE_RTT_S
 
 from .arrays import Array, Indices, Mask
-from .best_sums import BestSums, bound_rows
+from .best_sums import AT_ONCE, BestSums, bound_rows, place_sums
 from .increments import Buckets
 from .required_machines import RequiredMachines
 from .shared_tables import network_property, shared_property, shared_tables
@@ -40,7 +40,7 @@ ROUNDING = 1e-9
 """A share of the time is taken to be less by this, for sums in floating point."""
 KEPT_EXCHANGES = 512
 """Exchanges in one place that a market keeps, of some hundred bytes each."""
-OF_WEIGHTS = ("weights", "values", "_best", "grids")
+OF_WEIGHTS = ("weights", "values", "best_sums", "grids")
 """Tables that depend on the prices of a dollar at which the bound is evaluated."""
 
 
@@ -300,7 +300,7 @@ class Market:
 
     def _most_speed(self, usd_per_hour: float) -> float:
         """Return the largest speed that a price per hour pays for, erring high."""
-        everywhere = self.best_sums(
+        everywhere = self.best_sums.of(
             np.arange(len(self.places)),
             frozenset(self.host_of),
             int(min(self.cap.sum(), MOST_WORKERS)),
@@ -422,6 +422,20 @@ class Market:
         """Return the increments of every bucket for some rows; shape (rows, steps)."""
         return self._buckets.increments(self.values_at(weights))
 
+    def place_sums(self, weights: Array, hosts: frozenset[str], most: int) -> Array:
+        """Return the largest sums of n machines of each place with some hosts, for some rows; shape
+        (rows, places, most + 1); minus infinity where quotas do not allow n.
+        """
+        inside, places = self.of_hosts(hosts), len(self.places)
+        machines, place = self.step_machines[inside], self.place_of[self.step_owners[inside]]
+        allowance.reserve(2 * 8 * len(weights) * places * (most + 1))
+        built = np.empty((len(weights), places, most + 1))
+        step = max(1, AT_ONCE // (places * (most + 1)))
+        for some in (slice(first, first + step) for first in range(0, len(weights), step)):
+            values = self.increments_at(weights[some])[:, inside]
+            built[some] = place_sums(values, machines, place, places, most)
+        return built
+
     @network_property
     def prices(self) -> Array:
         """Egress price in USD per byte between the places; shape (places, places)."""
@@ -480,7 +494,8 @@ class Market:
         return RequiredMachines.of(self.problem.requirements.used, self.pools)
 
     @shared_property
-    def _best(self) -> BestSums:
+    def best_sums(self) -> BestSums:
+        """Largest sums of machines at some places, in each row of `weights`."""
         owner = self.step_owners
         return BestSums(
             self.increments_at(self.weights),
@@ -491,20 +506,6 @@ class Market:
             len(self.places),
             self.required_machines,
         )
-
-    def best_sums(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
-        """Return the largest sums of exactly n machines at some places: `BestSums.of`."""
-        return self._best.of(places, hosts, most)
-
-    def sums_alone(self, places: Indices, hosts: frozenset[str], most: int, rows: Indices) -> Array:
-        """Return `best_sums` of each place alone, in some rows; shape (rows, places, most + 1)."""
-        return self._best.of_each(places, hosts, most, rows)
-
-    def total_sums(
-        self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None
-    ) -> Array:
-        """Return `best_sums` where the machines that must be used are among the n."""
-        return self._best.with_required(places, hosts, most, among)
 
     def of_hosts(self, hosts: frozenset[str]) -> Mask:
         """Return which steps are of pools with hosts of some classes; shape (steps,)."""

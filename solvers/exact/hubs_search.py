@@ -75,17 +75,17 @@ class HubSearch:
         rows = self.table.each(counts[self._promising(self.table.best(counts))])
         opened, least = self._open(rows)
         order = np.lexsort((rows.hubs, rows.workers, least))
-        rows, step = rows[order[opened[order]]], FIRST_ROWS
+        rows, step = rows.at(order[opened[order]]), FIRST_ROWS
         while len(rows):
             self.target.check_time()
-            some = rows[: min(step, self.workers.at_once)]
+            some = rows.at(slice(min(step, self.workers.at_once)))
             done = self._search(some)
             yield
             # Rows are in best-bound order, so that an incumbent comes early and ends the rest.
-            rows = rows[done:]
+            rows = rows.at(slice(done, None))
             step *= 2
             if done < len(some):  # a better incumbent rules out some of the rows that are left
-                rows, step = rows[self._open(rows)[0]], FIRST_ROWS
+                rows, step = rows.at(self._open(rows)[0]), FIRST_ROWS
 
     def may_improve(self) -> bool:
         """Return whether the bound of all placements together still allows an improvement."""
@@ -107,7 +107,7 @@ class HubSearch:
         for some in np.array_split(
             np.flatnonzero(open_), np.arange(self.workers.at_once, len(rows), self.workers.at_once)
         ):
-            open_[some] = self.screen.ideal_worth(self.target, rows[some])[0]
+            open_[some] = self.screen.ideal_worth(self.target, rows.at(some))[0]
         return open_
 
     def _search(self, rows: HubRows) -> int:
@@ -130,11 +130,11 @@ class HubSearch:
         kept, places = self.screen.ideal_worth(self.target, rows)
         left = np.flatnonzero(kept)
         if len(left):
-            up, down = self._ways(rows[left], np.flatnonzero(places))
+            up, down = self._ways(rows.at(left), np.flatnonzero(places))
             pairs = zip(rows.hubs[left].tolist(), rows.workers[left].tolist(), strict=True)
             fixed = np.array([self.hubs[k].fixed_usd(n) for k, n in pairs])
-            kept, admitted = self.screen.worth(self.target, rows[left], up, down, fixed)
-            yield from ((int(left[at]), admitted.row(at)) for at in np.flatnonzero(kept).tolist())
+            kept, admitted = self.screen.worth(self.target, rows.at(left), up, down, fixed)
+            yield from ((int(left[at]), admitted.at(at)) for at in np.flatnonzero(kept).tolist())
 
     def _ways(self, rows: HubRows, places: Indices) -> tuple[Array, Array]:
         """Return the seconds to and from each row's hub; shapes (rows, places)."""
@@ -144,29 +144,15 @@ class HubSearch:
         )
         return np.where(np.array([hub.open_places for hub in hubs]), up, np.inf), down
 
-    def improves(
-        self, seconds: float, usd_per_hour: float, usd_per_round: float, slowest: float = 0.0
-    ) -> bool:
-        """Return `could_improve` of a round."""
-        return bool(
-            could_improve(
-                self.target,
-                self.mode,
-                seconds,
-                usd_per_hour,
-                usd_per_round,
-                usd_per_hour * seconds,
-                slowest,
-            )
-        )
-
     def _machines(self, hub: Hub, n: int, server_usd: float, admitted: AdmittedMachines) -> None:
         """Enumerate the machines of one hub and one n that may improve."""
         market, inside = self.market, np.flatnonzero(admitted.allowed)
         chosen, seconds = self.screen.by_price[inside], admitted.seconds[inside]
         chosen = chosen[np.lexsort((seconds, market.usd[chosen]))]
         worker_usd, region_usd = self._egress(hub, n, chosen)
-        if not self.improves(
+        if not could_improve(
+            self.target,
+            self.mode,
             float(admitted.shortest),
             float(admitted.usd),
             n * float(worker_usd.min()) + hub.fixed_usd(n),
@@ -176,7 +162,6 @@ class HubSearch:
         tree = HubMachineTree(
             self.workers,
             self.target,
-            self.improves,
             n=n,
             hub=hub,
             ranges=self.ranges,

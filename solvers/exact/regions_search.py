@@ -165,7 +165,9 @@ class RegionSearch:
             )
             needed = np.where(np.isinf(least.seconds), np.inf, needed)
             at = np.array(places, dtype=np.intp)
-            sums = self.market.total_sums(at, family.hosts, self.most)[rows][:, least.workers]
+            sums = self.market.best_sums.with_required(at, family.hosts, self.most)[rows][
+                :, least.workers
+            ]
             margins = margin(sums, needed)
             if np.any(margins >= 0):
                 parts = zip(least.regions, np.split(margins, least.ends), strict=True)

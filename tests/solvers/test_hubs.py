@@ -91,7 +91,7 @@ def row_of(search: Any, placement: Placement) -> Any:
         if (hub.aggregator, hub.storage) == (exchange.aggregator, exchange.storage)
     ]
     rows = search.table.each(np.array([n]))
-    return rows[np.isin(rows.hubs, at)]
+    return rows.at(np.isin(rows.hubs, at))
 
 
 def test_no_bound_drops_a_placement_at_its_own_limits() -> None:

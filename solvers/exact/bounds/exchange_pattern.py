@@ -36,16 +36,12 @@ class ExchangePattern(Struct, frozen=True, kw_only=True, dict=True):
         return per_byte * self.pair_bytes if self.waits else 0.0 * per_byte
 
     def leaders(self, workers: Indices) -> Indices:
-        """Return how many leaders one region with so many workers has."""
+        """Return how many leaders one region with so many workers has, or with so many at most."""
         return np.ones_like(workers) if self.by_region else workers
 
     def leaders_left(self, workers: Indices, regions: int) -> Indices:
         """Return how many leaders are still to come after so many regions."""
         return np.full_like(workers, self.most - regions) if self.by_region else workers
-
-    def leaders_together(self, workers: Indices) -> Indices:
-        """Return how many leaders one region with at most so many workers has at most."""
-        return np.ones_like(workers) if self.by_region else workers
 
     def regions_left(self, left: Indices, together: Indices, regions: int) -> Indices:
         """Return how many regions are still to come at least."""
@@ -57,15 +53,34 @@ class ExchangePattern(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Partners:
-    """Least price that a leader pays to meet others; ``usd``: half both ways of a byte."""
+    """Least figures of each place with so many others: seconds, dollars; no place is its own.
 
-    def __init__(self, usd: Array) -> None:
-        apart = usd.copy()
+    ``figures``: of each place with each other, infinite where they cannot meet; shape (places,
+    places).
+    """
+
+    def __init__(self, figures: Array) -> None:
+        apart = figures.copy()
         np.fill_diagonal(apart, np.inf)
         self.ranked = np.sort(apart, axis=1)
         self.total = np.concatenate(
-            [np.zeros((len(usd), 1)), np.cumsum(self.ranked, axis=1)], axis=1
+            [np.zeros((len(figures), 1)), np.cumsum(self.ranked, axis=1)], axis=1
         )
+
+    def means(self, partners: Indices) -> Array:
+        """Return the mean of the least figures of each place; shape (cases, places)."""
+        return self.total[:, partners].T / partners[:, None]
+
+    def means_above(self, place: int, least: Array, scale: Array, partners: Indices) -> Array:
+        """Return the mean of a place's least max(least, scale x figure); shape (cases, groups)."""
+        with np.errstate(divide="ignore"):
+            below = np.searchsorted(self.ranked[place], least / scale[:, None])
+        below = np.minimum(below, partners[:, None])
+        sums = self.total[place]
+        with np.errstate(invalid="ignore"):
+            above = scale[:, None] * (sums[partners][:, None] - sums[below])
+        above = np.where(below == partners[:, None], 0.0, above)
+        return (below * least + above) / partners[:, None]
 
     def usd(self, leaders: int, together: int) -> Array:
         """Return the USD per pair byte of one leader of each region with so many others, at most

@@ -220,7 +220,7 @@ class Relaxation:
     def _bound(self, node: Node, family: Family) -> Bound:
         n, places = node.workers, np.array((*node.used, *node.joining), dtype=np.intp)
         settled = self._settled(node)
-        sums = self.market.total_sums(places, family.hosts, self.most)[:, n]
+        sums = self.market.best_sums.with_required(places, family.hosts, self.most)[:, n]
         if settled is None:
             sums = np.full_like(sums, -np.inf)
         node = settled or node
@@ -266,7 +266,7 @@ class Relaxation:
         step = max(1, AT_ONCE // max(1, len(places) * self.most))
         for some in (rows[first : first + step] for first in range(0, len(rows), step)):
             needed = self.thresholds_alone(at, workers, family, market.weights[some])
-            sums = market.sums_alone(at, family.hosts, self.most, some)[:, :, workers]
+            sums = market.best_sums.of_each(at, family.hosts, self.most, some)[:, :, workers]
             np.minimum(lowest, margin(sums, needed), out=lowest)
         return lowest
 

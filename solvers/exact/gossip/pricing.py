@@ -7,11 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from msgspec import Struct
 
-from placer.records import replace
-
-from ..._market.arrays import Array, Indices
+from ..._market.arrays import Array, Indices, Rows
 from .site_groups import SiteGroups
 
 SHRINKS = (1.0, 0.45, 0.2, 0.09, 0.04, 0.018)
@@ -26,7 +23,7 @@ MOST_NUMBERS = 500_000
 """Numbers of one array."""
 
 
-class Cases(Struct, frozen=True, kw_only=True, dict=True):
+class Cases(Rows, frozen=True, kw_only=True):
     """Sets of placements that are bounded side by side.
 
     ``weight`` and ``usd`` are what a samples/s of each site group is worth at most, and what the
@@ -41,19 +38,8 @@ class Cases(Struct, frozen=True, kw_only=True, dict=True):
     fewest: Indices
     most: Indices
 
-    def at(self, chosen: Indices) -> Cases:
-        """Return some of the cases."""
-        return replace(
-            self,
-            weight=self.weight[chosen],
-            usd=self.usd[chosen],
-            most_speed=self.most_speed[chosen],
-            fewest=self.fewest[chosen],
-            most=self.most[chosen],
-        )
 
-
-class Prices(Struct, frozen=True, kw_only=True, dict=True):
+class Prices(Rows, frozen=True, kw_only=True):
     """Prices of a dollar and of a samples/s of each case; shape (cases, prices)."""
 
     dollar: Array
@@ -116,7 +102,7 @@ class Pricing:
         for first in range(0, len(cases.fewest), step):
             self.check()
             rows = np.arange(first, min(first + step, len(cases.fewest)))
-            own = Prices(dollar=prices.dollar[rows], speed=prices.speed[rows])
+            own = prices.at(rows)
             reached = self.reached(cases.at(rows), own)
             at = np.argmin(reached, axis=1)
             parts.append((reached[np.arange(len(at)), at], *own.best(at)))

@@ -14,10 +14,11 @@ from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices
 from ..._target import Target
+from ..bounds.exchange_pattern import Partners
 from ..bounds.relaxation import Relaxation
 from ..search import Ranges
 from .pricing import Cases, Pricing
-from .site_groups import Partners, Sends, SiteGroups, site_groups_of
+from .site_groups import Sends, SiteGroups, site_groups_of
 
 SLICE = 1.15
 """Ratio of the ends of a slice of speeds, at most."""
@@ -119,7 +120,7 @@ class GossipRoot:
         """Samples/s that the machines of an improvement do at most."""
         market = self.market
         rows = (market.weights[:, 0] > 0) & ~np.any(market.weights[:, 2:] > 0, axis=1)
-        sums = market.total_sums(
+        sums = market.best_sums.with_required(
             np.arange(len(market.places)), frozenset(market.host_of), self.ranges.most_workers
         )[rows].max(axis=1)
         price, most = market.weights[rows, 1], self.most_usd

@@ -14,7 +14,6 @@ from placer.cost_model.timing.transfers import seconds_over
 from placer.solving import allowance
 
 from ..._market.arrays import Array, Indices
-from ..._market.best_sums import place_sums
 from ..._market.market import Market
 from ..._mode import Mode
 from ..bounds.relaxation import Family
@@ -29,8 +28,7 @@ class Sends:
 
     @cached_property
     def seconds(self) -> Array:
-        """Least seconds of a send, row to column, infinite from a place to itself; shape (places,
-        places).
+        """Least seconds of a send, row to column; shape (places, places).
 
         As between workers of as many machines as any has: those of fewer take longer.
         """
@@ -41,50 +39,17 @@ class Sends:
             network.speeds(places, streams, lanes), np.minimum(machine[:, None], machine)
         )
         with np.errstate(divide="ignore"):
-            built: Array = seconds_over(network.rtts_s(places), self.size / slowest)
-        np.fill_diagonal(built, np.inf)
-        return built
+            return seconds_over(network.rtts_s(places), self.size / slowest)
 
     @cached_property
     def usd(self) -> Array:
-        """Price of a send, row to column, infinite to the place itself; shape (places, places)."""
-        built = self.size * self.market.prices
-        np.fill_diagonal(built, np.inf)
-        return built
+        """Price of a send, row to column; shape (places, places)."""
+        return self.size * self.market.prices
 
     @cached_property
     def home_usd(self) -> Array:
         """Price of what one follower adds to a round inside each place; shape (places,)."""
         return 2 * self.mode.local_steps * self.size * np.diag(self.market.prices)
-
-
-class Partners:
-    """Least means over so many partners of each place.
-
-    ``figures``: of each place with each other, infinite where they cannot be partners; shape
-    (places, places).
-    """
-
-    def __init__(self, figures: Array) -> None:
-        self.ranked = np.sort(figures, axis=1)
-        self.sums = np.concatenate(
-            [np.zeros((len(figures), 1)), np.cumsum(self.ranked, axis=1)], axis=1
-        )
-
-    def means(self, partners: Indices) -> Array:
-        """Return the mean of the least figures of each place; shape (cases, places)."""
-        return self.sums[:, partners].T / partners[:, None]
-
-    def means_above(self, place: int, least: Array, scale: Array, partners: Indices) -> Array:
-        """Return the mean of a place's least max(least, scale x figure); shape (cases, groups)."""
-        with np.errstate(divide="ignore"):
-            below = np.searchsorted(self.ranked[place], least / scale[:, None])
-        below = np.minimum(below, partners[:, None])
-        sums = self.sums[place]
-        with np.errstate(invalid="ignore"):
-            above = scale[:, None] * (sums[partners][:, None] - sums[below])
-        above = np.where(below == partners[:, None], 0.0, above)
-        return (below * least + above) / partners[:, None]
 
 
 STEP = 1.15
@@ -99,8 +64,6 @@ TINY = 1e-300
 """Stands for a weight of 0 in a logarithm."""
 AT_ONCE = 500
 """Site groups whose tables are filled between two looks at the clock."""
-CHUNK = 32
-"""Prices that are worked out at once: tables of all machines of a market are large."""
 
 
 class SiteGroups(Struct, frozen=True, kw_only=True, dict=True):
@@ -159,13 +122,13 @@ def site_groups_of(market: Market, families: Sequence[Family], most: int) -> Sit
     weights[-1, 1] = 1.0  # the price alone
     parts: list[tuple[int, int, float, Array]] = []
     for family in families:
-        sums = _sums(market, weights, family.hosts, most)
+        sums = market.place_sums(weights, family.hosts, most)
         slowest = {part.own for part in family.parts or (family,)}
         for place, here in enumerate(market.hosts_at):
             allowance.check()
             if slowest & here:
                 parts += _of_place(place, sums[:, place], family.averaging_s)
-    alone = _sums(market, weights, frozenset(market.host_of), 1)[:, :, 1]
+    alone = market.place_sums(weights, frozenset(market.host_of), 1)[:, :, 1]
     parts += [(place, 1, 0.0, alone[:, place]) for place in range(len(market.places))]
     parts = sorted((part for part in parts if np.isfinite(part[3][0])), key=lambda part: part[:3])
     return SiteGroups(
@@ -189,21 +152,6 @@ def _tables(sums: list[Array], prices: Array) -> tuple[Array, Array]:
         speed[first : first + AT_ONCE] = worth - prices * slope
         usd[first : first + AT_ONCE] = -slope
     return speed.ravel(), usd.ravel()
-
-
-def _sums(market: Market, weights: Array, hosts: frozenset[str], most: int) -> Array:
-    """Return the best sums of n machines of each place; shape (prices, places, most + 1)."""
-    inside = market.of_hosts(hosts)
-    machines, owners = market.step_machines[inside], market.step_owners[inside]
-    shape = len(weights), len(market.places), most + 1
-    allowance.reserve(1.5 * 8 * shape[0] * shape[1] * shape[2])
-    built = np.empty(shape)
-    for first in range(0, len(weights), CHUNK):
-        allowance.check()
-        values = market.increments_at(weights[first : first + CHUNK])[:, inside]
-        place = market.place_of[owners]
-        built[first : first + CHUNK] = place_sums(values, machines, place, len(market.places), most)
-    return built
 
 
 def _of_place(place: int, sums: Array, averaging: Array) -> Iterator[tuple[int, int, float, Array]]:

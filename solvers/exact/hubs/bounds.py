@@ -9,12 +9,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
-from ..._market.arrays import Array, Indices, Mask
+from ..._market.arrays import Array, Indices, Mask, Rows
 from ..._mode import Mode
 from ..._target import Target
 from .workers import HubRows, HubWorkers
@@ -26,14 +25,15 @@ def could_improve(
     seconds: Any,
     usd_per_hour: Any,
     usd_per_round: Any,
-    usd_seconds: Any,
     slowest: float = 0.0,
+    *,
+    usd_seconds: Any = None,
 ) -> Any:
     """Return whether rounds this short at these prices could be an improvement; numbers, or arrays
     of one shape.
 
-    Seconds, prices and ``usd_seconds``, price per hour times seconds, are lower bounds; ``slowest``
-    is the least samples/s, for which rounds are paid.
+    Seconds, prices and ``usd_seconds``, price per hour times seconds unless more is known, are
+    lower bounds; ``slowest`` is the least samples/s, for which rounds are paid.
     """
     # All three tests are necessary for an improvement. Seconds and prices err low, so none of them
     # fails for a real one.
@@ -44,6 +44,7 @@ def could_improve(
     paid = usd_per_hour + usd_per_round * SECONDS_PER_HOUR * max(speed, slowest) / counted
     kept = (seconds < math.inf) & (counted / seconds >= speed) & (paid <= target.max_usd_per_hour)
     if most < math.inf:
+        usd_seconds = usd_per_hour * seconds if usd_seconds is None else usd_seconds
         kept = kept & ((usd_seconds / SECONDS_PER_HOUR + usd_per_round) / counted <= most)
     return kept
 
@@ -60,7 +61,7 @@ class HubBounds:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             usd = self.workers.cheapest[rows.workers] + rows.usd
             mean = self._mean_seconds(target, rows)
-            kept: Mask = could_improve(target, self.mode, mean, usd, 0.0, usd * mean)
+            kept: Mask = could_improve(target, self.mode, mean, usd, 0.0)
             if not np.any(kept):  # the other bound takes longer
                 return kept, mean
             least = self.least_seconds(target, rows)
@@ -69,7 +70,9 @@ class HubBounds:
             product = usd * seconds
             if target.max_usd_per_sample < math.inf:
                 product = np.maximum(product, self._least_product(rows))
-            kept = could_improve(target, self.mode, seconds, usd, 0.0, product) & (usd < math.inf)
+            kept = could_improve(target, self.mode, seconds, usd, 0.0, usd_seconds=product) & (
+                usd < math.inf
+            )
         return kept, least
 
     def least_seconds(self, target: Target, rows: HubRows) -> Array:
@@ -132,7 +135,7 @@ class HubBounds:
     @cached_property
     def _sums(self) -> Array:
         """Largest weighted sums of n machines anywhere; shape (rows, workers + 1)."""
-        return self.market.total_sums(
+        return self.market.best_sums.with_required(
             np.arange(len(self.market.places)), frozenset(self.market.host_of), self.workers.most
         )
 
@@ -152,7 +155,7 @@ class HubBounds:
             # would.
             parts.append((n - sum(count for count, _ in parts), self._anywhere))
             for number, (count, among) in enumerate(parts):
-                product[mine] += count * self._least_own_product(rows[mine], n, number, among)
+                product[mine] += count * self._least_own_product(rows.at(mine), n, number, among)
         return product
 
     @cached_property
@@ -195,7 +198,7 @@ def _steps(usd: Array, seconds: Array) -> tuple[Array, Array]:
     return usd[kept], seconds[kept]
 
 
-class AdmittedMachines(Struct, frozen=True, eq=False, dict=True):
+class AdmittedMachines(Rows, frozen=True, eq=False):
     """Machines that rows may have, over pools sorted by price.
 
     ``allowed``: which pools may be used; shape (rows, pools). ``seconds``: least round with one of
@@ -207,10 +210,6 @@ class AdmittedMachines(Struct, frozen=True, eq=False, dict=True):
     seconds: Array
     shortest: Array
     usd: Array
-
-    def row(self, at: int) -> AdmittedMachines:
-        """Return the machines of one row, with one dimension less."""
-        return AdmittedMachines(self.allowed[at], self.seconds[at], self.shortest[at], self.usd[at])
 
 
 class HubScreen:
@@ -281,12 +280,7 @@ class HubScreen:
         with np.errstate(invalid="ignore", over="ignore"):
             admitted = self.machines(target, rows, up, down)
             kept: Mask = could_improve(
-                target,
-                self.mode,
-                admitted.shortest,
-                admitted.usd,
-                usd_per_round,
-                admitted.usd * admitted.shortest,
+                target, self.mode, admitted.shortest, admitted.usd, usd_per_round
             )
         return kept & (admitted.usd < math.inf), admitted
 

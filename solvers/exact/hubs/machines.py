@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ..._market.increments import suffix_sums
 from ..._market.required_machines import Owed
 from ..._target import Target
 from ..search import Ranges
+from .bounds import could_improve
 from .hub import Hub
 from .workers import HubWorkers
 
@@ -19,19 +20,16 @@ from .workers import HubWorkers
 class HubMachineTree:
     """Depth-first enumeration of counts, cheapest machines first.
 
-    ``workers``, ``target``: market and strategy; incumbent and limits. ``improves``: whether least
-    seconds, USD/h and USD of a round, with the least samples/s that are certain, could be an
-    improvement: `HubSearch.improves`. ``n``, ``hub``: how many workers around which hub.
-    ``ranges``: numbers of regions that are allowed. ``chosen``: pools that they may be of, cheapest
-    first. ``server_usd``: USD/h of the server. ``egress``: USD that a worker of each chosen pool
-    pays a round, and its region beside; shapes (chosen,).
+    ``workers``, ``target``: market and strategy; incumbent and limits. ``n``, ``hub``: how many
+    workers around which hub. ``ranges``: numbers of regions that are allowed. ``chosen``: pools
+    that they may be of, cheapest first. ``server_usd``: USD/h of the server. ``egress``: USD that a
+    worker of each chosen pool pays a round, and its region beside; shapes (chosen,).
     """
 
     def __init__(
         self,
         workers: HubWorkers,
         target: Target,
-        improves: Callable[[float, float, float, float], bool],
         *,
         n: int,
         hub: Hub,
@@ -48,7 +46,7 @@ class HubMachineTree:
             hub.transport == "server"
         )  # all pull at once after the last push; from a store each begins when it has the mean
         ready = calculation + up if server else calculation + up + down
-        self.target, self.improves, self.mode, self.n = target, improves, workers.mode, n
+        self.target, self.mode, self.n = target, workers.mode, n
         self.problem, self.ranges = problem, ranges
         self.taken = hub.taken(n)
         self.aggregate = float(hub.aggregate(n))
@@ -201,7 +199,11 @@ class HubMachineTree:
                 seconds,
                 self.problem.batch / (placed + self.speed_left[at][left]) + self.least_way_s,
             )
-        return self.improves(seconds, usd_per_hour, usd_per_round, self.slowest)
+        return bool(
+            could_improve(
+                self.target, self.mode, seconds, usd_per_hour, usd_per_round, self.slowest
+            )
+        )
 
     def _within_limits(self, at: int, left: int) -> bool:
         """Return whether joint quotas and emissions are kept with the cleanest rest."""

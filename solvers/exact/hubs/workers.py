@@ -7,21 +7,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
 from placer.problem.exchange import memory_gib
 
-from ..._market.arrays import Array, Indices, Mask
+from ..._market.arrays import Array, Indices, Mask, Rows
 from ..._market.market import Market
 from ..._market.required_machines import Rule, least_usd
 from ..._mode import Mode
 from .hub import Hub, ManyPlaces
 
 
-class HubRows(Struct, frozen=True, eq=False, dict=True):
+class HubRows(Rows, frozen=True, eq=False):
     """Figures of some hubs with their numbers of workers; all of shape (rows,).
 
     ``hubs``, ``workers``: position of each hub in its list, and how many workers it has.
@@ -39,16 +37,6 @@ class HubRows(Struct, frozen=True, eq=False, dict=True):
     def __len__(self) -> int:
         """Count the rows."""
         return len(self.workers)
-
-    def __getitem__(self, wanted: Any) -> HubRows:
-        """Return the rows of a mask, a slice or some positions."""
-        return HubRows(
-            self.hubs[wanted],
-            self.workers[wanted],
-            self.aggregate[wanted],
-            self.shared[wanted],
-            self.usd[wanted],
-        )
 
     @staticmethod
     def of(hub: Hub, workers: Indices, position: int = 0) -> HubRows:

@@ -153,7 +153,7 @@ class Children:
         left, together = node.left - self.counts, np.maximum(together, 1)
         leaders = exchange_pattern.leaders(self.counts)
         leaders_left = exchange_pattern.leaders_left(left, self.used)
-        leaders_together = exchange_pattern.leaders_together(together)
+        leaders_together = exchange_pattern.leaders(together)
         rest, rest_usd = self._every_rest(left, together, leaders_left, leaders_together)
         across = [
             self.partners.usd(int(m), int(most))
@@ -340,7 +340,7 @@ class Children:
             return True
         bound.target.tick()
         leaders = int(exchange_pattern.leaders(np.array(count)))
-        together = int(exchange_pattern.leaders_together(np.array(count)))
+        together = int(exchange_pattern.leaders(np.array(count)))
         leaders_left = int(exchange_pattern.leaders_left(np.array(left), self.used))
         toward = self.toward + leaders * bound.relaxation.pair_usd[place, self.places]
         pairs = toward + self.partners.usd(max(0, leaders_left - together), together)

@@ -15,7 +15,7 @@ from placer.records import replace
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
-from ..._market.arrays import Array, Indices, Mask
+from ..._market.arrays import Array, Indices, Mask, Rows
 from ..._market.increments import PlaceUnits
 from ..._market.market import Market
 from ..._market.required_machines import best_of, best_sum
@@ -39,7 +39,7 @@ STATE_BYTES, SORTED = 48, 6
 """Bytes of a choice, and how many copies of it sorting and cutting make at once."""
 
 
-class States(Struct, frozen=True, kw_only=True, dict=True):
+class States(Rows, frozen=True, kw_only=True):
     """Choices of machines, not yet complete: how many, their speed, their price, where they came
     from; shapes (states,).
 
@@ -53,17 +53,6 @@ class States(Struct, frozen=True, kw_only=True, dict=True):
     usd: Array
     parent: Indices
     choice: Indices
-
-    def at(self, chosen: Indices) -> States:
-        """Select some of the states."""
-        return States(
-            machines=self.machines[chosen],
-            devices=self.devices[chosen],
-            speed=self.speed[chosen],
-            usd=self.usd[chosen],
-            parent=self.parent[chosen],
-            choice=self.choice[chosen],
-        )
 
     @staticmethod
     def all_of(parts: list[States]) -> States:

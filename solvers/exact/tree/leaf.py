@@ -189,7 +189,9 @@ class Leaf:
         """Yield groups that may improve with so many workers in each of the regions."""
         used, split = np.array(self.node.used, dtype=np.intp), np.array([counts])
         sums = [
-            self.market.total_sums(np.array([place]), self.family.hosts, self.workers, used)
+            self.market.best_sums.with_required(
+                np.array([place]), self.family.hosts, self.workers, used
+            )
             for place in self.node.used
         ]
         parts = [part[:, int(n)] for part, n in zip(sums, counts, strict=True)]
@@ -216,7 +218,7 @@ class Leaf:
         """Return whether a split may improve with the machines that must be used."""
         if not self.market.required_machines.rules:
             return True
-        total = self.market.total_sums(
+        total = self.market.best_sums.with_required(
             np.array(self.node.used, dtype=np.intp), self.family.hosts, self.workers
         )[:, [self.workers]]
         return bool(
