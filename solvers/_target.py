@@ -244,7 +244,8 @@ class Target:
         """What a better placement has at most of each sum of `Market.limited`; shape (sums,)."""
         wish = self.problem.requirements
         carbon = [self.max_carbon_g_per_hour] if wish.counts_carbon else []
-        return np.array([*carbon, *(float(row.most) for row in self.problem.joint_limits)])
+        joint = (float(row.most) for row in self.problem.joint_limits)
+        return np.array([*carbon, *joint, *(-float(rule.count) for rule in wish.used)])
 
     def thresholds(
         self,

@@ -12,12 +12,16 @@ import numpy as np
 from placer.solving import allowance
 
 from .arrays import Array, Indices, Mask
-from .required_machines import RequiredMachines, best_of, best_with
+from .required_machines import best_of
 
 BOTH = 24
 """Pairs of prices, of a dollar and of a limited sum, at which the bound is evaluated."""
 MULTIPLIERS = 24
 """Prices of a dollar in samples/s at which the bound is evaluated."""
+SHARES = (0.5, 1.0, 8.0)
+"""What machines that must be used are worth more, over what they are behind others. The last one
+rules out places that have none.
+"""
 
 
 def bound_rows(speed: Array, usd: Array, limited: Array, own: Sequence[float] = ()) -> Array:
@@ -26,7 +30,8 @@ def bound_rows(speed: Array, usd: Array, limited: Array, own: Sequence[float] = 
     some machine adds to, the price alone.
 
     ``speed``, ``usd``: samples/s and USD/h of one machine; shape (pools,). ``limited``: what one
-    machine takes of each sum that has a limit, g: emissions, devices; shape (sums, pools). ``own``:
+    machine takes of each sum that has a limit, g: emissions, devices, and less than nothing of what
+    must be used; shape (sums, pools). ``own``:
     further prices of a dollar, which a question has of its own.
     """
     # The range reaches beyond the worst and the best speed for a dollar: outside of it a row
@@ -42,6 +47,7 @@ def bound_rows(speed: Array, usd: Array, limited: Array, own: Sequence[float] = 
             priced,
             *_limited_rows(speed, limited),
             *_both_rows(speed, usd, limited),
+            *_required_rows(speed, usd, limited, multipliers),
             [[0.0, 1.0, *np.zeros(len(limited))]],
         ]
     )
@@ -91,6 +97,27 @@ def _limited_rows(speed: Array, limited: Array) -> list[Array]:
     return built
 
 
+def _required_rows(speed: Array, usd: Array, limited: Array, prices: Array) -> list[Array]:
+    """Return the rows (1, beta, gammas) in which machines that must be used are worth more by
+    shares of what they are behind the best other ones; of shape (rows, 2 + sums).
+
+    A sum of at least c machines is one of at most -c, of which each takes -1. Where it is worth as
+    much as any other machine, c of them cost what they lose against others, whatever n is.
+    """
+    owed = np.flatnonzero((limited < 0).any(axis=1))
+    worth, built = speed - prices[:, None] * usd, []
+    for share in SHARES if len(owed) else ():
+        rows = np.zeros((len(prices), 2 + len(limited)))
+        rows[:, 0], rows[:, 1] = 1.0, prices
+        for k in owed.tolist():
+            mine = limited[k] < 0
+            best = worth[:, ~mine].max(axis=1, initial=0.0)[:, None]
+            behind = ((best - worth[:, mine]) / -limited[k, mine]).min(axis=1)
+            rows[:, 2 + k] = share * np.maximum(behind, 0.0)
+        built.append(rows)
+    return built
+
+
 KEPT_SUMS = 1024
 """Answers that are kept, of some ten kB each."""
 AT_ONCE = 1_000_000
@@ -103,7 +130,7 @@ class BestSums:
     ``values``: concave increments of every quota bucket; shape (rows, steps). ``machines``: how
     many machines each step stands for; shape (steps,). ``owner``, ``place``: first pool of each
     step's bucket, and its place; shape (steps,). ``of_hosts``: which steps are of pools whose hosts
-    are of some classes. ``required``: machines that must be used.
+    are of some classes.
     """
 
     def __init__(
@@ -114,13 +141,11 @@ class BestSums:
         place: Indices,
         of_hosts: Callable[[frozenset[str]], Mask],
         places: int,
-        required: RequiredMachines,
     ) -> None:
         self.values, self.machines, self.owner, self.place = values, machines, owner, place
-        self.of_hosts, self.places, self.required = of_hosts, places, required
+        self.of_hosts, self.places = of_hosts, places
         self._kept_sums = lru_cache(maxsize=KEPT_SUMS)(self._sums)
         self._kept_each: dict[tuple[frozenset[str], int], tuple[Indices, Array]] = {}
-        self._kept_totals = lru_cache(maxsize=KEPT_SUMS)(self._totals)
 
     def of(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
         """Return the largest sum of exactly n machines at some places; shape (rows, most + 1);
@@ -144,21 +169,6 @@ class BestSums:
             kept = self._kept_each[hosts, most] = rows, self._each(rows, hosts, most)
         return kept[1][np.searchsorted(kept[0], rows)][:, places]
 
-    def with_required(
-        self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None
-    ) -> Array:
-        """Return the sums of `of` where the machines that must be used are among the n.
-
-        ``among``: all places of a placement, if ``places`` are a part of them: rules count whose
-        machines can only be in that part. None: these.
-        """
-        if not self.required.rules:
-            return self.of(places, hosts, most)
-        every = places if among is None else among
-        return self._kept_totals(
-            places.astype(np.intp).tobytes(), every.astype(np.intp).tobytes(), hosts, most
-        )
-
     def _each(self, rows: Indices, hosts: frozenset[str], most: int) -> Array:
         inside = self.of_hosts(hosts)
         values, machines, place = (
@@ -172,15 +182,6 @@ class BestSums:
         inside = self._open_steps(places, hosts)
         allowance.reserve(3 * 8 * len(self.values) * int(inside.sum()))
         built = best_of(self.values[:, inside], most, self.machines[inside])
-        built.setflags(write=False)
-        return built
-
-    def _totals(self, places: bytes, among: bytes, hosts: frozenset[str], most: int) -> Array:
-        inside, open_ = (self._open_steps(part, hosts) for part in (places, among))
-        rules = self.required.within(self.owner, inside, open_)
-        if not rules:
-            return self.of(np.frombuffer(places, dtype=np.intp), hosts, most)
-        built = best_with(self.values, inside, rules, most, self.machines)
         built.setflags(write=False)
         return built
 

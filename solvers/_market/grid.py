@@ -13,7 +13,6 @@ from placer.solving import allowance
 
 from .arrays import Array, Indices, Mask
 from .market import Market
-from .required_machines import best_with
 
 RANKS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 90, 135, 200)
 """Ranks among all machines whose worth is tried as the price of a worker."""
@@ -138,50 +137,14 @@ class Grid(Struct, frozen=True, dict=True):
     def sums(self) -> Array:
         """Best sums of n machines in each place; shape (rows, places, most + 1); minus infinity
         where quotas do not allow n.
-
-        Machines that must be used and can only be in one place are among its n.
         """
-        market, owner = self.market, self._owner
-        built, place = (
-            market.place_sums(self.weights, self.hosts, self.most),
-            market.place_of[owner],
-        )
-        if self._required:
-            inside = market.of_hosts(self.hosts)
-            values, machines = market.increments_at(self.weights)[:, inside], market.step_machines
-            for at in self._required:
-                rules = market.required_machines.within(owner, place == at, place >= 0)
-                built[:, at] = best_with(values, place == at, rules, self.most, machines[inside])
-        return built
+        return self.market.place_sums(self.weights, self.hosts, self.most)
 
     @cached_property
-    def least(self) -> dict[int, int]:
-        """Fewest machines of each place that every placement uses."""
+    def needed(self) -> list[int]:
+        """Places that every placement uses."""
         required = self.market.problem.requirements.required_places
-        named = {at: 1 for at, place in enumerate(self.market.places) if place in required}
-        return named | self._required
-
-    @cached_property
-    def _required(self) -> dict[int, int]:
-        """Machines that must be used and can only be in one place, by place."""
-        owner, place = self._owner, self.market.place_of[self._owner]
-        required = {}
-        for at in np.unique(place).tolist() if self.market.required_machines.rules else ():
-            count = sum(
-                count
-                for count, mine in self.market.required_machines.within(
-                    owner, place == at, place >= 0
-                )
-                if np.any(mine)
-            )
-            if count:
-                required[at] = count
-        return required
-
-    @cached_property
-    def _owner(self) -> Indices:
-        """First pools of the buckets, step by step."""
-        return self.market.step_owners[self.market.of_hosts(self.hosts)]
+        return [at for at, place in enumerate(self.market.places) if place in required]
 
     @cached_property
     def steps(self) -> Array:

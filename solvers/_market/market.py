@@ -156,12 +156,13 @@ class Market:
 
     @shared_property
     def limited(self) -> Array:
-        """Return what one machine takes of each limited sum; shape (sums, pools)."""
-        return (
-            np.vstack([self.carbon, self.joint])
-            if self.problem.requirements.counts_carbon
-            else self.joint
-        )
+        """Return what one worker takes of each limited sum, emissions and joint limits; less than
+        nothing of the machines that must be used; shape (sums, pools).
+        """
+        carbon = [self.carbon] if self.problem.requirements.counts_carbon else []
+        machines = np.array([pool.machines for pool in self.pools])
+        required = [rule.owns * -machines for rule in self.required_machines.rules]
+        return np.vstack([*carbon, self.joint, *required])
 
     @shared_property
     def cap(self) -> Array:
@@ -504,7 +505,6 @@ class Market:
             self.place_of[owner],
             self.of_hosts,
             len(self.places),
-            self.required_machines,
         )
 
     def of_hosts(self, hosts: frozenset[str]) -> Mask:

@@ -1,16 +1,14 @@
-"""Machines that must be used: what they add to bounds, and which of them are still owed while
-machines are chosen.
+"""Machines that must be used, and which of them are still owed while machines are chosen; bounds
+take them as sums with a limit from below. Largest sums of machines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 
 import numpy as np
 from msgspec import Struct
 
-from placer.problem.contradictions import disjoint
 from placer.problem.requirements import Used, uses
 from placer.problem.workers.pool import Pool
 from placer.solving import allowance
@@ -19,47 +17,32 @@ from .arrays import Array, Indices, Mask
 
 
 class Rule(Struct, frozen=True, eq=False, dict=True):
-    """At least ``count`` machines: which pools ``owns``; ``shares``: pools of their quotas."""
+    """At least ``count`` workers of the pools that it ``owns``."""
 
     count: int
     owns: Mask
-    shares: Mask
 
 
 class RequiredMachines(Struct, frozen=True, dict=True):
-    """Rules of a market; bounds may add up ``apart``, of different quotas."""
+    """Rules of a market."""
 
     rules: tuple[Rule, ...]
-    apart: tuple[Rule, ...]
 
     @staticmethod
     def of(used: Sequence[Used], pools: Sequence[Pool]) -> RequiredMachines:
         """Look up the pools of each rule."""
-        made: dict[Used, Rule] = {}
+        made = []
         for rule in used:
             owns = np.array(
                 [uses(rule, pool.place, pool.offer.device, pool.offer.market) for pool in pools],
                 dtype=bool,
             )
-            buckets = {pool.bucket for pool, own in zip(pools, owns, strict=True) if own}
             # Machines are asked for, islands are counted: the largest island errs low.
             largest = max(
                 (p.machines for p, own in zip(pools, owns, strict=True) if own), default=1
             )
-            made[rule] = Rule(
-                -(-rule.count // largest),
-                owns,
-                np.array([pool.bucket in buckets for pool in pools], dtype=bool),
-            )
-        return RequiredMachines(
-            tuple(made.values()), tuple(made[rule] for rule in disjoint(used, pools))
-        )
-
-    def within(self, owner: Array, inside: Mask, among: Mask) -> list[tuple[int, Mask]]:
-        """List the rules of ``apart`` whose machines can only be inside, with their units."""
-        shares = [(rule.count, rule.shares[owner]) for rule in self.apart]
-        # A rule that other places could keep as well binds nothing here.
-        return [(count, mine) for count, mine in shares if not np.any(mine & among & ~inside)]
+            made.append(Rule(-(-rule.count // largest), owns))
+        return RequiredMachines(tuple(made))
 
     def first(self, pools: Sequence[int]) -> list[bool]:
         """Return whether a pool is of some rule, for each pool."""
@@ -145,48 +128,6 @@ def _largest_units(values: Array, most: int, machines: Indices) -> Array:
     return np.repeat(values.ravel(), taken.ravel()).reshape(len(values), -1)
 
 
-def best_with(
-    values: Array,
-    inside: Mask,
-    required: Sequence[tuple[int, Mask]],
-    most: int,
-    machines: Indices | None = None,
-) -> Array:
-    """Return `best_of` some values with enough of certain ones among them.
-
-    ``values``: shape (rows, steps). ``inside``: steps that may be taken; shape (steps,).
-    ``required``: how many machines at least of which steps; no step twice. ``machines``: how many
-    machines each step has, at least one; shape (steps,). None: one. The c largest of the required
-    ones, then the largest of all that is left: whatever else has c of them is not better, because
-    each of its machines can be exchanged for one of these without loss.
-
-    >>> last_two = np.array([False, False, True, True])
-    >>> best_with(np.array([[5.0, 4.0, 1.0, 2.0]]), np.full(4, True), [(1, last_two)], 3)
-    array([[-inf,   2.,   7.,  11.]])
-    >>> each = np.array([1, 1, 1, 2])
-    >>> best_with(np.array([[5.0, 4.0, 1.0, 2.0]]), np.full(4, True), [(2, last_two)], 3, each)
-    array([[-inf, -inf,   4.,   9.]])
-    """
-    built = np.full((len(values), most + 1), -np.inf)
-    each = np.ones(values.shape[1], dtype=np.intp) if machines is None else machines
-    base, count, free = np.zeros((len(values), 1)), 0, inside
-    blocks = []
-    # Exchange argument: other machines of the same rule can be replaced by its best ones without
-    # loss, so the best c are in some best set.
-    for least, mine in required:
-        here = mine & inside
-        if each[here].sum() < least:
-            return built
-        block = _largest_units(values[:, here], max(least, most), each[here])
-        base = base + block[:, :least].sum(axis=1, keepdims=True)
-        blocks.append(block[:, least:])
-        count, free = count + least, free & ~here
-    if count <= most:
-        rest = _largest_units(values[:, free], most - count, each[free])
-        built[:, count:] = base + best_of(np.concatenate([rest, *blocks], axis=1), most - count)
-    return built
-
-
 def with_required_places(
     required: Sequence[str], places: Sequence[str], used: tuple[int, ...], joining: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -208,20 +149,6 @@ def with_required_places(
     )
 
 
-def least_usd(usd: Array, cap: Array, required: Sequence[Rule], most: int) -> Array:
-    """Return the least price of n machines that keep some rules, for n = 0 .. most; infinite where
-    there are none.
-
-    ``usd``, ``cap``: USD/h and most machines of each pool; shape (pools,). ``required``: rules of
-    which no two share a pool.
-    """
-    machines = np.minimum(cap, most).astype(np.intp)
-    if not required:
-        return -best_of(-usd[None, machines > 0], most, machines[machines > 0])[0]
-    rules = [(rule.count, rule.owns) for rule in required]
-    return -best_with(-usd[None, :], machines > 0, rules, most, machines)[0]
-
-
 class Owed:
     """Machines of each rule still to be chosen while pools are gone through in order."""
 
@@ -234,7 +161,6 @@ class Owed:
         for r, room in enumerate(self.room):
             for at in range(len(order) - 1, -1, -1):
                 room[at] = room[at + 1] + (caps[at] if r in self.hits[at] else 0)
-        self.apart = [r for r, rule in enumerate(required.rules) if rule in required.apart]
 
     def take(self, at: int, count: int) -> None:
         """Choose machines of the pool at a position; a negative count puts them back."""
@@ -256,18 +182,3 @@ class Owed:
     def others(self, at: int) -> int:
         """Return the workers that must be left for other pools than the one at a position."""
         return max((owed for r, owed in enumerate(self.owed) if r not in self.hits[at]), default=0)
-
-    def least_after(self, column: Sequence[float]) -> list[list[float]]:
-        """Return the least value of a machine of each rule from each position on."""
-        rows = []
-        for r in range(len(self.owed)):
-            row = [inf] * (len(column) + 1)
-            for at in range(len(column) - 1, -1, -1):
-                row[at] = min(row[at + 1], column[at]) if r in self.hits[at] else row[at + 1]
-            rows.append(row)
-        return rows
-
-    def rest(self, at: int, least: Sequence[Sequence[float]]) -> tuple[int, float]:
-        """Count machines owed to rules apart, and the least sum of something over them."""
-        open_ = [r for r in self.apart if self.owed[r] > 0]
-        return sum(self.owed[r] for r in open_), sum(self.owed[r] * least[r][at] for r in open_)

@@ -48,7 +48,7 @@ def still_open(
     All of them at once: other leaves do the same, each by itself (`Fronts`).
     """
     market = relaxation.market
-    if relaxation.problem.requirements.required_places or market.required_machines.rules:
+    if relaxation.problem.requirements.required_places:
         return open_, {}
     at, counts = np.flatnonzero(open_.any(axis=1)), np.flatnonzero(open_.any(axis=0))
     if open_.sum() <= FEW:

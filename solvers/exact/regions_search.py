@@ -165,9 +165,7 @@ class RegionSearch:
             )
             needed = np.where(np.isinf(least.seconds), np.inf, needed)
             at = np.array(places, dtype=np.intp)
-            sums = self.market.best_sums.with_required(at, family.hosts, self.most)[rows][
-                :, least.workers
-            ]
+            sums = self.market.best_sums.of(at, family.hosts, self.most)[rows][:, least.workers]
             margins = margin(sums, needed)
             if np.any(margins >= 0):
                 parts = zip(least.regions, np.split(margins, least.ends), strict=True)
@@ -250,7 +248,7 @@ class RegionSearch:
         # of rounds per hour; the common part is in `egress` below.
         charge = grid.weights[:, 1:2] * rounds_per_hour * pair * (pairs - pairs.min())
         rows = np.arange(len(grid.weights))
-        must = np.flatnonzero(np.isin(at, list(grid.least)))
+        must = np.flatnonzero(np.isin(at, grid.needed))
         reached = grid.conjugates.best(
             rows, at, regions, self.most - regions + 1, workers, charge, must
         )

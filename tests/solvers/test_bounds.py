@@ -26,9 +26,9 @@ relaxation, exchange_pattern, region_rounds, ring = (
     importlib.import_module(f"placer.solvers.exact.bounds.{name}")
     for name in ("relaxation", "exchange_pattern", "region_rounds", "ring")
 )
-grid, increments, required = (
+grid, increments, best_sums = (
     importlib.import_module(f"placer.solvers._market.{name}")
-    for name in ("grid", "increments", "required_machines")
+    for name in ("grid", "increments", "best_sums")
 )
 market, target, modes = (
     importlib.import_module(f"placer.solvers.{name}")
@@ -314,24 +314,27 @@ def test_machines_that_share_a_large_quota_are_bounded_by_their_linear_program()
     assert exact[:3].sum() == pytest.approx(9.0)
 
 
-def test_the_best_sum_with_required_machines_is_that_of_enumeration() -> None:
-    """Of all sets of n units with enough of the required ones, none has a larger sum."""
+def test_rows_of_required_machines_bound_enumeration_and_reach_it() -> None:
+    """Of n machines with c or more of some pools none is worth more than the rows allow; where
+    every pool has n machines, the row in which these are worth as much as others allows no more.
+    """
     draw, judged = np.random.default_rng(5), 0
     for _ in range(DRAWS):
-        units = int(draw.integers(2, 8))
-        values = draw.normal(size=(1, units))
-        mine = draw.random(units) < 0.5
-        least = int(draw.integers(0, max(1, int(mine.sum())) + 1))
-        reached = required.best_with(values, np.full(units, True), [(least, mine)], units)[0]
-        for n in range(units + 1):
-            sets = [
-                chosen
-                for chosen in product((0, 1), repeat=units)
-                if sum(chosen) == n and np.array(chosen) @ mine >= least
-            ]
-            best = max((float(values[0] @ np.array(chosen)) for chosen in sets), default=-np.inf)
-            judged += bool(sets)
-            assert reached[n] == pytest.approx(best)
+        pools, n = int(draw.integers(2, 6)), int(draw.integers(1, 6))
+        least, mine = int(draw.integers(1, n + 1)), int(draw.integers(1, pools))
+        speed, usd = draw.uniform(1.0, 9.0, pools), draw.uniform(0.1, 3.0, pools)
+        taken = np.where(np.arange(pools) < mine, -1.0, 0.0)[None]
+        rows = best_sums.bound_rows(speed, usd, taken)
+        worth = rows[:, :1] * speed - rows[:, 1:2] * usd - rows[:, 2:] * taken
+        allowed = n * worth.max(axis=1) - least * rows[:, 2]
+        for price in np.unique(rows[rows[:, 0] > 0, 1]).tolist():
+            each = speed - price * usd
+            best = least * each[:mine].max() + (n - least) * each.max()
+            own = allowed[(rows[:, 0] > 0) & (rows[:, 1] == price)]
+            assert own.min() >= best - 1e-9
+            if each[mine:].max() >= max(0.0, each[:mine].max()):
+                assert own.min() == pytest.approx(best)
+                judged += 1
     assert judged >= DRAWS
 
 

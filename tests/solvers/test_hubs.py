@@ -245,10 +245,6 @@ def one_by_one(search, hub, n) -> tuple[float, float, float]:  # type: ignore[no
     ]
     ideal = workers.ideal.ways()
     soonest = min((own(ideal, i) for i in payable), default=math.inf)
-    for rule in market.required_machines.apart:
-        soonest = max(
-            soonest, min((own(ideal, i) for i in payable if rule.owns[i]), default=math.inf)
-        )
     allowed = []
     for i in payable:
         seconds, counted = own(hub.ways(), i), search.mode.samples / search.mode.multiplier

@@ -220,7 +220,7 @@ class Relaxation:
     def _bound(self, node: Node, family: Family) -> Bound:
         n, places = node.workers, np.array((*node.used, *node.joining), dtype=np.intp)
         settled = self._settled(node)
-        sums = self.market.best_sums.with_required(places, family.hosts, self.most)[:, n]
+        sums = self.market.best_sums.of(places, family.hosts, self.most)[:, n]
         if settled is None:
             sums = np.full_like(sums, -np.inf)
         node = settled or node
@@ -254,7 +254,7 @@ class Relaxation:
 
     def margins_alone(self, places: tuple[int, ...], workers: Indices, family: Family) -> Array:
         """Return the margins of `bound` of each place alone; shape (places, workers)."""
-        if self.problem.requirements.required_places or self.market.required_machines.rules:
+        if self.problem.requirements.required_places:
             return np.array(
                 [self.bound(Node((p,), (), workers, 0.0), family).margins(0.0) for p in places]
             )

@@ -120,7 +120,7 @@ class GossipRoot:
         """Samples/s that the machines of an improvement do at most."""
         market = self.market
         rows = (market.weights[:, 0] > 0) & ~np.any(market.weights[:, 2:] > 0, axis=1)
-        sums = market.best_sums.with_required(
+        sums = market.best_sums.of(
             np.arange(len(market.places)), frozenset(market.host_of), self.ranges.most_workers
         )[rows].max(axis=1)
         price, most = market.weights[rows, 1], self.most_usd

@@ -55,6 +55,7 @@ class HubBounds:
     def __init__(self, workers: HubWorkers) -> None:
         self.workers, self.market, self.mode = workers, workers.market, workers.mode
         self._ends: tuple[float, tuple[Array, Array]] | None = None
+        self._steps: dict[int, tuple[tuple[Array, Array], ...]] = {}
 
     def open(self, target: Target, rows: HubRows) -> tuple[Mask, Array]:
         """Return which rows could be an improvement, and their least rounds; shape (rows,)."""
@@ -97,10 +98,6 @@ class HubBounds:
             payable = (beside <= most_usd) & np.isfinite(beside)
             for each, seconds in zip(least, self.workers.ideal_seconds(counts, pools), strict=True):
                 each[counts] = np.where(payable, seconds, math.inf).min(axis=1)
-                for rule in self.workers.required:
-                    mine = np.where(payable & rule.owns, seconds, math.inf).min(axis=1)
-                    # A machine of each rule must be there, and the round waits for the slowest.
-                    each[counts] = np.maximum(each[counts], mine)
         return least[0], least[1]
 
     def _mean_seconds(self, target: Target, rows: HubRows) -> Array:
@@ -135,7 +132,7 @@ class HubBounds:
     @cached_property
     def _sums(self) -> Array:
         """Largest weighted sums of n machines anywhere; shape (rows, workers + 1)."""
-        return self.market.best_sums.with_required(
+        return self.market.best_sums.of(
             np.arange(len(self.market.places)), frozenset(self.market.host_of), self.workers.most
         )
 
@@ -143,46 +140,29 @@ class HubBounds:
         """Return the least price per hour times seconds of rounds; shape (rows,).
 
         A slow worker makes the round longer for all: each worker pays its price for at least the
-        round that it alone would need, so n times the least such product bounds the whole. Machines
-        that must be used have a least product of their own.
+        round that it alone would need, so n times the least such product bounds the whole.
         """
         product = np.zeros(len(rows))
         for n in np.unique(rows.workers).tolist():
             allowance.check()
             mine = np.flatnonzero(rows.workers == n)
-            parts = [(rule.count, rule.owns) for rule in self.workers.required]
-            # Each worker pays for the whole round, which lasts at least as long as its own round
-            # would.
-            parts.append((n - sum(count for count, _ in parts), self._anywhere))
-            for number, (count, among) in enumerate(parts):
-                product[mine] += count * self._least_own_product(rows.at(mine), n, number, among)
+            product[mine] = n * self._least_own_product(rows.at(mine), n)
         return product
 
-    @cached_property
-    def _anywhere(self) -> Mask:
-        return np.full(len(self.market.pools), True)
-
-    def _least_own_product(self, rows: HubRows, n: int, number: int, among: Mask) -> Array:
-        """Return the least price x own round of some pools; shape (rows,)."""
-        if (n, number) not in self._steps:
-            self._steps[n, number] = tuple(
-                _steps(self.market.usd[among], each[0, among])
+    def _least_own_product(self, rows: HubRows, n: int) -> Array:
+        """Return the least price x own round of a pool; shape (rows,)."""
+        if n not in self._steps:
+            self._steps[n] = tuple(
+                _steps(self.market.usd, each[0])
                 for each in self.workers.ideal_seconds(np.array([n]))
             )
         passing, least = self.workers.passing(rows)[:, None], np.zeros(len(rows))
         for (usd, seconds), lag in zip(
-            self._steps[n, number], (rows.aggregate + rows.shared, rows.aggregate), strict=True
+            self._steps[n], (rows.aggregate + rows.shared, rows.aggregate), strict=True
         ):
             own = np.maximum(seconds + lag[:, None], passing)
             least = np.maximum(least, (usd * own).min(axis=1, initial=math.inf))
         return least
-
-    @cached_property
-    def _steps(self) -> dict[tuple[int, int], tuple[tuple[Array, Array], ...]]:
-        """Prices and seconds that count for `_least_own_product`, by number of workers and part of
-        the machines.
-        """
-        return {}
 
 
 def _steps(usd: Array, seconds: Array) -> tuple[Array, Array]:

@@ -82,9 +82,6 @@ class HubMachineTree:
         joint = zip(market.joint[:, chosen].tolist(), problem.joint_limits, strict=True)
         self.joint = [(taken, row.most) for taken, row in joint]
         self.owed = Owed(market.required_machines, chosen.tolist(), self.caps)
-        self.owed_usd, self.owed_ready = (
-            self.owed.least_after(column) for column in (self.usd, self.ready)
-        )
         self.required = frozenset(
             place for place, name in enumerate(market.places) if name in hub.required
         )
@@ -168,21 +165,10 @@ class HubMachineTree:
         first = self.first[at]
         if first + left >= len(self.usd_sums) or not self.owed.possible(at):
             return False
-        count, price = self.owed.rest(at, self.owed_usd)
-        if count > left or not self._within_limits(at, left):
+        if not self._within_limits(at, left):
             return False
         # Cheapest first: the next machines in order are the cheapest way to fill up.
-        usd_per_hour = (
-            usd + self.usd_sums[first + left] - self.usd_sums[first]
-        )  # cheapest first: the next ones
-        if count:
-            usd_per_hour = max(
-                usd_per_hour,
-                usd + self.usd_sums[first + left - count] - self.usd_sums[first] + price,
-            )
-            ready = max(
-                ready, *(self.owed_ready[r][at] for r in self.owed.apart if self.owed.owed[r] > 0)
-            )
+        usd_per_hour = usd + self.usd_sums[first + left] - self.usd_sums[first]
         # The least egress of any later pool for each worker that is still to come.
         usd_per_round = egress + left * self.least_egress[at]
         # The slowest machine so far decides; later ones can only make the round longer.

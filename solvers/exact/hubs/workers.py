@@ -14,7 +14,7 @@ from placer.problem.exchange import memory_gib
 
 from ..._market.arrays import Array, Indices, Mask, Rows
 from ..._market.market import Market
-from ..._market.required_machines import Rule, least_usd
+from ..._market.required_machines import best_of
 from ..._mode import Mode
 from .hub import Hub, ManyPlaces
 
@@ -107,27 +107,26 @@ class HubWorkers:
 
     def __init__(self, market: Market, mode: Mode, most: int) -> None:
         self.market, self.mode, self.most, self.problem = market, mode, most, market.problem
-        self.required = market.required_machines.apart
-        self.cheapest = self._least_usd(self.required)
-        self._freest = self._least_usd(())
         self.prices = ManyPlaces(market.problem.network, market.places)
         self.ideal = Hub(market, mode, (None, None), self.prices, {})
 
-    def _least_usd(self, required: Sequence[Rule]) -> Array:
-        """Return the least price of n machines that keep some rules; shape (most + 1,)."""
-        key, market = ("least usd", self.most, bool(required)), self.market
-        if key not in market.kept:
-            market.kept[key] = least_usd(market.usd, market.cap, required, self.most)
-        return market.kept[key]
+    def _least(self, each: Array) -> Array:
+        """Return the least sum of a figure over n machines, without regard to quotas that they
+        share; infinite where there are too few; shape (most + 1,).
+        """
+        machines = np.minimum(self.market.cap, self.most).astype(np.intp)
+        able = machines > 0
+        return -best_of(-each[None, able], self.most, machines[able])[0]
+
+    @cached_property
+    def cheapest(self) -> Array:
+        """Least USD/h of n machines; shape (most + 1,)."""
+        return self._least(self.market.usd)
 
     @cached_property
     def cleanest(self) -> Array:
-        """Least emissions of n machines, quotas left out; shape (most + 1,)."""
-        each, cap = self.market.carbon, self.market.cap
-        order = np.argsort(each, kind="stable")
-        sizes = np.concatenate([[0.0], np.cumsum(cap[order])])
-        sums = np.concatenate([[0.0], np.cumsum(each[order] * cap[order])])
-        return np.interp(np.arange(self.most + 1), sizes, sums)
+        """Least emissions of n machines; shape (most + 1,)."""
+        return self._least(self.market.carbon)
 
     @property
     def at_once(self) -> int:
@@ -137,12 +136,10 @@ class HubWorkers:
     def usd_beside(self, workers: Indices, pools: Indices | None = None) -> Array:
         """Return the least price of n machines, one of each pool; shape (numbers, pools)."""
         usd = self.market.usd if pools is None else self.market.usd[pools]
-        rest = np.repeat(self.cheapest[workers - 1][:, None], len(usd), axis=1)
-        for rule in self.required:
-            mine = rule.owns if pools is None else rule.owns[pools]
-            rest[:, mine] = self._freest[workers - 1][:, None]
-        # One of this pool and the n - 1 cheapest; never below the n cheapest that keep the rules.
-        return np.maximum(usd + rest, self.cheapest[workers][:, None])
+        # One of this pool and the n - 1 cheapest; never below the n cheapest.
+        return np.maximum(
+            usd + self.cheapest[workers - 1][:, None], self.cheapest[workers][:, None]
+        )
 
     def calculation(self, workers: Indices, pools: Indices | None = None) -> Array:
         """Return the least calculation of one machine of each pool among n workers; shape (numbers
@@ -171,11 +168,9 @@ class HubWorkers:
     @cached_property
     def leading(self) -> Indices:
         """Pools of which no other one in their place is as fast and no dearer: the first to be
-        paid, and the first to be ready. All pools where some of them must be used.
+        paid, and the first to be ready.
         """
         market = self.market
-        if self.required:
-            return np.arange(len(market.pools))
         if "leading" not in market.kept:  # the same for every strategy
             market.kept["leading"] = leading(market.place_of, market.usd, market.speed)
         return market.kept["leading"]

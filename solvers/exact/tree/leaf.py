@@ -187,23 +187,17 @@ class Leaf:
 
     def improvements(self, counts: Sequence[int]) -> Tree:
         """Yield groups that may improve with so many workers in each of the regions."""
-        used, split = np.array(self.node.used, dtype=np.intp), np.array([counts])
-        sums = [
-            self.market.best_sums.with_required(
-                np.array([place]), self.family.hosts, self.workers, used
-            )
-            for place in self.node.used
+        split = np.array([counts])
+        parts = [
+            self.market.best_sums.of(np.array([place]), self.family.hosts, self.workers)[:, int(n)]
+            for place, n in zip(self.node.used, counts, strict=True)
         ]
-        parts = [part[:, int(n)] for part, n in zip(sums, counts, strict=True)]
         if margin(np.sum(parts, axis=0)[:, None], self.bound.thresholds(split))[0] >= 0:
-            yield from self.machines(split, parts)
+            for family in self.relaxation.parts_at(self.family, self.node):
+                yield from self._machines(self.bound.of_family(family), split, parts)
 
-    def machines(self, split: Indices, sums: list[Array]) -> Tree:
+    def _machines(self, bound: LeafBound, split: Indices, sums: list[Array]) -> Tree:
         """Yield the machines of a split; ``sums``: each region's best at its count."""
-        for family in self.relaxation.parts_at(self.family, self.node):
-            yield from self._machines_of(self.bound.of_family(family), split, sums)
-
-    def _machines_of(self, bound: LeafBound, split: Indices, sums: list[Array]) -> Tree:
         if (
             self.relaxation.mode.speed_and_price_decide
             and self.market.way_usd(self.node.used) is not None
@@ -211,19 +205,5 @@ class Leaf:
             egress_usd = float(bound.egress_usd(split)[0])
             for hosts in bound.host_runs(split):
                 yield from Fronts(bound, hosts, split, egress_usd, self.prices).improvements()
-        elif self._allows_required(split, sums):
+        else:
             yield from MachineTree(bound, split, sums).improvements()
-
-    def _allows_required(self, split: Indices, sums: list[Array]) -> bool:
-        """Return whether a split may improve with the machines that must be used."""
-        if not self.market.required_machines.rules:
-            return True
-        total = self.market.best_sums.with_required(
-            np.array(self.node.used, dtype=np.intp), self.family.hosts, self.workers
-        )[:, [self.workers]]
-        return bool(
-            margin(np.minimum(np.sum(sums, axis=0)[:, None], total), self.bound.thresholds(split))[
-                0
-            ]
-            >= 0
-        )
