@@ -142,9 +142,13 @@ class Grid(Struct, frozen=True, dict=True):
 
     @cached_property
     def needed(self) -> list[int]:
-        """Places that every placement uses."""
+        """Places that every placement uses: those that are required, and of required machines."""
         required = self.market.problem.requirements.required_places
-        return [at for at, place in enumerate(self.market.places) if place in required]
+        named = {at for at, place in enumerate(self.market.places) if place in required}
+        for rule in self.market.required_machines.rules:
+            owning = {*self.market.place_of[rule.owns].tolist()}
+            named |= owning if len(owning) == 1 else set()
+        return sorted(named)
 
     @cached_property
     def steps(self) -> Array:

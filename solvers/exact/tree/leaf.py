@@ -61,29 +61,7 @@ class MachineTree:
         self._aim()
         self.counts = [0] * len(self.order)
         self.quota = dict.fromkeys(self.buckets, 0)
-        if self._opens():
-            yield from self._descend(0, int(self.split[0, 0]), [0.0] * len(self.rows))
-        else:
-            self.bound.target.tick()
-
-    def _opens(self) -> bool:
-        """Return whether some count of the first pool reaches every threshold with the best of the
-        rest: `_descend` asks the same of every pool, from tables that cost more than this.
-        """
-        most, first = int(self.split[0, 0]), self.region.count(0)
-        counts = np.arange(min(self.caps[0], most) + 1)
-        caps = np.minimum(np.array(self.caps[1:first], dtype=np.intp), most)
-        open_ = np.ones(len(counts), dtype=bool)
-        for row, later in enumerate(self.later[0]):
-            rest = np.repeat(np.array([value[row] for value in self.value[1:first]]), caps)
-            best = np.full(most + 1, -np.inf)
-            sums = np.cumsum([0.0, *-np.sort(-rest)[:most]])
-            best[: len(sums)] = sums
-            reached = counts * self.value[0][row] + best[most - counts]
-            if row == 0:  # speed comes first
-                open_ &= reached >= self.speeds[0]
-            open_ &= reached + later >= self.needed[row]
-        return bool(np.any(open_))
+        yield from self._descend(0, int(self.split[0, 0]), [0.0] * len(self.rows))
 
     @cached_property
     def suffix(self) -> list[list[list[float]]]:
