@@ -9,6 +9,7 @@ from placer.solving.allowance import OutOfTimeError
 from placer.solving.answer import Answer, SolveOptions, Status
 
 from ._drafts.construction import answer_of, construct, judge_of
+from ._drafts.neighbourhood import NearPlaces
 from ._market.market import Market
 
 PROVES = False
@@ -27,7 +28,7 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
         return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
     judge = judge_of(market, options)
     try:
-        construct(judge)
+        construct(judge, NearPlaces(judge))
     except (OutOfTimeError, KeyboardInterrupt) as why:
         return answer_of(judge, why)
     return answer_of(judge)

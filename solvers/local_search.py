@@ -13,9 +13,9 @@ from placer.problem.problem import Problem
 from placer.solving.allowance import OutOfTimeError
 from placer.solving.answer import Answer, SolveOptions, Status
 
-from ._drafts.construction import SeveralRegionDrafts, Start, answer_of, construct, judge_of
+from ._drafts.construction import SeveralRegionDrafts, answer_of, construct, judge_of
 from ._drafts.draft import Draft, Judge
-from ._drafts.neighbourhood import Descent, Neighbourhood
+from ._drafts.neighbourhood import Descent, NearPlaces, Neighbourhood
 from ._market.market import Market
 from ._mode import Mode
 
@@ -50,7 +50,8 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
         return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
     judge = judge_of(market, options)
     try:
-        _improve(judge, construct(judge), options.seed)
+        near = NearPlaces(judge)
+        _improve(judge, near, construct(judge, near), options.seed)
     except (OutOfTimeError, KeyboardInterrupt) as why:
         return answer_of(judge, why)
     return answer_of(judge)
@@ -74,23 +75,23 @@ def go_on(problem: Problem, options: SolveOptions) -> Placement | None:
     return judge.target.best
 
 
-def _improve(judge: Judge, start: Start, seed: int) -> None:
+def _improve(judge: Judge, near: NearPlaces, drafts: list[Draft], seed: int) -> None:
     from ._drafts.zones import ZoneSearch
 
     zones = ZoneSearch(judge)
     zones.run(seed)
     if zones.leads:
         return  # it has taken machines away and chosen them again, many at once
-    around = Neighbourhood(judge, start.near)
+    around = Neighbourhood(judge, near)
     descent = Descent(
         judge, (around.moved, around.swapped, around.grown, around.shrunk, around.exchanged)
     )
-    for draft in _starts(judge, start):
+    for draft in _starts(judge, near, drafts):
         descent.run(draft, min(MOST, judge.tried + IMPROVED))
-    _rebuild(judge, start, descent, random.Random(seed))  # noqa: S311
+    _rebuild(judge, near, descent, random.Random(seed))  # noqa: S311
 
 
-def _rebuild(judge: Judge, start: Start, descent: Descent, draw: random.Random) -> None:
+def _rebuild(judge: Judge, near: NearPlaces, descent: Descent, draw: random.Random) -> None:
     """Take a group from the best draft and fill up, until many in a row are no better."""
     whole, vain = judge.best, 0
     added: set[int] = set()
@@ -99,8 +100,8 @@ def _rebuild(judge: Judge, start: Start, descent: Descent, draw: random.Random) 
         ruined = whole.changed({pool: -draw.choice((count, (count + 1) // 2))})
         barred = frozenset({pool, *(i for i in sorted(added) if draw.random() < BARRED)})
         if ruined.counts:
-            growth = Descent(judge, (Neighbourhood(judge, start.near, barred).grown,))
-            grown = growth.run(start.near.with_used(ruined), min(MOST, judge.tried + REBUILT))
+            growth = Descent(judge, (Neighbourhood(judge, near, barred).grown,))
+            grown = growth.run(near.with_used(ruined), min(MOST, judge.tried + REBUILT))
             added |= {i for i, _ in grown.counts} - {i for i, _ in ruined.counts}
             descent.run(grown, min(MOST, judge.tried + IMPROVED))
         vain += 1
@@ -108,14 +109,13 @@ def _rebuild(judge: Judge, start: Start, descent: Descent, draw: random.Random) 
             whole, vain, added = judge.best, 0, set()
 
 
-def _starts(judge: Judge, start: Start) -> list[Draft]:
+def _starts(judge: Judge, near: NearPlaces, drafts: list[Draft]) -> list[Draft]:
     """List the best drafts of each strategy, number of regions and set of places."""
-    drafts = list(start.drafts)
+    drafts = list(drafts)
     if judge.most > 1 and judge.wish.max_regions > 1:
         modes = [Mode(judge.problem, name, steps) for name, steps in judge.problem.modes]
         drafts += [
-            start.near.with_used(draft)
-            for draft in SeveralRegionDrafts(judge, start.near).of(modes, SPREAD)
+            near.with_used(draft) for draft in SeveralRegionDrafts(judge, near).of(modes, SPREAD)
         ]
     drafts.sort(key=lambda draft: (judge.rank(draft), draft.counts, draft.mode))
     ways: dict[tuple[str, int], Draft] = {}

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from itertools import permutations
 
 import numpy as np
-from msgspec import Struct
 
 from placer.problem.exchange import traits
 from placer.solving.allowance import OutOfTimeError, Reason
@@ -187,14 +186,6 @@ GROWTH = 300
 """Drafts that growing may rank, beside those before."""
 
 
-class Start(Struct, frozen=True, dict=True):
-    """Drafts of a construction, best first, and the parts that made them."""
-
-    drafts: tuple[Draft, ...]
-    judge: Judge
-    near: NearPlaces
-
-
 def judge_of(market: Market, options: SolveOptions) -> Judge:
     """Build the judge of a question; it counts drafts, and no nodes."""
     target = Target.of(
@@ -208,9 +199,9 @@ def judge_of(market: Market, options: SolveOptions) -> Judge:
     return Judge(market, target)
 
 
-def construct(judge: Judge) -> Start:
-    """Rank single, equal and spread machines, and grow the best while that helps."""
-    near, wish = NearPlaces(judge), judge.wish
+def construct(judge: Judge, near: NearPlaces) -> list[Draft]:
+    """Rank single, equal and spread machines, and grow the best while that helps; best first."""
+    wish = judge.wish
     modes = [Mode(judge.problem, name, steps) for name, steps in judge.problem.modes]
     drafts: list[Draft] = []
     if judge.market.fewest_regions <= 1 or judge.rules:
@@ -234,7 +225,7 @@ def construct(judge: Judge) -> Start:
     if judge.target.best is None:
         repair = Descent(judge, (around.shrunk, around.swapped, around.grown))
         grown += [repair.run(draft, judge.tried + GROWTH) for draft in _ranked(judge, grown)[:1]]
-    return Start(tuple(_ranked(judge, [*grown, *drafts])), judge, near)
+    return _ranked(judge, [*grown, *drafts])
 
 
 def _with_used(near: NearPlaces, drafts: list[Draft], modes: list[Mode]) -> list[Draft]:

@@ -10,7 +10,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from placer.market.network.geography import EARTH_RADIUS_KM
+from placer.market.network.geography import great_circles_km
 from placer.problem.exchange import traits
 from placer.records import replace
 
@@ -38,15 +38,9 @@ class NearPlaces:
     def km(self) -> Array:
         """Distances; infinite where no exchange may pass; shape (places, places)."""
         regions = [self.market.problem.catalog.region(place) for place in self.market.places]
-        latitude = np.radians([r.latitude_deg for r in regions])
-        longitude = np.radians([r.longitude_deg for r in regions])
-        half = (
-            np.sin((latitude[:, None] - latitude) / 2) ** 2
-            + np.cos(latitude[:, None])
-            * np.cos(latitude)
-            * np.sin((longitude[:, None] - longitude) / 2) ** 2
-        )
-        built: Array = 2 * EARTH_RADIUS_KM * np.arcsin(np.sqrt(np.clip(half, 0, 1)))
+        latitude = np.array([r.latitude_deg for r in regions])
+        longitude = np.array([r.longitude_deg for r in regions])
+        built = great_circles_km(latitude[:, None], longitude[:, None], latitude, longitude)
         built[self._parted] = np.inf
         np.fill_diagonal(built, 0.0)
         return built

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -51,11 +52,8 @@ MIDDLE = 0.6
 """Efficiency at which places are ranked."""
 
 
-@dataclass(frozen=True)
-class Zone:
-    """Places that lie near each other, by index."""
-
-    places: tuple[int, ...]
+Zone = tuple[int, ...]
+"""Places that lie near each other, by index."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,40 +95,37 @@ class ZoneSearch:
         """Search, and offer what is found."""
         if not self._suits:
             return
-        try:
+        with self._offering():
             tried = self._look_over()
             for row in _in_turn(tried)[: self.effort.deepened]:
                 self._deepen(*row)
             for row in tried[:1]:
-                self._rebuild(np.array(row[0].places), np.random.default_rng(seed))
-        except OutOfWorkError:
-            pass
-        finally:
-            self._offer()
+                self._rebuild(np.array(row[0]), np.random.default_rng(seed))
 
     def go_on(self, draft: Draft, seed: int = 0) -> None:
         """Rebuild a plan in part, with machines of all places, and offer what is better."""
         if not self._suits or draft.mode[0] not in self.modes:
             return
         self.judge.best = draft
-        try:
+        with self._offering():
             fleet = Fleet(self.stock, dict(draft.counts))
             self.ascent.timed(fleet, Mode(self.judge.problem, *draft.mode), Changes.none(), 0.0)
             anywhere = np.arange(len(self.market.places))
             self._rebuild(anywhere, np.random.default_rng((seed, AGAIN)))
-        except OutOfWorkError:
-            pass
-        finally:
-            self._offer()
 
     def climb(self, counts: dict[int, int], mode: Mode) -> None:
         """Climb within the limits from machines by pool, and offer what is better."""
         if not self._suits:
             return
-        try:
+        with self._offering():
             self._within(Fleet(self.stock, counts), mode, np.arange(len(self.market.places)))
-        except OutOfWorkError:
-            pass
+
+    @contextmanager
+    def _offering(self) -> Iterator[None]:
+        """Search until all work is used up, and offer what is found, however the search ends."""
+        try:
+            with suppress(OutOfWorkError):
+                yield
         finally:
             self._offer()
 
@@ -182,7 +177,7 @@ class ZoneSearch:
     def _reached(self, zone: Zone) -> float:
         """Return the samples/s that budget, dollar or gram buys if exchanges took no time."""
         market, target = self.market, self.judge.target
-        mine = np.isin(market.place_of, zone.places)
+        mine = np.isin(market.place_of, zone)
         speed = market.speed[mine]
         spent = np.maximum(self._spent[mine], LEAST_USD)
         if not self.ascent.aim.objective.by_speed:
@@ -311,9 +306,9 @@ class ZoneSearch:
                 if sums[seed] <= 0:
                     break
                 inside = near[seed]
-                zones.append(Zone(tuple(np.flatnonzero(inside).tolist())))
+                zones.append(tuple(np.flatnonzero(inside).tolist()))
                 left[inside] = 0.0
-        zones.append(Zone(tuple(everywhere.tolist())))
+        zones.append(tuple(everywhere.tolist()))
         return list(dict.fromkeys(zones))
 
     @staticmethod
@@ -335,7 +330,7 @@ class ZoneSearch:
         fleet = self._pair(zone, mode, price / 2)
         if fleet is None:
             return None
-        pools = self._kinds(np.array(zone.places), price / 2, mode)
+        pools = self._kinds(np.array(zone), price / 2, mode)
         fleet = self.ascent.climb(fleet, mode, price / 2, self.ascent.priced(price / 2), pools, ())
         self.ascent.climb(fleet, mode, price / 2, self.ascent.priced(price / 2), pools, GROUPS)
         self._tune(modes)
@@ -344,7 +339,7 @@ class ZoneSearch:
     def _pair(self, zone: Zone, mode: Mode, price: float) -> Fleet | None:
         """Return the best two machines of a zone, in one region or two."""
         market, empty = self.market, Fleet(self.stock, {})
-        pools = self._kinds(np.array(zone.places), price, mode, 1)
+        pools = self._kinds(np.array(zone), price, mode, 1)
         worth = market.speed[pools] / mode.multiplier - price * market.usd[pools]
         pools = pools[np.argsort(-worth, kind="stable")[:PAIRED]]
         a, b = np.triu_indices(len(pools), 1)
@@ -365,7 +360,7 @@ class ZoneSearch:
         """Bisect the price of a dollar, then improve the best within the limits."""
         before, self.ascent.best = self.ascent.best, found
         try:
-            self._improve(np.array(zone.places), modes, self._bisect(zone, found))
+            self._improve(np.array(zone), modes, self._bisect(zone, found))
         finally:
             if before is not None and before.value > self.ascent.best.value:
                 self.ascent.best = before
@@ -377,7 +372,7 @@ class ZoneSearch:
         price = low
         for _ in range(HALVINGS):
             price = (low * high) ** 0.5
-            pools = self._kinds(np.array(zone.places), price, mode)
+            pools = self._kinds(np.array(zone), price, mode)
             fleet = ascent.climb(fleet, mode, price, ascent.priced(price), pools, GROUPS)
             low, high = (price, high) if self._too_dear(fleet, mode, price) else (low, price)
         return price

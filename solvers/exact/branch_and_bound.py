@@ -229,8 +229,10 @@ class Prepared:
         """
         try:
             if self._alone(target):
-                with ledger.mode(NO_EXCHANGE, 1):
+                alone = NO_EXCHANGE, 1
+                with ledger.turn(alone):
                     _offer_single_machines(self.market, target)
+                ledger.end(alone)
             market = self._charged(target)
             if target.beat is not None:
                 market = _aimed(market, target)
@@ -244,8 +246,7 @@ class Prepared:
             for search in searches:
                 if id(search) in closed:  # it stays closed: a better incumbent asks for more
                     mode = search.mode.strategy, search.mode.local_steps
-                    with ledger.mode(*mode):
-                        pass
+                    ledger.end(mode)
                     ledger.root(mode, ledger.bound(mode))  # its relaxation alone has closed it
             if target.tied is None:
                 self._begun = searches

@@ -30,10 +30,6 @@ class RingLeafBound(LeafBound):
         super().__init__(relaxation, node, family)
         self.rings = relaxation
 
-    def of_family(self, family: Family) -> RingLeafBound:
-        """Return the bound of the same leaf with other hosts."""
-        return self if family is self.family else RingLeafBound(self.rings, self.node, family)
-
     def between_s(self) -> tuple[float, float]:
         """Return the least and the most seconds between the regions."""
         seconds = self.rings.between_s(self.node.used, self.workers)

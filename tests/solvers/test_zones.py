@@ -169,7 +169,7 @@ def test_every_objective_keeps_or_betters_its_draft(
 ) -> None:
     """The search starts from the best draft, so that no objective loses by it."""
     ask = judge(default_question(default, "resnet50", quota_gpus=8, **wishes))
-    construction.construct(ask)
+    construction.construct(ask, construction.NearPlaces(ask))
     before = ask.target.best_key
     zones.ZoneSearch(ask, replace(EFFORT, work=5e6)).run()
     assert ask.target.best_key <= before
@@ -184,7 +184,7 @@ def test_the_clock_is_asked_and_nothing_is_lost(default: Catalog) -> None:
     )
     ask = judge(problem)
     search = zones.ZoneSearch(ask, replace(EFFORT, work=1e9, vain=1_000))
-    construction.construct(ask)
+    construction.construct(ask, construction.NearPlaces(ask))
     drafted, started = ask.target.best_value, time.monotonic()
     ask.target.deadline = started + 0.5
     with pytest.raises(OutOfTimeError):

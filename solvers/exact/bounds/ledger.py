@@ -146,13 +146,6 @@ class Ledger:
         return self._entries.setdefault(mode, Entry())
 
     @contextmanager
-    def mode(self, strategy: str, local_steps: int) -> Iterator[None]:
-        """Note a search that takes one turn."""
-        with self.turn((strategy, local_steps)):
-            yield
-        self.end((strategy, local_steps))
-
-    @contextmanager
     def turn(self, mode: tuple[str, int]) -> Iterator[None]:
         """Note the nodes and placements of one turn of a search."""
         target, entry = self._target, self.of(mode)

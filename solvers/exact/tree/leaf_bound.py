@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from copy import copy
 
 import numpy as np
 
@@ -72,7 +73,11 @@ class LeafBound:
 
     def of_family(self, family: Family) -> LeafBound:
         """Return the bound of the same leaf with other hosts."""
-        return self if family is self.family else LeafBound(self.relaxation, self.node, family)
+        if family is self.family:
+            return self
+        built = copy(self)
+        built.family, built._kept = family, None
+        return built
 
     def needed_speeds(self, split: Indices) -> list[float]:
         """Return the samples/s that the data which stays in each region needs there."""
@@ -139,10 +144,6 @@ class RegionLeafBound(LeafBound):
     def __init__(self, rounds: RegionRounds, node: Node, family: Family) -> None:
         super().__init__(rounds.relaxation, node, family)
         self.rounds = rounds
-
-    def of_family(self, family: Family) -> RegionLeafBound:
-        """Return the bound of the same leaf with other hosts."""
-        return self if family is self.family else RegionLeafBound(self.rounds, self.node, family)
 
     def host_runs(self, split: Indices) -> list[tuple[frozenset[str], ...]]:
         """List the hosts by region for each time that the slowest average may take."""
