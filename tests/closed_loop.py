@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conftest import ROOT, free_port
+from conftest import ROOT, completed, free_port
 
 MODEL = """import torch
 
@@ -54,14 +54,8 @@ class Outcome:
 def placer(folder: Path, *words: str) -> str:
     """Run a command in a folder and return what it prints."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "placer", *words],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=LONGEST_S,
-        check=False,
+    done = completed(
+        [sys.executable, "-m", "placer", *words], cwd=folder, env=environment, timeout=LONGEST_S
     )
     assert done.returncode == 0, f"placer {shlex.join(words)}: {done.stderr}"
     return done.stdout

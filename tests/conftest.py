@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -128,16 +128,21 @@ inherits that it is ignored.
 """
 
 
+def completed(
+    words: Sequence[str | Path], *, timeout: float = PROCESS_TIMEOUT_S, **how: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; ``how`` as `subprocess.run` takes it: ``check`` that it ends well,
+    ``cwd``, ``env``.
+    """
+    check = how.pop("check", False)
+    return subprocess.run(
+        words, capture_output=True, text=True, timeout=timeout, check=check, **how
+    )
+
+
 def in_fresh_python(code: str) -> subprocess.CompletedProcess[str]:
     """Run code in a Python of its own in the checkout; it must end well."""
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-        timeout=PROCESS_TIMEOUT_S,
-    )
+    return completed([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 def free_port() -> int:
@@ -220,15 +225,7 @@ def run() -> Iterator[Run]:
         environment = {**os.environ, **usual, "COLUMNS": str(columns), **extra}
         if "PYTHONPATH" not in extra and not is_cold(arguments):
             return server.run(arguments, cwd or Path.cwd(), environment, PROCESS_TIMEOUT_S)
-        return subprocess.run(
-            [sys.executable, "-m", "placer", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=PROCESS_TIMEOUT_S,
-            env=environment,
-            cwd=cwd,
-            check=False,
-        )
+        return completed([sys.executable, "-m", "placer", *arguments], env=environment, cwd=cwd)
 
     yield call
     server.close()

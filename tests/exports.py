@@ -14,7 +14,7 @@ import yaml
 from run_plans import changed
 
 import placer
-from conftest import PROCESS_TIMEOUT_S
+from conftest import completed
 from placer.documents.manifest import read_manifest
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
@@ -89,12 +89,4 @@ def done(
     words: Sequence[str], environment: Mapping[str, str], cwd: Path | None
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    return subprocess.run(
-        words,
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PROCESS_TIMEOUT_S,
-        check=False,
-    )
+    return completed(words, cwd=cwd, env=environment)

@@ -1,11 +1,11 @@
 """Threads of the linear algebra: one where placer begins the process, and no variable is left."""
 
 import os
-import subprocess
 import sys
 
 import pytest
 
+from conftest import completed
 from placer.advice.runner.blas_threads import VARIABLE
 from placer.advice.runner.elsewhere import processes
 
@@ -25,13 +25,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /p
 def told(**variables: str) -> list[str]:
     """Return the threads of a command line at its end, and what the variable is then."""
     environment = {name: text for name, text in os.environ.items() if name != VARIABLE}
-    done = subprocess.run(
-        [sys.executable, "-c", COUNTED],
-        env={**environment, **variables},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = completed([sys.executable, "-c", COUNTED], env={**environment, **variables}, check=True)
     return done.stderr.splitlines()[-1].split()
 
 

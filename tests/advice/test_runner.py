@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import placer
-from conftest import PROCESS_TIMEOUT_S, ROOT, Run
+from conftest import PROCESS_TIMEOUT_S, ROOT, Run, completed
 from placer.advice.runner.elsewhere import opener, processes
 from placer.advice.runner.runner import answers, here
 from placer.errors import BadInputError, FailureError
@@ -175,11 +175,9 @@ def test_the_indexed_job_shards_by_its_index() -> None:
     (container,) = spec["template"]["spec"]["containers"]
     (line,) = container["args"]
     for index in range(spec["completions"]):
-        shown = subprocess.run(
+        shown = completed(
             ["sh", "-c", line.replace("exec placer", "printf '%s\\n'")],
             env={"JOB_COMPLETION_INDEX": str(index), "PATH": os.environ["PATH"]},
-            capture_output=True,
-            text=True,
             check=True,
         ).stdout.split()
         shard = f"{index + 1}/{spec['completions']}"

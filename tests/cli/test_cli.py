@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PROCESS_TIMEOUT_S, ROOT, Run, in_fresh_python
+from conftest import PROCESS_TIMEOUT_S, ROOT, Run, completed, in_fresh_python
 
 ERBEN = ("--model", "roberta-xlm", "--catalog", "erben-2023")
 
@@ -71,14 +71,7 @@ def test_a_reader_that_is_gone_is_no_error_and_a_full_disk_is_one_line(
     """``placer offers | head -1`` ends well; output that cannot be written is exit code 1 without a
     traceback.
     """
-    done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m placer {words}"],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=PROCESS_TIMEOUT_S,
-        check=False,
-    )
+    done = completed(["bash", "-c", f"{sys.executable} -m placer {words}"], cwd=ROOT)
     assert (done.returncode, "Traceback" in done.stderr) == (code, False)
     assert says in done.stderr if says else done.stderr == ""
 
@@ -124,14 +117,7 @@ def test_a_version_without_a_reader_is_no_error() -> None:
     placer = f"{sys.executable} -m placer"
     script = f"{placer} --version | true; echo ${{PIPESTATUS[0]}}; {placer} models >&-; echo $?; "
     script += f"{placer} models >/dev/null 2>&-; echo $?"
-    done = subprocess.run(
-        ["bash", "-c", script],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=PROCESS_TIMEOUT_S,
-        check=False,
-    )
+    done = completed(["bash", "-c", script], cwd=ROOT)
     assert (done.stdout.split(), "rror" in done.stderr) == (["0", "0", "0"], False)
 
 
@@ -143,14 +129,7 @@ def test_a_stream_without_an_end_ends_with_its_reader(tmp_path: Path) -> None:
         "while has_reader(stdout):\n    print('x' * 9999, file=stdout, flush=True)\n"
         "sys.stderr.write('ended')"
     )
-    done = subprocess.run(
-        ["bash", "-c", f'{sys.executable} -c "{script}" | head -1'],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=PROCESS_TIMEOUT_S,
-        check=False,
-    )
+    done = completed(["bash", "-c", f'{sys.executable} -c "{script}" | head -1'], cwd=ROOT)
     assert done.stderr == "ended"
 
 
@@ -169,13 +148,9 @@ def test_ctrl_c_while_modules_load_is_one_line() -> None:
         "main()"
     )
     for imports in (1, 2, 5, 10, 20, 40, 60, 80, 100, 120):
-        done = subprocess.run(
+        done = completed(
             [sys.executable, "-c", script, "recommend", *ERBEN, "--budget", "5/h", str(imports)],
-            capture_output=True,
-            text=True,
             cwd=ROOT,
-            timeout=PROCESS_TIMEOUT_S,
-            check=False,
         )
         assert (done.returncode, done.stdout) == (130, ""), imports
         assert done.stderr.strip() == "interrupted"

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from conftest import PROCESS_TIMEOUT_S, ROOT, Run
+from conftest import PROCESS_TIMEOUT_S, ROOT, Run, completed
 from placer.cli import COMMANDS, FORMS, cli
 from placer.cli.group import loaded
 from placer.cli.screen.completed_values import ARGUMENTS, VALUES
@@ -85,14 +85,7 @@ def test_the_script_of_bash_completes(tmp_path: Path) -> None:
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
     }
-    done = subprocess.run(
-        ["bash", "-c", script],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=PROCESS_TIMEOUT_S,
-    )
+    done = completed(["bash", "-c", script], check=True, env=environment)
     assert done.stdout.split() == ["spot"]
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, completed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, devices and pipes of Linux")
 
@@ -19,6 +18,6 @@ def test_no_wrong_input_is_an_internal_failure() -> None:
     and within 1 GiB; the benchmark runs 10,000.
     """
     words = [sys.executable, str(ROOT / "tests" / "benchmarks" / "fuzz.py"), "80"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = completed(words)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^80 inputs: \d+ refused, \d+ answered$", done.stdout, re.MULTILINE)

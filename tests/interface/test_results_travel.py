@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 import placer
-from conftest import PROCESS_TIMEOUT_S, ROOT
+from conftest import ROOT, completed
 from placer.errors import unknown
 from placer.records import replace
 
@@ -93,13 +92,10 @@ def test_a_result_is_read_in_another_process(large: placer.Result, tmp_path: Pat
         "result = pickle.loads(pathlib.Path('result').read_bytes())\n"
         "print(result, len(result.problem.catalog.offers), len(result.problem.pools))"
     )
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "PLACER_HOME": str(tmp_path)},
-        timeout=PROCESS_TIMEOUT_S,
         check=True,
     )
     problem = large.problem

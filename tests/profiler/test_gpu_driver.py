@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PROCESS_TIMEOUT_S, ROOT
+from conftest import PROCESS_TIMEOUT_S, ROOT, completed
 from placer.errors import PlacerError
 from placer.profiler.devices import load_nvml
 
@@ -78,12 +78,8 @@ def test_driver_and_clocks_are_read(
     """The clock of the memory is not supported by this GPU, as on slices of a GPU: it is None, and
     the rest is kept.
     """
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-c", READ, json.dumps(words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PROCESS_TIMEOUT_S,
         env={**os.environ, "PYTHONPATH": str(ROOT), "LD_LIBRARY_PATH": str(library)},
     )
     assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 from profiled import PARAMETERS, SOURCE
 
-from conftest import PROCESS_TIMEOUT_S, ROOT
+from conftest import ROOT, completed
 from placer.cli import run
 from placer.documents.schemas import schema_text
 from placer.market.accelerators import processor_name
@@ -248,15 +248,7 @@ def in_process(*arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]"
     (cwd / "mymodel.py").write_text(SOURCE, encoding="utf-8")
     script = f"from placer.cli import run\nrun({list(arguments)!r})"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env=environment,
-        timeout=PROCESS_TIMEOUT_S,
-    )
+    return completed([sys.executable, "-c", script], cwd=cwd, env=environment)
 
 
 def test_ctrl_c_writes_what_is_measured(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import socket
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from conftest import ROOT  # noqa: E402
+from conftest import ROOT, completed  # noqa: E402
 from placer.errors import PlacerError  # noqa: E402
 from placer.interface.options import model_of  # noqa: E402
 from placer.market.books.book_reader import load_catalog  # noqa: E402
@@ -533,10 +532,8 @@ def test_a_standard_decoder_needs_no_pytorch(tmp_path: Path) -> None:
         "intermediate_size": 28672,
         "vocab_size": 128256,
     }
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-c", PROFILED, str(write(tmp_path, **llama))],
-        capture_output=True,
-        text=True,
         check=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )

@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ import click
 import pytest
 from command_server import is_cold
 
-from conftest import PROCESS_TIMEOUT_S, ROOT, Run
+from conftest import ROOT, Run, completed
 from placer.cli import FORMS, cli
 from placer.cli.group import loaded
 from structure import FLOORS
@@ -188,14 +187,8 @@ def test_snippets_run(block: Block, tmp_path: Path) -> None:
     file = tmp_path / "snippet"
     file.write_text(block.text, encoding="utf-8")
     how = ["-m", "doctest"] if block.text.startswith(">>>") else []
-    done = subprocess.run(
-        [sys.executable, *how, str(file)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=PROCESS_TIMEOUT_S,
-        check=False,
+    done = completed(
+        [sys.executable, *how, str(file)], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -287,7 +280,7 @@ def test_each_benchmark_finds_what_it_imports() -> None:
     """Started from its own folder, as a reader starts it, with no help of another script."""
     folder = ROOT / "tests" / "benchmarks"
     words = [sys.executable, "-c", LOADS_EACH, str(folder)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    done = completed(words, timeout=120)
     assert done.returncode == 0, done.stderr
     named = set(re.findall(r"`(\w+\.py)", (folder / "README.md").read_text(encoding="utf-8")))
     assert named <= {script.name for script in folder.glob("*.py")}

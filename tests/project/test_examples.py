@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import jsonschema
 import pytest
 from shaping import shaped
 
-from conftest import PROCESS_TIMEOUT_S, ROOT
+from conftest import ROOT, completed
 from placer.documents.schemas import schema_text
 
 FOLDER = ROOT / "examples"
@@ -62,15 +61,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def output(*command: str | Path, cwd: Path, environment: dict[str, str]) -> str:
     """What a command that succeeds prints."""
     words = [str(word) for word in command]
-    done = subprocess.run(
-        words,
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=environment,
-        check=False,
-        timeout=PROCESS_TIMEOUT_S,
-    )
+    done = completed(words, cwd=cwd, env=environment)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 
@@ -231,15 +222,7 @@ def test_scripts_without_torch_say_what_to_install(
         f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{NO_TORCH}" "$@"\n', encoding="utf-8"
     )
     words = {**environment, "PATH": f"{programs}:/usr/bin:/bin"}
-    done = subprocess.run(
-        ["sh", script],
-        capture_output=True,
-        text=True,
-        cwd=examples,
-        env=words,
-        check=False,
-        timeout=PROCESS_TIMEOUT_S,
-    )
+    done = completed(["sh", script], cwd=examples, env=words)
     assert done.returncode == 2, done.stderr
     assert (
         "pip install 'placer-advisor[profile]'" in done.stderr

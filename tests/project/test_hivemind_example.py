@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from typing import Any
 import pytest
 from other_pythons import other_python
 
-from conftest import PROCESS_TIMEOUT_S, ROOT
+from conftest import PROCESS_TIMEOUT_S, ROOT, completed
 
 SCRIPT = ROOT / "examples" / "hivemind_roberta_tiny.py"
 
@@ -77,13 +76,8 @@ def test_two_peers_train_from_an_exported_plan(tmp_path: Path) -> None:
     python = other_python("hivemind", "PLACER_HIVEMIND_PYTHON")
     words = ["--steps", "4", "--calculation", "6", "--dir", str(tmp_path / "run")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [python, str(SCRIPT), *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=2.4 * PROCESS_TIMEOUT_S,
-        env=environment,
+    done = completed(
+        [python, str(SCRIPT), *words], timeout=2.4 * PROCESS_TIMEOUT_S, env=environment
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     found = json.loads((tmp_path / "run" / "trial.json").read_text())["trial"]

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from other_pythons import other_python
 
-from conftest import PROCESS_TIMEOUT_S, ROOT, Run
+from conftest import ROOT, Run, completed
 
 ASKED = ("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023")
 ACTION = ROOT / "action.yml"
@@ -36,15 +36,7 @@ def results(tmp_path: Path, run: Run) -> Path:
 def running(words: list[str], cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command that finds placer as it does where it is installed."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.run(
-        words,
-        cwd=cwd,
-        env={**os.environ, "PATH": path, **variables},
-        capture_output=True,
-        text=True,
-        timeout=PROCESS_TIMEOUT_S,
-        check=False,
-    )
+    return completed(words, cwd=cwd, env={**os.environ, "PATH": path, **variables})
 
 
 @pytest.mark.parametrize(

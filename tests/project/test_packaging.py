@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PROCESS_TIMEOUT_S, ROOT
+from conftest import PROCESS_TIMEOUT_S, ROOT, completed
 from placer.version import DISTRIBUTION, __version__
 from structure import SOURCES
 
@@ -53,14 +53,7 @@ def build(folder: Path) -> Path:
     )
     shutil.copytree(ROOT, source, ignore=ignored, copy_function=shutil.copyfile)
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out)]
-    done = subprocess.run(
-        [*command, str(source)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PROCESS_TIMEOUT_S,
-        env={**os.environ, "SOURCE_DATE_EPOCH": "1764288000"},
-    )
+    done = completed([*command, str(source)], env={**os.environ, "SOURCE_DATE_EPOCH": "1764288000"})
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return out
 
@@ -68,7 +61,7 @@ def build(folder: Path) -> Path:
 def listed_files(*patterns: str) -> list[str]:
     """List the files of this checkout that git knows, those not committed yet included."""
     words = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", *patterns]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    done = completed(words, check=True)
     return [name for name in done.stdout.split() if (ROOT / name).exists()]
 
 
@@ -106,13 +99,7 @@ def test_twine_accepts_wheel_and_sdist(built: Path) -> None:
         f"placer_advisor-{__version__}-py3-none-any.whl",
         f"placer_advisor-{__version__}.tar.gz",
     ]
-    done = subprocess.run(
-        [sys.executable, "-m", "twine", "check", "--strict", *files],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PROCESS_TIMEOUT_S,
-    )
+    done = completed([sys.executable, "-m", "twine", "check", "--strict", *files])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -169,28 +156,12 @@ def test_wheel_runs_from_an_empty_environment(built: Path, tmp_path: Path) -> No
         "--budget",
         "5/h",
     ]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd="/",
-        timeout=PROCESS_TIMEOUT_S,
-        env=clean,
-    )
+    done = completed(command, cwd="/", env=clean)
     assert done.returncode == 0, done.stderr
     assert "samples/s" in done.stdout
     examples = shutil.copytree(ROOT / "examples", tmp_path / "examples")
     for name in ("first_recommendation.py", "own_prices.py"):
         script = [str(venv / "bin" / "python"), str(examples / name)]
-        done = subprocess.run(
-            script,
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd="/",
-            timeout=PROCESS_TIMEOUT_S,
-            env=clean,
-        )
+        done = completed(script, cwd="/", env=clean)
         assert done.returncode == 0, done.stderr
         assert "USD/h" in done.stdout

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import placer
-from conftest import ROOT
+from conftest import ROOT, completed
 from placer.cli import COMMANDS
 from placer.documents.schemas import SCHEMA_NAMES
 
@@ -29,14 +29,11 @@ SOURCES = ("docs", "examples", "catalogs", "profiles")
 def build(root: Path, into: Path) -> subprocess.CompletedProcess[str]:
     """Build the site from a folder as ``make site`` does."""
     words = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs"]
-    return subprocess.run(
+    return completed(
         [*words, "-d", str(into / "doctrees"), ".", str(into / "site")],
         cwd=root,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
         timeout=150,
-        check=False,
     )
 
 

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 
-from conftest import PROCESS_TIMEOUT_S, ROOT
+from conftest import ROOT, completed
 from placer.cli import COMMANDS
 
 BLOCK = """
@@ -47,14 +47,7 @@ print(count, "torch" in sys.modules)
 def python(code: str) -> subprocess.CompletedProcess[str]:
     """Run code in a process of its own that finds no PyTorch."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "100"}
-    return subprocess.run(
-        [sys.executable, "-c", BLOCK + code],
-        capture_output=True,
-        text=True,
-        timeout=PROCESS_TIMEOUT_S,
-        env=environment,
-        check=False,
-    )
+    return completed([sys.executable, "-c", BLOCK + code], env=environment)
 
 
 def test_every_help_and_module_needs_no_torch() -> None:

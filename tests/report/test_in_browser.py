@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from browsing import Seen
 
+from conftest import completed
 from placer.report.page import page
 from report_documents import FOUR, saved
 
@@ -145,7 +145,7 @@ def test_headings_repeat_on_the_next_printed_page(browser: Any, tmp_path: Path) 
     seen = opened(browser, tmp_path, page({"result.json": document}))
     seen.page.pdf(path=tmp_path / "page.pdf", prefer_css_page_size=True)
     words = ("pdftotext", "-layout", str(tmp_path / "page.pdf"), "-")
-    text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    text = completed(words, check=True).stdout
     pages = [one for one in text.split("\f") if " years\n" in one]
     assert len(pages) >= 2
     assert all("age" in one.split() for one in pages)

@@ -5,7 +5,6 @@ installed (the extra ``validators``), and by what placer knows of itself.
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 import yaml
 from other_pythons import other_python
 
-from conftest import ROOT
+from conftest import ROOT, completed
 from placer.cli import cli
 
 FOLDER = ROOT / "examples" / "service"
@@ -92,9 +91,7 @@ def test_policies_and_services_choose_the_pods() -> None:
 def validated(module: str, *words: str) -> None:
     """Run a validator; its exit code says what it thinks."""
     program = Path(other_python(module, "PLACER_KUBEFLOW_PYTHON")).with_name(words[0])
-    done = subprocess.run(
-        [str(program), *words[1:]], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = completed([str(program), *words[1:]], timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -110,7 +107,5 @@ def test_validators_find_nothing() -> None:
 @pytest.mark.skipif(HADOLINT is None, reason="needs hadolint")
 def test_hadolint_finds_nothing() -> None:
     """The image of the service."""
-    done = subprocess.run(
-        [str(HADOLINT), str(FOLDER / "Containerfile")], capture_output=True, text=True, check=False
-    )
+    done = completed([str(HADOLINT), str(FOLDER / "Containerfile")])
     assert done.returncode == 0, done.stdout + done.stderr

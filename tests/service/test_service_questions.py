@@ -4,7 +4,6 @@ of the examples, and what a request cannot reach.
 
 import json
 import os
-import subprocess
 import sys
 from threading import Event
 from typing import Any
@@ -13,7 +12,7 @@ import httpx2
 import pytest
 from served import BOOK, QUESTION, Served
 
-from conftest import PROCESS_TIMEOUT_S, ROOT
+from conftest import ROOT, completed
 from placer.documents.schemas import SCHEMA_NAMES, schema_text
 from placer.errors import PlacerError
 from placer.problem.words.wishes import WISHES
@@ -139,14 +138,10 @@ def test_lists(client: httpx2.Client) -> None:
 
 def test_the_client_asks_twice(service: Served) -> None:
     """It prints the best so far and both answers: the one of the README, and two regions."""
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "examples/service_client.py", service.address],
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if name != "PLACER_TOKEN"},
-        capture_output=True,
-        text=True,
-        timeout=PROCESS_TIMEOUT_S,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "at once: 8 x A10 in lambda/us-west-1" in done.stdout

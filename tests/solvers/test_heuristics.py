@@ -3,13 +3,12 @@ and is never called proved.
 """
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, completed
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
@@ -95,11 +94,9 @@ def test_hash_seeds_change_nothing(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     said = {
-        subprocess.run(
+        completed(
             [sys.executable, str(script)],
             check=True,
-            capture_output=True,
-            text=True,
             cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
         ).stdout

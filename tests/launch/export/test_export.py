@@ -31,7 +31,7 @@ from other_pythons import other_python
 from run_plans import islands
 
 import placer
-from conftest import Run
+from conftest import Run, completed
 from placer.errors import PlacerError
 from placer.launch.export import OWN_TRAINERS, TARGETS, export
 from placer.launch.export.export_plan import ExportPlan
@@ -140,9 +140,7 @@ def test_scripts_pass_bash_and_shellcheck(
         "shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     )
     if shellcheck:
-        done = subprocess.run(
-            [shellcheck, "--shell=bash", *names], capture_output=True, text=True, check=False
-        )
+        done = completed([shellcheck, "--shell=bash", *names])
         assert done.returncode == 0, done.stdout
 
 

@@ -20,7 +20,7 @@ import pytest
 from exports import parsed, plan_of, tasks_of
 from run_plans import A, B, C, document, islands
 
-from conftest import PROCESS_TIMEOUT_S, free_port
+from conftest import PROCESS_TIMEOUT_S, completed, free_port
 from placer.launch.export import export
 from placer.launch.export.texts.readme import meeting_program
 
@@ -289,13 +289,7 @@ def test_nobody_waits_for_ever(tmp_path: Path) -> None:
         "PLACER_MANIFEST_DIGEST": "b",
         "PLACER_JOIN_TIMEOUT_S": "0.1",
     }
-    done = subprocess.run(
-        [sys.executable, program, "run", "1", "29400", ""],
-        env=given,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = completed([sys.executable, program, "run", "1", "29400", ""], env=given)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"rank 0 did not answer at port 29400 of the address in {tmp_path}\n"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conftest import PROCESS_TIMEOUT_S, ROOT, Run
+from conftest import ROOT, Run, completed
 
 EXPORT = "export plan.json --to torchrun --dir launch --train t.py"
 EXAMPLE = ROOT / "examples" / "train_stages.py"
@@ -70,7 +69,7 @@ def test_stages_train_what_one_process_trains(
     (tmp_path / "t.py").write_text(EXAMPLE.read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "torchrun").write_text(TORCHRUN, encoding="utf-8")
     (tmp_path / "torchrun").chmod(0o755)
-    done = subprocess.run(
+    done = completed(
         ["bash", "launch/workers-0.sh", str(tmp_path)],
         cwd=tmp_path,
         env={
@@ -80,10 +79,6 @@ def test_stages_train_what_one_process_trains(
             "GLOO_SOCKET_IFNAME": "lo",
             "CUDA_VISIBLE_DEVICES": "",
         },
-        capture_output=True,
-        text=True,
-        timeout=PROCESS_TIMEOUT_S,
-        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     model = example().pieces(layers)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import pytest
 from run_plans import A, B, document, plan_of, saved, settings_of
 from running import alive, files_of_at_most
 
-from conftest import PROCESS_TIMEOUT_S, ROOT
+from conftest import ROOT, completed
 from placer.cli.output import write_json
 from placer.errors import PlacerError
 from placer.launch.export.folder import write_folder
@@ -112,14 +111,10 @@ def full_disk(folder: Path, told: dict[str, Any], size: str, *more: str) -> Path
         "SIZE": size,
     }
     spaces = ["--mount"] if os.geteuid() == 0 else ["--mount", "--map-root-user"]
-    done = subprocess.run(
+    done = completed(
         [unshare, *spaces, "sh", "-c", TRIAL],
         cwd=folder,
         env={**os.environ, "NO_COLOR": "1", **extra},
-        capture_output=True,
-        text=True,
-        timeout=PROCESS_TIMEOUT_S,
-        check=False,
         start_new_session=True,
     )
     if done.returncode == 99 or (done.returncode and not (folder / "kept" / "code.full").exists()):

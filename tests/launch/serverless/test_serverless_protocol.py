@@ -5,7 +5,6 @@ ended by a time-out; and `placer run` with functions that S3's own events call.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 import tracemalloc
@@ -20,7 +19,7 @@ import pytest
 from moto import mock_aws
 from run_plans import completed_again, document, plan_of
 
-from conftest import ROOT
+from conftest import ROOT, completed
 from placer.cost_model.dollars import store_requests
 from placer.documents.manifest import read_manifest
 from placer.launch.export.resources.stacks import HELD
@@ -382,14 +381,7 @@ def test_placer_run_uses_functions_that_are_deployed(
     words = ["run", "plan.json", "--train", "run_plans:tiny", "--steps", "3", "--poll", "0.02"]
     words += ["--rank", "0-1", "--device", "cpu", "--one-machine", "--json", "-o", "out"]
     with lambdas(functions_of(read_manifest(whole, "m.json"), whole), endpoint) as calls:
-        done = subprocess.run(
-            [sys.executable, "-m", "placer", *words],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = completed([sys.executable, "-m", "placer", *words], cwd=tmp_path, timeout=120)
     assert done.returncode == 0, done.stderr
     records = [json.loads(line) for line in (tmp_path / "out/run.jsonl").read_text().splitlines()]
     ends = [record for record in records if record["kind"] == "end"]
