@@ -48,24 +48,20 @@ def simulate(**words: Any) -> Simulation:
     )
 
 
-def test_two_flows_share_one_machine() -> None:
+@pytest.mark.parametrize(
+    ("one", "other", "ends"),
+    [((100.0, 99.0), (300.0, 99.0), [20.0, 40.0]), ((100.0, 2.0), (400.0, 99.0), [50.0, 50.0])],
+)
+def test_two_flows_share_one_machine(
+    one: tuple[float, float], other: tuple[float, float], ends: list[float]
+) -> None:
     """100 and 300 bytes through 10 bytes/s: 5 each until 20 s, then the 200 that are left at 10: 40
-    s.
+    s. With a cap of 2 one flow takes that (100 bytes: 50 s), the other 8 (400 bytes: 50 s), not 5
+    each.
     """
     port = Port(10.0)
-    assert arrivals((0.0, 100.0, 99.0, [port]), (0.0, 300.0, 99.0, [port])) == pytest.approx(
-        [20.0, 40.0]
-    )
-
-
-def test_a_capped_flow_leaves_the_rest_to_another() -> None:
-    """Of 10 bytes/s one flow takes its cap of 2 (100 bytes: 50 s), the other 8 (400 bytes: 50 s),
-    not 5 each.
-    """
-    port = Port(10.0)
-    assert arrivals((0.0, 100.0, 2.0, [port]), (0.0, 400.0, 99.0, [port])) == pytest.approx(
-        [50.0, 50.0]
-    )
+    flows = ((0.0, *flow, [port]) for flow in (one, other))
+    assert arrivals(*flows) == pytest.approx(ends)
 
 
 def test_both_ends_bound_a_flow() -> None:

@@ -23,24 +23,23 @@ NCCL, GLOO = TRANSPORTS["nccl"], TRANSPORTS["gloo"]
 
 
 @pytest.mark.parametrize(
-    ("payload", "bus_gb_per_s"), [(2**20, 36.06), (2**24, 254.96), (2**28, 646.11), (2**32, 740.64)]
+    ("machines", "payload", "bus_gb_per_s"),
+    [
+        *((1, 2**20, 36.06), (1, 2**24, 254.96), (1, 2**28, 646.11), (1, 2**32, 740.64)),
+        *((4, 2**20, 5.37), (4, 2**26, 156.74), (4, 2**30, 361.99), (4, 2**34, 381.8)),
+    ],
 )
-def test_one_machine_of_b200(payload: int, bus_gb_per_s: float) -> None:
-    """Bus bandwidths of 8 x B200 (NVLink 5, 900 GB/s) by Stas Bekman, Machine Learning
-    Engineering, network/README.md; within the band of NCCL.
+def test_machines_of_b200(machines: int, payload: int, bus_gb_per_s: float) -> None:
+    """Bus bandwidths of 8 x B200 (NVLink 5, 900 GB/s), and of four machines with 3,200 Gb/s of EFA
+    each, by Stas Bekman, Machine Learning Engineering, network/README.md; within the band of NCCL.
     """
-    measured = 2 * 7 / 8 * payload / (bus_gb_per_s * 1e9)
-    expected = node_seconds(payload, 8, 900e9, NCCL)
-    assert NCCL.fast * expected <= measured <= NCCL.slow * expected
-
-
-@pytest.mark.parametrize(
-    ("payload", "bus_gb_per_s"), [(2**20, 5.37), (2**26, 156.74), (2**30, 361.99), (2**34, 381.8)]
-)
-def test_four_machines_of_b200(payload: int, bus_gb_per_s: float) -> None:
-    """The same over four machines with 3,200 Gb/s of EFA each: 32 devices."""
-    measured = 2 * 31 / 32 * payload / (bus_gb_per_s * 1e9)
-    expected = network_seconds(payload, 4, 3200.0, NCCL)
+    devices = 8 * machines
+    measured = 2 * (devices - 1) / devices * payload / (bus_gb_per_s * 1e9)
+    expected = (
+        node_seconds(payload, 8, 900e9, NCCL)
+        if machines == 1
+        else network_seconds(payload, machines, 3200.0, NCCL)
+    )
     assert NCCL.fast * expected <= measured <= NCCL.slow * expected
 
 

@@ -62,15 +62,10 @@ def judged(rehearsal: Rehearsal) -> str:
     return words
 
 
-def test_an_honest_plan_is_confirmed() -> None:
-    """The exchange and both links; a slow round is that of a busy machine, the fastest counts."""
-    plan = small()
-    assert judged(rehearsed(plan, [1.05 * plan.exchange_s, 9.0])) == "confirmed: 3 of 3 judged"
-
-
 @pytest.mark.parametrize(
     ("times", "words"),
     [
+        (1.05, "confirmed: 3 of 3 judged"),
         (2, "not confirmed: exchange +100.0%"),
         (100, "not confirmed: exchange +9900.0%"),
         (1 / 2, "not confirmed: exchange -50.0%"),
@@ -79,9 +74,12 @@ def test_an_honest_plan_is_confirmed() -> None:
     ],
 )
 def test_an_exchange_that_was_priced_wrong_is_named(times: float, words: str) -> None:
-    """Whichever way, and however long the round is beside it."""
+    """Whichever way, and however long the round is beside it; of an honest plan also both links are
+    confirmed. A slow round is that of a busy machine, the fastest counts.
+    """
     plan = small()
-    assert judged(rehearsed(plan, [times * plan.exchange_s])) == words
+    slow = 9.0 * max(1.0, times * plan.exchange_s)
+    assert judged(rehearsed(plan, [times * plan.exchange_s, slow])) == words
 
 
 def test_an_exchange_that_was_priced_next_to_nothing_is_named() -> None:
