@@ -374,12 +374,12 @@ def test_a_speed_that_workers_must_have_by_themselves_is_a_threshold() -> None:
     """
     problem = random_problem(5)
     free = {"min_samples_per_second": None, "budget_usd_per_hour": None}
-    wish = replace(problem.requirements, **free, least_speed=7 * 10**6)
+    wish = replace(problem.requirements, **free, least_speed=7 * UNITS_PER_SAMPLE)
     problem = replace(problem, requirements=wish)
     asked = target.Target.of(problem, gap=0.0, deadline=math.inf)
     mode, nothing = modes.Mode(problem, "all-reduce", 1), np.zeros(1)
     (needed,) = asked.thresholds(mode, np.array([[1.0, 0.0]]), nothing, nothing, 0.0, nothing)
-    assert needed == pytest.approx([wish.least_speed / UNITS_PER_SAMPLE])
+    assert needed == pytest.approx([7.0])
     priced = replace(asked, limit_usd_per_sample=1e-6)
     second, weights = np.ones(1), np.array([[1.0, 0.5]])
     assert np.isfinite(priced.thresholds(mode, weights, second, nothing, 0.0, nothing)).all()
