@@ -237,7 +237,7 @@ class MeasuredLink(msgspec.Struct, frozen=True, kw_only=True):
     gbps_many_streams: float | None = None
 
 
-class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+class Gpu(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """A device: memory, the throughput figures of its data sheet, the class of its usual host and
     its board power in W, if known.
 

@@ -19,7 +19,7 @@ LONGEST_SEQUENCE = 2**24
 """More tokens in one sequence are a slip of the keyboard."""
 
 
-class Architecture(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Architecture(Struct, frozen=True, kw_only=True, omit_defaults=True, cache_hash=True):
     """Dimensions and parameter counts of a transformer.
 
     layers, width: Blocks, and the width of the residual stream (L and d in the formulas).

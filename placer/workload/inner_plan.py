@@ -125,8 +125,8 @@ WORDS: Mapping[str, Collection[str]] = {
 
 def check_parts(plan: Any) -> None:
     """Refuse unknown words, and counts that no plan has, in a plan or what is fixed of one."""
-    for kind, known in WORDS.items():
-        value = getattr(plan, kind)
+    words = plan.sharding, plan.checkpointing, plan.precision, plan.software
+    for value, (kind, known) in zip(words, WORDS.items(), strict=True):
         if value and value not in known:
             raise unknown(kind, value, known)
     if plan.tensor_parallel not in (None, *TENSOR_DEGREES):

@@ -52,14 +52,14 @@ class LeastSteps:
             leaves to it.
         """
         return part_s + min(
-            seconds - float(hidden_seconds(part_s, seconds, free_share * window))
+            seconds - hidden_seconds(part_s, seconds, free_share * window)
             for seconds, window in self._exchanges(host, workers, machines, apart=apart)
         )
 
     def most_part_s(self, step_s: float, host: str, workers: int, machines: int) -> float:
         """Return the most seconds that a part of a step takes which lasts so long."""
         return max(
-            float(most_calculation_seconds(step_s, seconds, window))
+            most_calculation_seconds(step_s, seconds, window)
             for seconds, window in self._exchanges(host, workers, machines, apart=False)
         )
 

@@ -85,14 +85,21 @@ def overlap_window(exchange: Exchange, case: int = 0, free_share: float = 1.0) -
     return free_share * WINDOWS[case] if is_pytorch else 0.0
 
 
+def _least(one: Any, other: Any) -> Any:
+    """Return the smaller of two numbers, or of each pair of two arrays."""
+    if isinstance(one, float) and isinstance(other, float):
+        return min(one, other)
+    return np.minimum(one, other)
+
+
 def hidden_seconds(calculation: Any, communication: Any, window: float) -> Any:
     """Return the seconds that a ``window`` of the calculation hides; numbers or arrays."""
-    return HIDDEN_SHARE * np.minimum(communication, window * calculation)
+    return HIDDEN_SHARE * _least(communication, window * calculation)
 
 
 def most_calculation_seconds(round_s: Any, communication: Any, window: float) -> Any:
     """Return the longest calculation of a round: the inverse of its length."""
-    return np.minimum(
+    return _least(
         round_s - (1 - HIDDEN_SHARE) * communication if window else round_s - communication,
         (round_s - communication) / (1 - HIDDEN_SHARE * window),
     )

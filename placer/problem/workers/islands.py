@@ -14,6 +14,7 @@ from placer.problem.placement import LARGEST_ISLAND
 from placer.problem.requirements import Requirements
 from placer.problem.workers.pool import ChainPart
 from placer.records import replace
+from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.engines import ENGINES, MODELS
 from placer.workload.inner_plan import InnerPlan
@@ -33,7 +34,9 @@ from placer.workload.island.hardware import (
     Hardware,
     lacks_precision,
     powers_of_two,
+    usual_precision,
 )
+from placer.workload.island.memory import least_bytes
 from placer.workload.island.plans import plans_within
 from placer.workload.profile import COMPRESSION_BYTES, ModelProfile, Rate
 from placer.workload.software import software
@@ -262,6 +265,11 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         return count, built
 
     def _fitting(self, offer: VmOffer, gpu: Gpu, part: StepPart, machines: int) -> Island | None:
+        wishes = self.plan_wishes()
+        precision, gpus = wishes.precision or usual_precision(gpu), machines * offer.gpu_count
+        needed = least_bytes(self.architecture, precision, wishes.software or "", gpus)
+        if needed > gpu.memory_gib * GIB:
+            return None
         known = self.bounds(offer, gpu, machines, joined=part.workers > 1)
         if not known.reach(part.fullest, part.emptiest, math.inf):
             return None

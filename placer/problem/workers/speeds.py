@@ -128,11 +128,11 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         if question is None or longest_s == math.inf:
             return True
         sequences, joined = part.fullest, workers > 1
-        rounded = 2 ** (machines - 1).bit_length()
-        is_rounded = machines < rounded and question.architecture.experts > 1
-        if is_rounded and offer.gpu not in DOMAIN_MACHINES:
+        several = machines > 1 and question.architecture.experts > 1
+        if several and offer.gpu not in DOMAIN_MACHINES:
+            rounded = 2 ** (machines - 1).bit_length()
             whole = self._bounds(question, offer, rounded, joined=joined)
-            if not whole.reach_with(machines, sequences, longest_s):
+            if not whole.reach_with(machines, sequences, part.emptiest, longest_s):
                 return False
         own = self._bounds(question, offer, machines, joined=joined)
         return own.reach(sequences, part.emptiest, longest_s)

@@ -268,8 +268,12 @@ class _CountSearch(PartSearch):
         by_place: dict[str, list[tuple[float, int]]] = {}
         for pool in pools:
             by_place.setdefault(pool.place, []).append((pool.usd_per_hour, pool.max_count))
-        together = min(Ladder.of(rows).usd(workers) for rows in by_place.values())
-        apart = together == math.inf or (budget is not None and together > budget * (1 + ROUNDING))
+        most = math.inf if budget is None else budget * (1 + ROUNDING)
+        apart = not any(
+            Ladder.of(rows).usd(workers) <= most
+            for rows in by_place.values()
+            if sum(count for _, count in rows) >= workers
+        )
         free_share = max(pool.free_share for pool in pools)
         return min(
             self._least_steps.step_s(
@@ -279,8 +283,8 @@ class _CountSearch(PartSearch):
         )
 
     def _rank(self, timed: Sequence[tuple[float, float]], workers: int) -> float | None:
-        """Return a bound on the value of a question by seconds of a step and prices, lowest is best;
-        None if it holds nothing. All wait for the slowest: a step takes so long that as many
+        """Return a bound on the value of a question by seconds and prices, lowest is best; None if
+        it holds nothing. All wait for the slowest: a step takes so long that as many
         workers as there are can be paid which are no slower.
         """
         budget, batch = self.problem.requirements.budget_usd_per_hour, self.problem.batch

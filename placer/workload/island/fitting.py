@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from placer.market.catalog import Gpu
 from placer.records import replace
 from placer.units import GIB
 from placer.workload.architecture import Architecture
+from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.divisions import LAYER_S, expert_layers
 from placer.workload.island.hardware import Hardware, lacks_precision, usual_precision
 from placer.workload.island.question import Candidate, all_candidates
@@ -63,6 +65,36 @@ class Large(NamedTuple):
     sent_s: float
     gather_s: float
     step: Step
+
+
+class Least(NamedTuple):
+    """Seconds that a plan takes at least on the GPUs of a rank: ``sequence_s`` for each sequence;
+    beside ``fixed_s`` for one microbatch, and no less than ``least_fixed_s`` for each sequence; and
+    ``rest_s`` for a step.
+    """
+
+    sequence_s: float
+    fixed_s: float
+    least_fixed_s: float
+    rest_s: float
+
+    def seconds(self, share: int) -> float:
+        """Return the seconds of a step in which a rank has so many sequences."""
+        fixed_s = max(self.fixed_s, share * self.least_fixed_s)
+        return share * self.sequence_s + fixed_s + self.rest_s
+
+    def is_better_than_all(self, others: Iterable[Least]) -> bool:
+        """Tell whether each other plan of as many GPUs is slower in some figure."""
+        sequence_s, fixed_s, least_fixed_s, rest_s = self
+        for other in others:
+            if (
+                other.sequence_s <= sequence_s
+                and other.rest_s <= rest_s
+                and other.least_fixed_s <= least_fixed_s
+                and other.fixed_s <= fixed_s
+            ):
+                return False
+        return True
 
 
 @lru_cache(maxsize=2**13)
@@ -126,8 +158,8 @@ class Bounds:
         self.architecture, self.hardware, self.wishes = architecture, hardware, wishes
         self.via, self.joined = via, joined
         self._large: dict[int, Large] = {}
-        # Of the first plans those with less of one of both than others: see `_with_fewer`.
-        self._compared, self._front = 0, list[tuple[float, float]]()
+        # Of the first plans those that no other is as fast as: see `_with_fewer`.
+        self._compared, self._fronts = 0, dict[int, list[Least]]()
 
     @cached_property
     def fits(self) -> list[Fit]:
@@ -155,49 +187,54 @@ class Bounds:
                 return True
         return False
 
-    def reach_with(self, machines: int, sequences: int, longest_s: float) -> bool:
-        """Tell whether some plan of fewer machines, more than half of these, may do a share of a
-        step in some seconds; of a model with experts, whose stages are always tried. These machines
-        are a power of two, and no domain of NVLink. Then all plans of fewer machines are plans of
-        these too, with no more memory and no smaller microbatches. What a microbatch calculates and
-        sends does not depend on their number; gathers and reductions over the network rise with (k
-        - 1)/k, and others are left out.
+    def reach_with(self, machines: int, sequences: int, fewest: int, longest_s: float) -> bool:
+        """Tell whether some plan of so many machines or fewer, more than half of these, may do a
+        share of a step in some seconds; of a model with experts, whose stages are always tried.
+        These machines are a power of two, and no domain of NVLink. Then all plans of fewer machines
+        are plans of these too, with no more memory and no smaller microbatches. What a microbatch
+        calculates and sends does not depend on their number; gathers and reductions over the
+        network rise with (k - 1)/k, and others are left out.
         """
-        each_s = sequences / (self.hardware.gpu_count * machines)
-        calculated_s = each_s * self.hardware.gpus * (1 - ROUNDING)
+        gpus = self.hardware.gpu_count * machines
+        calculated_s = sequences / gpus * self.hardware.gpus * (1 - ROUNDING)
+        longest_s *= 1 + ROUNDING
 
-        def keeps_up(gpu_s: float, rest_s: float) -> bool:
-            return each_s * gpu_s + rest_s <= longest_s * (1 + ROUNDING)
-
-        if any(keeps_up(*row) for row in self._front):
-            return True
+        for rank_gpus, rows in self._fronts.items():
+            ranks = gpus // rank_gpus
+            if 0 < ranks <= fewest:
+                share = -(-sequences // ranks)
+                for row in rows:
+                    if row.seconds(share) <= longest_s:
+                        return True
         for fit in self.fits[self._compared :]:
             if calculated_s * fit.gpu_s > longest_s:
                 break
             self._compared += 1
-            row = self._with_fewer(fit)
-            if all(row[0] < other[0] or row[1] < other[1] for other in self._front):
-                self._front.append(row)
-            if keeps_up(*row):
-                return True
+            row, rank_gpus = self._with_fewer(fit), fit.candidate.plan.rank_gpus
+            rows, ranks = self._fronts.setdefault(rank_gpus, []), gpus // rank_gpus
+            if row.is_better_than_all(rows):
+                rows.append(row)
+                if 0 < ranks <= fewest and row.seconds(-(-sequences // ranks)) <= longest_s:
+                    return True
         return False
 
-    def _with_fewer(self, fit: Fit) -> tuple[float, float]:
-        """Return the seconds of one GPU for a sequence, and of a step beside, that a plan of fewer
-        machines takes at least.
-        """
+    def _with_fewer(self, fit: Fit) -> Least:
+        """Return the seconds that a plan of fewer machines takes at least."""
         large, plan = self._of(fit), fit.candidate.plan
         over = _network_share(self.hardware.machines // 2 + 1, plan.pipeline) / (
             _network_share(self.hardware.machines, plan.pipeline) or 1.0
         )
-        sequence_s = large.calculation_s + large.sent_s
-        least_s = sequence_s + fit.fixed_s / fit.most
+        once_s = sequence_s = large.calculation_s + large.sent_s
         if not fit.waits:
             gather_s = over * large.gather_s / fit.most
-            least_s += gather_s - (1 - UNHIDDEN) * min(gather_s, large.calculation_s)
+            sequence_s += gather_s - (1 - UNHIDDEN) * min(gather_s, large.calculation_s)
         rest_s = (1 - HIDDEN_SHARE) * over * large.step.network_s
-        rest_s += fit.waits * (fit.fixed_s + sequence_s)
-        return least_s * plan.rank_gpus, rest_s
+        return Least(
+            sequence_s=sequence_s,
+            fixed_s=fit.fixed_s,
+            least_fixed_s=fit.fixed_s / fit.most,
+            rest_s=rest_s + fit.waits * (fit.fixed_s + once_s),
+        )
 
     def least_s(self, fit: Fit, share: int) -> tuple[float, float]:
         """Return the seconds that a plan takes at least for the sequences of its fullest rank,
@@ -231,7 +268,7 @@ class Bounds:
 
     def _largest(self, fit: Fit) -> Large:
         """Time one microbatch of a plan, the largest."""
-        plan, count = replace(fit.candidate.plan, microbatch=fit.most), fit.most
+        plan, count = with_microbatch(fit.candidate.plan, fit.most), fit.most
         timed = step(
             self.architecture,
             self.hardware,
@@ -246,6 +283,12 @@ class Bounds:
         # More calculation hides more of what a divided sequence sends: that is left out.
         sent_s = timed.tensor_s - fit.fixed_s if plan.context_parallel == 1 else 0.0
         return Large(timed.calculation_s / count, sent_s / count, timed.gather_s, timed)
+
+
+@lru_cache(maxsize=2**13)
+def with_microbatch(plan: InnerPlan, count: int) -> InnerPlan:
+    """Return a plan with microbatches of so many sequences."""
+    return replace(plan, microbatch=count)
 
 
 def _network_share(machines: int, stages: int) -> float:

@@ -96,7 +96,6 @@ class Memory(Struct, frozen=True, kw_only=True):
         return replace(self, activations=count * self.activations, logits=count * self.logits)
 
 
-@lru_cache(maxsize=4096)
 def memory(
     architecture: Architecture, plan: InnerPlan, gpu_count: int, machines: int, loss: str = LOSS
 ) -> Memory:
@@ -180,6 +179,14 @@ def state_bytes(architecture: Architecture, plan: InnerPlan, group: int, part: s
         # GPUs that hold the same experts divide their states; without expert parallelism all do.
         total += experts / cut * (shared / max(1.0, group * degree / cut) + whole)
     return total
+
+
+def least_bytes(architecture: Architecture, precision: str, software_name: str, gpus: int) -> float:
+    """Return the bytes that any plan needs at least on the fullest of some devices: its share of
+    states that all of them divide, and what is fixed.
+    """
+    divided = InnerPlan(sharding="zero-3", precision=precision, software=software_name)
+    return state_bytes(architecture, divided, gpus) + min(FIXED_BYTES, MANY_GROUPS_BYTES)
 
 
 @lru_cache(maxsize=1024)

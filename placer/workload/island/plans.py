@@ -8,10 +8,9 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island.fitting import ROUNDING, Bounds, Fit
+from placer.workload.island.fitting import ROUNDING, Bounds, Fit, with_microbatch
 from placer.workload.island.hardware import Hardware, powers_of_two
 from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import Memory, host_bytes
@@ -197,7 +196,7 @@ def _timings(question: Question, fit: Fit, share: int) -> Iterator[Timed]:
 def _with_microbatch(question: Question, fit: Fit, share: int, count: int) -> Timed:
     """Time a plan with microbatches of ``count``; interleaved stages take multiples of them."""
     architecture, hardware = question.architecture, question.hardware
-    plan, one = _plan_with(fit.candidate.plan, count), fit.candidate.memory
+    plan, one = with_microbatch(fit.candidate.plan, count), fit.candidate.memory
     microbatches = -(-share // count)
     if plan.virtual_stages > 1:
         microbatches = -(-microbatches // plan.pipeline) * plan.pipeline
@@ -219,11 +218,6 @@ def _with_microbatch(question: Question, fit: Fit, share: int, count: int) -> Ti
         seconds=timed.seconds,
         order=(fit.sequence_s * share, fit.number),
     )
-
-
-@lru_cache(maxsize=4096)
-def _plan_with(plan: InnerPlan, count: int) -> InnerPlan:
-    return replace(plan, microbatch=count)
 
 
 def _island(question: Question, best: Timed, rivals: Sequence[Timed] = ()) -> Island:

@@ -20,7 +20,7 @@ The count of bytes is an estimate, and a smaller microbatch costs little.
 """
 
 
-class PlanWishes(Struct, frozen=True, kw_only=True):
+class PlanWishes(Struct, frozen=True, kw_only=True, cache_hash=True):
     """Fixed parts of an inner plan; None leaves a part free.
 
     virtual_stages, expert_parallel, context_parallel: As in `InnerPlan`. A free precision is the
