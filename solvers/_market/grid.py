@@ -141,14 +141,18 @@ class Grid(Struct, frozen=True, dict=True):
         return self.market.place_sums(self.weights, self.hosts, self.most)
 
     @cached_property
-    def needed(self) -> list[int]:
-        """Places that every placement uses: those that are required, and of required machines."""
+    def least(self) -> dict[int, int]:
+        """Fewest workers of each place that every placement uses: those that are required, and
+        those that alone have required machines.
+        """
         required = self.market.problem.requirements.required_places
-        named = {at for at, place in enumerate(self.market.places) if place in required}
+        least = {at: 1 for at, place in enumerate(self.market.places) if place in required}
         for rule in self.market.required_machines.rules:
             owning = {*self.market.place_of[rule.owns].tolist()}
-            named |= owning if len(owning) == 1 else set()
-        return sorted(named)
+            if len(owning) == 1:
+                (at,) = owning
+                least[at] = max(least.get(at, 1), rule.count)
+        return least
 
     @cached_property
     def steps(self) -> Array:

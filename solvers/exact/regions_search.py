@@ -248,7 +248,7 @@ class RegionSearch:
         # of rounds per hour; the common part is in `egress` below.
         charge = grid.weights[:, 1:2] * rounds_per_hour * pair * (pairs - pairs.min())
         rows = np.arange(len(grid.weights))
-        must = np.flatnonzero(np.isin(at, grid.needed))
+        must = np.flatnonzero(np.isin(at, list(grid.least)))
         reached = grid.conjugates.best(
             rows, at, regions, self.most - regions + 1, workers, charge, must
         )

@@ -23,7 +23,7 @@ class TreeBound:
 
     ``few``: whether a few rows are enough, for a first look at the root. Every row alone is a valid
     bound, so that a tree may use any subset of the grid's rows: fewer rows cut less, never too
-    much. ``required`` has the places that must be used.
+    much. ``least`` has the places that must be used, with their fewest workers.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class TreeBound:
         self.weights = grid.weights[self.rows]
         self.sums = grid.sums[self.rows, :, : workers + 1]
         self.steps = grid.steps[self.rows, :, :workers]
-        self.required = grid.needed
+        self.least = grid.least
 
     def needed(self, weights: Array, communication_s: Array, egress_usd: Array) -> Array:
         """Return the thresholds; infinite where the egress is; shape (rows, communication)."""
@@ -96,7 +96,7 @@ class Children:
     def __init__(self, bound: TreeBound, node: Placed) -> None:
         self.bound, self.node, self.exchange_pattern = bound, node, bound.exchange_pattern
         self.used, self.open = len(node.regions) + 1, node.open
-        self.missing = [place for place in bound.required if place not in node.regions]
+        self.missing = [place for place in bound.least if place not in node.regions]
         self._drop_regions()
 
     def _drop_regions(self) -> None:
@@ -245,7 +245,7 @@ class Children:
         """Return the best sums of the workers that are left, less what their leaders' pairs cost
         above the cheapest; shape (rows, counts).
 
-        Regions that must be used are in every sum, with a machine.
+        Regions that must be used are in every sum, with their fewest machines.
         """
         if not able[must].all():
             return np.full((len(self.units), len(left)), -np.inf)
@@ -261,9 +261,10 @@ class Children:
     def _sums(self, pairs: Array, able: Array, together: int, most: int, must: list[int]) -> Array:
         """Return the best sums of the rest, less what pairs cost above the least."""
         built = np.full((len(self.units), most + 1), -np.inf)
-        if len(must) > most:
+        leasts = [self.bound.least[int(self.places[at])] for at in must]
+        if max(leasts, default=0) > together or sum(leasts) > most:
             return built
-        base, count = np.zeros((len(built), 1)), len(must)
+        base, count = np.zeros((len(built), 1)), sum(leasts)
         if able.any():
             # Only what a region's pairs cost above the cheapest is charged here, as the cheapest is
             # in the egress already.
@@ -275,8 +276,9 @@ class Children:
             blocks = [
                 (self.units[:, free, :together] - paid[:, free, None]).reshape(len(built), -1)
             ]
-            base += (self.units[:, must, 0] - paid[:, must]).sum(axis=1, keepdims=True)
-            blocks += [self.units[:, at, 1:together] - paid[:, at, None] for at in must]
+            for at, least in zip(must, leasts, strict=True):
+                base += (self.bound.sums[:, self.places[at], least] - least * paid[:, at])[:, None]
+                blocks.append(self.units[:, at, least:together] - paid[:, at, None])
             units = np.concatenate(blocks, axis=1) if must else blocks[0]
             taken = min(most - count, units.shape[1])
             top = (
