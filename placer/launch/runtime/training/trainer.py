@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -26,8 +25,9 @@ if TYPE_CHECKING:
 class SharedModel:
     """A module whose gradients PyTorch averages over the processes of a world, its default group.
 
-    ``none`` is DDP, which averages bucket by bucket beside the backward pass, with ``hook`` in
-    another format. The rest is FSDP2 (``fully_shard``) over a mesh of copies and shards: a worker
+    ``none`` is DDP (``replicate``, which leaves the module its own attributes, as loss functions
+    use them); it averages bucket by bucket beside the backward pass, with ``hook`` in another
+    format. The rest is FSDP2 (``fully_shard``) over a mesh of copies and shards: a worker
     holds one copy, with ``hybrid`` each machine. ``zero-1`` reduces gradients once a step,
     ``zero-2`` after each microbatch, both keep the weights gathered from forward to backward;
     ``zero-3`` and ``hybrid`` gather them again. With ``halves`` gradients travel as FP16.
@@ -43,14 +43,19 @@ class SharedModel:
         hook: Callable[[Any], Any] | None = None,
         halves: bool = False,
     ) -> None:
+        from torch.distributed._composable.replicate import replicate
+
         self.seat, self.sharding, self.ready_at = seat, inner.sharding, 0.0
         self.copies, self.module = 1, module
         if seat.world_size == 1:
             self.sharding = "alone"
         elif self.sharding == "none":
             self.copies = seat.world_size
-            self.module = _replicated(module, device)
-            self.module.register_comm_hook(None, self._hook(hook, halves=halves))
+            # Buffers stay with each process, as those of workers do.
+            replicate(
+                module, device_id=device, broadcast_buffers=False, find_unused_parameters=True
+            )
+            module.register_comm_hook(None, self._hook(hook, halves=halves))
         else:
             shard = seat.each if self.sharding == "hybrid" else seat.members
             self.copies = seat.world_size // shard
@@ -93,43 +98,12 @@ class SharedModel:
         """Return whether each process holds a part of it."""
         return self.sharding not in ("alone", "none")
 
-    @contextmanager
-    def microbatch(self, *, last: bool) -> Iterator[None]:
-        """Calculate one microbatch; what is reduced once a step is reduced in the last."""
-        context: AbstractContextManager[Any] = nullcontext()
-        if self.sharding == "none":
-            context = nullcontext() if last else self.module.no_sync()
-        elif self.sharding == "zero-1":
+    def begin_microbatch(self, *, last: bool) -> None:
+        """Let the next microbatch reduce gradients; what is reduced once a step is in the last."""
+        if self.sharding in ("none", "zero-1"):
             self.module.set_requires_gradient_sync(last)
         elif self.sharded and self.copies > 1:
             self.module.set_requires_all_reduce(last)
-        with context:
-            yield
-
-
-def _replicated(module: Any, device: Any) -> Any:
-    import warnings
-
-    from torch.nn.parallel import DistributedDataParallel
-
-    class Replica(DistributedDataParallel):  # type: ignore[misc]
-        """DDP whose module's own attributes are seen through it, as loss functions use them."""
-
-        def __getattr__(self, name: str) -> Any:
-            try:
-                return super().__getattr__(name)
-            except AttributeError:
-                return getattr(super().__getattr__("module"), name)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of a newer name of broadcast_buffers
-        # Buffers stay with each process, as those of workers do.
-        return Replica(
-            module,
-            device_ids=[device.index or 0] if device.type == "cuda" else None,
-            broadcast_buffers=False,
-            find_unused_parameters=True,
-        )
 
 
 def blocks_of(module: Any) -> list[Any]:
@@ -262,12 +236,12 @@ class Trainer:
         for number in range(count):
             size = mine // count + (number < mine % count)
             seed_draws(batch_seed(self.seed, step, self.seat.process, number), self.device)
-            with self.model.microbatch(last=number + 1 == count):
-                batch = self.workload.batch(max(1, size), self.device)
-                # DDP and FSDP take the mean over the processes; the sum is wanted.
-                weight = size / of * self.seat.world_size
-                loss = self.workload.loss(self.model.module, batch) * weight
-                loss.backward()
+            self.model.begin_microbatch(last=number + 1 == count)
+            batch = self.workload.batch(max(1, size), self.device)
+            # DDP and FSDP take the mean over the processes; the sum is wanted.
+            weight = size / of * self.seat.world_size
+            loss = self.workload.loss(self.module, batch) * weight
+            loss.backward()
             loss_sum += float(loss.detach()) / self.seat.world_size
         waited_s = time.perf_counter() - self.model.ready_at
         return loss_sum, waited_s if self.model.ready_at > began else 0.0
