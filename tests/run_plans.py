@@ -262,6 +262,13 @@ def calm() -> Workload:
     return replace(tiny(), optimizer=_adamw)
 
 
+def patient() -> Workload:
+    """The tiny model with a learning rate so small that its parameters hardly change."""
+    import torch
+
+    return replace(tiny(), optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1e-4))
+
+
 def linear() -> Workload:
     """A loss that is linear in its parameters: gradients do not depend on the model, so their order
     does not matter.

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from placer.errors import unknown
+from placer.launch.serverless.protocol import int8_scale
 from placer.workload.profile import COMPRESSION_BYTES, SPARSE_BITS, SPARSE_CHUNK, SPARSE_KEPT
 
 SCALE_BYTES = 4
@@ -56,7 +57,7 @@ class Codec:
         if self.compression == "sparse":
             return _encode_sparse(vector)
         largest = torch.stack(vector.aminmax()).abs().max() if len(vector) else torch.zeros(())
-        scale = largest.reshape(1) / 127
+        scale = torch.tensor([int8_scale(float(largest))], device=vector.device)
         # In place: fresh memory of a large message takes longer than the arithmetic.
         steps = (vector / scale.clamp(min=torch.finfo(torch.float32).tiny)).round_().to(torch.int8)
         return torch.cat([scale.float().view(torch.uint8), steps.view(torch.uint8)])

@@ -62,6 +62,19 @@ before them.
 Event = Mapping[str, Any]
 
 
+def int8_scale(largest: float) -> float:
+    """Return the scale of INT8 numbers, 127 steps on each side of 0, rounded to eight significant
+    bits: 127 such steps are an exact 32-bit float, so numbers that were decoded are encoded again
+    without loss.
+
+    >>> int8_scale(127.0), int8_scale(1.0) * 127
+    (1.0, 0.99993896484375)
+    """
+    bits = struct.unpack("<I", struct.pack("<f", largest / 127))[0]
+    scale: float = struct.unpack("<f", struct.pack("<I", bits + 0x8000 & 0xFFFF0000))[0]
+    return scale
+
+
 def gradient_key(run: str, round_: str, part: object, parts: int) -> str:
     """Return the key of one of so many parts of a round."""
     return f"{run}/{GRADIENTS}/{round_}/{part}-of-{parts}"
@@ -228,7 +241,7 @@ class Mean:
         body = bytearray(self.bytes)
         scale = np.float32(0)
         if self.head and len(total):
-            scale = max(abs(total.min()), abs(total.max())) / np.float32(127)
+            scale = np.float32(int8_scale(max(abs(total.min()), abs(total.max()))))
             body[: self.head] = struct.pack("<f", scale)
         out = np.frombuffer(body, self.number, offset=self.head)
         for at in range(0, len(total), BLOCK):
@@ -245,9 +258,9 @@ class Mean:
         if self.letter == "e":
             mean = [min(LARGEST_HALF, max(-LARGEST_HALF, number)) for number in mean]
         if self.head:
-            head = struct.pack("<f", max(map(abs, mean), default=0.0) / 127)
-            scale = max(struct.unpack("<f", head)[0], TINIEST)
-            mean = [round(number / scale) for number in mean]
+            scale = int8_scale(max(map(abs, mean), default=0.0))
+            head = struct.pack("<f", scale)
+            mean = [round(number / max(scale, TINIEST)) for number in mean]
         return bytearray(head + struct.pack(f"<{len(mean)}{self.letter}", *mean))
 
 

@@ -15,7 +15,7 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
     pytest.skip("needs gloo", allow_module_level=True)
 from forked_ranks import ran  # noqa: E402
 from plain_torch import TOLERANCE, Alone, Records, digests, ends, synchronous  # noqa: E402
-from run_plans import A, B, C, document, islands, linear, plan_of, settings_of  # noqa: E402
+from run_plans import A, B, C, document, islands, linear, patient, plan_of, settings_of, tiny  # noqa: E402
 
 from placer.errors import PlacerError  # noqa: E402
 from placer.launch.runtime.run_log import summary  # noqa: E402
@@ -179,19 +179,32 @@ def test_an_exchange_that_is_a_step_late(tmp_path: Path, strategy: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["all-reduce", "hierarchical-all-reduce"])
 def test_eight_bits_and_two_streams(tmp_path: Path, strategy: str) -> None:
-    """INT8, which PyTorch does not average, and two TCP connections a pair: near, equal on all."""
+    """INT8, which PyTorch does not average, and two TCP connections a pair: near, equal on all. Of
+    regions, also what is handed on inside A is INT8: 33 bytes with a scale, and twice 33 between
+    the two for the average that comes before.
+    """
     told = document(strategy, (A, 2), (B, 1), compression="int8", streams=2)
     records = ran(tmp_path, told, checkpoints="")
     vector, _ = synchronous({0: 8, 1: 8, 2: 8})
     assert len(digests(records, 3)) == 1
     torch.testing.assert_close(ends(records)[0], vector, rtol=0.05, atol=0.03)
+    if strategy == "hierarchical-all-reduce":
+        rows = compared(told, tmp_path, records)["bytes"]
+        assert [r["measured"] for r in rows if r["src"] == r["dst"]] == [33 + 4 + 2 * 33]
 
 
-def test_model_averaging(tmp_path: Path) -> None:
-    """Regions of two and one workers, H = 3, hub A: DDP inside, models averaged by samples."""
-    told = document("model-averaging", (A, 2), (B, 1), local_steps=3)
-    records = ran(tmp_path, told, checkpoints="")
-    replicas, groups = [Alone(), Alone()], [{0: 8, 1: 8}, {2: 8}]
+@pytest.mark.parametrize(
+    ("compression", "tolerance"), [("none", TOLERANCE), ("fp16", {"rtol": 0.0, "atol": 2e-6})]
+)
+def test_model_averaging(tmp_path: Path, compression: str, tolerance: dict[str, float]) -> None:
+    """Regions of two and one workers, H = 3, hub A: DDP inside, models averaged by samples. In FP16
+    changes of less than 1e-3 travel, also inside A, and are rounded by less than 1e-6: a model
+    rounded to FP16 would be off by up to 1.2e-4, half a step of numbers from 0.25 to 0.5.
+    """
+    told = document("model-averaging", (A, 2), (B, 1), local_steps=3, compression=compression)
+    work = tiny if compression == "none" else patient
+    records = ran(tmp_path, told, train=f"run_plans:{work.__name__}", checkpoints="")
+    replicas, groups = [Alone(work), Alone(work)], [{0: 8, 1: 8}, {2: 8}]
     for step in range(6):
         for replica, group in zip(replicas, groups, strict=True):
             replica.step(step, group)
@@ -200,7 +213,9 @@ def test_model_averaging(tmp_path: Path) -> None:
             for replica in replicas:
                 replica.load(mean)
     assert len(digests(records, 3)) == 1
-    torch.testing.assert_close(ends(records)[0], mean, **TOLERANCE)
+    torch.testing.assert_close(ends(records)[0], mean, **tolerance)
+    size = 132 if compression == "none" else 66  # a ring of two in A in each step, then the mean
+    assert sent(told, tmp_path, records) == {(A, A): 7 * size, (A, B): size, (B, A): size}
 
 
 def test_asgd_ga_loses_no_gradient(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.launch.runtime.codec import Codec
 from placer.launch.runtime.processes.loopback_store import connected
 from placer.launch.runtime.run_plan import RunPlan, Seat, plan_from
 from placer.launch.runtime.strategies import strategy_of
@@ -23,6 +24,7 @@ from placer.launch.runtime.training.trainer import Trainer, digest_of, load_mode
 from placer.launch.runtime.wire import Meter, PeerLostError, Wire, butterfly_sum, is_peer_loss
 from placer.launch.shaped_network.kernel import end_with_parent
 from placer.market.sources.reading.web_address import without_secrets
+from placer.problem.exchange import traits
 from placer.records import replace
 from placer.workload.inner_plan import InnerPlan
 
@@ -166,8 +168,9 @@ def _trainer(plan: RunPlan, settings: Settings, seat: Seat) -> Trainer:
     if plan.engine == "torchft" and shared.sharding == "none":
         # Each process then exchanges its part of the model with other worlds, and not the whole.
         shared = replace(shared, sharding="zero-2")
-    compression, several = plan.exchange.compression, len(_world(plan, seat)) > 1
-    coded = several and compression not in ("none", "fp16")
+    # Inside a worker nothing is compressed.
+    compression = plan.exchange.compression if len(_world(plan, seat)) > 1 else "none"
+    coded = compression not in ("none", "fp16")
     trainer = Trainer(
         workload,
         choose_device(_own_gpu(settings.device) or None),
@@ -175,8 +178,9 @@ def _trainer(plan: RunPlan, settings: Settings, seat: Seat) -> Trainer:
         inner=shared,
         seed=settings.seed,
         microbatch=settings.microbatch or (inner.microbatch if inner else plan.microbatch),
+        codec=Codec(compression),
+        shards=len(plan.worlds) if traits(plan.exchange.strategy).transport == "leaders" else 1,
         hook=_coded_hook(plan, seat, settings.timeout_s) if coded else None,
-        halves=compression == "fp16" and several,
     )
     _agree(trainer.first_digest, plan, seat, _crooked)
     return trainer

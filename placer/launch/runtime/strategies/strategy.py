@@ -136,26 +136,26 @@ class ParameterServer(AllReduce):
 
 
 class ModelAveraging(Strategy):
-    """Every H steps one region averages the models of all by their samples. What travels is the
-    change since the last average: rounded to FP16 it keeps more of it.
+    """Every H steps one region averages the models of all by their samples. What travels, between
+    regions and inside them, is the change since the last average: rounded to FP16 it keeps more.
     """
 
     wired = True
 
     def begin(self) -> None:
-        """Keep the model that all had after the last average."""
-        self.common = self.context.trainer.vector()
+        """Keep the model that all had after the last average, in each process what it holds."""
+        self.common = self.context.trainer.copies()
 
     def step(self, step: int) -> float:
         """Take a step of the region; at the end of a round, average."""
         context = self.context
         loss = context.local_step(step)
         if context.ends_round(step):
-            own = context.trainer.vector()  # of a sharded model all processes give their parts
-            if context.seat.leads:
-                share = context.world_samples / context.settings.target_batch_size
-                self.common = self.common + self._through_hub((own - self.common) * share)
-            context.load(self.common if context.seat.leads else None)
+            # Of a sharded model all processes give their parts.
+            own, common = context.trainer.vector(), context.trainer.vector(self.common)
+            share = context.world_samples / context.settings.target_batch_size
+            change = self._through_hub((own - common) * share) if context.seat.leads else None
+            context.move(self.common, change)
         return loss
 
     def _through_hub(self, change: Any) -> Any:

@@ -136,10 +136,10 @@ class Context:
             self.trainer.apply(gradient)
         self._count_broadcast()
 
-    def load(self, vector: Any) -> None:
-        """Set the world's parameters to a vector, which its first process has."""
+    def move(self, model: Sequence[Any], change: Any) -> None:
+        """Set the world's parameters to a model and a change, which its first process has."""
         with self.meter.phase("update"):
-            self.trainer.load_vector(vector)
+            self.trainer.move(model, change)
         self._count_broadcast()
 
     def step_with(self, extra: Any, *, needed: bool = False) -> None:
@@ -190,8 +190,8 @@ class Context:
         """Count what gloo's or NCCL's ring sends from this worker to the next, by rank."""
         copies = self.trainer.model.copies
         if copies > 1 and not self.seat.member:
-            width = {"none": 4, "fp16": 2}.get(self.plan.exchange.compression, 1)
-            self.count_ring(self.world, width * self.trainer.elements, copies)
+            payload = self.trainer.codec.payload(self.trainer.elements)
+            self.count_ring(self.world, payload, copies)
 
     def count_ring(self, ranks: Sequence[int], byte_count: int, copies: int) -> None:
         """Count what an average of so many copies sends from this worker to the next of a ring."""
@@ -204,8 +204,9 @@ class Context:
     def _count_broadcast(self) -> None:
         """Count what the first process of the world hands to its other workers."""
         if self.seat.leads and len(self.world) > 1:
-            place, width = self.plan.place_of(self.rank), 2 if self.trainer.halves else 4
-            self.meter.sent(place, place, width * self.trainer.elements * (len(self.world) - 1))
+            place, trainer = self.plan.place_of(self.rank), self.trainer
+            size = trainer.codec.size(trainer.elements)
+            self.meter.sent(place, place, size * (len(self.world) - 1))
 
 
 REFUSED = (

@@ -12,6 +12,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
+from placer.launch.runtime.codec import Codec
 from placer.launch.runtime.run_plan import Seat
 from placer.profiler.target import load_target
 from placer.profiler.workload import Workload
@@ -52,9 +53,7 @@ class SharedModel:
         elif self.sharding == "none":
             self.copies = seat.world_size
             # Buffers stay with each process, as those of workers do.
-            replicate(
-                module, device_id=device, broadcast_buffers=False, find_unused_parameters=True
-            )
+            replicate(module, device_id=device, find_unused_parameters=True)
             module.register_comm_hook(None, self._hook(hook, halves=halves))
         else:
             shard = seat.each if self.sharding == "hybrid" else seat.members
@@ -190,7 +189,8 @@ class Trainer:
     All begin with equal parameters.
 
     *The vector* is the trainable parameters of the whole model, or their gradients: 32-bit floats
-    on the CPU. Methods are called by all processes of the world in the same order.
+    on the CPU. Methods are called by all processes of the world in the same order. ``codec`` is the
+    encoding inside the world, in so many ``shards`` as came from other worlds.
     """
 
     def __init__(
@@ -202,17 +202,19 @@ class Trainer:
         inner: InnerPlan,
         seed: int,
         microbatch: int,
+        codec: Codec,
+        shards: int = 1,
         hook: Callable[[Any], Any] | None = None,
-        halves: bool = False,
     ) -> None:
         workload = planned(workload, inner, device)
         self.workload, self.device, self.seat = workload, device, seat
-        self.seed, self.microbatch, self.halves = seed, microbatch, halves
+        self.seed, self.microbatch, self.codec, self.shards = seed, microbatch, codec, shards
         self.module = workload.module.to(device).train()
         parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.sizes = [p.numel() for p in parameters]
         self.elements = sum(self.sizes)
         self.first_digest = digest_of(flat(parameters))
+        halves = codec.compression == "fp16"
         self.model = SharedModel(self.module, inner, seat, device, hook=hook, halves=halves)
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.optimizer = workload.optimizer(self.parameters)
@@ -266,7 +268,7 @@ class Trainer:
     def apply(self, gradient: Any) -> None:
         """Take one optimizer step with a vector, which the first process of the world has."""
         for parameter, part in zip(self.parameters, self._handed_out(gradient), strict=True):
-            parameter.grad = part
+            parameter.grad = part.to(parameter.dtype)
         self.step()
 
     def add(self, vector: Any) -> None:
@@ -278,37 +280,54 @@ class Trainer:
             own = part.view(parameter.shape).to(parameter.device, parameter.dtype)
             parameter.grad = own if parameter.grad is None else parameter.grad + own
 
-    def vector(self) -> Any:
-        """Copy of the trainable parameters."""
-        return flat([_whole(p.detach()) for p in self.parameters])
+    def vector(self, tensors: Iterable[Any] | None = None) -> Any:
+        """Copy of the trainable parameters, or of others like them."""
+        return flat([_whole(p.detach()) for p in tensors or self.parameters])
 
-    def load_vector(self, vector: Any) -> None:
-        """Set the trainable parameters to a vector, which the first process of the world has."""
+    def copies(self) -> list[Any]:
+        """Copy what this process holds of the trainable parameters, as 32-bit floats."""
+        import torch
+
+        return [p.detach().to(torch.float32, copy=True) for p in self.parameters]
+
+    def move(self, model: Iterable[Any], change: Any) -> None:
+        """Add a vector, which the first process of the world has, to copies of the parameters, and
+        set the parameters to them.
+        """
         import torch
 
         with torch.no_grad():
-            for parameter, part in zip(self.parameters, self._handed_out(vector), strict=True):
-                parameter.copy_(part)
+            for own, parameter, part in zip(
+                model, self.parameters, self._handed_out(change), strict=True
+            ):
+                parameter.copy_(own.add_(part))
 
     def _handed_out(self, vector: Any) -> list[Any]:
         """Give each process its part of the first one's vector, parameter by parameter."""
         import torch
-        import torch.distributed as dist
         from torch.distributed.tensor import DTensor, distribute_tensor
 
         if vector is None:
             vector = torch.empty(self.elements)
         if self.seat.world_size > 1 and self.model.sharding == "none":
-            # What came as FP16 loses nothing.
-            vector = vector.to(self.device, torch.float16 if self.halves else torch.float32)
-            dist.broadcast(vector, src=0)
+            vector = torch.cat([self._broadcast(part) for part in vector.tensor_split(self.shards)])
         parts = []
         for part, p in zip(vector.split(self.sizes), self.parameters, strict=True):
-            own = part.view(p.shape).to(p.device, p.dtype)
+            own = part.view(p.shape).to(p.device, torch.float32)
             if isinstance(p, DTensor):
                 own = distribute_tensor(own, p.device_mesh, p.placements)
             parts.append(own)
         return parts
+
+    def _broadcast(self, vector: Any) -> Any:
+        """Hand a vector of the first process to all: one that came encoded loses nothing again."""
+        import torch.distributed as dist
+
+        codec, leads = self.codec, self.seat.leads
+        message = codec.encode(vector) if leads else codec.empty(len(vector))
+        message = message.to(self.device)
+        dist.broadcast(message, src=0)
+        return codec.decode(message, len(vector))
 
     def pieces(self) -> list[Any]:
         """List what this process holds of the parameters, as flat ones in the same memory."""
