@@ -24,6 +24,7 @@ from placer.documents.manifest.versions import STEPS, bucket_name
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
+from placer.problem.exchange import crossings
 
 
 def made(exchange: str, **words: Any) -> dict[str, Any]:
@@ -393,3 +394,19 @@ def test_ranks_follow_each_other_as_the_ring_that_is_priced() -> None:
     assert [group["place"] for group in document["groups"]] == sorted(places)
     assert [group["rank_offset"] for group in document["groups"]] == [0, 2, 4]
     assert placement.exchange.in_ring
+
+
+@pytest.mark.parametrize("transport", ["nccl", "gloo"])
+def test_ranks_without_gpus_are_passed_the_way_that_is_priced(transport: str) -> None:
+    """Processors average by gloo, which passes the ranks backwards: what was priced with NCCL, the
+    default, has them in the opposite order.
+    """
+    places = ["aws/us-west-2", "aws/eu-west-2", "aws/ap-south-1"]
+    workers = ",".join(f"{place}=1xCPU-2:on-demand" for place in places)
+    problem, placement = by_hand("niser", "phalak-2023", workers, transport=transport)
+    assert placement.exchange.in_ring
+    ranks = [group["place"] for group in manifest_of(problem, placement)["groups"]]
+    passed = set(crossings(ranks, "gloo"))
+    assert passed == set(crossings(sorted(places), placement.exchange.transport))
+    opposite = {"nccl": "gloo", "gloo": "nccl"}[transport]
+    assert passed != set(crossings(sorted(places), opposite))

@@ -18,7 +18,7 @@ from placer.documents.manifest.types import ISLANDS_SCHEMA, Offer, Server
 from placer.documents.manifest.versions import SCHEMA, bucket_name, completed, plain_name
 from placer.documents.result_parts import data_document, estimate_document
 from placer.errors import PlacerError
-from placer.problem.exchange import traits
+from placer.problem.exchange import ring_step, traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.workload.profile import profile_document
@@ -110,7 +110,10 @@ def _groups(placement: Placement, problem: Problem, *, islands: bool) -> list[di
     offset, framework = 0, traits(placement.exchange.strategy).framework
     groups = placement.groups
     if placement.exchange.in_ring and len(placement.places) > 2:  # it is priced in this order
-        groups = tuple(sorted(groups, key=lambda group: group.place))
+        on_cpu = any(problem.catalog.gpu(group.gpu).kind == "cpu" for group in groups)
+        # With a machine without a GPU, gloo passes the ranks backwards whatever was priced.
+        turned = on_cpu and ring_step(placement.exchange.transport) > 0
+        groups = tuple(sorted(groups, key=lambda group: group.place, reverse=turned))
     for number, group in enumerate(groups):
         pool = pool_of(group, problem, placement.workers)
         offer = pool.offer

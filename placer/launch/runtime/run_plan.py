@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from placer.documents.manifest import read_manifest
 from placer.documents.manifest.question import check_executable, exchange_of
 from placer.documents.manifest.types import Bucket, Group, Manifest, groups_by_worker
 from placer.errors import PlacerError
-from placer.launch.mesh import apportioned, mesh_of, processes_of, weights
+from placer.launch.mesh import apportioned, mesh_of, priced_software, processes_of, weights
 from placer.launch.serverless.functions import CloudFunction, functions_of
+from placer.market.catalog import OLD_TRANSPORT
 from placer.problem.exchange import Phase, strategy, traits
 from placer.problem.placement import Exchange
+from placer.records import replace
 from placer.workload.engines import MODELS
 from placer.workload.inner_plan import InnerPlan
 
@@ -142,6 +145,11 @@ class RunPlan:
         """Return the name of the manifest."""
         return self.manifest.name
 
+    @cached_property
+    def backend(self) -> str:
+        """Return what moves tensors inside a world on the plan's machines: nccl or gloo."""
+        return mesh_of(self.manifest).backend
+
     @property
     def workers(self) -> int:
         """Return the number of workers."""
@@ -247,7 +255,9 @@ def plan_from(document: Any, where: str, *, deployed: bool = False) -> RunPlan:
         places=places,
         worlds=worlds,
         engine=engine,
-        exchange=exchange_of(manifest),
+        exchange=replace(
+            exchange_of(manifest), transport=priced_software(manifest) or OLD_TRANSPORT
+        ),
         hubs=_hubs(manifest, regions_of(places), functions_of(manifest, document), where),
         deployed=deployed,
         target_batch_size=exchange.target_batch_size,

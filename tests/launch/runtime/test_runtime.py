@@ -15,6 +15,7 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
     pytest.skip("needs gloo", allow_module_level=True)
 from forked_ranks import ran  # noqa: E402
 from plain_torch import TOLERANCE, Alone, Records, digests, ends, synchronous  # noqa: E402
+from rehearsed import by_hand, manifest_of  # noqa: E402
 from run_plans import A, B, C, document, islands, linear, patient, plan_of, settings_of, tiny  # noqa: E402
 
 from placer.errors import PlacerError  # noqa: E402
@@ -68,6 +69,24 @@ def test_two_ranks_of_ddp_are_one_process(tmp_path: Path) -> None:
     assert (plan_of(told).engine, plan_of(told).worlds) == ("torch", ((0, 1),))
     records = check_synchronous(told, tmp_path, {0: 12, 1: 12})
     assert sent(told, tmp_path, records) == {(A, B): 132, (B, A): 132}
+
+
+@pytest.mark.parametrize("transport", ["nccl", "gloo"])
+def test_processors_of_three_regions_send_the_way_that_is_priced(
+    tmp_path: Path, transport: str
+) -> None:
+    """Gloo passes the ranks backwards: from India to London and on to Oregon, as NCCL is priced, or
+    the other way round. A ring of three carries 2 x 2 / 3 x S = 176 bytes over each edge.
+    """
+    india, london, oregon = "aws/ap-south-1", "aws/eu-west-2", "aws/us-west-2"
+    workers = ",".join(f"{place}=1xCPU-2:on-demand" for place in (oregon, india, london))
+    words = {"transport": transport, "compression": "none", "tbs": "24"}
+    told = manifest_of(*by_hand("niser", "phalak-2023", workers, **words))
+    ways = {(india, london), (london, oregon), (oregon, india)}
+    if transport == "gloo":
+        ways = {(dst, src) for src, dst in ways}
+    records = ran(tmp_path, told, checkpoints="")
+    assert sent(told, tmp_path, records) == dict.fromkeys(ways, 176)
 
 
 def test_half_of_the_bytes_by_ddps_hook(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ class Replicas(Strategy):
             store_addr=self.store.host,
             store_port=self.store.port,
             lighthouse_addr=context.store.get(LIGHTHOUSE).decode(),
-            replica_id=f"worker-{seat.rank}",
+            replica_id=replica_name(seat.rank),
             hostname=context.address,
             init_sync=False,
         )
@@ -215,6 +215,15 @@ class Replicas(Strategy):
     def leave(self) -> None:
         """Let the others go on without this world."""
         self.manager.shutdown(wait=False)
+
+
+def replica_name(rank: int) -> str:
+    """Name a world. torchft's ring passes the worlds in the order of their names, as texts.
+
+    >>> sorted(map(replica_name, (10, 9)))
+    ['worker-00009', 'worker-00010']
+    """
+    return f"worker-{rank:05}"
 
 
 def even_parts(pieces: list[Any], count: int) -> list[list[Any]]:

@@ -196,7 +196,7 @@ class Context:
     def count_ring(self, ranks: Sequence[int], byte_count: int, copies: int) -> None:
         """Count what an average of so many copies sends from this worker to the next of a ring."""
         if len(ranks) > 1:
-            step = ring_step(self.plan.exchange.transport)
+            step = ring_step(self.plan.backend)
             following = ranks[(ranks.index(self.rank) + step) % len(ranks)]
             here, there = self.plan.place_of(self.rank), self.plan.place_of(following)
             self.meter.sent(here, there, round(edge_bytes(byte_count, copies)))
