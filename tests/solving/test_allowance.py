@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -18,6 +19,7 @@ import placer
 from conftest import Run
 from instances import two_places
 from placer.documents.schemas import schema_text
+from placer.interface import advisor
 from placer.solving import allowance
 from placer.solving.allowance import OutOfTimeError, Reason
 from placer.solving.answer import Status
@@ -199,6 +201,25 @@ def test_ctrl_c_in_the_middle_leaves_an_answer() -> None:
     assert result.value is not None
     assert result.bound is not None
     assert result.bound >= result.value
+
+
+@pytest.mark.parametrize(("limit_s", "left_s"), [(60.0, 40.0), (10.0, 0.1)])
+def test_reading_a_question_takes_its_time_off_the_limit(
+    monkeypatch: pytest.MonkeyPatch, limit_s: float, left_s: float
+) -> None:
+    """20 s by the clock; where they are more than the limit, a tenth of a second is left, whatever
+    its searches are given themselves.
+    """
+    given, opened, clock = list[float](), allowance.opened, iter((0.0, 20.0))
+
+    def noted(seconds: float, *more: Any) -> Any:
+        given.append(seconds)
+        return opened(seconds, *more)
+
+    monkeypatch.setattr(allowance, "opened", noted)
+    monkeypatch.setattr(advisor, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023", time_limit=limit_s)
+    assert given[0] == left_s
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "lots", "1", "", "1e999GB"])
