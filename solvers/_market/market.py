@@ -40,6 +40,8 @@ ROUNDING = 1e-9
 """A share of the time is taken to be less by this, for sums in floating point."""
 KEPT_EXCHANGES = 512
 """Exchanges in one place that a market keeps, of some hundred bytes each."""
+KEPT_ROUNDS = 8
+"""Sets of places whose rounds a network keeps, of some 100 kB each."""
 OF_WEIGHTS = ("weights", "values", "best_sums", "grids")
 """Tables that depend on the prices of a dollar at which the bound is evaluated."""
 
@@ -356,8 +358,20 @@ class Market:
 
     @network_property
     def least_rounds(self) -> dict[object, tuple[float, float]]:
-        """Least seconds and egress of rounds between regions, by all that they depend on."""
-        return {}
+        """Least seconds and egress of rounds between regions, by all that they depend on; kept with
+        the network, whatever machines cost, where these do not decide how many send side by side.
+        """
+        problem = self.problem
+        if problem.lanes > 1:
+            return {}
+        key = (
+            *(self.places, problem.requirements.same_zone),
+            *(problem.transport, id(problem.calibration)),
+        )
+        held: Recent[tuple[dict[object, tuple[float, float]], object]]
+        held = problem.network.memo.setdefault("least rounds", Recent(KEPT_ROUNDS))
+        # While the calibration is held, its id is its own.
+        return held.get(key, lambda: ({}, problem.calibration))[0]
 
     @network_property
     def exchanges(self) -> Recent[Any]:

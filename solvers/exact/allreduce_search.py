@@ -69,6 +69,8 @@ def still_open(
         if cells.sum() <= FEW:
             known = known[:0]  # these few choose their own prices
             break
+        left = cells.any(axis=1)  # a place that is closed is asked no more
+        at, cells, spare = at[left], cells[left], spare[:, left]
         tightest = spare[:, cells].argmin(axis=0)
         finite = np.isfinite(spare[:, cells].min(axis=0))
         weights = _around(known, tightest[finite], market.weights.shape[1])
