@@ -1,5 +1,5 @@
-"""Own machines from what cluster managers and tools print: nodes of Slurm and Kubernetes, the links
-that ``nvidia-smi topo -m`` shows, and logs of nccl-tests.
+"""Own machines from what cluster managers and tools print: nodes of Slurm and Kubernetes, machines
+of a plan of Terraform, the links that ``nvidia-smi topo -m`` shows, and logs of nccl-tests.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.files.bounded_file import read_file
 from placer.files.json_text import parse_json
-from placer.market.sources.harvest import Tally
+from placer.market.accelerators import processor_vcpus
+from placer.market.sources.harvest import Row, Tally
 from placer.market.sources.reading.expressions import evaluate
-from placer.market.sources.reading.mapped_rows import mapped_rows
+from placer.market.sources.reading.mapped_rows import known_by_default, mapped_rows
 from placer.market.sources.reading.mapping import shipped_mapping
 from placer.market.sources.reading.records import parsed_records
 
 MOST_BYTES = 32 * 2**20  # A node of Kubernetes has some 20 kB
-LISTS = ("sinfo", "kubernetes-nodes")
-"""Mappings of lists of nodes."""
+LISTS = ("sinfo", "kubernetes-nodes", "terraform")
+"""Mappings of lists of nodes and machines."""
 LINK_GB_PER_S = 25.0
 """One link of NVLink 2 to 4 (V100 to H100), each way, GB/s: data sheets of NVIDIA; NVLink 5 has 50,
 so for a B200 this is too low, never too high.
@@ -71,11 +72,15 @@ def _nodes(path: str, place: str) -> tuple[list[str], list[str], Mapping[str, in
         tip = "; or ".join(shipped_mapping(name).about for name in LISTS)
         raise PlacerError(f"own '{path}' is no list of nodes that is known", f"give {tip}")
     mapping, tally = shipped_mapping(known), Tally(skip_bad=False, may_skip=False)
-    rows = mapped_rows(parsed_records(document, mapping, path), mapping, tally, {}, None)
+    book = known_by_default() if mapping.machines == "book" else None
+    rows = mapped_rows(parsed_records(document, mapping, path), mapping, tally, {}, None, book)
     alike: Counter[tuple[str, ...]] = Counter()
     names: dict[tuple[str, ...], str] = {}
     assumed: dict[str, None] = {}
-    for where, row, _ in rows:
+    for where, row in ((where, _with_host(row)) for where, row, _ in rows):
+        if processor_vcpus(str(row["gpu"])) is not None:
+            tally.leave_out("machines without a GPU", f"{row['name']} {row['instance_type']}")
+            continue
         kind = tuple(str(row[name]) for name in ("gpu", "gpus", "ram", "cpus"))
         if not kind[0]:
             words = f"{where}: does not say which GPU its nodes have"
@@ -94,6 +99,14 @@ def _nodes(path: str, place: str) -> tuple[list[str], list[str], Mapping[str, in
         for kind, count in alike.items()
     ]
     return words_of, [*assumed], tally.reasons()
+
+
+def _with_host(row: Row) -> Row:
+    """Write the columns that the book has for a type of machine as those of a list of nodes."""
+    if "instance_type" not in row:
+        return row
+    host = {"ram": f"{row['memory_gib']:g}GiB", "cpus": f"{row['vcpus']:g}"}
+    return {**row, **host, "gpus": row["gpu_count"]}
 
 
 def _fits(name: str, document: Any) -> bool:

@@ -89,6 +89,44 @@ def test_nodes_of_kubernetes(tmp_path: Path) -> None:
     assert "nodes whose GPUs are shared: e" in said
 
 
+def planned(type_: str, name: str, **after: object) -> dict[str, object]:
+    """A change as ``terraform show -json`` prints it."""
+    change = {"actions": ["create"], "after": after}
+    return {"address": f"{type_}.{name}", "type": type_, "name": name, "change": change}
+
+
+def test_machines_of_a_plan_of_terraform(tmp_path: Path) -> None:
+    """Types are those of the default book: g5.12xlarge has 4 A10G, 48 vCPUs and 192 GiB. What has
+    no GPU, no known type or no fixed number is counted; a machine that goes is not there.
+    """
+    t4 = {"guest_accelerator": [{"type": "nvidia-tesla-t4", "count": 2}]}
+    gone = planned("aws_instance", "old", instance_type="g5.12xlarge")
+    gone["change"] = {"actions": ["delete"], "after": None}
+    changes = [
+        planned("aws_instance", "gpu_node", instance_type="g5.12xlarge"),
+        planned("aws_instance", "gpu_node", instance_type="g5.12xlarge"),
+        planned("google_compute_instance", "t4", machine_type="n1-standard-8", **t4),
+        planned("azurerm_linux_virtual_machine", "az", size="Standard_NC24ads_A100_v4"),
+        planned("aws_instance", "web", instance_type="m5.large"),
+        planned("aws_instance", "odd", instance_type="x99.huge"),
+        planned("aws_autoscaling_group", "many", desired_capacity=4),
+        planned("aws_vpc", "net"),
+        gone,
+    ]
+    path = tmp_path / "plan.json"
+    plan = {"format_version": "1.2", "terraform_version": "1.9.8", "resource_changes": changes}
+    path.write_text(json.dumps(plan), encoding="utf-8")
+    words, said = with_files(f"{path}@Berlin")
+    assert words == [
+        "gpu-node=2xA10G:4@Berlin:ram=192GiB:cpus=48",
+        "t4=1xT4:2@Berlin:ram=30GiB:cpus=8",
+        "az=1xA100-80:1@Berlin:ram=220GiB:cpus=24",
+    ]
+    assert "machines without a GPU: web m5.large" in said
+    assert "machine that the book does not have: x99.huge" in said
+    assert "groups of machines, whose number may change: aws_autoscaling_group.many" in said
+
+
 @pytest.mark.parametrize(
     ("rows", "word"),
     [

@@ -256,7 +256,9 @@ _QUESTION: Parsers = dict.fromkeys(
     str,
 )
 """Words of ``placer recommend`` that configurations of training software have."""
-_OWN: Parsers = dict.fromkeys(("name", "count", "gpu", "gpus", "cpus", "ram", "assumed"), str)
+_OWN: Parsers = dict.fromkeys(
+    ("name", "count", "instance_type", "gpu", "gpus", "cpus", "ram", "assumed"), str
+)
 """What a list of one's own machines says of those that are alike, and what is assumed of them."""
 COSTS = ("billed", "effective", "list", "contracted")
 """Costs of a charge in FOCUS: as invoiced, with commitments spread, at list and contract prices."""
