@@ -47,27 +47,29 @@ class LeastSteps:
         part_s: Seconds in which a worker does its part of the step.
         host: Its class of averaging.
         machines: Of the worker.
-        apart: Whether no region holds all workers.
+        apart: Whether no region holds all workers; it is, where the question asks for several.
         free_share: Largest share of the time behind which an exchange may hide that any worker
             leaves to it.
         """
-        return part_s + min(
+        least_s: float = part_s + min(
             seconds - hidden_seconds(part_s, seconds, free_share * window)
             for seconds, window in self._exchanges(host, workers, machines, apart=apart)
         )
+        return least_s
 
     def most_part_s(self, step_s: float, host: str, workers: int, machines: int) -> float:
         """Return the most seconds that a part of a step takes which lasts so long."""
-        return max(
+        most_s: float = max(
             most_calculation_seconds(step_s, seconds, window)
             for seconds, window in self._exchanges(host, workers, machines, apart=False)
         )
+        return most_s
 
     def _exchanges(
         self, host: str, workers: int, machines: int, *, apart: bool
     ) -> tuple[tuple[float, float], ...]:
         """Return the least seconds of each exchange, and the share of a part that may hide it."""
-        key = host, workers, machines, apart
+        key = host, workers, machines, apart or self.problem.requirements.min_regions > 1
         if key not in self._known:
             free = workers < 2 or not self._ways
             self._known[key] = ((0.0, 0.0),) if free else self._timed(*key)
