@@ -19,7 +19,7 @@ from placer.market.books.csv_rows import KEYS, file_columns, optional_columns
 from placer.market.books.layers import Layer, find_layer
 from placer.market.catalog import FREE, Catalog
 from placer.market.checks.agreement import Located
-from placer.market.checks.coverage import WITHOUT_URL, trail
+from placer.market.checks.coverage import trail
 from placer.market.checks.doubts import DEARER, audit
 from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network
@@ -102,6 +102,9 @@ SLIPS = {
 """Places that public tables get wrong: Sao Paulo, Dallas in Texas, Columbus in Ohio, Las Vegas in
 Nevada, Spain west of Greenwich.
 """
+
+WITHOUT_URL = ("measurement", "estimate", "definition")
+"""Kinds of sources that need not stand anywhere in public."""
 
 
 class BookContract:

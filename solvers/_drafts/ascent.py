@@ -289,9 +289,5 @@ class Ascent:
         total = np.where(leaving.pool == joining.pool.T, -np.inf, total)
         order = np.argsort(-total, axis=None, kind="stable")[:SWAPS]
         a, b = np.unravel_index(order[np.isfinite(total.ravel()[order])], total.shape)
-        return _joined(leaving[a], joining[b])
-
-
-def _joined(left: Changes, right: Changes) -> Changes:
-    """Return candidates that have the changes of both."""
-    return Changes(np.hstack([left.pool, right.pool]), np.hstack([left.count, right.count]))
+        left, right = leaving[a], joining[b]
+        return Changes(np.hstack([left.pool, right.pool]), np.hstack([left.count, right.count]))

@@ -138,16 +138,12 @@ class NearPlaces:
     def pools(self, place: int) -> tuple[int, ...]:
         """List a place's pools of best value, and the fastest that are payable."""
         if place not in self._pools:
-            market, there = self.market, self._by_place[place]
+            market, there = self.market, self.by_place[place]
             payable = [i for i in there if market.usd[i] <= self.judge.target.budget_usd_per_hour]
             value = sorted(payable, key=lambda i: (market.usd[i] / market.speed[i], i))
             fast = sorted(payable, key=lambda i: (-market.speed[i], market.usd[i], i))
             self._pools[place] = tuple(dict.fromkeys([*value[:KINDS], *fast[:KINDS]]))
         return self._pools[place]
-
-    def pools_at(self, place: int) -> tuple[int, ...]:
-        """List all pools of a place."""
-        return self._by_place[place]
 
     def of(self, draft: Draft, reach: int = 4) -> list[int]:
         """List the pools worth adding to a draft: of its places and of some neighbours."""
@@ -176,7 +172,8 @@ class NearPlaces:
         ]
 
     @cached_property
-    def _by_place(self) -> tuple[tuple[int, ...], ...]:
+    def by_place(self) -> tuple[tuple[int, ...], ...]:
+        """All pools of each place."""
         by_place: list[list[int]] = [[] for _ in self.market.places]
         for i, place in enumerate(self.market.place_of.tolist()):
             by_place[place].append(i)
@@ -282,7 +279,7 @@ class Neighbourhood:
     def _kind_at(self, pool: int, place: int) -> int | None:
         """Return the cheapest pool of a place with the same devices."""
         name = self.market.pools[pool].name
-        alike = [i for i in self.near.pools_at(place) if self.market.pools[i].name == name]
+        alike = [i for i in self.near.by_place[place] if self.market.pools[i].name == name]
         return min(alike, key=lambda i: (self.market.usd[i], i), default=None)
 
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from placer.market.books.csv_rows import shipped_table
 from placer.market.catalog import Catalog, Region
 from placer.market.network.geography import (
+    Access,
     Corridor,
     great_circle_km,
     hub_distances_km,
     hubs,
-    zone_of,
 )
 from placer.market.network.graph import Network
 from placer.market.network.link_model import FIBRE_KM_PER_RTT_S, RTT_FLOOR_S, ZONES, Pairs
@@ -123,7 +123,7 @@ def test_any_two_points_have_a_way(lat_a: float, lon_a: float, lat_b: float, lon
     rtt_s = rtt_s_of(a, b)
     assert light_s(a, b) <= rtt_s < 1.2
     assert rtt_s == rtt_s_of(b, a)
-    assert zone_of(a) in ZONES
+    assert Access([a]).zones[0] in ZONES
 
 
 def test_streams_between_places_obey_the_caps() -> None:

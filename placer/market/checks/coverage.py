@@ -25,8 +25,6 @@ GROUPS: Mapping[str, Callable[[VmOffer, Catalog], str]] = {
     "continent": lambda offer, catalog: catalog.region(offer.place).continent,
     "market": lambda offer, catalog: offer.market.replace("_", "-"),
 }
-WITHOUT_URL = ("measurement", "estimate", "definition")
-"""Kinds of sources that need not stand anywhere in public."""
 _VIA = re.compile(r"\(via ([^()]+)\)")
 """What repeats the figures of another: ``(via tsaol/aws-gpu)``."""
 UNSURE: Mapping[str, Callable[[str], bool]] = {

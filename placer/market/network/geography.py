@@ -99,11 +99,6 @@ class Access:
         return [zones[hub] for hub in self.hub[:, 0]]
 
 
-def zone_of(point: Point) -> str:
-    """Return the part of the world of a point: the zone of its nearest hub."""
-    return Access([point]).zones[0]
-
-
 def ways_km(a: Access, b: Access, *, gcp: bool = False) -> Array:
     """Return the lengths of the shortest ways over the corridors, with the access of both ends; the
     same in both directions; shape (points of a, points of b). Some corridors are longer where

@@ -81,13 +81,8 @@ class HubBounds:
         if self._ends is None or self._ends[0] != target.max_usd_per_hour:
             self._ends = target.max_usd_per_hour, self._fastest(target.max_usd_per_hour)
         ready, back = self._ends[1]
-        return self._own(rows, ready[rows.workers], back[rows.workers])
-
-    def _own(self, rows: HubRows, ready: Array, back: Array) -> Array:
-        """Return the least rounds of a gradient that is there after ``ready`` seconds."""
-        return np.maximum(
-            np.maximum(back, ready + rows.shared) + rows.aggregate, self.workers.passing(rows)
-        )
+        there = np.maximum(back[rows.workers], ready[rows.workers] + rows.shared)
+        return np.maximum(there + rows.aggregate, self.workers.passing(rows))
 
     def _fastest(self, most_usd: float) -> tuple[Array, Array]:
         """Return the least calculation with one way and both; shape (workers + 1,)."""
