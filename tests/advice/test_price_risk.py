@@ -9,7 +9,7 @@ from instances import offer, random_problem, two_places
 from placer.advice.recommendation.recommend import recommend
 from placer.documents.schemas.proofs import RegionPrice
 from placer.market.price_interval import price_interval
-from placer.market.scaled_market import with_one_price, with_scaled_egress
+from placer.market.scaled_market import with_one_price, with_scaled_egress, with_scaled_prices
 from placer.problem.problem import Problem
 from placer.problem.words.changes import AT_BOOK_FIGURES
 from placer.records import replace
@@ -57,6 +57,17 @@ def test_machines_of_a_book_with_one_other_price_are_those_admitted_anew(
     assert replace(problem, catalog=with_scaled_egress(changed, 0.0)).pools == anew.pools
     assert anew.pools != problem.pools
     assert (len(anew.pools) < len(problem.pools)) is (factor is None)
+
+
+def test_machines_of_a_book_with_scaled_prices_are_those_admitted_anew() -> None:
+    """Scaled once and again, with rows of other devices left as they are, also with free egress."""
+    problem = placer.Advisor("erben-2023").problem("roberta-xlm", budget="5/h", gpu=["T4", "A10"])
+    once = with_scaled_prices(problem.catalog, lambda row: row.gpu == "T4", 0.5)
+    twice = with_scaled_prices(once, lambda row: row.market == "spot", 3.0)
+    for changed in (once, twice, with_scaled_egress(twice, 0.0)):
+        anew = replace(problem, catalog=replace(changed))  # of the same rows, without what it knows
+        assert replace(problem, catalog=changed).pools == anew.pools
+        assert anew.pools != problem.pools
 
 
 def test_the_price_from_which_another_answer_is_best_is_the_room_in_the_budget() -> None:
