@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run, completed, in_fresh_python
+from placer.cli.output import check_targets
+from placer.errors import PlacerError
 
 ERBEN = ("--model", "roberta-xlm", "--catalog", "erben-2023")
 
@@ -27,9 +29,11 @@ def test_files_are_written_whole_and_validate(run: Run, tmp_path: Path) -> None:
 
 
 def test_output_files_are_checked_before_anything_is_solved_or_written(
-    run: Run, tmp_path: Path
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same file twice, a folder, a missing folder for the second: nothing is written at all."""
+    """The same file twice, a folder, a missing folder for the second: nothing is written at all. A
+    folder that the user may not write into is refused as well; root may write anywhere.
+    """
     one, gone = str(tmp_path / "r.json"), str(tmp_path / "none" / "m.json")
     for paths in (
         ("-o", one, "--manifest", one),
@@ -41,6 +45,10 @@ def test_output_files_are_checked_before_anything_is_solved_or_written(
         done = run("recommend", *ERBEN, "--budget", "5/h", *paths)
         assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert list(tmp_path.iterdir()) == []
+    check_targets(one)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(PlacerError, match="cannot be written"):
+        check_targets(one)
 
 
 def test_links_are_followed_and_the_mode_kept(run: Run, tmp_path: Path) -> None:
