@@ -11,9 +11,9 @@ from itertools import zip_longest
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.allowance import OutOfTimeError
-from placer.solving.answer import Answer, SolveOptions, Status
+from placer.solving.answer import Answer, SolveOptions
 
-from ._drafts.construction import SeveralRegionDrafts, answer_of, construct, judge_of
+from ._drafts.construction import SeveralRegionDrafts, answered, construct, judge_of
 from ._drafts.draft import Draft, Judge
 from ._drafts.neighbourhood import Descent, NearPlaces, Neighbourhood
 from ._market.market import Market
@@ -45,16 +45,7 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     are not used. It is never worse than `greedy`. If it finds none, that proves nothing, unless no
     machine is admitted at all.
     """
-    market = Market.of(problem)
-    if not market.pools:
-        return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
-    judge = judge_of(market, options)
-    try:
-        near = NearPlaces(judge)
-        _improve(judge, near, construct(judge, near), options.seed)
-    except (OutOfTimeError, KeyboardInterrupt) as why:
-        return answer_of(judge, why)
-    return answer_of(judge)
+    return answered(problem, options, lambda judge: _improve(judge, options.seed))
 
 
 def go_on(problem: Problem, options: SolveOptions) -> Placement | None:
@@ -75,9 +66,11 @@ def go_on(problem: Problem, options: SolveOptions) -> Placement | None:
     return judge.target.best
 
 
-def _improve(judge: Judge, near: NearPlaces, drafts: list[Draft], seed: int) -> None:
+def _improve(judge: Judge, seed: int) -> None:
     from ._drafts.zones import ZoneSearch
 
+    near = NearPlaces(judge)
+    drafts = construct(judge, near)
     zones = ZoneSearch(judge)
     zones.run(seed)
     if zones.leads:

@@ -5,12 +5,13 @@ of several.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import permutations
 
 import numpy as np
 
 from placer.problem.exchange import traits
+from placer.problem.problem import Problem
 from placer.solving.allowance import OutOfTimeError, Reason
 from placer.solving.answer import Answer, SolveOptions, Status, stopped_by
 from placer.units import SECONDS_PER_HOUR
@@ -279,17 +280,26 @@ def _fallback_drafts(judge: Judge, modes: list[Mode]) -> list[Draft]:
     ]
 
 
-def answer_of(judge: Judge, stopped: OutOfTimeError | KeyboardInterrupt | None = None) -> Answer:
-    """Return the best placement of a judge, with what stopped it; nothing is proved."""
+def answered(problem: Problem, options: SolveOptions, search: Callable[[Judge], object]) -> Answer:
+    """Return the best placement of a search by drafts, with what stopped it; nothing is proved,
+    unless no machine is admitted at all.
+    """
+    market = Market.of(problem)
+    if not market.pools:
+        return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
+    judge, reason = judge_of(market, options), None
+    try:
+        search(judge)
+    except OutOfTimeError as why:
+        reason = why.reason
+    except KeyboardInterrupt:
+        reason = Reason.CANCELLED
     best = judge.target.best
-    reason = stopped.reason if isinstance(stopped, OutOfTimeError) else Reason.CANCELLED
     ended = Status.FEASIBLE if best is not None else Status.UNKNOWN
-    status = ended if stopped is None else stopped_by(reason)
-    placement = None if best is None else best.canonical()
     return Answer(
-        status=status,
-        placement=placement,
+        status=ended if reason is None else stopped_by(reason),
+        placement=None if best is None else best.canonical(),
         bound=None,
         candidates=judge.tried,
-        interrupted=stopped is not None and reason is Reason.CANCELLED,
+        interrupted=reason is Reason.CANCELLED,
     )

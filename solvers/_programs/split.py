@@ -516,18 +516,11 @@ def search(
             )
         this.push(coarse[kind], part)
     finished = this.run()
-    if this.best is None:
-        return Answer(
-            status=Status.INFEASIBLE if finished else Status.TIME_LIMIT,
-            placement=None,
-            bound=None,
-            candidates=this.tried,
-            left_open=this.left_open(),
-        )
+    proved = Status.INFEASIBLE if this.best is None else Status.OPTIMAL
     return Answer(
-        status=Status.OPTIMAL if finished else Status.TIME_LIMIT,
+        status=proved if finished else Status.TIME_LIMIT,
         placement=this.best,
-        bound=this.bound(),
+        bound=None if this.best is None else this.bound(),
         candidates=this.tried,
         left_open=this.left_open(),
     )
