@@ -59,7 +59,10 @@ def import_command(
     gpus.csv with placer's columns into the folder to bring your own. The dates are those that
     placer-sources.csv beside says of prices that are still the same, else the file's.
 
-    source (csv|skypilot|NAME|FILE.toml):
+    With gcp, saved answers of services.skus.list of the Cloud Billing API: parts are added up for
+    the machines of the shipped book.
+
+    source (csv|skypilot|gcp|NAME|FILE.toml):
     places (FILE|URL...):
     kind (NAME): offers (default), egress, stores, functions, regions.
     maps (FILE.toml|A=B,.., --map): Their column B is placer's column A; equal names need none.
@@ -81,9 +84,10 @@ def import_command(
     if not places:
         tip = "name the source first, as in 'placer catalog import csv quote.csv'"
         raise PlacerError("FILE is missing", tip)
-    alien = (kind, *maps, *constants) if source == "skypilot" else (provider,)
+    fixed = source in ("skypilot", "gcp")
+    alien = (kind, *maps, *constants) if fixed else (provider,)
     if any(alien):
-        words = "--kind, --map and --set are" if source == "skypilot" else "--provider is"
+        words = "--kind, --map and --set are" if fixed else "--provider is"
         raise PlacerError(f"{words} not for {source}", "leave out what is not")
     day = None if as_of is None else past_date(as_of, "--as-of")
     wait = _seconds(timeout)
@@ -93,6 +97,10 @@ def import_command(
         )
         clouds = sorted({str(row["provider"]) for row in harvest.rows["offers.csv"]})
         default = f"skypilot-{clouds[0]}" if len(clouds) == 1 else "skypilot"
+    elif source == "gcp":
+        from placer.market.sources.prices.gcp import read_skus
+
+        harvest, default = read_skus(places, day, wait), "gcp-skus"
     else:
         mapping = read_words(source, kind, maps, constants)
         harvest = read_listing(places, mapping, skip_bad=skip_bad, as_of=day, read_seconds=wait)

@@ -326,3 +326,27 @@ def test_descriptions_tell_parts(words: str, part: tuple[str, str] | None) -> No
         for one in mapped_rows(records, mapping, tally, {}, None)
     ]
     assert found == ([] if part is None else [part])
+
+
+def test_saved_pages_of_skus_are_a_book_too(run: Run, tmp_path: Path) -> None:
+    """8 cores at 0.031611, 30 GiB at 0.004237 and a T4 at 0.35 make 0.729998 USD/h, over two pages;
+    what is no list is refused.
+    """
+    pages = [tmp_path / "one.json", tmp_path / "two.json"]
+    for path, skus in zip(pages, (N1[:2], [*N1[2:], *NOISE]), strict=True):
+        path.write_text(json.dumps({"skus": skus, "nextPageToken": ""}), encoding="utf-8")
+    done = run("catalog", "import", "gcp", *map(str, pages), "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert rows["rows"]["offers.csv"] > 0
+    done = run("catalog", "import", "gcp", *map(str, pages), "--as", "skus")
+    assert done.returncode == 0, done.stderr
+    words = ("--catalog", "default", "--catalog", "skus", "--gpu", "T4", "--in", "gcp/us-central1")
+    shown = run("offers", *words, "--market", "on-demand", "--json")
+    offers = {row["instance_type"]: row for row in json.loads(shown.stdout)["offers"]}
+    assert offers["n1-standard-8+1xT4"]["usd_per_hour"] == pytest.approx(0.729998)
+    assert run("catalog", "import", "gcp", str(tmp_path / "none.json")).returncode == 2
+    pages[0].write_text("[]", encoding="utf-8")
+    done = run("catalog", "import", "gcp", str(pages[0]))
+    assert done.returncode == 2
+    assert "is no list of Google's SKUs" in done.stderr

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
 from statistics import median
 from typing import Any
 
+from placer.errors import PlacerError
+from placer.files.json_text import parse_json
 from placer.market.accelerators import processor_vcpus
 from placer.market.checks.doubts import is_slip
-from placer.market.sources.harvest import Row, Tally
+from placer.market.sources.harvest import Harvest, Origin, Row, Tally
 from placer.market.sources.prices.pages import Pages, Step, address, pages, secret
-from placer.market.sources.prices.scope import Gathered, Scope, quote
+from placer.market.sources.prices.scope import Gathered, Scope, checked, quote, scope_of
+from placer.market.sources.reading.book_rows import date_of
+from placer.market.sources.reading.fetch import read_document
 from placer.market.sources.reading.mapped_rows import Found, shipped_rows
 
 CATALOG_URL = "https://cloudbilling.googleapis.com/v1"
@@ -39,7 +44,6 @@ Prices = dict[tuple[str, str, str], tuple[float, str]]
 def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
     """Add up cores, memory, GPUs and disks that a machine always has; exit code 2 without a key."""
     left_out: Counter[str] = Counter()
-    machines = scope.machines
     base = address("PLACER_GCP_BILLING_URL", CATALOG_URL)
     key = secret(
         KEYS,
@@ -50,6 +54,39 @@ def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
     with pages(base, headers={"X-Goog-Api-Key": key}) as source:
         prices = _prices(_skus(source, tell), scope, left_out)
         origins = [source.origin()]
+    return _gathered(prices, scope, left_out, origins)
+
+
+def read_skus(places: Sequence[str], day: date | None, read_seconds: float) -> Harvest:
+    """Read saved pages of the list, by path or URL, as prices of a day, None: of the newest file; a
+    machine whose parts are not all there has no price.
+    """
+    scope, left_out = scope_of("gcp"), Counter[str]()
+    skus: list[Any] = []
+    documents = [read_document(place, read_seconds=read_seconds) for place in places]
+    for place, document in zip(places, documents, strict=True):
+        try:
+            page = parse_json(document.data)
+        except (ValueError, RecursionError):
+            page = None
+        rows = page.get("skus") if isinstance(page, Mapping) else None
+        if not isinstance(rows, list):
+            tip = "give what services.skus.list of the Cloud Billing API answered"
+            raise PlacerError(f"'{place}' is no list of Google's SKUs", tip)
+        skus += rows
+    origins = [document.origin for document in documents]
+    gathered = _gathered(_prices(iter(skus), scope, left_out), scope, left_out, origins)
+    rows, reasons, notes = checked(gathered, scope, day or max(map(date_of, places)))
+    if not rows:
+        why = "; ".join(f"{count} x {reason}" for reason, count in [*reasons.items()][:2])
+        raise PlacerError(f"no machine of the shipped book has all its parts there: {why}")
+    return Harvest(rows={"offers.csv": rows}, origins=origins, left_out=reasons, notes=notes)
+
+
+def _gathered(
+    prices: Prices, scope: Scope, left_out: Counter[str], origins: Sequence[Origin]
+) -> Gathered:
+    machines = scope.machines
     found = [
         one
         for region, name in sorted(scope.sold)
