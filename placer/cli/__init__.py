@@ -64,7 +64,7 @@ PATHS = {
     "reproduce": "measure.reproduce",
     "export": "launch.export",
     "report": "files.report",
-    "watch": "ask.watch",
+    "watch": "files.watch",
     "serve": "files.serve",
     "mcp": "files.mcp",
     "validate": "files.validate",

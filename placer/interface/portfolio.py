@@ -405,6 +405,8 @@ def _like_offered(row: OfferedBlock, book: Catalog, path: str) -> VmOffer:
 
 
 def _machine_words(row: Mapping[str, Any], kind: str, known: Sequence[str]) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        raise PlacerError(f"a {kind} is {row!r:.60}", f"give {', '.join(known[:4])}")
     words = dict(row)
     for word in words:
         if word not in known:
@@ -413,6 +415,9 @@ def _machine_words(row: Mapping[str, Any], kind: str, known: Sequence[str]) -> d
     for word in known[:4]:
         if word not in words:
             raise PlacerError(f"a {kind} has no {word}", f"give {', '.join(known[:4])}")
+    for word in known[:3]:
+        if not isinstance(words[word], str):
+            raise PlacerError(f"a {kind}: {word} {words[word]!r:.60} is not text", "give a name")
     machines = words["machines"]
     if isinstance(machines, bool) or not isinstance(machines, int) or machines < 1:
         raise PlacerError(

@@ -254,4 +254,5 @@ _KINDS: Json = {
     "integer": int,
     "boolean": bool,
     "object": dict,
+    "array": list,
 }

@@ -33,10 +33,12 @@ SERVED: tuple[Callable[..., Any], ...] = (
 VERBS: Mapping[str, Verb] = MappingProxyType({f.__name__: verb_of(f) for f in SERVED})
 """Verbs by name, in the order of the documentation."""
 NOT_ASKED: Mapping[str, tuple[str, ...]] = {
-    "robust": ("jobs", "dask"),
+    "robust": ("jobs", "dask", "exact"),
     "portfolio": ("blocks_file",),
 }
-"""Words that name processes, machines and files of the service."""
+"""Words that name processes, machines and files of the service, or that ask as many questions as
+there are worlds.
+"""
 PLACED = ("gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot", "gcp/us-central1=2xT4:spot")
 """Placements by hand, as examples."""
 EXAMPLES: Mapping[str, tuple[Any, ...]] = {
@@ -93,6 +95,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "after": {"type": "object", "description": "The other result."},
     "fallbacks": {"maxItems": 16},
     "jobs": {"minItems": 1, "maxItems": 200},
+    "worlds": {"maximum": 1_000},
     "target": {"enum": list(TARGETS)},
     "result": {
         "description": "The answer, a whole placer.result or placer.estimate document.",

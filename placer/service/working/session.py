@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from placer.records import replace
 from placer.service.questions.body import WordError, check_books
 from placer.service.questions.words import VERBS
 from placer.service.working.messages import Better, Book, Outcome, Question, Reply
+from placer.solving import allowance
 from placer.solving.allowance import Cancel, resident_bytes
 from placer.workload.overlay import overlay_from
 from placer.workload.profile import profile_from_json
@@ -154,7 +156,10 @@ def _ask(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Re
         posed = {n: v for n, v in words.items() if n in WISHES or n in ("model", "catalog")}
         teller = _Teller(objective_of(session.advisor.problem(**posed).requirements), tell)
         hears |= {"on_better": teller.heard, "on_bound": teller.proved}
-    return _replied(verb.function(advisor=session.advisor, **{**words, **hears}))
+    # A verb of several searches may ask many more: together they take no longer than is promised.
+    several = verb.searches > 1
+    with allowance.opened(question.longest_s) if several else nullcontext():
+        return _replied(verb.function(advisor=session.advisor, **{**words, **hears}))
 
 
 def _saved(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
