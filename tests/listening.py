@@ -20,8 +20,8 @@ def listeners(root: int | None = None) -> set[tuple[str, int, str]]:
     Sockets of another network namespace are left out: no other machine reaches them.
     """
     listening = {}
-    for table in ("tcp", "tcp6"):
-        for line in (PROC / "self/net" / table).read_text().splitlines()[1:]:
+    for table in (PROC / "self/net").glob("tcp*"):  # without IPv6 there is no tcp6
+        for line in table.read_text().splitlines()[1:]:
             cells = line.split()
             if cells[3] == LISTEN:
                 address, _, port = cells[1].partition(":")
