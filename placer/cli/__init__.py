@@ -24,6 +24,7 @@ from placer.version import __version__
 
 COMMANDS = {
     "recommend": "Find, prove and explain the best placement for a model.",
+    "try": "Ask a question of any price list: columns are guessed, shown and confirmed.",
     "pareto": "Show what each budget buys: the frontier of cost and speed.",
     "estimate": "Time, price, compare or simulate placements given by hand.",
     "explain": "Explain what binds an answer, or why nothing fits.",
@@ -50,6 +51,7 @@ COMMANDS = {
 """Commands in the order of --help, with their short help: no command is imported for --help."""
 PATHS = {
     "recommend": "ask.recommend",
+    "try": "ask.try_prices",
     "pareto": "ask.pareto",
     "estimate": "ask.estimate",
     "explain": "ask.explain",

@@ -40,6 +40,7 @@ ALL = "placer.help_all"
 ASKING = "model budget min_throughput deadline samples tokens places gpu"
 COMMON = {
     "recommend": f"{ASKING} market output",
+    "try": "yes columns rate name model budget tokens gpu catalog output",
     "pareto": f"points {ASKING} output",
     "estimate": "workers model exchange tbs catalog quota every simulated manifest as_json",
     "explain": f"why_not {ASKING} as_json",

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TextIO
 
 from placer.errors import PlacerError, SourceError
@@ -44,6 +45,18 @@ def save(harvest: Harvest, name: str) -> Path:
         except OSError as error:
             raise _unwritable(name, folder, error) from None
     return book
+
+
+@contextmanager
+def temporary(harvest: Harvest, name: str) -> Iterator[Path]:
+    """Write a harvest as a book of that name, checked as `save` does; yield its folder, which is
+    gone afterwards.
+    """
+    check_book_name(name, catalog_names())
+    with TemporaryDirectory(prefix="placer-") as folder:
+        book = Path(folder) / name
+        _checked_folder(harvest, name, Path(folder)).rename(book)
+        yield book
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from placer.market.sources.reading.mapping import SourceMap
 Record = Mapping[str, Any]
 UTF8_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+SEPARATORS = (",", ";", "\t", "|")
 MOST_NAME = 200  # Longest name of a column
 AWS_PREAMBLE = "FormatVersion"
 """With this begins what AWS's bulk price lists say of themselves above the names of columns."""
@@ -96,6 +97,26 @@ def _of_csv(document: Document, mapping: SourceMap, tally: Tally) -> Records:
     return Records(place=place, names=header, rows=rows, cut_off=cut_off)
 
 
+def cells_of(document: Document) -> tuple[list[str], list[tuple[str, Mapping[str, str]]]]:
+    """Split a CSV file, separated by the sign that its first line has most often, into the names of
+    its columns and its rows with where each stands. Rows that are too short or too long, as titles
+    and remarks are, stay out.
+    """
+    place = document.origin.place
+    text = _text(document.data, place, otherwise="cp1252").lstrip("\n\r")
+    first = text.partition("\n")[0]
+    sign = max(SEPARATORS, key=first.count)
+    lines = _lines(text, place, sign)
+    names = [name.strip() for name in next(lines, (0, []))[1]]
+    if twice := [name for name, count in Counter(names).items() if count > 1 and name]:
+        raise SourceError(f"{place}:1: column '{twice[0]}' appears twice", "keep one of the two")
+    return names, [
+        (f"{place}:{number}", dict(zip(names, map(str.strip, cells), strict=True)))
+        for number, cells in lines
+        if len(cells) == len(names)
+    ]
+
+
 def _unpivoted(
     names: Sequence[str], rows: Sequence[tuple[str, Record]]
 ) -> tuple[list[str], list[tuple[str, Record]]]:
@@ -132,15 +153,20 @@ def _header(lines: Iterator[tuple[int, list[str]]], place: str) -> list[str]:
     return names
 
 
-def _text(data: bytes, place: str) -> str:
-    """Decode UTF-8 with or without a mark, or UTF-16 with one; say what is no CSV at all."""
+def _text(data: bytes, place: str, otherwise: str = "utf-8") -> str:
+    """Decode UTF-8 with or without a mark, UTF-16 with one, or another encoding, such as that of
+    spreadsheets; say what is no CSV at all.
+    """
     if data[:4] == b"PK\x03\x04":
         what, tip = "a zip archive or a workbook", "unpack it, or export it as CSV"
         raise SourceError(f"'{place}' is {what}", tip)
     try:
         text = data.decode("utf-16" if data[:2] in UTF16_MARKS else "utf-8-sig")
     except UnicodeDecodeError:
-        raise SourceError(f"'{place}' is not UTF-8 text", "save it as UTF-8 CSV") from None
+        try:
+            text = data.decode(otherwise)
+        except UnicodeDecodeError:
+            raise SourceError(f"'{place}' is not UTF-8 text", "save it as UTF-8 CSV") from None
     first = text.lstrip()[:1]
     if "\0" in text:
         what, tip = "not text: it has zero bytes", "save it as UTF-8 CSV"
@@ -153,8 +179,8 @@ def _text(data: bytes, place: str) -> str:
     raise SourceError(f"'{place}' is {what}", tip)
 
 
-def _lines(text: str, place: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+def _lines(text: str, place: str, sign: str = ",") -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=sign)
     try:
         for row in reader:
             if row:

@@ -1,0 +1,1 @@
+"""Price lists of any provider: which column is which, guessed from headers and cells."""

@@ -1,0 +1,390 @@
+"""A price list as a book: machines in USD an hour, where they are, and what its bytes may cost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from placer.errors import SourceError
+from placer.market.books.csv_rows import KEYS
+from placer.market.catalog import Catalog
+from placer.market.network.geography import great_circle_km
+from placer.market.network.graph import Network
+from placer.market.network.tables import first_paid
+from placer.market.sources.guessed.amounts import (
+    HOURS,
+    Decimals,
+    amount,
+    currency_in,
+    decimals_of,
+    number_in,
+    plain,
+    rate_of,
+    time_in,
+)
+from placer.market.sources.guessed.columns import Guess, count_of, guessed, market_in
+from placer.market.sources.guessed.devices import device_in
+from placer.market.sources.guessed.places import is_named, place_in
+from placer.market.sources.harvest import Harvest, Row, Tally
+from placer.market.sources.reading.book_rows import book_rows, date_of
+from placer.market.sources.reading.expressions import Lookup
+from placer.market.sources.reading.fetch import read_document
+from placer.market.sources.reading.mapped_rows import Found, known_by_default
+from placer.market.sources.reading.mapping import SourceMap, shipped_mapping
+from placer.market.sources.reading.records import cells_of
+from placer.market.words.areas import City, countries, plain_name
+from placer.market.words.own_machines import MEMORY_GIB_OF_GPU, VCPUS_OF_GPU
+from placer.records import replace
+from placer.units import GIB, parse_bytes
+
+CLOUDS = ("aws", "azure", "gcp")
+"""Providers that bill bytes by the GB. Others give them away, or say so; which a new one is like is
+not known, and these are the dearer.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PriceList:
+    """A price list that was read, with what was guessed of it; ``rows`` have the cells by name."""
+
+    place: str
+    day: str
+    origin: Any
+    names: Sequence[str]
+    rows: Sequence[tuple[str, Mapping[str, str]]]
+    guesses: Mapping[str, Guess]
+    places: Mapping[str, str]
+    """Cities by what the list calls its data centres, as given."""
+
+
+def read_list(path: str, given: Mapping[str, str], book: Catalog) -> PriceList:
+    """Read a CSV file, separated by commas, semicolons, tabs or bars, and guess its columns.
+
+    ``given``: columns or values by field, and cities by what the list calls its data centres.
+    ``book``: whose devices are looked for. Raise `PlacerError` that says what to type where the
+    list does not say something that counts.
+    """
+    document = read_document(path)
+    names, rows = cells_of(document)
+    if not rows:
+        raise SourceError(f"'{path}' has no row", "name a CSV file with a header and machines")
+    cells = {cell for _, row in rows for cell in row.values()}
+    places = {word: city for word, city in given.items() if word in cells and place_in(city)}
+    words = {field: word for field, word in given.items() if field not in places}
+    return PriceList(
+        place=path,
+        day=date_of(path).isoformat(),
+        origin=document.origin,
+        names=names,
+        rows=rows,
+        guesses=guessed(names, [row for _, row in rows], words, book),
+        places=places,
+    )
+
+
+def harvest_of(
+    found: PriceList, provider: str, rates: Mapping[str, float], book: Catalog
+) -> Harvest:
+    """Make the rows of a book of a price list: offers, regions and egress.
+
+    ``provider``: what its machines are called. ``rates``: USD for one unit of a currency, in place
+    of the dated ones. ``book``: whose egress is taken where the list says none. Raise `PlacerError`
+    if a place or a currency is not known, or no row can be used.
+    """
+    tally = Tally(skip_bad=False, may_skip=False)
+    reader = _Reader(found, provider, rates, book, tally)
+    offers = [one for where, row in found.rows for one in reader.offers(where, row)]
+    if not offers:
+        raise tally.nothing()
+    regions = list(reader.regions.values())
+    known = known_by_default()
+    here = {f"{provider}/{row['region']}" for row in regions}
+    kept = book_rows(
+        _dearest(offers, tally),
+        SourceMap(kind="offers"),
+        tally,
+        replace(known, regions={*known.regions, *here}),
+    )
+    egress, words = _egress(found, regions, provider, book)
+    return Harvest(
+        rows={"regions.csv": regions, "offers.csv": kept, "egress.csv": egress},
+        origins=[found.origin],
+        left_out=tally.reasons(),
+        notes=[*dict.fromkeys(reader.notes), words, *tally.sentences()],
+    )
+
+
+_GUESSED = ("is no price", "is the price of a commitment")
+"""What a mapping of columns refuses, and is guessed or left out by cells here."""
+_LEAST = re.compile(r"\b(ab|from|starting|a partir|desde|da|vanaf)\b")
+"""Words of a price that is only the lowest of some."""
+_SIZE = re.compile(r"([MGT]i?B)\b", re.IGNORECASE)
+
+
+class _Reader:
+    """Reads the offers of each row."""
+
+    def __init__(
+        self,
+        found: PriceList,
+        provider: str,
+        rates: Mapping[str, float],
+        book: Catalog,
+        tally: Tally,
+    ) -> None:
+        self.found, self.guesses, self.provider = found, found.guesses, provider
+        self.rates, self.book, self.tally = dict(rates), book, tally
+        self.look = Lookup({})
+        self.rules = [r for r in shipped_mapping("csv").refuse if not r.reason.startswith(_GUESSED)]
+        self.regions: dict[str, Row] = {}
+        self.notes: list[str] = []
+        self.source = f"{found.origin.place.rpartition('/')[2]}, read by placer try"
+        if self.guesses["unit"].value == "month":
+            self.notes.append(
+                "an hour is taken as 1/730 of the price of a month; a provider that sells whole "
+                "months charges more for a shorter run"
+            )
+
+    def offers(self, where: str, row: Mapping[str, str]) -> Iterator[Found]:
+        """Yield an offer for each place and price of a row; count a row that has none."""
+        for rule in self.rules:
+            if self.look.holds(rule.when, row):
+                self.tally.leave_out(rule.reason, self.look.text(rule.name, row))
+                return
+        each_gb = amount(self._cell("vram", row), self._decimals("vram"))
+        device = device_in(self._cell("gpu", row), self.book, each_gb)
+        if device is None:
+            self.tally.leave_out("row without a GPU that is known", self._cell("gpu", row))
+            return
+        if device.assumed:
+            self.notes.append(device.assumed)
+        count = count_of(row, self.guesses, device.number)
+        host = self._host(row, count)
+        name = self._cell("machine", row) or f"{count}x{device.gpu}"
+        for market, usd in self._prices(where, row, count):
+            for city in self._cities(where, row):
+                region = self._region(city)
+                yield Found(
+                    where,
+                    {
+                        "provider": self.provider,
+                        "region": region,
+                        "instance_type": name.lstrip("=+-@"),
+                        "gpu": device.gpu,
+                        "gpu_count": count,
+                        **host,
+                        "market": market,
+                        "usd_per_hour": float(f"{usd:.12g}"),
+                        "price_basis": "list",
+                        "source": self.source,
+                        "as_of": self.found.day,
+                    },
+                )
+
+    def _cell(self, field: str, row: Mapping[str, str]) -> str:
+        guess = self.guesses.get(field)
+        if guess is None:
+            return ""
+        return guess.value if guess.value is not None else row[guess.column or ""]
+
+    def _host(self, row: Mapping[str, str], count: int) -> dict[str, float]:
+        vcpus = amount(self._cell("vcpus", row), self._decimals("vcpus"))
+        memory = self._memory_gib(row)
+        if vcpus is None or memory is None:
+            self.notes.append(
+                f"assumed where the list does not say it: {VCPUS_OF_GPU} vCPUs and "
+                f"{MEMORY_GIB_OF_GPU:g} GiB beside each GPU"
+            )
+        return {
+            "vcpus": vcpus or float(VCPUS_OF_GPU * count),
+            "memory_gib": memory or MEMORY_GIB_OF_GPU * count,
+        }
+
+    def _memory_gib(self, row: Mapping[str, str]) -> float | None:
+        cell = self._cell("memory", row)
+        size = amount(cell, self._decimals("memory"))
+        if size is None:
+            return None
+        named = _SIZE.search(cell) or _SIZE.search(self.guesses["memory"].column or "")
+        unit = "GB" if named is None else named[1].upper().replace("I", "i")
+        return parse_bytes(f"{size:.12g}{unit}") / GIB
+
+    def _decimals(self, field: str) -> Decimals:
+        """Return how numbers of a column are written; as prices are where it may be both."""
+        guess = self.guesses.get(field)
+        cells = () if guess is None else (self._cell(field, row) for _, row in self.found.rows)
+        numbers = [number for cell in cells if (number := number_in(cell))]
+        prices: Decimals = "comma" if self.guesses["decimals"].value == "comma" else "point"
+        return decimals_of(numbers) or prices
+
+    def _prices(
+        self, where: str, row: Mapping[str, str], count: int
+    ) -> Iterator[tuple[str, float]]:
+        said = market_in(self._cell("market", row)) or "on_demand"
+        if said == "commitment":
+            self.tally.leave_out("price of a commitment", self._cell("market", row))
+            return
+        for field, market in (("price", said), ("spot", "spot")):
+            column = self.guesses[field].column if field in self.guesses else ""
+            if column and _LEAST.search(plain(f"{column} {row[column]}")):
+                self.tally.leave_out("price that is only the lowest of some", row[column])
+                continue
+            usd = self._usd_per_hour(where, row, field, count)
+            if usd is not None:
+                yield market, usd
+            elif field == "price" and field in self.guesses:
+                self.tally.leave_out("row without a price", self._cell(field, row))
+
+    def _usd_per_hour(
+        self, where: str, row: Mapping[str, str], field: str, count: int
+    ) -> float | None:
+        if field not in self.guesses:
+            return None
+        cell = self._cell(field, row)
+        value = amount(cell, "comma" if self.guesses["decimals"].value == "comma" else "point")
+        if value is None:
+            return None
+        time = time_in(self._cell("unit", row))
+        if time is None:
+            words = f"{where}: '{cell}' is for no time that is known"
+            raise SourceError(words, "say it for all: --columns unit=hour, or day, month, year")
+        currency = self._currency(row, cell, where)
+        rate, words = rate_of(currency, self.rates)
+        if words:
+            self.notes.append(words)
+        each = count if self.guesses["per"].value == "gpu" else 1
+        return value * each * rate / HOURS[time]
+
+    def _currency(self, row: Mapping[str, str], cell: str, where: str) -> str:
+        guess = self.guesses["currency"]
+        if guess.value is not None:
+            return guess.value.upper()
+        said = currency_in(cell) or currency_in(row[guess.column or ""])
+        if said is None:
+            raise SourceError(
+                f"{where}: '{cell}' has no currency", "say one for all: --columns currency=EUR"
+            )
+        return said
+
+    def _cities(self, where: str, row: Mapping[str, str]) -> list[City]:
+        cell = self._cell("region", row)
+        city = place_in(self.found.places.get(cell, cell))
+        parts = [place_in(part) for part in re.split(r"[,;/|+]", cell)] if "," in cell else []
+        several = {part for part in parts if part is not None and part.city}
+        if city is None:
+            raise SourceError(
+                f"{where}: where '{cell}' is is not known",
+                f"say it: --columns '{cell}=Frankfurt', with its city or country",
+            )
+        if cell not in self.found.places and not is_named(city, cell):
+            self.notes.append(f"'{cell}' is taken to be in {city.city}")
+        same = all(part is not None and part.country == city.country for part in parts)
+        return [city] if len(several) < 2 or same else sorted(several, key=lambda part: part.city)
+
+    def _region(self, city: City) -> str:
+        name = plain_name(city.city)
+        continent = countries()[city.country].continent
+        self.regions.setdefault(
+            name,
+            {
+                "provider": self.provider,
+                "region": name,
+                "display_name": f"{city.city}, {city.country}",
+                "city": city.city,
+                "country": city.country,
+                "continent": continent,
+                "egress_zone": continent,
+                "latitude_deg": city.latitude_deg,
+                "longitude_deg": city.longitude_deg,
+                "source": f"{self.source}; {city.source}",
+                "as_of": self.found.day,
+            },
+        )
+        return name
+
+
+def _dearest(offers: Sequence[Found], tally: Tally) -> list[Found]:
+    """Keep of equal machines of one place and market the dearest: what they differ in is not read,
+    so a price is never too low.
+    """
+    kept: dict[tuple[Any, ...], Found] = {}
+    for one in offers:
+        key = tuple(one.row[name] for name in KEYS["offers.csv"])
+        before = kept.setdefault(key, one)
+        if before.row["usd_per_hour"] != one.row["usd_per_hour"]:
+            tally.note("a machine stands twice with two prices: the higher one counts", one.where)
+            kept[key] = max(before, one, key=lambda found: float(found.row["usd_per_hour"] or 0))
+    return [*kept.values()]
+
+
+def _egress(
+    found: PriceList, regions: Sequence[Row], provider: str, book: Catalog
+) -> tuple[list[Row], str]:
+    """Return what bytes cost that leave each region, and where that stands.
+
+    What is not said is the dearest of the clouds that bill bytes, each in its region nearest by:
+    assumed, and never too low for a provider that is like one of them.
+    """
+    guess = found.guesses.get("egress")
+    rows: list[Row] = []
+    shown = []
+    for region in regions:
+        if guess is not None:
+            usd = float(guess.value or 0) * GIB / 1e9
+            zone, source = usd, "as given"
+        else:
+            usd, zone, like = _nearest_class(region, book)
+            source = f"assumed: as {like}, the dearest of {', '.join(CLOUDS)} near by"
+        shown.append(usd)
+        for dst, price in (
+            ("intra_zone", 0.0),
+            ("inter_zone", zone),
+            ("*", usd),
+            ("internet", usd),
+        ):
+            rows.append(
+                {
+                    "provider": provider,
+                    "src": region["region"],
+                    "dst": dst,
+                    "above_gib_per_month": 0.0,
+                    "usd_per_gib": float(f"{price:.6g}"),
+                    "source": source,
+                    "as_of": found.day,
+                }
+            )
+    low, high = min(shown), max(shown)
+    each = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+    tip = "" if guess is not None else "; --columns egress=0.01 says what it is in USD per GB"
+    return rows, f"egress: {each} USD per GiB, {rows[0]['source']}{tip}"
+
+
+def _nearest_class(region: Row, book: Catalog) -> tuple[float, float, str]:
+    """Return the dearest price of bytes to the internet, and between zones, of the nearest regions
+    of `CLOUDS`, USD per GiB, with the region that has the first.
+    """
+    network = Network(book)
+    here = City(
+        city=str(region["city"]),
+        country=str(region["country"]),
+        latitude_deg=float(region["latitude_deg"] or 0),
+        longitude_deg=float(region["longitude_deg"] or 0),
+        source="",
+        as_of="",
+    )
+    near = [
+        min(
+            (one for one in book.regions.values() if one.provider == cloud),
+            key=lambda one: great_circle_km(here, one),
+        ).place
+        for cloud in CLOUDS
+    ]
+    out = {
+        src: first_paid(network.egress_tiers(src, dst)).usd_per_gib
+        for src, dst in zip(near, (*near[1:], near[0]), strict=True)
+    }
+    dearest = max(out, key=lambda place: out[place])
+    zones = (first_paid(network.egress_tiers(p, p, same_zone=False)).usd_per_gib for p in near)
+    return out[dearest], max(zones), dearest

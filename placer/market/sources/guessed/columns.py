@@ -1,0 +1,405 @@
+"""Which column of a price list is which: guessed from its header and from what stands below."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from placer.errors import PlacerError, unknown
+from placer.market.catalog import Catalog
+from placer.market.sources.guessed.amounts import (
+    HOURS,
+    Decimals,
+    amount,
+    currency_in,
+    decimals_of,
+    each_in,
+    number_in,
+    plain,
+    time_in,
+)
+from placer.market.sources.guessed.devices import device_in
+from placer.market.sources.guessed.places import place_in
+
+MOST = 0.5
+"""Least share of the cells of a column that must look like what it is taken for."""
+NEAR = 0.75
+"""Share of what it would be by which a price of several GPUs may differ; machines of 2 and of 1 lie
+apart by it whatever a price is of.
+"""
+EXAMPLES = 200
+"""Rows that are looked at."""
+HEADERS: Mapping[str, str] = {
+    "spot": r"spot|preemptible|interruptible|unterbrechbar",
+    "price": r"price|preis|prix|precio|prezzo|prijs|cost|kosten|rate|\busd\b|\beur\b|[€$£₹]",
+    "currency": r"currency|wahrung|devise|moneda|valuta",
+    "unit": r"\bunit|einheit|period|abrechnung|unidad|unite",
+    "gpu": r"gpu|accelerator|beschleuniger|grafikkarte|karte|\bcards?\b|grafik",
+    "count": r"count|anzahl|number|qty|quantity|menge|stuck|nombre|cantidad|\bgpus?\b|\bcards?\b"
+    r"|karten|#",
+    "vcpus": r"v?cpu|cores?\b|kerne|threads",
+    "vram": r"vram|hbm|(?:gpu|grafik|video|card)[ -]?(?:memory|mem\b|ram|speicher)",
+    "memory": r"\bram\b|memory|arbeitsspeicher|hauptspeicher|\bmem\b",
+    "region": r"region|location|standort|rechenzentrum|data ?cent|\bcity|stadt|\bort\b|\bsite\b"
+    r"|country|\bland\b|ville|pays",
+    "market": r"market|\bterm\b|commitment|laufzeit|vertrag|contract|billing|vertragsart|modus",
+    "machine": r"instance|instanz|machine|maschine|server|flavou?r|\btype?\b|name|produkt|product"
+    r"|\bplan\b|\bsku\b|modell?\b|\bvm\b|\bnode\b|knoten",
+}
+"""Words of headers, in English and some other languages, by what a column is; see `plain`."""
+ALONE = ("per", "decimals", "egress")
+"""What may be said of all rows, besides columns."""
+FIELDS = (*HEADERS, *ALONE)
+NOT: Mapping[str, str] = {
+    "memory": r"gpu|vram|hbm|video|grafik|card|karte",
+    "count": r"memory|ram\b|speicher|\bgb\b|price|preis|hour|stunde|cpu"
+    r"|avail|verfugbar|stock|bestand|frei|\bfree\b|\bmax",
+    "machine": r"gpu|accelerator|card|karte",
+}
+"""Words of headers that a field never has."""
+MARKETS: Mapping[str, str] = {
+    "commitment": r"reserv|commit|upfront|contract|vertrag|savings"
+    r"|[0-9]+ ?-?(?:year|yr|month|jahr|monat)",
+    "spot": r"spot|preempt|interrupt|unterbrech",
+    "on_demand": r"on.?demand|demand|pay|hourly|stund|flex|auf abruf|standard|regular|list|\bod\b",
+}
+"""Words of cells by the market; the first that fits counts. Commitments are no market of a run."""
+WRITE = "such as --columns price=Preis,region=Standort"
+
+
+class Guess(NamedTuple):
+    """What a field is read from: a column, or a value that holds for all rows; and why."""
+
+    column: str | None
+    value: str | None
+    why: str
+
+
+Rows = Sequence[Mapping[str, str]]
+
+
+def guessed(
+    names: Sequence[str], rows: Rows, given: Mapping[str, str], book: Catalog
+) -> dict[str, Guess]:
+    """Guess which columns have what, and what their prices mean.
+
+    ``given``: columns or values by field, which are no guesses. Raise `PlacerError` that says what
+    to type if no column has a price or a device, or what a price is of is not said.
+    """
+    some = rows[:EXAMPLES]
+    found = dict(_given(names, given))
+    taken = {guess.column for guess in found.values()}
+    for field in _ORDER:
+        if field in found or (field == "unit" and _time_is_said(found, some)):
+            continue
+        best = max(
+            (
+                (_score(field, name, some, book), -number, name)
+                for number, name in enumerate(names)
+                if name not in taken
+            ),
+            default=(0.0, 0, ""),
+        )
+        if best[0] > 0:
+            found[field] = Guess(best[2], None, _why(field, best[2], some, book))
+            taken.add(best[2])
+    if "gpu" not in found:
+        raise PlacerError("no column names a GPU that is known", f"say which one, {_write('gpu')}")
+    if not {"price", "spot"} & {*found}:
+        raise PlacerError("no column looks like a price", f"say which one, {_write('price')}")
+    _complete(found, some, book)
+    return {field: found[field] for field in FIELDS if field in found}
+
+
+def _complete(found: dict[str, Guess], rows: Rows, book: Catalog) -> None:
+    """Add what prices mean and ask for what nothing says, all of it at once."""
+    priced = found.get("price") or found["spot"]
+    missing = []
+    if "region" not in found:
+        missing.append(
+            PlacerError("no column says where the machines are", "--columns region=Frankfurt")
+        )
+    if {"price", "spot"} <= {*found}:
+        _check_alike(found["price"], found["spot"])
+    for field, made in (("currency", _currency), ("unit", _unit), ("decimals", _decimals)):
+        try:
+            found[field] = found.get(field) or made(priced, rows)
+        except PlacerError as error:
+            missing.append(error)
+    if "per" not in found and {"unit", "decimals"} <= {*found}:
+        try:
+            found["per"] = _per(priced, found, rows, book)
+        except PlacerError as error:
+            missing.append(error)
+    if missing:
+        hints = ", and ".join(error.hint for error in missing)
+        raise PlacerError("; ".join(error.message for error in missing), f"say it: {hints}")
+
+
+_ORDER = (
+    *("gpu", "region", "currency", "spot", "price", "unit", "market", "vram", "memory"),
+    *("vcpus", "count"),
+    "machine",
+)
+"""Fields from those whose cells are told best to those that are told by the header."""
+
+
+def _write(field: str) -> str:
+    return f"such as --columns {field}=NAME"
+
+
+def _given(names: Sequence[str], given: Mapping[str, str]) -> Iterator[tuple[str, Guess]]:
+    for field, word in given.items():
+        if field not in FIELDS:
+            raise unknown("field", field, FIELDS, WRITE)
+        if word in names and field not in ALONE:
+            yield field, Guess(word, None, "as you said")
+            continue
+        if field not in _VALUES:
+            raise unknown("column", word, names, WRITE)
+        if not _VALUES[field](word):
+            tip = f"name a column ({', '.join(names[:8])}), or a value: {_EXAMPLES[field]}"
+            raise PlacerError(f"{field} '{word}' is neither a column nor a value", tip)
+        yield field, Guess(None, word, "as you said")
+
+
+_VALUES: Mapping[str, Callable[[str], object]] = {
+    "currency": lambda word: currency_in(word.upper()) or re.fullmatch(r"[A-Za-z]{3}", word),
+    "unit": lambda word: word in HOURS,
+    "per": lambda word: word in ("gpu", "machine"),
+    "decimals": lambda word: word in ("comma", "point"),
+    "market": lambda word: word in ("on_demand", "on-demand", "spot"),
+    "region": place_in,
+    "egress": lambda word: re.fullmatch(r"[0-9]*\.?[0-9]+", word),
+    "count": lambda word: re.fullmatch(r"[1-9][0-9]?", word),
+}
+"""Fields that may have one value for all rows, and what tells such a value."""
+_EXAMPLES = {
+    "currency": "EUR",
+    "unit": "hour, day, month or year",
+    "per": "gpu or machine",
+    "decimals": "comma or point",
+    "market": "on-demand or spot",
+    "region": "a city or a country",
+    "egress": "USD per GB, such as 0.01",
+    "count": "a number of GPUs",
+}
+
+
+def _cells(name: str, rows: Rows) -> list[str]:
+    return [row[name] for row in rows if row[name]]
+
+
+def _score(field: str, name: str, rows: Rows, book: Catalog) -> float:
+    """Return how much a column looks like a field: 0 where it does not."""
+    header = bool(re.search(HEADERS[field], plain(name)))
+    cells = _cells(name, rows)
+    if not cells:
+        return 0.0
+    fits = sum(_fits(field, cell, book) for cell in cells) / len(cells)
+    if field in ("price", "spot"):
+        return _price_score(field, name, fits, header=header)
+    if re.search(NOT.get(field, r"^$"), plain(name)):
+        return 0.0
+    if field in ("currency", "unit"):
+        return fits + 0.5 * header if fits == 1 else 0.0
+    if field in ("gpu", "region", "market"):  # cells decide, headers help
+        return 0.0 if fits <= MOST and not (header and fits > 0.2) else fits + 0.5 * header
+    return fits + 0.5 if header and fits > MOST else 0.0
+
+
+def _price_score(field: str, name: str, fits: float, *, header: bool) -> float:
+    words = plain(name)
+    if fits <= MOST or re.search(MARKETS["commitment"], words):
+        return 0.0
+    is_spot = bool(re.search(HEADERS["spot"], words))
+    if field == "spot":
+        return fits if (is_spot and (_is_priced(words) or currency_in(name))) or is_spot else 0.0
+    if is_spot or re.search(
+        r"v?cpu|cores|\bram\b|memory|speicher|watt|anzahl|count|storage|disk", words
+    ):
+        return 0.0
+    told = header or bool(currency_in(name)) or bool(time_in(name))
+    demand = bool(re.search(MARKETS["on_demand"], words))
+    return fits + 0.5 * demand if told else 0.0
+
+
+def _is_priced(words: str) -> bool:
+    return re.search(HEADERS["price"], words) is not None
+
+
+def _fits(field: str, cell: str, book: Catalog) -> bool:
+    if field == "gpu":
+        return device_in(cell, book) is not None
+    if field == "region":
+        return place_in(cell) is not None
+    if field == "currency":
+        return len(cell) <= 4 and currency_in(cell) is not None
+    if field == "unit":
+        return number_in(cell) in (None, "1") and time_in(cell) is not None
+    if field in ("price", "spot"):
+        return number_in(cell) is not None
+    if field == "market":
+        return (number_in(cell) is None and market_in(cell) in ("spot", "on_demand")) or (
+            market_in(cell) == "commitment"
+        )
+    if field == "count":
+        return re.fullmatch(r"[1-9][0-9]?(?:\s*x)?", cell) is not None
+    if field in ("vcpus", "memory", "vram"):
+        return number_in(cell) is not None
+    return any(c.isalpha() for c in cell)
+
+
+def market_in(cell: str) -> str | None:
+    """Return the market that a cell names, or ``commitment``; None for neither.
+
+    >>> [market_in(c) for c in ("On-Demand", "Spot", "36 Monate", "Preemptible", "gold")]
+    ['on_demand', 'spot', 'commitment', 'spot', None]
+    """
+    words = plain(cell)
+    return next((name for name, pattern in MARKETS.items() if re.search(pattern, words)), None)
+
+
+def _why(field: str, name: str, rows: Rows, book: Catalog) -> str:
+    """Say what tells a column: a word of its header, and how many of its cells fit."""
+    match = re.search(HEADERS[field], plain(name))
+    cells = _cells(name, rows)
+    fits = sum(_fits(field, cell, book) for cell in cells)
+    word = "" if match is None else f"'{match[0]}' in its header; "
+    return f"{word}{fits} of {len(cells)} cells fit"
+
+
+def _check_alike(price: Guess, spot: Guess) -> None:
+    """Refuse two columns of prices whose headers name unlike currencies, times or sizes: what is
+    said of one is taken for both.
+    """
+    for word_in in (currency_in, time_in, each_in):
+        said = [word_in(guess.column or "") for guess in (price, spot)]
+        if None not in said and said[0] != said[1]:
+            units = " and ".join(map(str, said))
+            raise PlacerError(
+                f"'{price.column}' and '{spot.column}' are prices of {units}",
+                "leave one of the two columns out of the list",
+            )
+
+
+def _currency(priced: Guess, rows: Rows) -> Guess:
+    column = priced.column or ""
+    in_cells = [currency for cell in _cells(column, rows) if (currency := currency_in(cell))]
+    if in_cells:
+        several = sorted({*in_cells})
+        return Guess(column, None, f"{', '.join(several)} in the cells of '{column}'")
+    if (said := currency_in(column)) is not None:
+        return Guess(None, said, f"in the header '{column}'")
+    raise PlacerError(f"nothing says in which currency '{column}' is", "--columns currency=EUR")
+
+
+def _time_is_said(found: Mapping[str, Guess], rows: Rows) -> bool:
+    """Tell whether prices say themselves for how long they are: what is billed once a month may
+    have a price of an hour.
+    """
+    column = (found.get("price") or found.get("spot") or Guess("", None, "")).column or ""
+    return time_in(column) is not None or any(
+        time_in(row[column]) is not None for row in rows if column
+    )
+
+
+def _unit(priced: Guess, rows: Rows) -> Guess:
+    column = priced.column or ""
+    said = {time for cell in _cells(column, rows) if (time := time_in(cell))}
+    if len(said) == 1:
+        return Guess(None, said.pop(), f"in the cells of '{column}'")
+    time = time_in(column)
+    if time is not None and not said:
+        return Guess(None, time, f"in the header '{column}'")
+    raise PlacerError(
+        f"nothing says for how long a price of '{column}' is",
+        "--columns unit=hour, or day, month, year",
+    )
+
+
+def _decimals(priced: Guess, rows: Rows) -> Guess:
+    column = priced.column or ""
+    numbers = [number for cell in _cells(column, rows) if (number := number_in(cell))]
+    sign: Decimals | None = decimals_of(numbers)
+    if sign is not None:
+        return Guess(None, sign, f"as the numbers of '{column}' are written")
+    odd = next(number for number in numbers if decimals_of([number]) != "point" or "." in number)
+    raise PlacerError(
+        f"'{odd}' of '{column}' may be read with a decimal comma or a decimal point",
+        "--columns decimals=comma, or decimals=point",
+    )
+
+
+def _per(priced: Guess, found: Mapping[str, Guess], rows: Rows, book: Catalog) -> Guess:
+    """Tell whether prices are of one GPU or of a machine: by words, or because no machine has
+    several.
+    """
+    column = priced.column or ""
+    said = {each for cell in _cells(column, rows) if (each := each_in(cell))}
+    if len(said) == 1:
+        return Guess(None, said.pop(), f"in the cells of '{column}'")
+    each = each_in(column)
+    if each is not None and not said:
+        return Guess(None, each, f"in the header '{column}'")
+    unit = found["unit"].column
+    of_unit = {each for cell in _cells(unit, rows) if (each := each_in(cell))} if unit else set()
+    if len(of_unit) == 1:
+        return Guess(None, of_unit.pop(), f"in the cells of '{unit}'")
+    sizes = list(_sizes(priced, found, rows, book))
+    if all(count == 1 for _, count, _ in sizes):
+        return Guess(None, "machine", "each machine has one GPU")
+    if (grown := _grown(sizes)) is not None:
+        each, why = grown
+        return Guess(None, each, why)
+    raise PlacerError(
+        f"nothing says whether a price of '{column}' is of one GPU or of a whole machine",
+        "--columns per=gpu, or per=machine",
+    )
+
+
+Size = tuple[tuple[str, str], int, float]
+"""A device in a market, how many of it a machine has, and what the list asks for it."""
+
+
+def _sizes(priced: Guess, found: Mapping[str, Guess], rows: Rows, book: Catalog) -> Iterator[Size]:
+    """Yield each row that has a device and a price."""
+    market = found.get("market", Guess(None, "", "")).column
+    decimals = found["decimals"].value
+    for row in rows:
+        device = device_in(row[found["gpu"].column or ""], book)
+        cell = row[priced.column or ""]
+        usd = amount(cell, "comma" if decimals == "comma" else "point")
+        if device is not None and usd:
+            kind = device.gpu, row[market] if market else ""
+            yield kind, count_of(row, found, device.number), usd
+
+
+def _grown(sizes: Sequence[Size]) -> tuple[str, str] | None:
+    """Tell what prices are of by machines of one device with several sizes: the price of a machine
+    grows with their number, that of a GPU hardly changes. None where neither is plain.
+    """
+    ratios = [
+        (count / least, usd / low)
+        for kind in {kind for kind, _, _ in sizes}
+        for least, low in [min((count, usd) for other, count, usd in sizes if other == kind)]
+        for other, count, usd in sizes
+        if other == kind and count > least
+    ]
+    if ratios and all(NEAR * more <= dearer <= more / NEAR for more, dearer in ratios):
+        return "machine", "prices grow with the number of GPUs"
+    if ratios and all(NEAR <= dearer <= 1 / NEAR for more, dearer in ratios):
+        return "gpu", "prices do not grow with the number of GPUs"
+    return None
+
+
+def count_of(row: Mapping[str, str], found: Mapping[str, Guess], in_cell: int | None) -> int:
+    """Return the number of devices of a row: by its column, its device's cell, its machine's name;
+    1 where none says it, which makes a machine dearer, never cheaper.
+    """
+    guess = found.get("count")
+    if guess is not None and guess.value is not None:
+        return int(guess.value)
+    number = None if guess is None else number_in(row[guess.column or ""])
+    return int(number) if number else in_cell or 1

@@ -1,0 +1,109 @@
+"""``placer try``: from a price list in an empty folder to an answer, by one command."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT, Run
+from placer.cli.ask.try_prices import confirm
+from placer.errors import PlacerError
+
+LISTS = ROOT / "tests" / "fixtures" / "price_lists"
+ASKED = ("--model", "roberta-xlm", "--budget", "60/h", "--json")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with three lists and nothing else."""
+    for path in (*LISTS.glob("*.csv"), ROOT / "examples" / "nordkarte.csv"):
+        shutil.copy(path, tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["nordkarte", "himalaya-cloud", "gpuwerk"])
+def test_one_command_answers(command: Run, folder: Path, name: str) -> None:
+    """With machines of the list alone; nothing is kept. What was read as what is on stderr."""
+    home = folder / "home"
+    done = command("try", f"{name}.csv", "--yes", *ASKED, cwd=folder, PLACER_HOME=str(home))
+    answer = json.loads(done.stdout)
+    assert answer["status"] == "optimal"
+    assert {row["place"].split("/")[0] for row in answer["placement"]["workers"]} == {name}
+    assert answer["data"]["catalog"] == f"default+{name}"
+    assert "read as" in done.stderr
+    assert "assumed: as " in done.stderr
+    assert not [*home.glob("catalogs/*")]
+
+
+def test_it_is_kept_by_name_and_asked_beside_others(command: Run, folder: Path) -> None:
+    """A saved answer is explained later; the book has its name."""
+    words = ("--as", "mine", "--catalog", "default", "-o", "answer.json")
+    home = {"PLACER_HOME": str(folder / "home")}
+    done = command("try", "gpuwerk.csv", "--yes", *words, *ASKED[:-1], cwd=folder, **home)
+    assert done.returncode == 0, done.stderr
+    books = command("catalog", "list", "--json", cwd=folder, **home).stdout
+    assert "mine" in {row["name"] for row in json.loads(books)["catalogs"]}
+    explained = command("explain", "answer.json", cwd=folder, **home)
+    assert explained.returncode == 0, explained.stderr
+
+
+def test_nobody_confirms_without_a_terminal(command: Run, folder: Path) -> None:
+    """One line with what to type, and exit code 2; the table stands above it."""
+    done = command("try", "nordkarte.csv", *ASKED, cwd=folder)
+    assert done.returncode == 2
+    assert "error: nobody confirmed how the list is read" in done.stderr
+    assert "--yes" in done.stderr
+    assert "Preis pro Stunde" in done.stderr
+
+
+def test_a_temporary_answer_can_be_saved_and_explained(command: Run, folder: Path) -> None:
+    """The saved result has the rows that it used, though the book is gone."""
+    saved = command("try", "gpuwerk.csv", "--yes", *ASKED[:-1], "-o", "answer.json", cwd=folder)
+    assert saved.returncode == 0, saved.stderr
+    assert command("validate", "answer.json", cwd=folder).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--columns", "price"), "--columns 'price' is not a pair"),
+        (("--columns", "per=gpu,per=machine"), "--columns 'per' is given twice"),
+        (("--columns", "price=Preis"), "unknown column 'Preis'"),
+        (("--rate", "CHF"), "rate 'CHF' is not USD for one unit"),
+        (("--as", "default"), "default"),
+    ],
+)
+def test_a_wrong_word_is_one_line(
+    command: Run, folder: Path, words: tuple[str, ...], message: str
+) -> None:
+    """Exit code 2, and what to do."""
+    done = command("try", "gpuwerk.csv", "--yes", *words, *ASKED[:-1], cwd=folder)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "tip: " in done.stderr
+
+
+class Terminal(io.StringIO):
+    """A terminal on which something is typed."""
+
+    def isatty(self) -> bool:
+        """Say so."""
+        return True
+
+
+@pytest.mark.parametrize(("typed", "right"), [("y\n", True), ("n\n", False), ("\n", False)])
+def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, typed: str, right: bool) -> None:
+    """What is not confirmed is not answered; the way to correct it is said."""
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    if right:
+        confirm(yes=False)
+    else:
+        with pytest.raises(PlacerError, match="read otherwise") as caught:
+            confirm(yes=False)
+        assert "--columns" in caught.value.hint

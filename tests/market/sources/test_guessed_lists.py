@@ -1,0 +1,304 @@
+"""Price lists of any provider: what is guessed of columns and numbers, and what is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import ROOT
+from placer.errors import PlacerError
+from placer.market.books.book_reader import load_catalog
+from placer.market.sources.guessed.amounts import (
+    amount,
+    currency_in,
+    decimals_of,
+    each_in,
+    rates_given,
+    time_in,
+)
+from placer.market.sources.guessed.book import PriceList, harvest_of, read_list
+from placer.market.sources.guessed.devices import device_in
+from placer.market.sources.harvest import Harvest, Row
+from placer.market.words.money import exchange_rates
+from placer.units import GIB
+
+LISTS = ROOT / "tests" / "fixtures" / "price_lists"
+BOOK = load_catalog("default")
+EUR, INR, CHF = (exchange_rates()[name].usd for name in ("EUR", "INR", "CHF"))
+PLAIN = "gpu,region,USD per hour\nH100,Berlin,2.5\nL4,Berlin,0.75\n"
+
+
+def listed(path: Path, **given: str) -> PriceList:
+    """A list with what is guessed of it."""
+    return read_list(str(path), given, BOOK)
+
+
+def read(tmp_path: Path, text: str, rates: dict[str, float] | None = None, **given: str) -> Harvest:
+    """The book of a list."""
+    path = tmp_path / "list.csv"
+    path.write_text(text, encoding="utf-8")
+    return harvest_of(listed(path, **given), "mine", rates or {}, BOOK)
+
+
+def offers(harvest: Harvest) -> dict[tuple[Any, ...], Row]:
+    """Offers by machine, place and market."""
+    return {
+        (row["instance_type"], row["region"], row["market"]): row
+        for row in harvest.rows["offers.csv"]
+    }
+
+
+def test_a_german_list_in_euros_with_semicolons() -> None:
+    """19,92 EUR are of a machine with eight: one has 2,49. Spot is a column of its own, 1.760 GB
+    have a point of thousands, and the row without a GPU is counted.
+    """
+    harvest = harvest_of(listed(ROOT / "examples" / "nordkarte.csv"), "nordkarte", {}, BOOK)
+    found = offers(harvest)
+    eight = found["nk.h100.8", "frankfurt-am-main", "on_demand"]
+    assert eight["usd_per_hour"] == pytest.approx(19.92 * EUR)
+    assert (eight["gpu"], eight["gpu_count"], eight["vcpus"]) == ("H100", 8, 208)
+    assert eight["memory_gib"] == pytest.approx(1760e9 / GIB)
+    spot = found["nk.h100.8", "frankfurt-am-main", "spot"]
+    assert spot["usd_per_hour"] == pytest.approx(10.80 * EUR)
+    assert ("nk.h100.1", "munich", "spot") not in found
+    assert {row["region"] for row in harvest.rows["regions.csv"]} == {
+        *("frankfurt-am-main", "munich", "oslo")
+    }
+    assert harvest.left_out == {"row without a GPU that is known": 1}
+    assert any("1 EUR = " in note for note in harvest.notes)
+
+
+def test_an_indian_list_in_rupees_a_month() -> None:
+    """1,85,000 INR are 185 thousand, for 730 hours. Commitments and prices on request are
+    counted, and a note says what an hour of a month is.
+    """
+    harvest = harvest_of(listed(LISTS / "himalaya-cloud.csv"), "himalaya", {}, BOOK)
+    found = offers(harvest)
+    one = found["H100-1", "mumbai", "on_demand"]
+    assert one["usd_per_hour"] == pytest.approx(185_000 * INR / 730)
+    eight = found["H100-8", "mumbai", "on_demand"]
+    assert eight["usd_per_hour"] == pytest.approx(1_420_000 * INR / 730)
+    assert eight["memory_gib"] == pytest.approx(1.5e12 / GIB)
+    assert found["L4-2", "chennai", "on_demand"]["gpu_count"] == 2
+    assert sum(harvest.left_out.values()) == 2
+    assert any("1/730 of the price of a month" in note for note in harvest.notes)
+
+
+def test_a_swiss_list_by_the_gpu() -> None:
+    """2.95 CHF of each of eight; vCPUs are assumed, and said to be."""
+    harvest = harvest_of(listed(LISTS / "gpuwerk.csv"), "gpuwerk", {}, BOOK)
+    found = offers(harvest)
+    assert found["8xH100", "zurich", "on_demand"]["usd_per_hour"] == pytest.approx(8 * 2.95 * CHF)
+    assert found["8xH100", "zurich", "spot"]["usd_per_hour"] == pytest.approx(8 * 1.55 * CHF)
+    assert found["4xRTX6000Ada", "geneva", "on_demand"]["vcpus"] == 32
+    assert any(note.startswith("assumed where the list does not say it") for note in harvest.notes)
+
+
+def test_bytes_cost_as_the_dearest_cloud_near_by_and_are_labelled(tmp_path: Path) -> None:
+    """Google's 0.12 USD per GiB in Germany are above AWS's 0.09 and Azure's; what is said counts,
+    per GB of 1e9 bytes.
+    """
+    rows = {row["dst"]: row for row in read(tmp_path, PLAIN).rows["egress.csv"]}
+    assert {*rows} == {"intra_zone", "inter_zone", "*", "internet"}
+    assert rows["internet"]["usd_per_gib"] == 0.12
+    assert rows["*"]["usd_per_gib"] == 0.12
+    assert "assumed: as gcp/" in str(rows["internet"]["source"])
+    clouds = [row for row in BOOK.egress if row.provider in ("aws", "gcp", "azure")]
+    between = max(row.usd_per_gib for row in clouds if row.dst == "inter_zone")
+    assert rows["inter_zone"]["usd_per_gib"] == between
+    said = {row["dst"]: row for row in read(tmp_path, PLAIN, egress="0.01").rows["egress.csv"]}
+    assert said["internet"]["usd_per_gib"] == pytest.approx(0.01 * GIB / 1e9, rel=1e-5)
+    assert said["internet"]["source"] == "as given"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("gpu,region,price per hour\nL4,Berlin,0.75\n", "in which currency", "currency=EUR"),
+        ("gpu,region,price USD\nL4,Berlin,0.75\n", "for how long", "unit=hour"),
+        ('gpu,region,EUR per hour\nL4,Berlin,"1,250"\n', "'1,250' of .* decimal", "=comma"),
+        ("gpu,region,EUR per hour\nL4,Berlin,1.250\n", "'1.250' of .* decimal", "=point"),
+        ("gpu,region,EUR per hour\n8x L4,Berlin,4.25\n", "of one GPU or of a whole", "per=gpu"),
+        ("gpu,EUR per hour\nL4,0.75\n", "no column says where", "region=Frankfurt"),
+        ("gpu,region,EUR per hour\nL4,FRA1,0.75\n", "no column says where", "region=Frankfurt"),
+        ("gpu,region,BRL per hour\nL4,Recife,4.25\n", "no rate of BRL", "--rate BRL="),
+        ("cpu,region,EUR per hour\n4,Berlin,0.75\n", "no column names a GPU", "gpu="),
+        ("gpu,region,words\nL4,Berlin,much\n", "no column looks like a price", "price="),
+        ("gpu,region,EUR per hour\n", "has no row", "a header and machines"),
+        ("gpu,gpu,EUR per hour\nL4,L4,1\n", "appears twice", "keep one"),
+        ("gpu,region,EUR per hour\nL4,Berlin,9000.5\n", "times above the median", "correct it"),
+        ("gpu,region,EUR per hour\nL4,Berlin,0\nT4,Berlin,1.5\n", "zero or less", "correct it"),
+    ],
+)
+def test_what_counts_and_is_not_said_is_asked_for(
+    tmp_path: Path, text: str, message: str, hint: str
+) -> None:
+    """By name, with what to type; never with an option that there is not."""
+    with pytest.raises(PlacerError, match=message) as caught:
+        read(tmp_path, text)
+    assert hint in caught.value.hint
+    assert "--skip-bad" not in caught.value.hint
+
+
+def test_all_that_is_missing_is_asked_for_at_once(tmp_path: Path) -> None:
+    """Else a list that says nothing would take four attempts."""
+    with pytest.raises(
+        PlacerError, match=r"where the machines are; .*currency.*; .*how long"
+    ) as it:
+        read(tmp_path, "GPU,Preis\nL4,0.75\n")
+    assert all(f"--columns {word}=" in it.value.hint for word in ("region", "currency", "unit"))
+
+
+def test_a_country_alone_is_its_capital_and_said(tmp_path: Path) -> None:
+    """Ashburn is too small to be known, so its list is taken to be in Washington."""
+    harvest = read(tmp_path, 'gpu,region,USD per hour\nL4,"Ashburn, US",0.75\n')
+    assert "'Ashburn, US' is taken to be in Washington" in harvest.notes
+
+
+def test_words_correct_what_was_guessed(tmp_path: Path) -> None:
+    """A currency, a time, a size and a place for all rows; a rate of one's own before the dated
+    one; a city for the name of a data centre.
+    """
+    text = 'Karte,Ort,Wert,Listenwert\n8x L4,FRA1,"4,25","9,99"\n8x L4,Oslo,"5,25","9,99"\n'
+    harvest = read(
+        tmp_path,
+        text,
+        {"EUR": 2.0},
+        price="Wert",
+        currency="EUR",
+        unit="hour",
+        per="machine",
+        region="Ort",
+        FRA1="Frankfurt",
+    )
+    prices = {row["region"]: row["usd_per_hour"] for row in harvest.rows["offers.csv"]}
+    assert prices == {"frankfurt-am-main": 8.5, "oslo": 10.5}
+    assert "1 EUR = 2 USD as given" in harvest.notes
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"pirce": "USD per hour"}, "unknown field 'pirce'"),
+        ({"price": "Preis"}, "unknown column 'Preis'"),
+        ({"unit": "week"}, "unit 'week' is neither"),
+        ({"per": "rack"}, "per 'rack' is neither"),
+        ({"region": "Atlantis"}, "region 'Atlantis' is neither"),
+        ({"Berlin": "Atlantis"}, "unknown field 'Berlin'"),
+        ({"egress": "free"}, "egress 'free' is neither"),
+        ({"count": "0"}, "count '0' is neither"),
+    ],
+)
+def test_a_wrong_correction_is_named(tmp_path: Path, given: dict[str, str], message: str) -> None:
+    """It is neither a column nor a value that a field may have."""
+    with pytest.raises(PlacerError, match=message):
+        read(tmp_path, PLAIN, None, **given)
+
+
+def test_of_two_prices_of_one_machine_the_dearer_counts(tmp_path: Path) -> None:
+    """What they differ in is not read: the answer is never too cheap, and a note says so."""
+    harvest = read(tmp_path, "gpu,region,USD per hour\nL4,Berlin,0.75\nL4,Berlin,0.95\n")
+    (row,) = harvest.rows["offers.csv"]
+    assert row["usd_per_hour"] == 0.95
+    assert any("the higher one counts" in note for note in harvest.notes)
+
+
+def test_what_is_no_plain_price_is_left_out_and_counted(tmp_path: Path) -> None:
+    """A lowest price, a capacity block and a machine with a licence of Windows, as `catalog import`
+    refuses them.
+    """
+    text = "gpu,region,USD per hour,description,OS\nL4,Berlin,{},{},{}\nT4,Berlin,0.4,,Linux\n"
+    for price, words, system, reason in (
+        ("from 0.3", "", "Linux", "price that is only the lowest of some: from 0.3"),
+        ("0.3", "Capacity Block", "Linux", "is the price of a capacity block"),
+        ("0.3", "", "Windows", "has a licence in its price:"),
+    ):
+        harvest = read(tmp_path, text.format(price, words, system))
+        assert [row["gpu"] for row in harvest.rows["offers.csv"]] == ["T4"]
+        (left_out,) = harvest.left_out
+        assert left_out.startswith(reason)
+
+
+def test_what_is_billed_monthly_may_have_a_price_of_an_hour(tmp_path: Path) -> None:
+    """The header of the price counts; a column of units counts where it says nothing."""
+    text = "gpu,region,billing period,{}\nL4,Berlin,monthly,{}\n"
+    (hourly,) = read(tmp_path, text.format("USD per hour", "0.75")).rows["offers.csv"]
+    assert hourly["usd_per_hour"] == 0.75
+    (monthly,) = read(tmp_path, text.format("price USD", "365.5")).rows["offers.csv"]
+    assert monthly["usd_per_hour"] == pytest.approx(365.5 / 730)
+
+
+def test_neighbours_of_a_count_are_none(tmp_path: Path) -> None:
+    """Ten machines in stock have one GPU each, and the memory of a GPU tells two of a name apart,
+    but is no memory of the machine.
+    """
+    text = "gpu,region,USD per hour,available GPUs,GPU memory\nA100,Berlin,1.75,10,80 GB\n"
+    (row,) = read(tmp_path, text).rows["offers.csv"]
+    assert (row["gpu"], row["gpu_count"], row["memory_gib"]) == ("A100-80", 1, 64)
+
+
+def test_two_prices_of_unlike_units_are_refused(tmp_path: Path) -> None:
+    """What is said of the price would be taken for the spot price too."""
+    text = "gpu,region,EUR per hour,Spot USD per hour\nL4,Berlin,0.75,0.4\n"
+    with pytest.raises(PlacerError, match="are prices of EUR and USD"):
+        read(tmp_path, text)
+
+
+def test_a_spreadsheet_of_windows_is_read(tmp_path: Path) -> None:
+    """It is written in cp1252, with tabs or semicolons."""
+    path = tmp_path / "list.csv"
+    path.write_bytes("gpu;Ort;Preis (€/Std.)\nL4;Zürich;0,75\n".encode("cp1252"))
+    (row,) = harvest_of(listed(path), "mine", {}, BOOK).rows["offers.csv"]
+    assert row["region"] == "zurich"
+    assert row["usd_per_hour"] == pytest.approx(0.75 * EUR)
+
+
+@pytest.mark.parametrize(
+    ("cell", "gpu", "count"),
+    [
+        ("8x NVIDIA H100 80GB SXM5", "H100", 8),
+        ("NVIDIA A100-SXM4-40GB", "A100-40", None),
+        ("4×L4", "L4", 4),
+        ("T4 x 4", "T4", 4),
+        ("RTX 6000 Ada", "RTX6000Ada", None),
+        ("Tesla V100 32GB", "V100-32", None),
+        ("A100", "A100-40", None),
+    ],
+)
+def test_devices_as_vendors_write_them(cell: str, gpu: str, count: int | None) -> None:
+    """Of A100 without a size the smaller is assumed, and said."""
+    found = device_in(cell, BOOK)
+    assert found is not None
+    assert (found.gpu, found.number) == (gpu, count)
+    assert bool(found.assumed) == (cell == "A100")
+    assert device_in("AMD EPYC 7763", BOOK) is None
+
+
+def test_prices_that_hardly_grow_are_of_one_gpu(tmp_path: Path) -> None:
+    """2.0 for one and 1.9 with eight are of a GPU; 2 and 7 are neither, and asked for."""
+    text = "gpu,count,region,USD per hour\nL4,1,Berlin,0.8\nL4,8,Berlin,{}\n"
+    by_gpu = offers(read(tmp_path, text.format("0.7")))
+    assert by_gpu["8xL4", "berlin", "on_demand"]["usd_per_hour"] == pytest.approx(5.6)
+    by_machine = offers(read(tmp_path, text.format("6.2")))
+    assert by_machine["8xL4", "berlin", "on_demand"]["usd_per_hour"] == 6.2
+    with pytest.raises(PlacerError, match="of one GPU or of a whole machine"):
+        read(tmp_path, text.format("2.5"))
+
+
+def test_numbers_are_read_one_way_or_not_at_all() -> None:
+    """All numbers of a column decide together; a Swiss apostrophe and an Indian lakh group."""
+    assert decimals_of(["1,250", "1,5"]) == "comma"
+    assert decimals_of(["1,250", "2.5"]) == "point"
+    assert decimals_of(["1.5", "2,5"]) is None
+    assert amount("CHF 2'150.50", "point") == 2150.5
+    assert amount("12-24", "point") is None
+    assert [time_in(text) for text in ("H100-8", "EUR/Monat", "par heure")] == [
+        *(None, "month", "hour")
+    ]
+    assert [currency_in(text) for text in ("£3", "3 CHF", "GPU")] == ["GBP", "CHF", None]
+    assert [each_in(text) for text in ("€/GPU/h", "per node")] == ["gpu", "machine"]
+    for wrong in ("EUR", "EUR=0", "EUR=-1", "EURO=1", "EUR=x"):
+        with pytest.raises(PlacerError, match="is not USD for one unit"):
+            rates_given([wrong])
