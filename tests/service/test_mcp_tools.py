@@ -37,6 +37,11 @@ CALLS: dict[str, dict[str, Any]] = {
     "replan": {"manifest": "answer-1", "observed": ["no log"]},
     "diff": {"before": "answer-1", "after": "answer-1"},
     "export": {"manifest": "answer-1", "target": "torchrun"},
+    "bill": {
+        "result": "answer-1",
+        "charges": (ROOT / "examples" / "focus.csv").read_text(),
+        "hours": 24,
+    },
     "offers": {"gpu": "T4", "limit": 3, "catalog": [BOOK]},
     "models": {},
     "catalogs": {},
