@@ -29,7 +29,7 @@ class LeastSteps:
     """
 
     def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+        self.problem, self._apart = problem, problem.requirements.min_regions > 1
         self._known: dict[tuple[str, int, int, bool], tuple[tuple[float, float], ...]] = {}
 
     def step_s(
@@ -69,7 +69,7 @@ class LeastSteps:
         self, host: str, workers: int, machines: int, *, apart: bool
     ) -> tuple[tuple[float, float], ...]:
         """Return the least seconds of each exchange, and the share of a part that may hide it."""
-        key = host, workers, machines, apart or self.problem.requirements.min_regions > 1
+        key = host, workers, machines, apart or self._apart
         if key not in self._known:
             free = workers < 2 or not self._ways
             self._known[key] = ((0.0, 0.0),) if free else self._timed(*key)

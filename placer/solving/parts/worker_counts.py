@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from placer.cost_model.dollars import usd_per_million_samples
@@ -109,7 +109,11 @@ class _CountSearch(PartSearch):
         for workers in self._among if few else numbers(self.problem):
             sizes = self._asking(workers).worker_sizes(workers)
             yield from first_placements(
-                self.problem, sizes, self.objective, workers, self._longest_part(workers)
+                self.problem,
+                sizes,
+                self.objective,
+                workers,
+                lambda size, n=workers: self._most_part_s(size, n, self._longest_s),
             )
 
     def _drop_one(self) -> bool:
@@ -210,7 +214,10 @@ class _CountSearch(PartSearch):
     def _divide(self, part: _Count, asked: Problem) -> None:
         """Open one question for each speed that the slowest worker may have."""
         groups: dict[tuple[float, object], list[Pool]] = {}
-        every = asked.sized(part.number, self._longest_part(part.number))
+        longest_s = self._longest_s
+        every = asked.sized(
+            part.number, lambda size: self._most_part_s(size, part.number, longest_s)
+        )
         for pool in every:
             seconds = asked.part_s(pool, part.number)
             kind = pool.kind if asked.uniform else None
@@ -245,17 +252,12 @@ class _CountSearch(PartSearch):
     def _least_steps(self) -> LeastSteps:
         return LeastSteps(self.problem)
 
-    def _longest_part(self, workers: int) -> Callable[[Size], float]:
-        """Return what gives the most seconds of a part of a step of a worker of some size, of those
-        that are worth finding.
+    def _most_part_s(self, size: Size, workers: int, step_s: float) -> float:
+        """Return the most seconds of a part of a step of a worker of some size, of a step of so
+        many.
         """
-
-        def longest_s(size: Size) -> float:
-            return self._least_steps.most_part_s(
-                self._longest_s, self._host(size), workers, size.machines
-            )
-
-        return longest_s
+        host = self._host(size)
+        return self._least_steps.most_part_s(step_s, host, workers, size.machines)
 
     def _host(self, size: Size) -> str:
         return self.problem.averaging_class(size.kind.offers[0], size.machines)
