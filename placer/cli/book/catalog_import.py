@@ -60,9 +60,10 @@ def import_command(
     placer-sources.csv beside says of prices that are still the same, else the file's.
 
     With gcp, saved answers of services.skus.list of the Cloud Billing API: parts are added up for
-    the machines of the shipped book.
+    the machines of the shipped book. With aws-advisor, spot-advisor-data.json of AWS: spot machines
+    of the shipped book get its bands of interruptions.
 
-    source (csv|skypilot|gcp|NAME|FILE.toml):
+    source (csv|skypilot|gcp|aws-advisor|NAME|FILE.toml):
     places (FILE|URL...):
     kind (NAME): offers (default), egress, stores, functions, regions.
     maps (FILE.toml|A=B,.., --map): Their column B is placer's column A; equal names need none.
@@ -84,7 +85,7 @@ def import_command(
     if not places:
         tip = "name the source first, as in 'placer catalog import csv quote.csv'"
         raise PlacerError("FILE is missing", tip)
-    fixed = source in ("skypilot", "gcp")
+    fixed = source in ("skypilot", "gcp", "aws-advisor")
     alien = (kind, *maps, *constants) if fixed else (provider,)
     if any(alien):
         words = "--kind, --map and --set are" if fixed else "--provider is"
@@ -101,6 +102,13 @@ def import_command(
         from placer.market.sources.prices.gcp import read_skus
 
         harvest, default = read_skus(places, day, wait), "gcp-skus"
+    elif source == "aws-advisor":
+        from placer.market.sources.prices.spot_advisor import read_advice
+
+        if as_of is not None or len(places) > 1:
+            words = "aws-advisor reads one file, whose machines keep the dates of their prices"
+            raise PlacerError(words, "leave out --as-of and other files")
+        harvest, default = read_advice(places[0], wait), "aws-advisor"
     else:
         mapping = read_words(source, kind, maps, constants)
         harvest = read_listing(places, mapping, skip_bad=skip_bad, as_of=day, read_seconds=wait)

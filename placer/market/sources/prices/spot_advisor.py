@@ -1,0 +1,81 @@
+"""Interruptions of spot machines of AWS: ``spot-advisor-data.json`` of the Spot Instance Advisor.
+
+It has no prices: the offers are those of the shipped book, with other bands of interruptions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.files.json_text import parse_json
+from placer.market.books.book_reader import load_catalog
+from placer.market.catalog import VmOffer
+from placer.market.sources.harvest import Harvest, Row
+from placer.market.sources.reading.fetch import read_document
+
+BAND = re.compile(r"([<>]?)([0-9]+)(?:-([0-9]+))?%")
+SOURCE = "interruptions of the Spot Instance Advisor"
+Band = tuple[float, float]
+"""Shares of the machines that are taken away in a month, low and high."""
+
+
+def read_advice(place: str, read_seconds: float) -> Harvest:
+    """Give the spot offers of the shipped book the bands of a file or URL; those that it does not
+    name are counted and keep theirs.
+    """
+    document = read_document(place, read_seconds=read_seconds)
+    try:
+        advice = parse_json(document.data)
+        bands = {int(row["index"]): _band(row["label"]) for row in advice["ranges"]}
+        regions = advice["spot_advisor"]
+        named = {
+            (region, name): bands[int(one["r"])]
+            for region, systems in regions.items()
+            for name, one in systems.get("Linux", {}).items()
+        }
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        tip = "give spot-advisor-data.json as AWS publishes it"
+        raise PlacerError(f"'{place}' is not of the Spot Instance Advisor", tip) from None
+    left_out: Counter[str] = Counter()
+    rows = [*_rows(named, left_out)]
+    if not rows:
+        raise PlacerError(f"'{place}' names no spot machine of the shipped book")
+    return Harvest(
+        rows={"offers.csv": rows}, origins=[document.origin], left_out=left_out, notes=[]
+    )
+
+
+def _rows(named: Mapping[tuple[str, str], Band], left_out: Counter[str]) -> Iterator[Row]:
+    for offer in load_catalog("default").offers:
+        if offer.provider != "aws" or offer.market != "spot":
+            continue
+        band = named.get((offer.region, offer.instance_type))
+        if band is None:
+            left_out["spot machine of the book that the advisor does not name"] += 1
+        else:
+            yield _row(offer, *band)
+
+
+def _row(offer: VmOffer, low: float, high: float) -> Row:
+    cells: dict[str, Any] = {name: getattr(offer, name) for name in offer.__struct_fields__}
+    source = f"{offer.source.partition('; interruptions')[0]}; {SOURCE}"
+    return {**cells, "interruption_low": low, "interruption_high": high, "source": source}
+
+
+def _band(label: str) -> Band:
+    """Read a band of the advisor.
+
+    >>> _band("<5%"), _band("10-15%"), _band(">20%")
+    ((0.0, 0.05), (0.1, 0.15), (0.2, 1.0))
+    """
+    found = BAND.fullmatch(label)
+    if found is None:
+        raise ValueError(label)
+    side, share = found[1], int(found[2]) / 100
+    if found[3]:
+        return share, int(found[3]) / 100
+    return (share, 1.0) if side == ">" else (0.0, share)
