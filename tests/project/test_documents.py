@@ -276,6 +276,19 @@ for script in sorted(folder.glob("*.py")):
 """
 
 
+TOPICS = (
+    *("LoRA", "own provider", "alert", "team quota", "uniform", "start-up time", "GitHub Action"),
+    *("checkpoints in a bucket", "telemetry", "Windows", "macOS"),
+)
+
+
+@pytest.mark.parametrize("word", TOPICS)
+def test_a_topic_is_found_by_its_everyday_word(word: str) -> None:
+    """On a page for users, as people search for it."""
+    guides = {page: text for page, text in TEXT.items() if not page.startswith("docs/decisions")}
+    assert [page for page, text in guides.items() if word.lower() in text.lower()]
+
+
 def test_each_benchmark_finds_what_it_imports() -> None:
     """Started from its own folder, as a reader starts it, with no help of another script."""
     folder = ROOT / "tests" / "benchmarks"
