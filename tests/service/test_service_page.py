@@ -109,3 +109,20 @@ def test_no_inline_script_may_run(client: httpx2.Client) -> None:
         assert "unsafe" not in policy
         assert "<script>" not in answer.text
         assert "onclick" not in answer.text
+
+
+@pytest.mark.parametrize("width", [400, 800, 1280])
+def test_pages_fit_a_phone_a_window_and_a_screen(browser: Any, service: Served, width: int) -> None:
+    """The form and an answer do not scroll sideways; tables do, each by itself."""
+    seen = Seen(browser, service.address, viewport={"width": width, "height": 900})
+    page = seen.page
+    page.goto("/")
+    across = "document.documentElement.scrollWidth"
+    assert page.evaluate(across) == width
+    seen.type_in(**TYPED)
+    page.click("text=Ask")
+    page.wait_for_selector("#verdict", timeout=60_000)
+    assert page.evaluate(across) == width
+    page.emulate_media(media="print")
+    assert page.evaluate(across) == width
+    seen.close()
