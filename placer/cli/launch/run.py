@@ -100,7 +100,6 @@ def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
     """
     from placer.launch.folder_lock import locked_folder
     from placer.launch.runtime.processes.run import ranks_from, run_here, run_ranks
-    from placer.launch.runtime.run_log import append, summary
     from placer.launch.runtime.run_plan import plan_from
     from placer.validation.calibration.run_log import SCHEMA
 
@@ -133,8 +132,7 @@ def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
             err=True,
         )
         return
-    comparison = summary(plan, settings, records)
-    append(folder / "run.jsonl", comparison)
+    comparison = records[-1]
     if as_json:
         print_json({"schema": SCHEMA, **comparison})
     else:

@@ -9,7 +9,6 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from io import FileIO
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -62,9 +61,23 @@ class RunLog:
             raise
 
     def write(self, record: dict[str, Any]) -> None:
-        """Add a record: its whole line, or nothing of it."""
+        """Add a record: its whole line, or nothing of it. Nothing is left in Python's buffer, so
+        that what does not fit can be taken back.
+        """
         self.records.append(record)
-        _add_line(self.file, record, self.path)
+        end = self.file.seek(0, os.SEEK_END)
+        left = memoryview(json.dumps(record, allow_nan=True).encode() + b"\n")
+        try:
+            while left:
+                left = left[self.file.write(left) :]
+        except OSError as error:
+            with suppress(OSError):
+                self.file.truncate(end)
+            raise PlacerError(
+                f"cannot write '{self.path}': {error.strerror}",
+                "free some space or choose another --out",
+                exit_code=1,
+            ) from None
 
     def __enter__(self) -> RunLog:
         return self
@@ -98,34 +111,6 @@ def _group(group: Group) -> dict[str, Any]:
         inner = None if group.inner is None else structs.asdict(group.inner)
         told |= {"machines": group.machines, "inner": inner}
     return told
-
-
-def append(path: Path, record: dict[str, Any]) -> None:
-    """Add a record to a log that is closed, as `RunLog.write` does."""
-    try:
-        with path.open("ab", buffering=0) as file:
-            _add_line(file, record, path)
-    except OSError as error:
-        raise PlacerError(
-            f"cannot write '{path}': {error.strerror}", "choose another --out", exit_code=1
-        ) from None
-
-
-def _add_line(file: FileIO, record: dict[str, Any], path: Path) -> None:
-    """Write past Python's buffer, so that what does not fit can be taken back."""
-    end = file.seek(0, os.SEEK_END)
-    left = memoryview(json.dumps(record, allow_nan=True).encode() + b"\n")
-    try:
-        while left:
-            left = left[file.write(left) :]
-    except OSError as error:
-        with suppress(OSError):
-            file.truncate(end)
-        raise PlacerError(
-            f"cannot write '{path}': {error.strerror}",
-            "free some space or choose another --out",
-            exit_code=1,
-        ) from None
 
 
 Record = Mapping[str, Any]

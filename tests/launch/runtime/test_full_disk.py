@@ -22,7 +22,7 @@ from conftest import ROOT, completed
 from placer.cli.output import write_json
 from placer.errors import PlacerError
 from placer.launch.export.folder import write_folder
-from placer.launch.runtime.run_log import RunLog, append
+from placer.launch.runtime.run_log import RunLog
 from placer.validation.calibration.run_log import read_log
 
 TESTS = str(ROOT / "tests")
@@ -48,7 +48,7 @@ def test_a_log_ends_with_a_whole_record(tmp_path: Path) -> None:
         ) as caught:
             _fill(log)
         with pytest.raises(PlacerError, match=r"cannot write '.*run\.jsonl'"):
-            append(path, {"kind": "summary", "words": "x" * 1000})
+            log.write({"kind": "summary", "words": "x" * 1000})
     assert caught.value.exit_code == 1
     assert caught.value.hint.startswith("free some space")
     lines = path.read_bytes().splitlines(keepends=True)

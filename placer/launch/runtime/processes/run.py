@@ -19,7 +19,7 @@ from placer.launch.folder_lock import locked_folder, refuse_a_taken_log
 from placer.launch.runtime.object_store import local_object_stores
 from placer.launch.runtime.processes.launcher import Job, Launcher, Machine, Record
 from placer.launch.runtime.processes.loopback_store import LOOPBACK, connected, listen_at
-from placer.launch.runtime.run_log import RunLog
+from placer.launch.runtime.run_log import RunLog, summary
 from placer.launch.runtime.run_plan import RunPlan, Seat
 from placer.launch.runtime.strategies.replicas import check_torchft
 from placer.launch.runtime.training.context import Settings
@@ -52,7 +52,8 @@ def run_here(
     network: ShapedNetwork | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Record]:
-    """Run all ranks of a plan on this machine, and return the records of its log in ``folder``.
+    """Run all ranks of a plan on this machine, and return the records of its log in ``folder``, the
+    last of which compares them with the plan.
 
     ``network`` has the machines of `RunPlan.machines`; None: all are on the loopback device.
     ``environment`` is added to that of the processes. The run ends with its network and stores.
@@ -228,6 +229,8 @@ def _logged(job: Job, folder: Path, watch: Callable[[Record], None]) -> list[Rec
             watch(record)
 
         Launcher(job, handle).run(lambda: _gather(job, log.records, handle))
+        if not first:
+            log.write(summary(job.plan, settings, log.records))
         return log.records
 
 
