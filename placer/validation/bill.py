@@ -320,7 +320,7 @@ def _warnings(planned: Sequence[Planned], found: _Matches, cost: str) -> Iterato
     if committed and cost == "billed":
         yield (
             f"{len(committed):,} charges are paid by a commitment, which is billed apart; "
-            "--cost effective spreads it"
+            "the effective cost has their share"
         )
 
 

@@ -227,7 +227,7 @@ def test_commitments_and_other_costs(plan: dict[str, Any], tmp_path: Path) -> No
     charges[0] |= {"CommitmentDiscountId": "sp-1", "BilledCost": "0"}
     document = billed(plan, tmp_path, charges)
     assert line(document, "compute", "aws/us-west-2")["charged_usd"] == 0
-    assert "--cost effective" in document["warnings"][0]
+    assert "effective cost" in document["warnings"][0]
     spread = billed(plan, tmp_path, charges, cost="effective")
     assert line(spread, "compute", "aws/us-west-2")["charged_usd"] == 3.696
     assert spread["warnings"] == []
