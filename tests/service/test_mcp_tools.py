@@ -25,7 +25,6 @@ COMMAND = ["-m", "placer", "mcp", "--time-limit", "20s"]
 PLACED = "gcp/us-central1=4xT4:spot"
 TWO = [PLACED, "gcp/us-central1=2xT4:spot"]
 MODEL = {"model": "roberta-xlm", "catalog": BOOK}
-FOCUS = ROOT / "examples" / "focus.csv"
 CALLS: dict[str, dict[str, Any]] = {
     "recommend": QUESTION,
     "estimate": {**MODEL, "workers": PLACED},
@@ -37,7 +36,6 @@ CALLS: dict[str, dict[str, Any]] = {
     "portfolio": {"catalog": BOOK, "jobs": [{"model": "roberta-xlm", "min_throughput": "300/s"}]},
     "replan": {"manifest": "answer-1", "observed": ["no log"]},
     "diff": {"before": "answer-1", "after": "answer-1"},
-    "bill": {"result": "answer-1", "charges": FOCUS.read_text(), "hours": 5},
     "export": {"manifest": "answer-1", "target": "torchrun"},
     "bill": {
         "result": "answer-1",
