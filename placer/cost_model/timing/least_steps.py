@@ -47,7 +47,7 @@ class LeastSteps:
         part_s: Seconds in which a worker does its part of the step.
         host: Its class of averaging.
         machines: Of the worker.
-        apart: Whether no region holds all workers; it is, where the question asks for several.
+        apart: Whether no region holds all workers.
         free_share: Largest share of the time behind which an exchange may hide that any worker
             leaves to it.
         """
@@ -58,10 +58,12 @@ class LeastSteps:
         return least_s
 
     def most_part_s(self, step_s: float, host: str, workers: int, machines: int) -> float:
-        """Return the most seconds that a part of a step takes which lasts so long."""
+        """Return the most seconds that a part of a step takes which lasts so long; of workers of
+        several regions, where the question asks for them.
+        """
         most_s: float = max(
             most_calculation_seconds(step_s, seconds, window)
-            for seconds, window in self._exchanges(host, workers, machines, apart=False)
+            for seconds, window in self._exchanges(host, workers, machines, apart=self._apart)
         )
         return most_s
 
@@ -69,7 +71,7 @@ class LeastSteps:
         self, host: str, workers: int, machines: int, *, apart: bool
     ) -> tuple[tuple[float, float], ...]:
         """Return the least seconds of each exchange, and the share of a part that may hide it."""
-        key = host, workers, machines, apart or self._apart
+        key = host, workers, machines, apart
         if key not in self._known:
             free = workers < 2 or not self._ways
             self._known[key] = ((0.0, 0.0),) if free else self._timed(*key)

@@ -108,13 +108,11 @@ class _CountSearch(PartSearch):
         few = self.skips and self.problem.requirements.min_regions > 1
         for workers in self._among if few else numbers(self.problem):
             sizes = self._asking(workers).worker_sizes(workers)
-            yield from first_placements(
-                self.problem,
-                sizes,
-                self.objective,
-                workers,
-                lambda size, n=workers: self._most_part_s(size, n, self._longest_s),
-            )
+
+            def worth_s(size: Size, workers: int = workers) -> float:
+                return self._most_part_s(size, workers, self._longest_s)
+
+            yield from first_placements(self.problem, sizes, self.objective, workers, worth_s)
 
     def _drop_one(self) -> bool:
         """Leave out a machine that buys nothing; return whether there was one."""
