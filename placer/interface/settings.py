@@ -44,7 +44,9 @@ GIVES_WAY: Mapping[str, tuple[str, ...]] = {
     "data_size": ("data",),
 }
 """Names of defaults that a flag of another option replaces, because both cannot hold."""
-COMMANDS = (*("recommend", "pareto", "estimate", "explain", "whatif", "robust", "portfolio"),)
+COMMANDS = (
+    *("recommend", "try", "pareto", "estimate", "explain", "whatif", "robust", "portfolio"),
+)
 """Commands that take defaults, and may have a table of their own in a file."""
 NOT_BY_HAND = ("workers",)
 """Options that mean something else where a placement is given by hand."""

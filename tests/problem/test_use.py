@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from conftest import Run
 from placer.advice.recommendation.recommend import recommend
@@ -27,7 +22,6 @@ from placer.solving.solve import solve
 from placer.workload.profile import load_profile
 from proofs import PROOF, proved
 
-FORCED = importlib.import_module("placer.solvers._market.required_machines")
 SITE = "onprem/erben-eu"
 
 
@@ -79,55 +73,6 @@ def test_owned_machines_come_with_their_site(erben: Catalog) -> None:
     assert not any(
         p.offer.provider == "onprem" for p in advisor.problem("roberta-xlm", use="gcp=1xT4").pools
     )
-
-
-@given(
-    st.lists(st.tuples(st.floats(-5, 5), st.integers(0, 2)), min_size=1, max_size=7),
-    st.integers(0, 2),
-    st.integers(0, 2),
-)
-def test_the_forced_sum_is_the_best_of_all_subsets(
-    units: list[tuple[float, int]], first: int, second: int
-) -> None:
-    """Every subset with enough of kinds 1 and 2 is tried: the largest sum of n is what the exchange
-    argument gives.
-    """
-    values, kind = np.array([[value for value, _ in units]]), np.array([k for _, k in units])
-    rules = [(first, kind == 1), (second, kind == 2)]
-    expected = np.full(len(units) + 1, -np.inf)
-    for chosen in range(2 ** len(units)):
-        mask = np.array([bool(chosen >> i & 1) for i in range(len(units))])
-        if (kind[mask] == 1).sum() >= first and (kind[mask] == 2).sum() >= second:
-            expected[mask.sum()] = max(expected[mask.sum()], float(values[0, mask].sum()))
-    assert FORCED.best_with(values, np.full(len(units), True), rules, len(units))[
-        0
-    ] == pytest.approx(expected)
-    assert FORCED.best_with(values, np.full(len(units), True), [], len(units))[0] == pytest.approx(
-        FORCED.best_of(values, len(units))[0]
-    )
-
-
-def test_least_price_has_the_forced_machine() -> None:
-    """Of machines at 1, 1 and 5 USD/h the last must be used: one costs 5, two cost 6, three 7;
-    without any there is no price.
-    """
-    rules = used_market().required_machines.apart
-    assert FORCED.least_usd(np.array([1.0, 5.0]), np.array([2.0, 1.0]), rules, 3).tolist() == [
-        np.inf,
-        5.0,
-        6.0,
-        7.0,
-    ]
-
-
-def used_market() -> Any:
-    """Two pools, of which the second must be used."""
-    problem = Advisor("erben-2023").problem(
-        "convnext-large", places="gcp/us-central1", gpu="T4", market="spot", use="*=1xT4:4"
-    )
-    market = importlib.import_module("placer.solvers._market.market").Market.of(problem)
-    assert [pool.offer.device for pool in market.pools] == ["T4", "T4:4"]
-    return market
 
 
 def test_infeasible_says_what_leaving_a_rule_out_would_give(run: Run) -> None:
