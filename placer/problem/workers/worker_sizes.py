@@ -63,13 +63,18 @@ class Twins:
         >>> Twins([(1.0, 3, 2), (2.0, 4, 4)]).usd(2, 2)
         6.0
         """
-        if machines not in self._ladders:
-            self._ladders[machines] = Ladder.of(
+        return self.ladder(machines).usd(workers)
+
+    def ladder(self, machines: int) -> Ladder:
+        """Return the prices of workers of some machines each."""
+        found = self._ladders.get(machines)
+        if found is None:
+            found = self._ladders[machines] = Ladder.of(
                 (machines * usd, count // machines)
                 for usd, count, most in self._rows
                 if machines <= most
             )
-        return self._ladders[machines].usd(workers)
+        return found
 
 
 class Kind(Struct, frozen=True, kw_only=True):
@@ -97,12 +102,12 @@ class Kind(Struct, frozen=True, kw_only=True):
 
     def calculation_s(self, machines: int, sequences: int) -> float:
         """Return the least seconds of some sequences: the fullest rank has whole ones."""
-        gpus = machines * self.gpus
-        return min(
-            -(-sequences * degree // gpus) * seconds
-            for degree, seconds in self.rank_s
-            if sequences * degree >= gpus
-        )
+        gpus, least_s = machines * self.gpus, math.inf
+        for degree, seconds in self.rank_s:
+            if sequences * degree >= gpus:
+                own_s = -(-sequences * degree // gpus) * seconds
+                least_s = own_s if own_s < least_s else least_s
+        return least_s
 
     def is_step(self, machines: int, sequences: int) -> bool:
         """Tell whether the fullest device has more sequences with one machine less."""
@@ -118,8 +123,8 @@ class Kind(Struct, frozen=True, kw_only=True):
 
     def least_usd(self, machines: int, others: int) -> float:
         """Return the least price of a worker of some machines with so many others like it."""
-        alone, twins = machines * self.usd_per_hour, self.twins
-        return max(alone + twins.usd(others, machines), twins.usd(others + 1, machines))
+        ladder = self.twins.ladder(machines)
+        return max(machines * self.usd_per_hour + ladder.usd(others), ladder.usd(others + 1))
 
     def sizes(
         self, sequences: int, longest_s: float, usd_per_hour: float, others: int
