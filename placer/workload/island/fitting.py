@@ -203,11 +203,8 @@ class Bounds:
             ranks = gpus // rank_gpus
             if 0 < ranks <= fewest:
                 share = -(-sequences // ranks)
-                # As `Least.seconds` has it, of all at once: this is asked most often.
-                for sequence_s, fixed_s, least_fixed_s, rest_s in rows:
-                    each_s = share * least_fixed_s
-                    once_s = fixed_s if fixed_s > each_s else each_s
-                    if share * sequence_s + once_s + rest_s <= longest_s:
+                for row in rows:
+                    if row.seconds(share) <= longest_s:
                         return True
         for fit in self.fits[self._compared :]:
             if calculated_s * fit.gpu_s > longest_s:

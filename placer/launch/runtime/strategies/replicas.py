@@ -92,16 +92,14 @@ class Replicas(Strategy):
         from torchft.local_sgd import DiLoCo
 
         exchange, trainer, seat = context.plan.exchange, context.trainer, context.seat
+        self.trainer = trainer
         # torchft's Manager has a store in each world.
-        self.trainer, self.store = (
-            trainer,
-            shared_store(
-                context.store,
-                f"store/{context.seat.world}",
-                context.address,
-                context.settings.join_s,
-                serves=context.seat.leads,
-            ),
+        self.store = shared_store(
+            context.store,
+            f"store/{seat.world}",
+            context.address,
+            context.settings.join_s,
+            serves=seat.leads,
         )
         count = fragments(exchange.local_steps) if exchange.strategy == "streaming-diloco" else 1
         self.every = exchange.local_steps // count
