@@ -80,7 +80,6 @@ class _KindSearch(PartSearch):
     """The best answer so far, and the kinds of machines that are open."""
 
     most_short = 5
-    first_share = 0.1
     least = -math.inf
     first: tuple[str, ...] = ()
 

@@ -50,7 +50,6 @@ class PartSearch:
     """
 
     most_short = 16
-    first_share = FIRST_SHARE
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class PartSearch:
         self.open: list[tuple[float, int, int, Part]] = []
         self.left: list[Part] = []
         self.known: float | None = None
-        self.share = self.first_share
+        self.share = FIRST_SHARE
         self.stopped: Status | None = None
         self.asked = self.candidates = self.nodes = self.pushed = 0
         self.modes: dict[tuple[str, int], list[ModeProof]] = {}
