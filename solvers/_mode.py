@@ -16,7 +16,7 @@ from placer.cost_model.timing.site_groups import (
 )
 from placer.cost_model.timing.transfers import DIRECT
 from placer.problem.admitted_exchanges import exchange_for
-from placer.problem.exchange import traits
+from placer.problem.exchange import ring_messages, traits
 from placer.problem.problem import Problem
 from placer.workload.island.transports import HIDDEN_SHARE
 
@@ -57,6 +57,12 @@ class Mode(Struct, frozen=True, dict=True):
         """Whether workers in several regions average in a ring."""
         one = exchange_for(self.strategy, 1, self.problem, local_steps=self.local_steps)
         return one.in_ring
+
+    @cached_property
+    def ring_messages(self) -> int:
+        """Messages, one after the other, of an average in a ring."""
+        one = exchange_for(self.strategy, 1, self.problem, local_steps=self.local_steps)
+        return ring_messages(self.problem.gradient_bytes, one)
 
     @cached_property
     def speed_and_price_decide(self) -> bool:

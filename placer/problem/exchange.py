@@ -10,6 +10,8 @@ from msgspec import Struct
 from placer.errors import unknown
 from placer.problem.placement import Exchange
 from placer.units import GIB
+from placer.workload.island.transports import bucket_count
+from placer.workload.profile import COMPRESSION_BYTES
 
 Workers = Sequence[tuple[str, int]]
 """Place and number of the workers there; each place once."""
@@ -37,13 +39,14 @@ class Transfer(Struct, frozen=True):
 class Phase(Struct, frozen=True):
     """Transfers that run side by side; the phases of an exchange run one after the other.
 
-    ``ring``: each transfer passes on what the one before it brought, part after part, so that the
-    ways of all of them add up.
+    ``ring_messages``: so many messages, one after the other, go around a ring: each transfer passes
+    on what the one before it brought, part after part, so that the ways of all of them add up for
+    each message. 0 where the phase is no ring.
     """
 
     name: str
     transfers: tuple[Transfer, ...]
-    ring: bool = False
+    ring_messages: int = 0
 
 
 Phases = tuple[Phase, ...]
@@ -149,7 +152,17 @@ def crossings(places: Sequence[str], transport: str) -> list[tuple[str, str]]:
     return [(src, dst) for src, dst in zip(places, following, strict=True) if src != dst]
 
 
-def ring(workers: Workers, gradient_bytes: float, transport: str) -> Phases:
+def ring_messages(gradient_bytes: float, exchange: Exchange) -> int:
+    """Return the messages that go around a ring one after the other: the buckets of DDP, or one
+    model as torchft sends it. ``gradient_bytes``: as compressed.
+    """
+    if not traits(exchange.strategy).bucketed:
+        return 1
+    packed = COMPRESSION_BYTES[exchange.compression] / COMPRESSION_BYTES["none"]
+    return bucket_count(gradient_bytes / packed)
+
+
+def ring(workers: Workers, gradient_bytes: float, transport: str, messages: int = 1) -> Phases:
     """Return reduce-scatter and all-gather in a ring: each worker passes (N - 1) / N S to the next
     in each, and the last of a region to the first of the next one.
 
@@ -172,7 +185,7 @@ def ring(workers: Workers, gradient_bytes: float, transport: str) -> Phases:
     across = (Transfer(src, dst, half, zonal=True) for src, dst in between)
     transfers = (*inside, *across)
     return tuple(
-        Phase(f"{name} in a ring", transfers, ring=True)
+        Phase(f"{name} in a ring", transfers, ring_messages=messages)
         for name in ("reduce-scatter", "all-gather")
     )
 
@@ -206,7 +219,8 @@ def _alone(workers: Workers, gradient_bytes: float, exchange: Exchange) -> Phase
 
 def _over_all(workers: Workers, gradient_bytes: float, exchange: Exchange) -> Phases:
     if len(workers) > 1 and exchange.in_ring:
-        return ring(sorted(workers), gradient_bytes, exchange.transport)
+        messages = ring_messages(gradient_bytes, exchange)
+        return ring(sorted(workers), gradient_bytes, exchange.transport, messages)
     return butterfly(workers, gradient_bytes)
 
 

@@ -242,7 +242,7 @@ class CandidateRounds:
         home = np.diagonal(self.market.prices)[some.place]
         inside = np.where(used, some.workers * (some.workers - 1) * home, 0.0).sum(axis=1)
         if mode.ring:
-            between, crossing = self._around(some, used, workers)
+            between, crossing = self._around(mode, some, used, workers)
             inside = np.where(several, (workers - 1) * self._inside_usd(some, used), inside)
         else:
             leaving = np.where(used, workers[:, None] - some.workers, 0)
@@ -257,7 +257,9 @@ class CandidateRounds:
         seconds: Array = mode.round_s(calculation, waiting + averaging + between)
         return np.where(workers > 1, seconds, np.inf), 2 * shard * (crossing + inside)
 
-    def _around(self, some: Candidates, used: Mask, workers: Indices) -> tuple[Array, Array]:
+    def _around(
+        self, mode: Mode, some: Candidates, used: Mask, workers: Indices
+    ) -> tuple[Array, Array]:
         """Return the seconds of the edges of a ring between regions, in the order of their places,
         and the sum of their prices, in bytes of a pair; shapes (candidates,).
         """
@@ -275,7 +277,8 @@ class CandidateRounds:
         edge = 2 * self.size * (1 - 1 / np.maximum(workers, 1))
         ways = np.where(edges, self._rtts_s[src, dst], 0.0)
         usd = np.where(edges, self._one_way_usd[src, dst], 0.0)
-        between: Array = np.where(regions > 1, pace * edge + ways.sum(axis=1), 0.0)
+        waits = mode.ring_messages * ways.sum(axis=1)
+        between: Array = np.where(regions > 1, pace * edge + waits, 0.0)
         return between, (workers - 1) * usd.sum(axis=1)
 
     @cached_property

@@ -242,7 +242,7 @@ def wan_seconds(
 
     The slowest edge sets the pace of a ring. Of N - 1 parts that pass it in a phase, the first and
     the last are on their way over other edges too, which takes half a round trip for each of them:
-    at most once around, for no part passes an edge twice.
+    at most once around, for no part passes an edge twice. Each message of several waits so.
     """
     total = 0.0
     for phase in phases:
@@ -257,6 +257,5 @@ def wan_seconds(
             for t, link in links
         ]
         total += max(*between, load_seconds(phase, network, inside=False))
-        if phase.ring:
-            total += sum(link.rtt_s for _, link in links) / 2
+        total += phase.ring_messages * sum(link.rtt_s for _, link in links) / 2
     return total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any
 
 from placer.documents.checker.averages import (
@@ -15,6 +16,8 @@ from placer.documents.checker.averages import (
 )
 from placer.documents.checker.case import Case, SiteGroup
 
+BUCKET_BYTES, MOST_BUCKETS = 25 * 2**20, 8
+"""Of DDP, as it is started."""
 GOODPUT = 0.93
 """Share of a link that reaches the application: runs through emulated links."""
 SUM_BYTES_PER_S = 500e6
@@ -88,7 +91,9 @@ def _between(case: Case, counts: dict[str, int]) -> float:
 
 
 def _around(case: Case) -> float:
-    """Time a ring: its slowest edge or sender sets the pace; twice half a round trip of each."""
+    """Time a ring: its slowest edge or sender sets the pace; twice half a round trip of each, for
+    each bucket of a gradient.
+    """
     edges = [(a, b, case.road(a, b)) for a, b in case.edges]
     rates = [
         min(
@@ -98,7 +103,10 @@ def _around(case: Case) -> float:
         )
         for a, b, road in edges
     ]
-    return case.edge_bytes / min(rates) + sum(road.rtt for _, _, road in edges)
+    buckets = 1
+    if case.strategy == "all-reduce":
+        buckets = min(MOST_BUCKETS, ceil(case.profile["gradient_bytes_fp32"] / BUCKET_BYTES))
+    return case.edge_bytes / min(rates) + buckets * sum(road.rtt for _, _, road in edges)
 
 
 def _among_all(case: Case) -> Bill:

@@ -8,7 +8,7 @@ from math import fsum
 
 from placer.cost_model.timing.services import server_sum_seconds, summing_vcpus
 from placer.problem.admitted_exchanges import server_offer
-from placer.problem.exchange import crossings, edge_bytes
+from placer.problem.exchange import crossings, edge_bytes, ring_messages
 from placer.validation.simulation.flows import Port, Process, Signal
 from placer.validation.simulation.scene import Machine, Scene, SiteGroup
 
@@ -45,14 +45,15 @@ def butterfly(scene: Scene) -> Process:
 
 def _around(scene: Scene) -> Process:
     """Pass all but one part of the vector from each region to the next, twice: edges are busy side
-    by side, and the last part is on its way over each of them.
+    by side, and the last part of each message is on its way over each of them.
     """
     edge = edge_bytes(scene.size, len(scene.workers))
     for place, site_group in scene.site_groups.items():
         scene.moved(place, place, edge * (len(site_group) - 1))
     ways = crossings(sorted(scene.site_groups), scene.exchange.transport)
+    messages = ring_messages(scene.size, scene.exchange)
     for _ in range(2):
-        yield sum(scene.network.link(*way).rtt_s for way in ways) / 2
+        yield messages * sum(scene.network.link(*way).rtt_s for way in ways) / 2
         pairs = [(scene.heads[src], scene.heads[dst]) for src, dst in ways]
         yield from flows(scene, pairs, edge / 2)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from msgspec import Struct
 
 from placer.errors import unknown
@@ -124,6 +126,28 @@ BACKWARD_TAIL = 0.25
 """Part of a step's calculation behind which an exchange can hide: the backward of its last
 microbatch, as an average over accumulation counts; assumed.
 """
+
+
+LEAST_BUCKET_BYTES = 25 * MIB
+"""What PyTorch's DDP fills a bucket with unless it is told otherwise, in FP32."""
+MOST_BUCKETS = 8
+"""Of a gradient, where placer sets their size: each waits for its own round trips, and with fewer
+the last one hides less behind the calculation than `HIDDEN_SHARE`.
+"""
+
+
+def bucket_count(gradient_bytes: float) -> int:
+    """Return the buckets, one after the other, that DDP averages a gradient in; bytes in FP32."""
+    return min(MOST_BUCKETS, ceil(gradient_bytes / LEAST_BUCKET_BYTES))
+
+
+def bucket_mib(gradient_bytes: float) -> int:
+    """Return the MiB of a bucket in FP32 of which a gradient has no more than `bucket_count`.
+
+    >>> bucket_mib(46e6), bucket_count(46e6), bucket_mib(2.24e9), bucket_count(2.24e9)
+    (25, 2, 268, 8)
+    """
+    return ceil(max(LEAST_BUCKET_BYTES, gradient_bytes / MOST_BUCKETS) / MIB)
 
 
 def attained_bytes_per_s(network_gbps: float, transport: Transport) -> float:

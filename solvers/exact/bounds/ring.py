@@ -145,7 +145,8 @@ class RingRelaxation(Relaxation):
         there, back = self.edges(used)
         pace = max(float(self.one_way[there, back].max()), float(self.machine_wan[there].max()))
         rtts_s = self.problem.network.rtts_s(self.market.places)
-        return pace * self.pair_bytes(workers) + float(rtts_s[there, back].sum())
+        waits = self.mode.ring_messages * float(rtts_s[there, back].sum())
+        return pace * self.pair_bytes(workers) + waits
 
     def ring_usd(self, used: tuple[int, ...], splits: Indices) -> Array:
         """Return the egress of a round over known regions; shape (splits,)."""

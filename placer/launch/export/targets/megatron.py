@@ -8,10 +8,11 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.texts.environment import architecture_of, job_steps
+from placer.launch.export.texts.environment import architecture_of, fp32_bytes, job_steps
 from placer.launch.export.texts.files import comments, heading, yaml_text
 from placer.launch.export.trainers import Trainer, check_trainable, inner_of, trainer_files
 from placer.workload.island.divisions import piece_layers
+from placer.workload.island.transports import MIB, bucket_mib
 
 SETTINGS, PROGRAM = "megatron.yaml", "recipe.py"
 TRAINER = Trainer(
@@ -86,6 +87,8 @@ def settings(plan: ExportPlan) -> dict[str, dict[str, Any] | str]:
     tokens = architecture_of(plan.manifest).sequence_length
     granularity, method, unit = RECOMPUTED[inner.checkpointing]
     sharded, experts = inner.sharding == "zero-1", inner.expert_parallel > 1
+    apart = len({group.place for group in plan.manifest.groups}) > 1
+    here = fp32_bytes(plan.manifest) / inner.tensor_parallel / inner.pipeline
     return {
         "train": {
             "micro_batch_size": inner.microbatch,
@@ -117,6 +120,8 @@ def settings(plan: ExportPlan) -> dict[str, dict[str, Any] | str]:
             "use_distributed_optimizer": sharded,
             "overlap_grad_reduce": True,
             "overlap_param_gather": sharded,
+            # Parameters of FP32; each bucket waits for round trips between regions.
+            **({"bucket_size": bucket_mib(here) * MIB // 4} if apart else {}),
         },
         "optimizer": {"use_distributed_optimizer": sharded},
         "mixed_precision": TRAINER.precisions[inner.precision],

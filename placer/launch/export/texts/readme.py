@@ -165,6 +165,11 @@ def world_words(plan: ExportPlan) -> list[str]:
             "(`PLACER_DP_REPLICATE`, `PLACER_DP_SHARD`, `PLACER_TENSOR_PARALLEL`)."
             + _divided_words(world)
         )
+        if any(group.place != plan.manifest.groups[0].place for group in plan.manifest.groups):
+            words.append(
+                "Each bucket of DDP waits for round trips between regions, so give DDP "
+                '`bucket_cap_mb=int(os.environ["PLACER_BUCKET_MIB"])`, as it was priced.'
+            )
     else:
         words += [
             f"torchrun joins {len(mesh.worlds)} worlds ({mesh.why}). Each meets at the address of "

@@ -18,6 +18,7 @@ from placer.profiler.target import load_target
 from placer.profiler.workload import Workload
 from placer.records import replace
 from placer.workload.inner_plan import InnerPlan
+from placer.workload.island.transports import bucket_mib
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +54,13 @@ class SharedModel:
         elif self.sharding == "none":
             self.copies = seat.world_size
             # Buffers stay with each process, as those of workers do.
-            replicate(module, device_id=device, find_unused_parameters=True)
+            size = sum(p.numel() * p.element_size() for p in module.parameters() if p.requires_grad)
+            replicate(
+                module,
+                device_id=device,
+                find_unused_parameters=True,
+                bucket_cap_mb=bucket_mib(size),
+            )
             module.register_comm_hook(None, self._hook(hook, halves=halves))
         else:
             shard = seat.each if self.sharding == "hybrid" else seat.members
