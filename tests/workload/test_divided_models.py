@@ -330,7 +330,8 @@ def test_bounds_leave_every_plan_that_is_as_fast(
 @given(st.sampled_from(MODELS), st.sampled_from([1, 2, 4, 8]), st.sampled_from([128, 512]))
 def test_the_plan_is_the_fastest_of_all(name: str, machines: int, sequences: int) -> None:
     """Every degree, sharding and checkpointing that is tried, with every microbatch. None is faster
-    than its bound, which counts the gathers of ZeRO-3.
+    than its bound, which counts the gathers of ZeRO-3: neither with the whole share of a rank nor
+    with a single microbatch, of which the fixed time of experts is the largest part.
     """
     shape, gpu = model(name), device("B200")
     got = island(shape, gpu, 8, 3200.0, "efa", machines, FREE, sequences)
@@ -350,15 +351,16 @@ def test_the_plan_is_the_fastest_of_all(name: str, machines: int, sequences: int
                 need = candidate.memory.of_microbatch(microbatch).total
                 if microbatch > share or need > 0.95 * gpu.memory_gib * 2**30:
                     continue
-                count = -(-share // microbatch)
-                if plan.virtual_stages > 1:
-                    count = -(-count // plan.pipeline) * plan.pipeline
-                once = calculation_seconds(shape, gpu, whole, count * microbatch)
-                if is_pressed(candidate.memory, gpu.memory_gib * 2**30, microbatch * 4096):
-                    once *= PRESSED_SLOWDOWN
-                seconds = step(shape, hardware, whole, count, once, NCCL, 2.0).seconds
-                bound, _ = known.least_s(fits[plan], share)
-                assert bound <= seconds
+                for held in (microbatch, share):
+                    count = -(-held // microbatch)
+                    if plan.virtual_stages > 1:
+                        count = -(-count // plan.pipeline) * plan.pipeline
+                    once = calculation_seconds(shape, gpu, whole, count * microbatch)
+                    if is_pressed(candidate.memory, gpu.memory_gib * 2**30, microbatch * 4096):
+                        once *= PRESSED_SLOWDOWN
+                    seconds = step(shape, hardware, whole, count, once, NCCL, 2.0).seconds
+                    bound, _ = known.least_s(fits[plan], held)
+                    assert bound <= seconds
                 largest = microbatch == min(fits[plan].most, share) and share % microbatch == 0
                 if plan.sharding == "zero-3" and plan.pipeline == 1 and largest:
                     assert bound > 0.9 * seconds
