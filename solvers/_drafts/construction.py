@@ -115,7 +115,11 @@ class SeveralRegionDrafts:
                 egress = SECONDS_PER_HOUR / seconds * 2 * crossing / workers
             speed = np.nan_to_num(mode.samples / mode.multiplier / seconds)
             usd = (count * market.usd[pool]).sum(axis=1) + egress
-            order, _ = promise(self.judge, speed, np.nan_to_num(usd, nan=np.inf, posinf=np.inf))
+            usd, carbon = (
+                np.nan_to_num(each, nan=np.inf, posinf=np.inf)
+                for each in (usd, (count * market.carbon[pool]).sum(axis=1))
+            )
+            order, _ = promise(self.judge, speed, usd, carbon)
             if not order.size:
                 order = np.argsort(-speed, kind="stable")
             for k in order[: most if even else 1]:

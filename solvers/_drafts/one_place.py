@@ -163,7 +163,7 @@ class Exchanges(Struct, frozen=True, dict=True):
 def single_machines(judge: Judge) -> list[Draft]:
     """Rank single machines, best promise first, until none can improve."""
     market, mode, drafts = judge.market, (judge.problem.modes or (("all-reduce", 1),))[0], []
-    order, values = promise(judge, market.alone, market.usd)
+    order, values = promise(judge, market.alone, market.usd, market.carbon)
     able = (
         [i for i in order.tolist() if market.required_machines.allows_alone(i)]
         if judge.rules
@@ -178,7 +178,7 @@ def single_machines(judge: Judge) -> list[Draft]:
     return drafts
 
 
-def promise(judge: Judge, speed: Array, usd: Array) -> tuple[Indices, Array]:
+def promise(judge: Judge, speed: Array, usd: Array, carbon: Array) -> tuple[Indices, Array]:
     """Return what keeps the limits, best first, and the objective of all, lowest is best."""
     target = judge.target
     target.check_time()
@@ -188,14 +188,14 @@ def promise(judge: Judge, speed: Array, usd: Array) -> tuple[Indices, Array]:
         "cost": usd,
         "cost-per-sample": each,
         "total": target.objective.from_usd_per_million(1.0) * each,
-    }.get(
-        target.objective.name, np.zeros(len(usd))
-    )  # of carbon nothing is known here: no draft is left out, the cheapest come first
+        "carbon": carbon,
+    }[target.objective.name]
     within = (usd <= target.budget_usd_per_hour * (1 + 1e-6)) & (
         speed >= target.floor_samples_per_second * (1 - 1e-6)
     )
     if target.limit_usd_per_sample < np.inf:
         within &= usd <= target.limit_usd_per_sample * SECONDS_PER_HOUR * speed * (1 + 1e-6)
+    within &= carbon <= target.limit_carbon_g_per_hour * (1 + 1e-6)
     keep = np.flatnonzero(within)
     second = usd if target.objective.name in ("throughput", "carbon") else -speed
     return keep[np.lexsort((keep, second[keep], value[keep]))], value
@@ -244,6 +244,9 @@ class OnePlaceDrafts:
         self.usd = np.concatenate(
             [market.usd[self.pool] * count, sums(market.usd[pools] * machines)]
         )
+        self.carbon = np.concatenate(
+            [market.carbon[self.pool] * count, sums(market.carbon[pools] * machines)]
+        )
         kept = np.ones(len(self.usd), dtype=bool)
         for taken, row in zip(market.joint, judge.problem.joint_limits, strict=True):
             both = np.concatenate([taken[self.pool] * count, sums(taken[pools] * machines)])
@@ -257,7 +260,7 @@ class OnePlaceDrafts:
 
     def drafts(self, mode: Mode) -> list[Draft]:
         """Rank the most promising drafts of a mode; none if even free exchanges lose."""
-        order, values = promise(self.judge, self.speed / mode.multiplier, self.usd)
+        order, values = promise(self.judge, self.speed / mode.multiplier, self.usd, self.carbon)
         if self.judge.target.best is not None:
             order = order[values[order] < self.judge.target.best_key[0]]
         if not order.size:
@@ -294,8 +297,9 @@ class OnePlaceDrafts:
     def _mixes(self, has_data: Array) -> list[dict[int, int]]:
         """List what each place gives by value, or by speed, within quotas and budget."""
         market, budget = self.judge.market, self.judge.target.budget_usd_per_hour
+        by_carbon = self.judge.target.objective.name == "carbon"
         mixes: list[dict[int, int]] = []
-        value = market.usd / market.speed
+        value = (market.carbon if by_carbon else market.usd) / market.speed
         has_data = has_data & self._may_win(value)[market.place_of]
         place_of, prices = market.place_of.tolist(), market.usd.tolist()
         for order in (
@@ -337,14 +341,14 @@ class OnePlaceDrafts:
         judge, target = self.judge, self.judge.target
         least = np.full(len(judge.market.places), np.inf)
         np.minimum.at(least, judge.market.place_of, value)
-        if target.best is None or not judge.problem.modes or target.objective.name == "carbon":
+        if target.best is None or not judge.problem.modes:
             return np.full(len(least), True)
         least = least * min(Mode(judge.problem, *mode).multiplier for mode in judge.problem.modes)
         if target.objective.name == "throughput":
             return least * -target.best_key[0] < target.budget_usd_per_hour
         bound: Array = least * (
             target.floor_samples_per_second
-            if target.objective.name == "cost"
+            if target.objective.name in ("cost", "carbon")
             else target.objective.from_usd_per_million(1e6 / SECONDS_PER_HOUR)
         )
         return bound < target.best_key[0]
@@ -359,7 +363,8 @@ class OnePlaceDrafts:
         exchange_usd, server = self._between(table[:, 3:6], count), table[:, 6]
         seconds = mode.round_s(calculation, communication)
         usd = self.usd[cells] + server + SECONDS_PER_HOUR / seconds * np.maximum(0.0, exchange_usd)
-        return promise(self.judge, mode.samples / mode.multiplier / seconds, usd)
+        speed = mode.samples / mode.multiplier / seconds
+        return promise(self.judge, speed, usd, self.carbon[cells])
 
     def _between(self, known: Array, count: Array) -> Array:
         """Interpolate between the numbers of workers that are known; shape (cells,)."""

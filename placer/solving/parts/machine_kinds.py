@@ -15,6 +15,7 @@ from itertools import islice
 
 from placer.cost_model.dollars import usd_per_million_samples
 from placer.cost_model.estimate import pool_of
+from placer.market.carbon import offer_carbon
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
@@ -137,13 +138,15 @@ class _KindSearch(PartSearch):
                     break
 
     def _alike(self, placement: Placement) -> Iterator[Placement]:
+        whole = placement.exchange
         for device in self.first:
             alone = replace(
                 placement, groups=tuple(g for g in placement.groups if _device(g) == device)
             )
-            wanted = (placement.exchange.strategy, NO_EXCHANGE)
+            wanted = ((whole.strategy, whole.local_steps), (NO_EXCHANGE, 1))
             found = exchanges(self.problem, alone.workers_by_place)
-            for exchange in islice((e for e in found if e.strategy in wanted), 1):
+            alike = (e for e in found if (e.strategy, e.local_steps) in wanted)
+            for exchange in islice(alike, 1):
                 yield replace(alone, exchange=exchange)
 
     def _rank(self, pools: Sequence[Pool]) -> float:
@@ -163,5 +166,20 @@ class _KindSearch(PartSearch):
         if self.objective.by_sample:
             return self.objective.from_usd_per_million(usd_per_million_samples(usd, 1.0))
         least = usd * (wish.floor_samples_per_second or 0.0)
-        value = self.objective.value_at(speed, least, 0.0)
+        value = self.objective.value_at(speed, least, self._least_carbon(pools))
         return -self.objective.sign * value if math.isfinite(value) else -math.inf
+
+    def _least_carbon(self, pools: Sequence[Pool]) -> float:
+        """Return the g CO2e/h of a kind's machines that reach the floor at least, where they count:
+        those of a sample are paid for as many samples as count.
+        """
+        floor = self.problem.requirements.floor_samples_per_second or 0.0
+        if self.objective.name != "carbon" or not floor:
+            return 0.0
+        grams = [offer_carbon(pool.offer, self.problem.catalog) for pool in pools]
+        each = min(
+            one.value * pool.machines / max(pool.alone.value, pool.shared.value)
+            for one, pool in zip(grams, pools, strict=True)
+            if one is not None
+        )
+        return each * floor * self.multiplier * (1 - ROUNDING)

@@ -43,12 +43,12 @@ def unbeatable_value(market: Market, target: Target) -> float:
     if name == "throughput":
         return _most_speed(market, speed, target.budget_usd_per_hour)
     if name == "cost":
-        return _least_usd(market, speed, target.floor_samples_per_second)
+        return _least_sum(market, speed, _offers(market), target.floor_samples_per_second)
     if target.objective.by_sample:
         usd = float((_offers(market) / speed).min())
         read = SECONDS_PER_HOUR * counted * min(market.data_usd)
         return target.objective.value_at(1.0, usd + read, None)
-    return _least_sum(market, market.carbon, market.problem.requirements.min_workers)
+    return _least_sum(market, speed, market.carbon, target.floor_samples_per_second)
 
 
 def least_multiplier(problem: Problem) -> float:
@@ -67,15 +67,18 @@ def _most_speed(market: Market, speed: Array, budget_usd: float) -> float:
     return float((prices * budget_usd * (1 + TOLERANCE) + _worth(market, speed, usd, prices)).min())
 
 
-def _least_usd(market: Market, speed: Array, floor: float) -> float:
-    """Return the least price of machines that reach a speed, and of as many as must be used."""
-    usd, fewest = _offers(market), market.problem.requirements.min_workers
-    least = _least_sum(market, usd, fewest)
-    prices = _prices(speed, usd)
+def _least_sum(market: Market, speed: Array, each: Array, floor: float) -> float:
+    """Return the least price, or emissions, of machines that reach a speed, and of as many as must
+    be used.
+    """
+    fewest = market.problem.requirements.min_workers
+    taken = np.minimum(market.cap, fewest).astype(np.intp)
+    least = float(np.sort(np.repeat(each, taken))[:fewest].sum())
+    prices = _prices(speed, each)
     prices = prices[prices > 0]
     if not len(prices):
         return least
-    reached = (floor * (1 - TOLERANCE) - _worth(market, speed, usd, prices)) / prices
+    reached = (floor * (1 - TOLERANCE) - _worth(market, speed, each, prices)) / prices
     return max(least, float(reached.max()))
 
 
@@ -93,12 +96,6 @@ def _prices(speed: Array, usd: Array) -> Array:
     """Return prices of a dollar from nothing to what the best machine makes of one."""
     best = float((speed / np.maximum(usd, LEAST_USD)).max(initial=0.0))
     return np.concatenate([[0.0], best * np.geomspace(1e-3, 1.0, PRICES)])
-
-
-def _least_sum(market: Market, each: Array, count: int) -> float:
-    """Return the least sum of a figure over so many machines."""
-    taken = np.minimum(market.cap, count).astype(np.intp)
-    return float(np.sort(np.repeat(each, taken))[:count].sum())
 
 
 def _offers(market: Market) -> Array:
