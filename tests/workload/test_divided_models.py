@@ -21,7 +21,7 @@ from placer.workload.island.divisions import bubble, slowest_share, stage_layers
 from placer.workload.island.hardware import Hardware, usual_precision
 from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import least_bytes, memory
-from placer.workload.island.question import candidates
+from placer.workload.island.question import Candidate, candidates
 from placer.workload.island.step import Step, step
 from placer.workload.island.transformer_speed import (
     PRESSED_SLOWDOWN,
@@ -327,6 +327,19 @@ def test_bounds_leave_every_plan_that_is_as_fast(
         assert count > machines or known.reach(sequences, sequences, seconds)
 
 
+def seconds_of(
+    shape: Architecture, hardware: Hardware, candidate: Candidate, microbatch: int, held: int
+) -> float:
+    """Return the seconds of a step in which a rank has some sequences of 4,096 tokens."""
+    plan, count = replace(candidate.plan, microbatch=microbatch), -(-held // microbatch)
+    if plan.virtual_stages > 1:
+        count = -(-count // plan.pipeline) * plan.pipeline
+    once = calculation_seconds(shape, hardware.gpu, plan, count * microbatch)
+    if is_pressed(candidate.memory, hardware.gpu.memory_gib * 2**30, microbatch * 4096):
+        once *= PRESSED_SLOWDOWN
+    return step(shape, hardware, plan, count, once, NCCL, 2.0).seconds
+
+
 @given(st.sampled_from(MODELS), st.sampled_from([1, 2, 4, 8]), st.sampled_from([128, 512]))
 def test_the_plan_is_the_fastest_of_all(name: str, machines: int, sequences: int) -> None:
     """Every degree, sharding and checkpointing that is tried, with every microbatch. None is faster
@@ -347,18 +360,11 @@ def test_the_plan_is_the_fastest_of_all(name: str, machines: int, sequences: int
             if sequences < ranks or (stages and shape.experts == 1):
                 continue
             for microbatch in (1, 2, 4, 8, 16):
-                whole = replace(plan, microbatch=microbatch)
                 need = candidate.memory.of_microbatch(microbatch).total
                 if microbatch > share or need > 0.95 * gpu.memory_gib * 2**30:
                     continue
                 for held in (microbatch, share):
-                    count = -(-held // microbatch)
-                    if plan.virtual_stages > 1:
-                        count = -(-count // plan.pipeline) * plan.pipeline
-                    once = calculation_seconds(shape, gpu, whole, count * microbatch)
-                    if is_pressed(candidate.memory, gpu.memory_gib * 2**30, microbatch * 4096):
-                        once *= PRESSED_SLOWDOWN
-                    seconds = step(shape, hardware, whole, count, once, NCCL, 2.0).seconds
+                    seconds = seconds_of(shape, hardware, candidate, microbatch, held)
                     bound, _ = known.least_s(fits[plan], held)
                     assert bound <= seconds
                 largest = microbatch == min(fits[plan].most, share) and share % microbatch == 0
