@@ -6,6 +6,7 @@ examples and to the price books.
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
@@ -13,6 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 from placer.version import __version__  # noqa: E402
+
+gc.set_threshold(100_000, 50, 1000)  # trees of pages are no garbage: a fifth of the time
 
 project = "placer"
 author = "The placer developers"
