@@ -158,8 +158,11 @@ class Bounds:
         self.architecture, self.hardware, self.wishes = architecture, hardware, wishes
         self.via, self.joined = via, joined
         self._large: dict[int, Large] = {}
-        # Of the first plans those that no other is as fast as: see `_with_fewer`.
-        self._compared, self._fronts = 0, dict[int, list[Least]]()
+        # Of the first plans, by the GPUs of a rank: those that nobody had to time, fastest first,
+        # also by their waits; and of the others those that no other is as fast as (`_with_fewer`).
+        self._compared = 0
+        self._untimed = dict[tuple[int, float], list[Fit]]()
+        self._fronts = dict[int, list[Least]]()
 
     @cached_property
     def fits(self) -> list[Fit]:
@@ -210,13 +213,38 @@ class Bounds:
             if calculated_s * fit.gpu_s > longest_s:
                 break
             self._compared += 1
-            row, rank_gpus = self._with_fewer(fit), fit.candidate.plan.rank_gpus
-            rows, ranks = self._fronts.setdefault(rank_gpus, []), gpus // rank_gpus
-            if row.is_better_than_all(rows):
-                rows.append(row)
-                if 0 < ranks <= fewest and row.seconds(-(-sequences // ranks)) <= longest_s:
+            key = fit.candidate.plan.rank_gpus, fit.waits
+            self._untimed.setdefault(key, []).append(fit)
+        for (rank_gpus, waits), untimed in self._untimed.items():
+            ranks = gpus // rank_gpus
+            if untimed and 0 < ranks <= fewest:
+                share, first = -(-sequences // ranks), untimed[0]
+                if (share + waits) * first.gpu_s * first.ranks <= longest_s and self._any_within(
+                    rank_gpus, untimed, share, longest_s
+                ):
                     return True
         return False
+
+    def _any_within(self, rank_gpus: int, untimed: list[Fit], share: int, longest_s: float) -> bool:
+        """Time those of some plans, and take them off the list, that may do so many sequences in
+        some seconds by what they calculate, until one may by all that is known.
+        """
+        rows, slower = self._fronts.setdefault(rank_gpus, []), list[Fit]()
+        found = False
+        for number, fit in enumerate(untimed):
+            # As do all that follow: no microbatch is larger than the one that ``gpu_s`` is of.
+            if found or (share + fit.waits) * fit.gpu_s * fit.ranks > longest_s:
+                slower += untimed[number:]
+                break
+            if fit.least_s(share, fit.sequence_s) > longest_s:
+                slower.append(fit)
+                continue
+            row = self._with_fewer(fit)
+            if row.is_better_than_all(rows):
+                rows.append(row)
+                found = row.seconds(share) <= longest_s
+        untimed[:] = slower
+        return found
 
     def _with_fewer(self, fit: Fit) -> Least:
         """Return the seconds that a plan of fewer machines takes at least."""
