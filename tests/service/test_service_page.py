@@ -9,6 +9,9 @@ import pytest
 from browsing import Seen
 from served import LONG, Served, serving
 
+from placer.service import openapi
+from placer.service.pages import routes
+
 HOSTILE = "<script>window.hit=1</script>\"'><img src=x onerror=window.hit=1>"
 TYPED = {"model": "roberta-xlm", "budget": "5/h", "catalog": "erben-2023"}
 
@@ -126,3 +129,32 @@ def test_pages_fit_a_phone_a_window_and_a_screen(browser: Any, service: Served, 
     page.emulate_media(media="print")
     assert page.evaluate(across) == width
     seen.close()
+
+
+def test_the_api_is_tried_on_a_page(browser: Any, service: Served) -> None:
+    """Every operation is listed, offline and under the policy of all pages; one tried answers."""
+    pytest.importorskip("mkdocs_swagger_ui_tag")
+    seen = Seen(browser, service.address)
+    page = seen.page
+    page.goto("/api")
+    page.wait_for_selector(".opblock", timeout=60_000)
+    paths = json.loads(openapi.text())["paths"]
+    listed = page.locator(".opblock").count()
+    assert listed == sum(len(operations) for operations in paths.values())
+    asked = page.locator(".opblock", has_text="/v1/estimate")
+    asked.locator(".opblock-summary-control").click()
+    asked.get_by_role("button", name="Try it out").click()
+    workers = {"model": "roberta-xlm", "workers": "gcp/us-central1=4xT4:spot"}
+    asked.locator("textarea").fill(json.dumps(workers))
+    asked.get_by_role("button", name="Execute").click()
+    answer = asked.locator(".live-responses-table .response")
+    assert '"schema": "placer.' in answer.text_content(timeout=60_000)
+    seen.close()
+
+
+def test_the_page_of_the_api_names_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Swagger UI the page is one line that says how it is installed."""
+    monkeypatch.setattr(routes, "SWAGGER", "not_here")
+    answer: Any = routes.api.fn()
+    assert answer.status_code == 404
+    assert "pip install &#39;placer-advisor[openapi]&#39;" in answer.content.decode()

@@ -33,3 +33,7 @@ if (progress) {
     location.reload();
   });
 }
+
+if (window.SwaggerUIBundle) {
+  SwaggerUIBundle({ url: "/openapi.json", dom_id: "#api", deepLinking: true, validatorUrl: null });
+}

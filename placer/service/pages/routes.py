@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -237,6 +238,33 @@ def _file(name: str) -> bytes:
     return files("placer.service.pages").joinpath(name).read_bytes()
 
 
-ROUTES = (form, ask, answer, cancel, report, compare, login_form, login, style, script)
-PATHS = frozenset({"/", "/ask", "/answers", "/compare"})
+@get("/api", sync_to_thread=False)
+def api() -> Response[bytes]:
+    """Show the OpenAPI document, and try its operations."""
+    if find_spec(SWAGGER) is None:
+        return refusal(404, "This page needs Swagger UI.", f"install it: {install_line('openapi')}")
+    return page("api")
+
+
+@get("/static/{name:str}", opt={OPEN: True})
+async def swagger_part(name: str) -> Response[bytes]:
+    """Return the script or the style sheet of Swagger UI."""
+    if name not in SWAGGER_PARTS or find_spec(SWAGGER) is None:
+        raise GateError("missing", f"no file '{name[:60]}'")
+    folder, kind = SWAGGER_PARTS[name]
+    text = files(SWAGGER).joinpath("swagger-ui", folder, name).read_bytes()
+    return Response(text, media_type=kind)
+
+
+SWAGGER = "mkdocs_swagger_ui_tag"
+"""The smallest package that ships Swagger UI 5, which reads OpenAPI 3.1; nothing of it is run."""
+SWAGGER_PARTS = {
+    "swagger-ui-bundle.js": ("javascripts", "text/javascript"),
+    "swagger-ui.css": ("stylesheets", "text/css"),
+}
+ROUTES = (
+    *(form, ask, answer, cancel, report, compare, login_form, login),
+    *(style, script, api, swagger_part),
+)
+PATHS = frozenset({"/", "/ask", "/answers", "/api", "/compare"})
 """First parts of addresses that are for people: without a token they lead to the form for it."""
