@@ -40,19 +40,19 @@ MOST_MODULES = 4
 SCREENS, DOCUMENTS = "cli/test_frozen_screens.py", "documents/test_frozen_documents.py"
 CONTRACTS = {
     "solvers": ["solvers/test_against_enumeration.py"],
-    "placer/advice": ["advice/test_every_verb.py", DOCUMENTS],
+    "placer/advice": ["advice/test_every_verb.py", DOCUMENTS, SCREENS],
     "placer/cli": [DOCUMENTS, SCREENS],
-    "placer/cost_model": ["documents/test_certificate.py", DOCUMENTS],
+    "placer/cost_model": ["documents/test_certificate.py", DOCUMENTS, SCREENS],
     "placer/documents": [DOCUMENTS],
     "placer/interface": ["interface/test_verbs.py", DOCUMENTS],
-    "placer/market": ["market/test_book_contract.py", DOCUMENTS],
-    "placer/problem": ["solvers/test_against_enumeration.py", DOCUMENTS],
+    "placer/market": ["market/test_book_contract.py", DOCUMENTS, SCREENS],
+    "placer/problem": ["solvers/test_against_enumeration.py", DOCUMENTS, SCREENS],
     "placer/reproduction": [DOCUMENTS],
     "placer/report": ["report/test_frozen_pages.py", SCREENS],
     "placer/service": ["service/test_service_limits.py", "service/test_service_questions.py"],
     "placer/solving": ["solvers/test_against_enumeration.py", DOCUMENTS],
     "placer/validation": [DOCUMENTS],
-    "placer/workload": ["workload/test_islands.py", DOCUMENTS],
+    "placer/workload": ["workload/test_islands.py", DOCUMENTS, SCREENS],
 }
 """Tests of a whole room, which are asked after the nearest ones."""
 FARTHEST = 4

@@ -16,11 +16,7 @@ from placer.units import (
     parse_bandwidth,
     parse_budget,
     parse_bytes,
-    parse_count,
     parse_fraction,
-    parse_range,
-    parse_rate,
-    parse_seconds,
 )
 
 
@@ -30,57 +26,11 @@ def test_budget_spellings_mean_five_dollars_an_hour(text: str) -> None:
     assert parse_budget(text) == 5.0
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("120", "per hour or total?"),
-        ("$120 total", "total"),
-        ("-1/h", "above zero"),
-        ("0/h", "above zero"),
-        ("nan", "not an amount"),
-        ("nan/h", "not an amount"),
-        ("1e400/h", "not finite"),
-        ("5,0/h", "unit"),
-        ("5/week", "unit"),
-        ("", "not an amount"),
-    ],
-)
-def test_bad_budget_is_refused_by_name(text: str, says: str) -> None:
-    """The message names the value; the hint says what to write."""
-    with pytest.raises(PlacerError) as caught:
-        parse_budget(text)
-    assert says in caught.value.message
-    assert caught.value.hint
-
-
 def test_lower_case_giga_is_refused_with_the_right_spelling() -> None:
     """``gb/s`` could be gigabit or gigabyte."""
     with pytest.raises(PlacerError) as caught:
         parse_bandwidth("250 gb/s")
     assert "250Gb/s" in caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("parse", "text"),
-    [
-        (parse_bytes, "12"),
-        (parse_bytes, "1 Gb"),
-        (parse_seconds, "5"),
-        (parse_seconds, "5 weeks"),
-        (parse_count, "1.5"),
-        (parse_count, "0"),
-        (parse_count, "many"),
-        (parse_range, "0..4"),
-        (parse_range, "8..2"),
-        (parse_range, "x"),
-        (parse_rate, "400"),
-        (parse_bandwidth, "5 Xb/s"),
-    ],
-)
-def test_other_bad_quantities_are_refused(parse, text: str) -> None:  # type: ignore[no-untyped-def]
-    """A bare or wrong unit is an error that quotes the text."""
-    with pytest.raises(PlacerError, match="'" + text.replace(".", r"\.")):
-        parse(text)
 
 
 def test_gap_is_a_share_below_one() -> None:

@@ -14,7 +14,6 @@ import placer
 from placer.advice.confidence import choice
 from placer.advice.confidence.candidates import candidates
 from placer.cost_model.outlook.totals import totals_of
-from placer.errors import PlacerError
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions
@@ -134,21 +133,6 @@ def test_the_mean_may_be_the_objective() -> None:
     assert sure.ranks[0].chance_alone * speeds[0] <= sure.mean_samples_per_second * (1 + 1e-9)
     assert sure.mean_samples_per_second <= max(speeds) * (1 + 1e-9)
     assert result.to_dict()["request"]["expected"] is True
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ({"confidence": "95%"}, "without a deadline or a floor"),
-        ({"confidence": "195%", "min_throughput": "1/s"}, "is not a share"),
-        ({"confidence": "0%", "min_throughput": "1/s"}, "confidence is 0"),
-    ],
-)
-def test_bad_confidence_is_refused(words: dict[str, Any], says: str) -> None:
-    """One line that names the thing and its value."""
-    with pytest.raises(PlacerError, match=says) as error:
-        placer.recommend("roberta-xlm", budget="5/h", **words)
-    assert error.value.exit_code == 2
 
 
 def test_each_fallback_has_a_manifest(plan: placer.Result) -> None:

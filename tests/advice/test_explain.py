@@ -35,7 +35,6 @@ from placer.advice.explanation.wishes import find_conflict, wishes_of, without
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.documents.schemas import schema_text
-from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.market.network.graph import network_of
 from placer.market.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
@@ -330,22 +329,6 @@ def test_a_quota_that_binds() -> None:
     assert found.result.value + worth.difference == pytest.approx(nine.samples_per_second.value)
     assert "T4 spot in gcp/us-west1 8 of 8 GPUs" in text_of(found)
     assert "quota +1 GPU" in text_of(found)
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ({"why_not": "T5"}, "unknown place, GPU, exchange or market 'T5'"),
-        ({"why_not": "gcp/us-west1=H100:spot"}, "has no gcp/us-west1=H100"),
-        ({"bugdet": "5/h"}, "unknown word 'bugdet'"),
-        ({"time_limit": "5"}, "duration '5'"),
-    ],
-)
-def test_wrong_questions_are_placer_errors(words: dict[str, Any], says: str) -> None:
-    """One line that names the thing."""
-    with pytest.raises(PlacerError) as caught:
-        placer.explain("roberta-xlm", catalog="erben-2023", **words)
-    assert says in caught.value.message
 
 
 @settings(max_examples=8, deadline=None, derandomize=True)

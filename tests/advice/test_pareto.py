@@ -4,7 +4,6 @@ import importlib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, reject, settings
@@ -209,23 +208,6 @@ def test_ctrl_c_leaves_the_points_so_far(xlm: Problem) -> None:
     found = frontier(xlm, "exact", SolveOptions(time_limit_s=AMPLE_S, on_better=press), 12)
     assert found.ending is Ending.INTERRUPTED
     assert 1 <= len(found.points) < 12
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"points": 1}, "points is 1"),
-        ({"points": 2.5}, "points 2.5 is not a whole number"),
-        ({"objective": "cost"}, "objective 'cost' for a frontier"),
-        ({"solver": "magic"}, "unknown solver 'magic'"),
-        ({"bugdet": "5/h"}, "unknown word 'bugdet'"),
-        ({"gpu": "H200"}, "H200"),
-    ],
-)
-def test_wrong_words_are_named(words: dict[str, Any], message: str) -> None:
-    """One line each."""
-    with pytest.raises(PlacerError, match=message):
-        placer.pareto("roberta-xlm", catalog="erben-2023", **words)
 
 
 @pytest.fixture(scope="module")

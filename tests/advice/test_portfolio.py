@@ -183,22 +183,3 @@ def test_fair_shares_say_who_is_held_back_and_by_whom() -> None:
     assert f"held back most: {answer.held_back[0]}" in text
     assert "are left after job-" in text
     assert "weighted samples/s together" in text
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ({"objective": "speed"}, "unknown objective 'speed'"),
-        ({"objective": "throughput"}, "objective 'throughput' without a budget"),
-        ({"fair": True}, "fair shares without a budget"),
-        ({"fair": "yes"}, "fair 'yes' is neither true nor false"),
-        ({"objective": "time", "budget": "5/h"}, "nothing says how much it has to do"),
-        ({"fair": True, "budget": "5usd", "slot": "1h", "horizon": "6h"}, "fair shares with slots"),
-    ],
-)
-def test_an_objective_that_nothing_limits_is_refused(words: dict[str, Any], says: str) -> None:
-    """One line that names what is missing."""
-    with pytest.raises(PlacerError) as error:
-        placer.portfolio([FAST], catalog="erben-2023", **words)
-    assert says in str(error.value)
-    assert error.value.exit_code == 2

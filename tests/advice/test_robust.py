@@ -201,28 +201,6 @@ def test_a_range_has_the_book_in_its_middle() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "price",
-        "price=2..3",
-        "price=0..2",
-        "price=1.5..0.5",
-        "prize=0.9..1.1",
-        "phi=a..b",
-        "rate=0.5..9999",
-    ],
-)
-def test_bad_boxes_are_refused(word: str) -> None:
-    """One line that names them; so are two of one kind, and numbers of worlds that are none."""
-    with pytest.raises(PlacerError, match="box"):
-        parse_boxes([word])
-    with pytest.raises(PlacerError, match="two boxes"):
-        parse_boxes(["price=0.9..1.1", "price=0.8..1.2"])
-    with pytest.raises(PlacerError, match="worlds"):
-        cheapest(0)
-
-
 def test_samples_to_target_that_vary_with_local_steps_cannot_be_solved_world_by_world() -> None:
     """The request can say one multiplier for a strategy, not one for each number of local steps."""
     problem = two_places(exchange="local-sgd", min_workers=2, min_local_steps=2, max_local_steps=8)

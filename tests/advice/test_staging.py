@@ -9,7 +9,6 @@ import placer
 from instances import reading_problem
 from placer.advice.recommendation.preferred import at_copy
 from placer.cost_model.outlook.totals import totals_of
-from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.problem.contradictions import contradiction
 from placer.problem.problem import Problem
@@ -126,25 +125,6 @@ QUESTION: dict[str, Any] = {
     "budget": "50/h",
     "gpu": "A100-40,A100-80,H100",
 }
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"data_source": "backblaze/us-west"}, "is where the data is read"),
-        (
-            {"data_source": "gcp/us-central1", "data": "backblaze/us-east", "data_size": None},
-            "how much data there is",
-        ),
-        ({"data_source": "gcp/us-central1", "data": None}, "without a store"),
-        ({"data_source": "gcp/nowhere"}, "nowhere"),
-    ],
-)
-def test_a_source_that_says_nothing_is_refused(words: dict[str, Any], message: str) -> None:
-    """The line names what is missing or wrong."""
-    asked = {name: value for name, value in {**IMAGES, **words}.items() if value is not None}
-    with pytest.raises(PlacerError, match=message):
-        placer.recommend("resnet50", budget="5/h", **asked)
 
 
 def test_data_that_must_stay_is_not_copied_away() -> None:

@@ -1,4 +1,6 @@
-"""What commands print on a terminal is what was frozen: `make goldens NAMES='screens mistakes'`."""
+"""What commands print on a terminal, and how wrong words are refused, is what was frozen: `make
+goldens NAMES='screens mistakes refusals'`.
+"""
 
 import pytest
 from goldens.__main__ import FROZEN, difference
@@ -19,7 +21,10 @@ def test_a_screen_is_as_frozen(name: str) -> None:
     assert difference(name, before, screen(SCREENS[name], COLUMNS).rstrip("\n")) == []
 
 
-def test_wrong_input_is_answered_as_frozen() -> None:
-    """The message, the tip and the exit code of 90 mistakes."""
-    frozen = (FROZEN / "mistakes.txt").read_text(encoding="utf-8")
-    assert difference("mistakes.txt", frozen, made("mistakes.txt")) == []
+@pytest.mark.parametrize("name", ["mistakes.txt", "refusals.txt"])
+def test_wrong_input_is_answered_as_frozen(name: str) -> None:
+    """The message, the tip and the exit code of 90 commands and 400 calls in Python, each with one
+    mistake; none writes a file.
+    """
+    frozen = (FROZEN / name).read_text(encoding="utf-8")
+    assert difference(name, frozen, made(name)) == []

@@ -184,22 +184,3 @@ def test_the_checker_and_the_simulation_know_disks() -> None:
     assert dollars_of(told, round_of(told))["data"] == pytest.approx(90 * once, rel=1e-3)
     got = estimate(placement, problem).samples_per_second.value
     assert replay(placement, problem, rounds=3).samples_per_second == pytest.approx(got, rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"data_size": "157GB"}, "data-size without a store"),
-        ({"data_cache": "disk"}, "data-cache without a store"),
-        ({"data": B2, "data_cache": "ram"}, "unknown data cache 'ram'"),
-        ({"data": B2, "data_size": "157"}, "size '157' is not a number of bytes"),
-        ({"data": B2, "data_size": "0GB"}, "size '0GB'"),
-        ({**IMAGENET, "passes": "3"}, "passes 3, but 115,000,000 samples are 89.9 passes"),
-    ],
-)
-def test_words_about_passes_that_mean_nothing_are_refused(
-    words: dict[str, Any], message: str
-) -> None:
-    """One line each, before anything is searched."""
-    with pytest.raises(PlacerError, match=message):
-        placer.recommend("resnet50", catalog="erben-2023", **words)

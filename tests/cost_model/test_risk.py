@@ -28,7 +28,6 @@ from placer.cost_model.outlook.losses import (
 )
 from placer.cost_model.outlook.outlook import SpotOutlook, spot_outlook
 from placer.cost_model.outlook.risk import Risk, gang_of, speed_shares
-from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -328,29 +327,6 @@ def test_the_mixture_agrees_with_a_simulation() -> None:
         (some / runs, chance_any_lost([2, 1], u)),
     ):
         assert played == pytest.approx(exact, abs=3 * math.sqrt(exact * (1 - exact) / runs))
-
-
-@pytest.mark.parametrize("chance", [-0.1, 1.0, 1.5, math.nan])
-def test_chances_that_are_none_are_refused(chance: float) -> None:
-    """Certain interruption has no rate."""
-    with pytest.raises(PlacerError, match="chance of an interruption"):
-        rate_per_month(chance)
-
-
-@pytest.mark.parametrize(
-    ("value", "low", "high"),
-    [
-        (1.0, 2.0, 3.0),
-        (1.0, 0.0, 0.5),
-        (1.0, -1.0, 2.0),
-        (1.0, 1.0, math.inf),
-        (math.nan, 0.0, 1.0),
-    ],
-)
-def test_figures_out_of_order_are_refused(value: float, low: float, high: float) -> None:
-    """Low <= value <= high, all finite and from 0."""
-    with pytest.raises(PlacerError, match="not in order"):
-        replace(ASSUMED_INTERRUPTION, restart_s=Interval(value=value, low=low, high=high))
 
 
 def test_machines_together_keep_the_expected_number_of_interruptions() -> None:

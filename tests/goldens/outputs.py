@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import chdir
 from datetime import date
 from functools import cache, partial
 from pathlib import Path
@@ -20,6 +22,7 @@ import placer
 from goldens.commands import folder, laid_out, screen, short_digest
 from goldens.measures import STARTS, modules
 from placer.cli.screen.option_groups import COMMON
+from placer.errors import PlacerError
 from placer.launch.export import TARGETS
 from placer.report.blocks import in_text
 from placer.report.contents import KINDS, contents
@@ -64,6 +67,7 @@ def goldens() -> dict[str, Make]:
     for name in STARTS:
         makes[f"modules/{name}.txt"] = partial(modules, name)
     makes["mistakes.txt"] = mistakes
+    makes["refusals.txt"] = refusals
     makes["signatures.txt"] = signatures
     makes["openapi.json"] = openapi
     return makes
@@ -119,6 +123,29 @@ def mistakes() -> str:
     """Give wrong input: exit codes and messages."""
     lines = [" ".join(row).strip() for row in asked("mistakes")]
     return "\n".join(screen(line, 100) for line in lines)
+
+
+def refusals() -> str:
+    """Call functions with wrong words: messages, exit codes, tips and the files that were made."""
+    names: dict[str, Any] = {}
+    lines = []
+    with folder() as here, chdir(here.path):
+        before = {*here.path.iterdir()}
+        for line in (ASKED / "refusals.txt").read_text(encoding="utf-8").splitlines():
+            if isinstance(next(iter(ast.parse(line).body), None), ast.Expr):
+                lines += [f"$ {line}", refused(line, names)]
+            else:
+                exec(line, names)  # noqa: S102
+        lines += [f"made: {path.name}" for path in {*here.path.iterdir()} - before]
+        return here.plain("\n".join(lines)) + "\n"
+
+
+def refused(call: str, names: dict[str, Any]) -> str:
+    """Say how a call is refused."""
+    try:
+        return f"no error: {eval(call, names)!r}"  # noqa: S307
+    except PlacerError as error:
+        return f"{error.exit_code}: {error.message}\n   {error.hint}"
 
 
 def instance_groups() -> dict[str, list[frozen.Frozen]]:

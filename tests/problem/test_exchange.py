@@ -323,34 +323,6 @@ def question(**words: Any) -> Problem:
     return Advisor(("erben-2023",)).problem("resnet50", **words)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ({"quorum": 2}, "an exchange in every step waits for all workers"),
-        ({"quorum": 2, "exchange": "all-reduce"}, "all-reduce waits for all workers"),
-        (
-            {"quorum": 2, "exchange": "local-sgd", "overlap": True},
-            "local-sgd with --overlap waits for all workers",
-        ),
-        ({**DILOCO, "quorum": 0}, "quorum '0' must be above zero"),
-        ({**DILOCO, "quorum": 65}, "quorum 65 of at most 64 workers"),
-        ({**DILOCO, "quorum": 3, "workers": "2"}, "quorum 3 of at most 2 workers"),
-        ({**DILOCO, "grace": "30s"}, "grace of 30 s without a quorum"),
-        ({**DILOCO, "quorum": 2, "grace": 0}, "must be above zero"),
-        (
-            {**DILOCO, "quorum": 2, "data": ("gcp/us-west1=2M:stay",)},
-            "quorum 2 together with data that has a place",
-        ),
-    ],
-)
-def test_a_quorum_that_means_nothing_is_refused(words: dict[str, Any], said: str) -> None:
-    """One line, exit code 2."""
-    with pytest.raises(PlacerError, match=said) as caught:
-        Advisor(("erben-2023",)).recommend("resnet50", budget="2/h", **words)
-    assert caught.value.exit_code == 2
-    assert "\n" not in str(caught.value)
-
-
 def test_as_many_workers_are_needed() -> None:
     """Three at least; without a quorum one is enough."""
     assert question(**DILOCO).requirements.min_workers == 1

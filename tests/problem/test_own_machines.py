@@ -174,53 +174,6 @@ def test_several_words_are_told_apart_by_their_names() -> None:
     assert asked({"a": "1xT4@52.5,13.4", "b": "2xA10@Paris"}).catalog.digest == both.catalog.digest
 
 
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("office", "is not machines with a place"),
-        ("office=2xA100-40", "is not machines with a place"),
-        ("office=2xA100@Berlin", "A100 is A100-40 or A100-80"),
-        ("office=2xA100-40@Berln", "unknown city 'Berln'"),
-        ("office=0xT4@Berlin", "0 machines"),
-        ("office=1xT4:0@Berlin", "0 GPUs"),
-        ("office=2xQ9@Berlin", "unknown GPU 'Q9'"),
-        ("office=2xT4@95,3", "not a point on the globe"),
-        ("office=2xT4@Berlin:power=9", "power '9' is not an amount"),
-        ("office=2xT4@Berlin:watts=0", "watts '0' is not an amount"),
-        ("office=2xT4@Berlin:lne=1Gb/s", "unknown figure 'lne'"),
-        ("office=2xT4@Berlin:line=1Gb/s:line=2Gb/s", "line is given twice"),
-        ("office=2xT4@Berlin:line=fast", "line: bandwidth 'fast'"),
-        ("office=2xT4@Berlin:ram=64", "ram: size '64' is not a number of bytes"),
-        ("office=2xT4@Berlin:cpus=0", "cpus '0' is not an amount"),
-        ("office=2xT4@Berlin:cpus=1.5", "cpus '1.5' is not an amount"),
-        ("office=2xT4@Berlin:nvlink=yes", "nvlink: bandwidth 'yes'"),
-        ("office=2xT4@Berlin:cost=5", "cost '5' is not an amount"),
-        ("a=1xT4@Paris,a=1xT4@Paris", "has such machines already"),
-    ],
-)
-def test_words_that_name_no_machines(word: str, message: str) -> None:
-    """Each is refused with the part that is wrong."""
-    with pytest.raises(PlacerError, match=message) as refused:
-        asked(word)
-    assert refused.value.hint
-
-
-@pytest.mark.parametrize(
-    ("word", "hint"),
-    [
-        ("lab=2xH100:8", "say where they are: lab=2xH100:8@Berlin"),
-        ("lab=1xT4@Berlin:ram=64", "write ram=512GiB"),
-        ("lab=1xT4@Berlin:nvlink=maybe", "write nvlink=no or nvlink=450GB/s"),
-        ("lab=1xT4@Berlin:cost=9", "write cost=1.50/h"),
-    ],
-)
-def test_the_tip_is_what_to_type(word: str, hint: str) -> None:
-    """The user's own words with what they lack, or the figure as it is written."""
-    with pytest.raises(PlacerError) as refused:
-        asked(word)
-    assert refused.value.hint == hint
-
-
 def test_the_answer_compares_with_renting(tmp_path: Path) -> None:
     """The cheapest rented machines of the same speed are dearer than electricity; a saved answer
     holds the changed book and is checked against it.

@@ -277,27 +277,6 @@ def test_addresses_of_stores(word: str, place: str, default: Catalog) -> None:
     assert store_named(word, default).place == place
 
 
-@pytest.mark.parametrize(
-    ("word", "message", "hint"),
-    [
-        ("s3://my-bucket", "buckets are not looked up", "s3://BUCKET@REGION"),
-        ("s3://us-east-9", "'us-east-9' is not a region", "'us-east-2'"),
-        ("s3://", "'' is not a region", "s3://REGION"),
-        ("hdfs://x", "unknown scheme 'hdfs'", "s3"),
-        ("2tb@s3://us-east-1", "size '2tb'", "1.12GB"),
-        ("2TB@s3://us-east-1,1TB@gs://us-central1", "together with other data", "one store"),
-        ("aws/us-east-1=2TB", "does not say whether it may leave", "=2TB:stay"),
-        ("aws/us-east-1=0TB:stay", "above zero", "positive"),
-    ],
-)
-def test_data_that_nobody_can_find(word: str, message: str, hint: str) -> None:
-    """Each is refused with what to write."""
-    with pytest.raises(PlacerError) as refused:
-        wishes(data=word)
-    assert message in refused.value.message
-    assert hint in refused.value.hint
-
-
 def test_a_size_with_a_store_is_the_size_of_its_data() -> None:
     """The same as two options; two sizes contradict each other."""
     both = wishes(data="2TB@s3://us-east-1")

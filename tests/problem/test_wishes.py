@@ -225,49 +225,6 @@ def test_numbers_are_read_exactly(low: int, more: int, rate: float, share: float
     assert values["interruption"] == share
 
 
-@pytest.mark.parametrize(
-    ("words", "message", "hint"),
-    [
-        ({"budget": 5}, "budget 5 is of type int", "text such as '5/h'"),
-        ({"budget": 5.0}, "budget 5.0 is of type float", "text such as '5/h'"),
-        ({"max_carbon": 500}, "max_carbon 500 is of type int", "text such as '500g/h'"),
-        ({"max_price_age": 30}, "max_price_age 30 is of type int", "text such as '30d'"),
-        ({"workers": (1, 2, 3)}, "workers (1, 2, 3)", "a whole number or two whole numbers"),
-        ({"workers": 1.5}, "workers 1.5", "a whole number"),
-        ({"regions": (1, "2")}, "regions (1, '2')", "two whole numbers"),
-        ({"workers": (4, 1)}, "workers '4..1'", "1..4"),
-        ({"min_throughput": -1}, "throughput '-1/s' must be above zero", "positive"),
-        ({"min_throughput": float("nan")}, "throughput 'nan/s'", "400/s"),
-        ({"overlap": "no"}, "overlap 'no'", "give True or False"),
-        ({"overlap": 1}, "overlap 1", "give True or False"),
-        ({"quota": {"T4": True}}, "quota {'T4': True}", "a mapping"),
-        ({"quota": -1}, "quota '-1' is not a whole number", "0 to allow none"),
-        ({"quota": 10**10}, "quota '10000000000' is not a whole number", "0 to allow none"),
-        ({"quota": {"T4": -1}}, "quota 'T4': gpus '-1'", "0 to allow none"),
-        ({"quota": {"T5": 4}}, "unknown GPU 'T5'", "T4"),
-        ({"quota": {("moon", "T4", "spot"): 4}}, "unknown place 'moon'", ""),
-        ({"quota": {("aws", "T4"): 4}}, "quota {('aws', 'T4'): 4}", "a mapping"),
-        ({"links": {("gcp/us-west1", "aws/us-west-2"): 250}}, "links {(", "a mapping"),
-        ({"samples_to_target": {"local-sgd": "1.2"}}, "samples_to_target {", "a mapping"),
-        ({"market": None}, "market None", "text such as 'spot'"),
-        ({"gpu": {"T4": 1}}, "gpu {'T4': 1}", "a list"),
-        ({"own": [3, 1]}, "own [3, 1] is of type list", "a list of such text"),
-        ({"tbs": list(range(99))}, "... is of type list", "two whole numbers"),
-        ({"bugdet": "5/h"}, "unknown word 'bugdet'", "budget"),
-    ],
-)
-def test_wrong_values_are_named_with_what_to_write(
-    words: dict[str, Any], message: str, hint: str
-) -> None:
-    """One line with the word and its value."""
-    with pytest.raises(PlacerError) as caught:
-        asked(words)
-    assert message in caught.value.message
-    assert hint in caught.value.hint
-    assert "\n" not in str(caught.value)
-    assert len(caught.value.message) < 120
-
-
 @pytest.mark.parametrize("wish", WISHES.values(), ids=WISHES)
 def test_true_and_false_are_no_numbers(wish: Wish) -> None:
     """Flags alone take them."""

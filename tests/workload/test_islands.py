@@ -90,22 +90,6 @@ def test_each_device_trains_in_its_usual_format(gpu: str, precision: str) -> Non
     assert answer.plan.precision == precision
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"sharding": "zero-4"},
-        {"checkpointing": "some"},
-        {"precision": "int3"},
-        {"tensor_parallel": 3},
-        {"microbatch": 0},
-    ],
-)
-def test_wishes_of_unknown_words_are_refused(wrong: dict[str, object]) -> None:
-    """Each wish has its words or its range."""
-    with pytest.raises(PlacerError):
-        PlanWishes(**wrong)  # type: ignore[arg-type]
-
-
 @given(models, devices, counts, machines_of, wishes_of, st.integers(1, 2000))
 def test_a_chosen_plan_fits_and_keeps_the_wishes(
     model: str, gpu: str, gpu_count: int, machines: int, wishes: PlanWishes, batch: int

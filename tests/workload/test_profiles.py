@@ -96,24 +96,6 @@ def test_shipped_profiles_state_the_size_of_a_sample(name: str) -> None:
     assert longer.sample_words == "1 sample = a sequence of 1,234 tokens"
 
 
-@pytest.mark.parametrize(
-    ("model", "change", "message"),
-    [
-        ("resnet50", {"sample": " "}, "sample is ' '"),
-        ("resnet50", {"sample": "a\nb"}, "sample is"),
-        ("resnet50", {"sample": 41 * "x"}, "sample is"),
-        ("resnet50", {"sample_source": None}, "sample has no sample_source"),
-        ("gpt2", {"sample": "16 tokens", "sample_source": "x"}, "whose samples are sequences"),
-    ],
-)
-def test_samples_that_cannot_be_are_refused(
-    model: str, change: dict[str, str | None], message: str
-) -> None:
-    """It is printed on a line, has a source, and does not contradict the dimensions."""
-    with pytest.raises(PlacerError, match=message):
-        replace(load_profile(model), **change)
-
-
 def test_gradient_of_xlm_is_two_bytes_per_parameter() -> None:
     """560,142,482 parameters in FP16 are 1,120,284,964 bytes; FP32 twice, INT8 half of that."""
     profile = load_profile("roberta-xlm")
