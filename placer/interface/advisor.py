@@ -21,7 +21,7 @@ from typing import (
 )
 
 from placer.errors import PlacerError
-from placer.interface.options import book_names, solve_options, text_of, whole_number
+from placer.interface.options import book_names, check_proof, solve_options, text_of, whole_number
 from placer.interface.verb import described, verb
 from placer.interface.words import (
     Asked,
@@ -95,6 +95,7 @@ def recommend(
     verify: str | None = None,
     top: int = 8,
     certificate: bool = False,
+    proof: str = "full",
     alternatives: bool | Literal["short"] = True,
     **words: Unpack[Searched],
 ) -> Result:
@@ -107,6 +108,9 @@ def recommend(
         (OR-Tools).
     top (1..): Rows of the considered table.
     certificate: Keep what was proved about each strategy.
+    proof ({full, quick, none}): Prove the answer; or answer at once, with a quick bound or none.
+
+        Quick answers are drafts: a better placement may exist, and a tighter limit may find one.
     alternatives: Whether to add what is only compared with the answer; without it ten times faster.
 
         These are options, baselines, near misses, nearest and verdict: schedulers that read
@@ -130,13 +134,14 @@ def recommend(
             f"alternatives {alternatives!r} is neither True nor False nor 'short'",
             "say alternatives=False for the answer alone",
         )
+    check_proof(proof, words["solver"])
     if verify is not None:
         from placer.solving.cross_check import check_verifier
 
         check_verifier(text_of("solver", words["solver"]), text_of("verify", verify))
     started = time.monotonic()
     advisor, problem, solver, options = pose(model, words)
-    options = replace(options, certificate=certificate)
+    options = replace(options, certificate=certificate, proof=proof)
     # A whole question has no words that say whether its most workers were asked for.
     grows = problem is not model or is_usual(problem.requirements)
     left_s = _left_s(options, started)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, unknown
 from placer.interface.words import MOST_SEED
 from placer.units import parse_bytes, parse_fraction, parse_seconds
 
@@ -52,6 +52,19 @@ def solve_options(
         cancel=cancel,
         **hears,
     )
+
+
+def check_proof(proof: object, solver: object) -> None:
+    """Refuse a proof that is none of full, quick and none, or whose solver answers otherwise."""
+    from placer.documents.schemas.proofs import ProofWish
+
+    if proof not in get_args(ProofWish):
+        raise unknown("proof", str(proof), get_args(ProofWish))
+    if proof != "full" and solver != "exact":
+        raise PlacerError(
+            f"proof '{proof}' is of the solver exact, not of {solver}",
+            "leave out --solver, or --proof",
+        )
 
 
 def memory_bytes(value: str | float) -> int:

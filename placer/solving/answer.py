@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from placer.cost_model.objective import Objective
 from placer.documents.schemas import proofs
-from placer.documents.schemas.proofs import ModeProof
+from placer.documents.schemas.proofs import ModeProof, ProofWish
 from placer.problem.placement import Placement
 from placer.records import replace
 from placer.solving.allowance import Cancel, Reason
@@ -34,9 +34,11 @@ class SolveOptions(Struct, frozen=True, kw_only=True):
     ``memory_limit_bytes`` is resident memory of the process, None what `allowance.opened` takes;
     ``cancel`` ends the search when it is set. ``on_bound`` hears None where a search begins, then a
     few times a second the best bound on the whole question, from solvers that prove one on the way.
+    With a ``proof`` that is not full `exact` answers with a draft; a tighter limit may find better.
     """
 
     gap: float = 0.001
+    proof: ProofWish = "full"
     time_limit_s: float = 30.0
     node_limit: int | None = None
     seed: int = 0

@@ -17,8 +17,6 @@ SAME = 2e-5
 """Relative difference that two solvers may have beside their gaps: programs in floating point prove
 no closer.
 """
-PROVED = (Status.OPTIMAL, Status.INFEASIBLE)
-"""How a search ends that has proved its answer."""
 CODE = "disagreement"
 """Code of the warning when two solvers contradict each other."""
 
@@ -39,7 +37,7 @@ def verified(result: Result, verifier: str, options: SolveOptions) -> Result:
     failed.
     """
     try:
-        second = solve(result.problem, verifier, replace(options.deaf, start=None))
+        second = solve(result.problem, verifier, replace(options.deaf, start=None, proof="full"))
     except (PlacerError, AssertionError) as error:
         warning = Warn(code="unverified", message=f"the answer was not verified: {error}")
         return replace(result, warnings=(*result.warnings, warning))
@@ -100,7 +98,7 @@ def verification_words(verification: Verification) -> str:
         "disagree": f"{verification.solver} CONTRADICTS",
         "open": f"{verification.solver} does not contradict, but did not finish in its time",
     }
-    if verification.verdict == "open" and verification.status in PROVED:
+    if verification.verdict == "open" and verification.status.settled:
         words["open"] = (
             f"{verification.solver} finished, and does not contradict what is not proved"
         )
@@ -119,7 +117,7 @@ def _so_far(verification: Verification) -> str:
 
 
 def _settled(result: Result) -> bool:
-    return result.status in PROVED
+    return result.status.settled
 
 
 def _contradiction(one: Result, other: Result) -> bool:

@@ -20,7 +20,14 @@ from placer.documents.result_parts import (
     written,
 )
 from placer.documents.schemas import RESULT_SCHEMA
-from placer.documents.schemas.proofs import BatchProof, BatchRow, BreakEven, ModeProof, Verification
+from placer.documents.schemas.proofs import (
+    BatchProof,
+    BatchRow,
+    BreakEven,
+    ModeProof,
+    ProofWish,
+    Verification,
+)
 from placer.errors import InfeasibleError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -149,6 +156,11 @@ class Result(Shown):
         return None if self.estimate is None else self.objective.value(self.estimate)
 
     @property
+    def proof_wish(self) -> ProofWish:
+        """Return how much was to be proved."""
+        return "full" if self.limits is None else self.limits.proof
+
+    @property
     def older(self) -> Option | None:
         """Return the proved best at any price, where the answer has newer prices instead."""
         return next((option for option in self.near_misses if option.label == OLDER), None)
@@ -180,6 +192,7 @@ class Result(Shown):
                 "seconds": round(self.seconds, 6),
                 "candidates": self.candidates,
                 "nodes": self.nodes,
+                **({} if self.proof_wish == "full" else {"proof": self.proof_wish}),
             },
             "proof": [to_builtins(proof) for proof in self.proof],
             "placement": None if placement is None else placement_document(placement, problem),

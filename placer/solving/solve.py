@@ -101,7 +101,7 @@ def _known_or_searched(
     if known is not None:
         return known
     began, left = time.perf_counter(), options
-    wider = earlier.wider(problem, solver, options)
+    wider = earlier.wider(problem, solver, options) if options.proof == "full" else None
     if wider is not None:
         solve(wider, solver, replace(options, time_limit_s=options.time_limit_s / 2))
         seconds = time.perf_counter() - began

@@ -51,7 +51,8 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     ``options``: relative gap to prove and time limit; the search is deterministic, the seed is not
     used. Returned: optimal within the gap, or infeasible. When the time or the nodes are up or
     Ctrl-C is pressed: the incumbent, if there is one, with a bound on every placement. With
-    ``options.first``: feasible, the first placement that keeps every limit.
+    ``options.first``: feasible, the first placement that keeps every limit. Where no full proof is
+    asked for: feasible, a draft.
     """
     with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
         return _kept(problem).solve(problem, options)
@@ -118,6 +119,8 @@ class Prepared:
     def _answer(self, problem: Problem, options: SolveOptions) -> Answer:
         if not self.market.pools:
             return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
+        if options.proof != "full":
+            return self._drafted(problem, options)
         target = Target.of(
             problem,
             gap=options.gap,
@@ -160,6 +163,17 @@ class Prepared:
             proof=proof,
             interrupted=self._stopped is Reason.CANCELLED,
         )
+
+    def _drafted(self, problem: Problem, options: SolveOptions) -> Answer:
+        """Return a draft, or what is known if that is better, without a search."""
+        draft = greedy.solve(problem, replace(options, start=options.start or options.hint))
+        if options.proof == "none":
+            return draft
+        target = Target.of(problem, gap=options.gap, deadline=math.inf)
+        bound = unbeatable_value(self.market, target)
+        if options.on_bound is not None:
+            options.on_bound(bound)
+        return replace(draft, bound=bound)
 
     def _offer_starts(self, target: Target, options: SolveOptions) -> bool:
         """Offer placements that are known or quickly made; False if that is stopped."""

@@ -13,7 +13,7 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving import allowance
-from placer.solving.answer import SolveOptions, Status
+from placer.solving.answer import SolveOptions
 from placer.solving.result import Option
 from placer.solving.solve import solve
 
@@ -82,7 +82,7 @@ class Asker:
             bound_if_stopped=False,
         )
         got = solve(problem, self.solver, options)
-        proved = got.status in (Status.OPTIMAL, Status.INFEASIBLE)
+        proved = got.status.settled
         proved = proved or (first and got.placement is not None)
         return Trial(placement=got.placement, estimate=got.estimate, value=got.value, proved=proved)
 

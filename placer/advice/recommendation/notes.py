@@ -172,10 +172,10 @@ def stay_verdict(result: Result, spread: Option | None) -> tuple[str, ...]:
 
 def _proof(result: Result) -> str:
     if result.status == "feasible" and not result.proved:
-        return (
-            f"not proved: the solver {result.solver} looks for a good placement, and a better one "
-            "may exist."
-        )
+        draft = f"the solver {result.solver}"
+        if result.proof_wish != "full":
+            draft = f"--proof {result.proof_wish}"
+        return f"not proved: {draft} looks for a good placement, and a better one may exist."
     if not result.proved or result.gap is None:
         return "the search was stopped before the proof was complete."
     margin = f" by more than {format_plain(100 * result.gap, 2)} %" if result.gap > 0 else ""

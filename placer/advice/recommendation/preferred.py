@@ -51,7 +51,7 @@ def at_copy(best: Result, solver: str, options: SolveOptions) -> Result:
     problem, wish = best.problem, best.problem.requirements
     asked = problem.data_store is not None and wish.data_source is None and wish.data_bytes
     range_of_batches = wish.batch_range is not None or wish.confidence is not None or wish.expected
-    proved = best.status in (Status.OPTIMAL, Status.INFEASIBLE)
+    proved = best.status.settled
     if not asked or range_of_batches or not proved or allowance.current().spent:
         return best
     try:

@@ -21,7 +21,7 @@ from placer.problem.problem import Problem
 from placer.problem.words.changes import AT_BOOK_FIGURES, book_changed_again
 from placer.records import replace
 from placer.solving import allowance
-from placer.solving.answer import SolveOptions, Status, Warn
+from placer.solving.answer import SolveOptions, Warn
 from placer.solving.price_risk import HIGH, USUAL, WITHOUT, PriceCase, PriceRisk
 from placer.solving.result import Option, Result
 from placer.solving.solve import solve
@@ -177,7 +177,7 @@ def _cases(
             usd_per_hour=usd_per_hour,
             placement=placement,
             estimate=got.estimate,
-            proved=got.status in (Status.OPTIMAL, Status.INFEASIBLE),
+            proved=got.status.settled,
             on_outlier=placement is not None and bool(outlier_prices(placement, problem)),
             same=bool(same),
         )

@@ -190,7 +190,7 @@ class WiderProofs:
     def keep(self, result: Result, options: SolveOptions) -> None:
         """Keep an answer that is proved, or of a short search; the one unasked the longest goes."""
         problem, wish, got = result.problem, result.problem.requirements, result.estimate
-        proved = result.status in (Status.OPTIMAL, Status.INFEASIBLE)
+        proved = result.status.settled
         if not (proved or _short(options)) or not _plain(problem, options):
             return
         known = Known(

@@ -41,7 +41,7 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.report.shown import Shown
-from placer.solving.answer import SolveOptions, Status
+from placer.solving.answer import SolveOptions
 from placer.solving.result import Result, answer_document
 from placer.solving.solve import require_pools, solve
 
@@ -284,7 +284,7 @@ def _judged(
     sampled = [w for w, (kind, _) in enumerate(drawn) if kind == "sample"]
     means = losses[sampled].mean(axis=0)
     steadiest = int(means.argmin()) if means.min() < means[0] - 1e-12 else 0
-    proved = all(answer.status in (Status.OPTIMAL, Status.INFEASIBLE) for answer in anew)
+    proved = all(answer.status.settled for answer in anew)
     return Robustness(
         result=result,
         factors=factors,

@@ -124,7 +124,7 @@ def _at_least(kept: Kept | None, after: Result) -> Result:
     if kept is None or kept.broken or kept.value is None:
         return after
     worse = after.value is None or after.objective.better(kept.value, after.value)
-    if not worse or after.status in (Status.OPTIMAL, Status.INFEASIBLE):
+    if not worse or after.status.settled:
         return after
     status = Status.FEASIBLE if after.status is Status.UNKNOWN else after.status
     return replace(after, placement=kept.placement, estimate=kept.estimate, status=status)

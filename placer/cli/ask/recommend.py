@@ -225,7 +225,7 @@ def _why_none(result: Any) -> PlacerError:
     if status == "unknown":
         return PlacerError(
             f"the solver {result.solver} found no placement; that is no proof that there is none",
-            "ask again with --solver exact",
+            f"ask again with --{'solver exact' if result.proof_wish == 'full' else 'proof full'}",
         )
     works = ", or ".join(option.note for option in result.nearest)
     return PlacerError(

@@ -63,9 +63,15 @@ def proof_words(result: Result) -> str:
     elif result.older is not None and gap is not None:
         text = f"at most {_gap(gap)} from the best {over}, which is {result.older.note}"
     elif result.status == "feasible":
-        if gap is None or all(note.code != "staged" for note in result.notes):
-            tried = f"best of {result.candidates:,} that were tried"
-            return f"not proved: {tried}{took}; --solver exact proves it or finds a better one"
+        staged = any(note.code == "staged" for note in result.notes)
+        if gap is None or not (staged or result.proof_wish == "quick"):
+            tried, proves = f"best of {result.candidates:,} that were tried", "--solver exact"
+            if result.proof_wish != "full":
+                tried, proves = "a draft", "--proof full"
+            return f"not proved: {tried}{took}; {proves} proves it or finds a better one"
+        if result.proof_wish == "quick":
+            over = f"at most {_gap(gap)} from the best {over}"
+            return f"not proved: a quick answer, {over}{took}; --proof full proves it"
         text = f"at most {_gap(gap)} from the best {over}, with the data in any store"
     else:
         limit = "memory limit" if result.status == "memory_limit" else "time limit"

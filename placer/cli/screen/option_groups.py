@@ -17,7 +17,7 @@ SHARED = {
     "Data": "",
     "Risk": "interruption unavailable",
     "Simulation": "simulated rounds jitter stragglers straggler_factor",
-    "Solver": "solver verify gap time_limit memory_limit seed",
+    "Solver": "solver proof verify gap time_limit memory_limit seed",
     "Output": "top format output manifest certificate plot as_json no_cache verbose",
 }
 """Options of each group by name, beside the wishes of its groups below; in the order of --help."""

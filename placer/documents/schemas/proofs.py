@@ -19,6 +19,8 @@ E = TypeVar("E")
 """An estimate."""
 
 Method = Literal["alone", "root", "search", "stopped"]
+ProofWish = Literal["full", "quick", "none"]
+"""How much is proved: all; a draft, with the bound of one pass over the machines; a draft alone."""
 
 
 class Status(StrEnum):
@@ -38,6 +40,11 @@ class Status(StrEnum):
     def stopped(self) -> bool:
         """Whether a limit or the user ended the search before its proof."""
         return self in (Status.TIME_LIMIT, Status.MEMORY_LIMIT)
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is proved what is best, or that nothing fits."""
+        return self in (Status.OPTIMAL, Status.INFEASIBLE)
 
 
 class ModeProof(Struct, frozen=True, kw_only=True):

@@ -158,12 +158,16 @@ SavedProblem = Annotated[ProblemFile, every_key(ProblemFile)]
 
 
 class Search(Part, frozen=True):
-    """Which solver answered, in what time; nodes of the search tree."""
+    """Which solver answered, in what time; nodes of the search tree.
+
+    proof: Of a draft: whether a quick bound was asked for, or none.
+    """
 
     name: str
     seconds: Amount
     candidates: Count
     nodes: Maybe[Count] = UNSET
+    proof: Maybe[Literal["quick", "none"]] = UNSET
 
 
 class OwnMachines(Closed, frozen=True):

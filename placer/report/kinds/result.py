@@ -95,7 +95,7 @@ def report(document: Document, today: date) -> Report:
             *parts.warnings_of(document, spot_facts(document), *_price_risk(document)),
             *parts.wishes(document),
             *sources(document, [estimate], today),
-            *parts.reproduce(document),
+            *parts.reproduce(document, more=_proof_option(document)),
         ),
     )
 
@@ -122,7 +122,7 @@ def _without_placement(document: Document, today: date) -> Report:
             *section("Where that would be", *blocks, detail=True),
             *parts.warnings_of(document),
             *sources(document, [one["estimate"] for one in nearest], today),
-            *parts.reproduce(document),
+            *parts.reproduce(document, more=_proof_option(document)),
         ),
     )
 
@@ -155,14 +155,15 @@ def proof_words(document: Document) -> str:
     older = [one for one in document.get("near_misses", ()) if one["label"] == OLDER]
     if status == "feasible" and older:
         return f"The best of all, {older[0]['note']}, is at most {percent(gap)} better."
-    return f"The search ended early: another placement may be better by up to {percent(gap)}."
+    early = "A quick answer" if "proof" in document["solver"] else "The search ended early"
+    return f"{early}: another placement may be better by up to {percent(gap)}."
 
 
 def _facts(document: Document) -> list[tuple[str, str, str]]:
     rows = facts_of(document["placement"], document["estimate"], document.get("outlook"))
     rows += parts.totals_facts(document["totals"])
     solver = document["solver"]
-    took = f"{solver['name']}, {format_seconds(solver['seconds'])}"
+    took = f"{solver['name']}, {format_seconds(solver['seconds'])}{_proof_option(document)}"
     rows.append(("proof", proof_words(document), took))
     if document.get("never_tried"):
         rows.append(("never tried", document["never_tried"], ""))
@@ -170,6 +171,12 @@ def _facts(document: Document) -> list[tuple[str, str, str]]:
     if second:
         rows.append(("second solver", f"{second['solver']}: {second['verdict']}", second["status"]))
     return rows
+
+
+def _proof_option(document: Document) -> str:
+    """Return the option that asked for a draft; empty of a full proof."""
+    asked = document["solver"].get("proof")
+    return f" --proof {asked}" if asked else ""
 
 
 def _plan(document: Document) -> tuple[Section, ...]:

@@ -79,7 +79,8 @@ def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
         search.try_each(problem.requirements.open_batches)
         for _ in range(MOST_DIVIDED):
             search.try_each(search.divided())
-        if search.proves and not options.first and not search.interrupted:
+        proves = search.proves and options.proof == "full"
+        if proves and not options.first and not search.interrupted:
             search.close_spans()
         return search.result()
 
@@ -246,7 +247,7 @@ class _Search:
     def _closed_now(self, span: Span) -> bool:
         """Close a span if nothing in it is worth finding; tell whether it is closed."""
         row = self.rows.get(span.high) if span.low == span.high else None
-        if row is not None and row.status in (Status.OPTIMAL, Status.INFEASIBLE):
+        if row is not None and row.status.settled:
             self._close(row.bound)
             return True
         goal = self.goal
@@ -402,8 +403,10 @@ class _Search:
         return Status.MEMORY_LIMIT if self.out_of_memory else Status.TIME_LIMIT
 
     def _bound(self, best: Result, left: Sequence[Span]) -> float | None:
-        """Return the best bound over all batches; None if some batch has none."""
+        """Return the best bound over all batches; None if some batch has none, or may have none."""
         assert best.value is not None
+        if self.options.proof != "full":
+            return None
         rows = self.rows.values()
         tried = [row.bound for row in rows if row.status is not Status.INFEASIBLE]
         if self.covered:

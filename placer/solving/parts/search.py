@@ -142,7 +142,7 @@ class PartSearch:
             if known is not None:
                 self.offer(known)
         self.begin()
-        while (self.open or self._again()) and not self.spent:
+        while (self.open or self._again()) and not (self.spent or self._drafted):
             *_, part = heapq.heappop(self.open)
             if self.worth(part.rank):
                 self.go_on(part)
@@ -151,6 +151,11 @@ class PartSearch:
         self.left += [part for *_, part in self.open if self.worth(part.rank)]
         self.end()
         return self._result()
+
+    @property
+    def _drafted(self) -> bool:
+        """Whether an answer is known, and no proof of it is asked for."""
+        return self.options.proof != "full" and self.best is not None
 
     def push(self, part: Part) -> None:
         """Open a part."""
@@ -170,7 +175,7 @@ class PartSearch:
         if answer.placement is not None:
             self.offer(answer.placement, answer)
         again = answer.status.stopped
-        if again or self.is_open(answer, rank):
+        if not answer.status.settled or self.is_open(answer, rank):
             self.left.append(replace(part, rank=rank, again=again))
 
     def answer(self, part: Part, asked: Problem) -> tuple[Result, float]:
@@ -261,15 +266,17 @@ class PartSearch:
             return self.stopped
         if not self.proves:
             return Status.UNKNOWN if self.best is None else Status.FEASIBLE
-        if self.options.first and self.best is not None:
+        if self.best is not None and (self.options.first or self.options.proof == "none"):
+            return Status.FEASIBLE
+        if self._drafted and self.left:
             return Status.FEASIBLE
         if self.left or self.skips:
             return Status.TIME_LIMIT
         return Status.INFEASIBLE if self.best is None else Status.OPTIMAL
 
     def _total_bound(self, status: Status) -> float | None:
-        """Return what no placement beats; None of a search that skips parts."""
-        if self.skips:
+        """Return what no placement beats; None of one that skips parts or proves nothing."""
+        if self.skips or self.options.proof == "none":
             return None
         if not self.proves or status is Status.INFEASIBLE or self.best is None:
             ranks = [part.rank for part in self.left]
@@ -283,7 +290,7 @@ class PartSearch:
     def _proof(self, status: Status, bound: float | None) -> tuple[ModeProof, ...]:
         """Return what is proved of each strategy: the bound of the whole holds for all of them."""
         wish = self.problem.requirements
-        if not self.proves or status not in (Status.OPTIMAL, Status.INFEASIBLE):
+        if not self.proves or not status.settled:
             return ()
         alone = wish.min_workers == 1 and wish.min_regions <= 1
         names = [*([(NO_EXCHANGE, 1)] if alone else []), *self.problem.modes]

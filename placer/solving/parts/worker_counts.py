@@ -169,8 +169,8 @@ class _CountSearch(PartSearch):
             return
         if answer.placement is not None:
             self.offer(answer.placement, answer)
-        if answer.status.stopped:
-            self.left.append(replace(part, rank=rank))
+        if not answer.status.settled:
+            self.left.append(replace(part, rank=rank, again=answer.status.stopped))
         elif self._beats(answer):
             self.work(part, asked)
             if answer.placement is not None:

@@ -1,0 +1,93 @@
+"""Answers without a full proof: drafts, whose quick bounds hold."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import placer
+from instances import (
+    batch_problem,
+    carbon_problem,
+    exchange_problem,
+    island_problem,
+    joint_problem,
+    random_problem,
+    reading_problem,
+    total_problem,
+    used_problem,
+    wide_problem,
+)
+from placer.documents.certificate_check import check_certificate
+from placer.documents.schemas.proofs import ProofWish
+from placer.errors import PlacerError
+from placer.problem.problem import Problem
+from placer.records import replace
+from placer.solving.answer import SolveOptions, Status
+from placer.solving.solve import solve
+from proofs import PROOF
+
+DRAWN = (
+    batch_problem,
+    carbon_problem,
+    exchange_problem,
+    island_problem,
+    joint_problem,
+    random_problem,
+    reading_problem,
+    total_problem,
+    used_problem,
+    wide_problem,
+)
+
+
+@given(st.sampled_from(DRAWN), st.integers(0, 10_000), st.booleans())
+def test_nothing_beats_a_quick_bound(
+    drawn: Callable[[int], Problem], seed: int, uniform: bool
+) -> None:
+    """The proved best keeps the bound, and is worth no less than the draft. A draft is said to be
+    optimal only where it is, and nothing to fit only where nothing does.
+    """
+    problem = drawn(seed)
+    problem = replace(problem, requirements=replace(problem.requirements, uniform=uniform))
+    best = solve(problem, options=PROOF)
+    wishes: tuple[ProofWish, ...] = ("quick", "none")
+    for proof in wishes:
+        draft = solve(problem, options=SolveOptions(proof=proof))
+        assert draft.status in (Status.OPTIMAL, Status.FEASIBLE, Status.INFEASIBLE, Status.UNKNOWN)
+        if draft.status is Status.INFEASIBLE or best.value is None:
+            assert best.value is draft.value is None
+            continue
+        if proof == "none":
+            assert draft.bound is None
+        elif draft.bound is not None:
+            assert not best.objective.beats_bound(best.value, draft.bound), (seed, drawn)
+        if draft.value is not None:
+            assert not best.objective.better(draft.value, best.value, PROOF.gap + 1e-8)
+        if draft.status is Status.OPTIMAL:
+            assert draft.value == pytest.approx(best.value, rel=2 * SolveOptions().gap)
+
+
+def test_a_quick_answer_says_so() -> None:
+    """The document names the wish, the page and the sentence say that nothing is proved, and the
+    checker takes it; other solvers are refused.
+    """
+    words: Any = {"budget": "5/h", "catalog": "erben-2023", "gpu": ["T4", "A10"]}
+    quick = placer.recommend("roberta-xlm", proof="quick", certificate=True, **words)
+    assert quick.status == "feasible"
+    assert quick.bound is not None
+    assert [group.spec for group in quick.found[0].groups] == ["lambda/us-west-1=8xA10:on-demand"]
+    document = quick.to_saved(whole=True)
+    assert document["solver"]["proof"] == "quick"
+    assert "not proved: --proof quick looks for a good placement" in " ".join(quick.verdict)
+    assert check_certificate(document, "here").confirmed
+    bare = placer.recommend("roberta-xlm", proof="none", alternatives=False, **words)
+    assert (bare.bound, bare.to_dict()["solver"]["proof"]) == (None, "none")
+    for proof, solver, message in (
+        ("quick", "greedy", "proof 'quick' is of the solver exact, not of greedy"),
+        ("fast", "exact", "unknown proof 'fast'"),
+    ):
+        with pytest.raises(PlacerError, match=message):
+            placer.recommend("roberta-xlm", proof=proof, solver=solver, **words)
