@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 
@@ -33,8 +34,9 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
             continue
         outcome, broken = priced(placement, problem)
         able = [] if broken else [(outcome, placement)]
-        if objective.name == "cost" or {violation.code for violation in broken} == {"budget"}:
-            able += _slower(placement, problem, outcome)
+        cheap = objective.name == "cost"
+        if cheap or {violation.code for violation in broken} == {"budget"}:
+            able += _slower(placement, problem, outcome, best[2] if cheap and best else math.inf)
         for outcome, found in able:
             key = objective.score(outcome)
             if best is None or key < best[0]:
@@ -47,17 +49,18 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
 
 
 def _slower(
-    placement: Placement, problem: Problem, fastest: Outcome
+    placement: Placement, problem: Problem, fastest: Outcome, at_most: float
 ) -> Iterator[tuple[Outcome, Placement]]:
     """Yield the plans of some workers that keep every limit, where a slower one may cost less in an
     hour: it sends less, and its machines cost what they do. In a question about some workers of a
-    larger one each has its fastest: whoever asks it looks for slower plans.
+    larger one each has its fastest: whoever asks it looks for slower plans. None is left whose
+    machines alone cost more than ``at_most`` USD/h.
     """
     if problem.requirements.narrowed is not None:
         return
     budget = problem.requirements.budget_usd_per_hour
     machines, total = fastest.usd.compute, fastest.usd.total
-    if machines == total or (budget is not None and machines > budget):
+    if machines == total or machines > min(at_most, math.inf if budget is None else budget):
         return
     for slower in by_each_plan(placement, problem):
         if not violations_without_price(slower, problem):
