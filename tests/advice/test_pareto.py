@@ -232,26 +232,6 @@ def test_edited_documents_are_refused(shown: Frontier) -> None:
             check_document(document, "here")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (("--budget", "0.05/h"), 3, "a change that works"),
-        (("--points", "1"), 2, "points is 1"),
-        (("--objective", "cost"), 2, "leave it out"),
-        (("--plot", "f.bmp"), 2, "svg"),
-        (("--csv", "f", "-o", "f"), 2, "named twice"),
-    ],
-)
-def test_command_says_what_is_wrong(
-    run: Run, tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
-) -> None:
-    """Infeasible is 3, wrong input 2; nothing is written."""
-    done = run("pareto", *ERBEN, *arguments, cwd=tmp_path)
-    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
-    assert words in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_plot_is_drawn(run: Run, tmp_path: Path) -> None:
     """SVG is XML."""
     done = run(

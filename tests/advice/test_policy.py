@@ -291,22 +291,6 @@ def test_more_capacity_never_costs_the_optimum_more(seed: int) -> None:
         assert value(more, usd, HALF_H, job, market()) <= before + 1e-9
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"machines": 0}, "0 machines"),
-        ({"work_h": 0.0}, "work_h 0.0"),
-        ({"deadline_h": 2.1}, "do not fit in 2.1 h"),
-        ({"efficiency": 0.0}, "efficiency 0.0"),
-        ({"restart_h": math.nan}, "restart_h nan"),
-    ],
-)
-def test_jobs_that_are_none(given: dict[str, float], message: str) -> None:
-    """The field and its value are named; a deadline must leave room for one start."""
-    with pytest.raises(PlacerError, match=message):
-        replace(JOB, **given)
-
-
 def test_a_trace_must_reach_to_a_deadline() -> None:
     """Ten ticks hold the deadline of 4 h from three ticks on: the eight ticks after 0, 1 and 2."""
     assert list(starts_of(10, HALF_H, JOB, HALF_H)) == [0, 1, 2]

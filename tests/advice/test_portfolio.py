@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from drawn import drawn
 
 import placer
 from placer.documents.many_check import wrong_sums
-from placer.errors import PlacerError
 
 JOB: dict[str, Any] = {
     "model": "roberta-xlm",
@@ -146,28 +144,6 @@ def test_a_block_is_bought_where_it_is_cheaper(
     assert answer.jobs[0].start in starts or starts == {0}
     assert answer.jobs[0].workers[0].startswith("lambda/us-west-1=1xA10") or starts == {0}
     assert wrong_sums(answer.to_dict()) == ""
-
-
-@pytest.mark.parametrize(
-    ("wrong", "right", "says"),
-    [
-        (",usd,", ",dollars,", "column 'usd' is missing"),
-        (",1,1,2026", ",1,none,2026", "blocks.csv:2: machines 'none' is not a whole number"),
-        ("2026-11-24T02:00:00+00:00", "tomorrow", "blocks.csv:2: start: 'tomorrow' is not a time"),
-        ("+00:00,4,", "+00:00,0,", "blocks.csv:2: hours '0' is not above 0"),
-        ("gpu_1x_a10,A10", "p9.large,A10", "no book knows the machine p9.large of lambda"),
-        (",EC2 blocks\n", "\n", "blocks.csv:2: 9 cells instead of 10"),
-    ],
-)
-def test_a_wrong_list_of_blocks_is_refused(
-    tmp_path: Path, wrong: str, right: str, says: str
-) -> None:
-    """One line with file, line and column."""
-    path = tmp_path / "blocks.csv"
-    path.write_text(BLOCKS.format(usd="0.5").replace(wrong, right, 1), encoding="utf-8")
-    with pytest.raises(PlacerError, match=re.escape(says)) as error:
-        placer.portfolio([SHORT], blocks_file=path, **NIGHT)
-    assert error.value.exit_code == 2
 
 
 def test_fair_shares_say_who_is_held_back_and_by_whom() -> None:

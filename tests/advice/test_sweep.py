@@ -206,25 +206,6 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path, run: Run, more: tuple[str, ..
     finished(path, run, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("whatif", "--over", "budget=1/h,2/h"), "--model is missing"),
-        (("whatif", "--merge"), "nothing to merge"),
-        (("whatif", "--merge", "none.jsonl"), "cannot read 'none.jsonl'"),
-        ((*QUESTION, *OVER, "a.jsonl", "b.jsonl"), "without --merge"),
-        ((*QUESTION, *OVER, "--shard", "3/2"), "shard '3/2'"),
-        ((*QUESTION, *OVER, "-o", "/nowhere/s.jsonl"), "cannot write"),
-    ],
-)
-def test_bad_commands_are_one_line(run: Run, arguments: tuple[str, ...], says: str) -> None:
-    """Exit code 2 and a tip."""
-    done = run(*arguments)
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def written(path: Path) -> list[str]:
     """Lines of a sweep of four points: the header, two answers, two refusals."""
     over = [parse_axis("price:gcp/*:T4=x1,x2"), parse_axis("budget=8/h,0.0001/h")]

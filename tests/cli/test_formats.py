@@ -124,30 +124,6 @@ def test_an_answer_has_its_considered_table(run: Run, tmp_path: Path) -> None:
     assert file.read_text().startswith("workers,exchange,")
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("offers", "-o", "json"), "'json' is a format, not the name of a file"),
-        (("offers", "-o", "CSV"), "give --format csv, or ./CSV"),
-        (("recommend", *ERBEN, "--budget", "5/h", "-o", "json"), "give --format json"),
-        (("recommend", *ERBEN, "--budget", "5/h", "--manifest", "-"), "'-' is no file here"),
-        (("offers", "--format", "cvs"), "similar format exists: 'csv'"),
-        (("offers", "--format", "csv", "--json"), "--json together with --format csv"),
-        (("catalog", "validate", "default", "--format", "md"), "there is no table to print as md"),
-        (("offers", "--format", "csv", "-o", "none/there.csv"), "cannot write 'none/there.csv'"),
-    ],
-)
-def test_formats_and_files_that_cannot_be_meant(
-    run: Run, tmp_path: Path, words: tuple[str, ...], says: str
-) -> None:
-    """One line and a tip, and no file."""
-    done = run(*words, cwd=tmp_path)
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_wide_character_takes_two_columns() -> None:
     """Tables stay aligned, and lines stay within the width."""
     assert fold("\u4e16\u754c\u4e16\u754c", 4) == ["\u4e16\u754c", "\u4e16\u754c"]

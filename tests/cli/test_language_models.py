@@ -34,15 +34,6 @@ def test_documents_have_tokens_beside_samples(run: Run) -> None:
     assert document["request"]["tokens"] == 10**9
 
 
-@pytest.mark.parametrize("words", ["0", "1000000000", "none", "-5"])
-def test_sequence_lengths_that_cannot_be_meant(run: Run, words: str) -> None:
-    """One line, exit code 2."""
-    done = run("recommend", "--model", "llama-3.1-8b", f"--seq-len={words}", "--budget", "5/h")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: seq")
-    assert "Traceback" not in done.stderr
-
-
 def test_whatif_another_transport(run: Run) -> None:
     """Hivemind needs 7 to 10 s for each GB of 16 GB: one machine is best again."""
     words = (*MODEL, "--gpu", "H100", "--budget", "25/h", "--quota", "16", *BOOK)

@@ -11,6 +11,7 @@ or meant: then it is accepted, and stands in the same commit as its cause.
 import sys
 from pathlib import Path
 
-PATHS = ("", "tests", "tests/documents", "tests/benchmarks")
+ASKING = "advice documents launch/export market market/sources profiler solving validation workload"
+PATHS = ("", "tests", "tests/benchmarks", *(f"tests/{name}" for name in ASKING.split()))
 """Folders of the checkout from which modules are imported."""
 sys.path[:0] = [str(Path(__file__).parents[2] / name) for name in PATHS]

@@ -80,13 +80,18 @@ def folder() -> Iterator[Folder]:
 
 
 def screen(line: str, *widths: int) -> str:
-    """Show what a command prints on both streams, and its exit code, at each width."""
+    """Show what a command prints on both streams, its exit code, and the files that it leaves where
+    it fails, at each width.
+    """
     shown = []
     for columns in widths:
         with folder() as here:
+            before = {*here.path.iterdir()}
             done = here.run(line, columns)
             parts = [f"$ placer {line}    # {columns} columns, exit code {done.returncode}\n"]
             parts += [done.stdout, *(["--- stderr\n", done.stderr] if done.stderr else [])]
+            if done.returncode:
+                parts += [f"--- left {path}\n" for path in {*here.path.iterdir()} - before]
             shown.append(here.plain("".join(parts)))
     return "\n".join(shown)
 

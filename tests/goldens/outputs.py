@@ -127,17 +127,23 @@ def mistakes() -> str:
 
 def refusals() -> str:
     """Call functions with wrong words: messages, exit codes, tips and the files that were made."""
-    names: dict[str, Any] = {}
     lines = []
     with folder() as here, chdir(here.path):
+        names: dict[str, Any] = {"here": here.path, "given": given}
         before = {*here.path.iterdir()}
         for line in (ASKED / "refusals.txt").read_text(encoding="utf-8").splitlines():
             if isinstance(next(iter(ast.parse(line).body), None), ast.Expr):
                 lines += [f"$ {line}", refused(line, names)]
             else:
                 exec(line, names)  # noqa: S102
-        lines += [f"made: {path.name}" for path in {*here.path.iterdir()} - before]
+        lines.append(f"made: {sorted(path.name for path in {*here.path.iterdir()} - before)}")
         return here.plain("\n".join(lines)) + "\n"
+
+
+def given(name: str, content: str | bytes) -> str:
+    """Write a file and return its name."""
+    Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return name
 
 
 def refused(call: str, names: dict[str, Any]) -> str:

@@ -115,39 +115,6 @@ def test_a_row_of_a_layer_replaces_the_same_row_below(tmp_path: Path) -> None:
     assert load_catalog(["default", path]).capacity == book.capacity  # from the cache
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (["gpc,,,H100,spot,8,8,0.5,0.4,0.6,,,,"], "capacity.csv:2: provider 'gpc' has no region"),
-        (["gcp,us-moon1,,H100,spot,8,8,0.5,0.4,0.6,,,,"], ":2: region 'gcp/us-moon1' is not in"),
-        (["gcp,,,H101,spot,8,8,0.5,0.4,0.6,,,,"], ":2: device 'H101' is not in gpus.csv"),
-        (["gcp,,us-west1-a,H100,spot,8,8,0.5,0.4,0.6,,,,"], ":2: zone 'us-west1-a' has no region"),
-        (["gcp,,,H100,spot,8,9,0.5,0.4,0.6,,,,"], ":2: machines '9' of 8 that were asked for"),
-        (["gcp,,,H100,spot,8,8,,,,,,,"], ":2: neither share nor survival"),
-        (["gcp,,,H100,spot,8,8,0.5,,0.6,,,,"], ":2: share_low is empty"),
-        (["gcp,,,H100,spot,8,8,0.5,0.4,0.6,1,,,"], ":2: survival_b_h is empty"),
-        (["gcp,,,H100,spot,8,8,0.5,0.6,0.6,,,,"], ":2: share_low '0.6' is above share '0.5'"),
-        (["gcp,,,H100,spot,8,8,50,40,60,,,,"], ":2: share '50' is not from 0 to 1"),
-        (["gcp,,,H100,spot,8,8,0.5,0.4,0.6,,,0.1,0.2"], "corr_across '0.2' is above corr_region"),
-        (["gcp,,,H100,spot,8,8,0.5,0.4,0.6,,,0.1,"], ":2: one of two correlations"),
-        (["gcp,,,H100,spot,8,8,0.5,0.4,0.6,0,1,,"], ":2: survival_a '0' is not above 0"),
-        (["gcp,,,H100,spot,0,0,0.5,0.4,0.6,,,,"], ":2: machines_asked '0' is not a whole number"),
-        (
-            ["gcp,,,H100,spot,8,4,0.5,0.4,0.6,,,,", "gcp,,,H100,spot,8,8,0.6,0.4,0.6,,,,"],
-            ":3: share '0.6' of 8 machines is above that of 4, 0.5",
-        ),
-        (["gcp,,,H100,spot,8,8,0.5,0.4,0.6,,,,"] * 2, ":3: gcp///H100/spot/8/8 is already in"),
-    ],
-)
-def test_a_wrong_row_is_refused_with_its_line(
-    tmp_path: Path, lines: list[str], message: str
-) -> None:
-    """File, line and value."""
-    with pytest.raises(PlacerError) as refused:
-        load_catalog(["default", layer(tmp_path, *lines)])
-    assert message in refused.value.message
-
-
 def log(folder: Path, text: str) -> Path:
     """Write a log."""
     path = folder / "launches.csv"
@@ -175,31 +142,6 @@ def test_the_example_is_a_log() -> None:
 
 HEAD = "utc,a,b\n"
 LINE = "2026-11-01T10:00Z,1,2\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "no log of launches"),
-        ("time,a\n" + LINE, "no log of launches"),
-        ("utc,a,a\n" + LINE, "no log of launches"),
-        (HEAD, "has no launches"),
-        (HEAD + "2026-11-01T10:00Z,,\n", "every cell is empty"),
-        (HEAD + "2026-11-01T10:00Z,1\n", ":2: 2 columns where the header has 3"),
-        (HEAD + "yesterday,1,2\n", ":2:utc: 'yesterday' is not a time"),
-        (HEAD + LINE + LINE, ":3: '2026-11-01T10:00Z' is not later"),
-        (HEAD + "2026-11-01T10:00Z,1,-1\n", ":2:b: '-1' is not a number of machines"),
-        (HEAD + "2026-11-01T10:00Z,1,nan\n", "'nan' is not a number of machines"),
-        (HEAD + "2026-11-01T10:00Z,1,1.5\n", "'1.5' is not a number of machines"),
-        (HEAD + "2026-11-01T10:00Z,1,1e300\n", "'1e300' is not a number of machines"),
-        (HEAD + '2026-11-01T10:00Z,1,"2\n', "not valid CSV"),
-    ],
-)
-def test_what_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:
-    """One line with file, line and column."""
-    with pytest.raises(PlacerError) as error:
-        read_launch_log(log(tmp_path, text))
-    assert words in error.value.message
 
 
 def test_fewer_asked_than_launched_is_refused(tmp_path: Path) -> None:

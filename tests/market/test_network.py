@@ -12,7 +12,6 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from conftest import Run
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog, EgressPrice, MeasuredLink, Region
 from placer.market.network.graph import Link, Network, network_of
@@ -306,22 +305,3 @@ def test_grids_without_use_are_errors(tmp_path: Path, rows: tuple[str, ...], wor
     with pytest.raises(PlacerError, match=r"grid") as caught:
         check_network([grid(tmp_path, *rows)], "default")
     assert words in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((), "no measured links"),
-        (("nowhere",), "nowhere"),
-        (("phalak-2023",), "has no links.csv"),
-        (("./missing.csv",), "missing.csv"),
-    ],
-)
-def test_bad_words_give_exit_code_2(
-    run: Run, tmp_path: Path, arguments: tuple[str, ...], words: str
-) -> None:
-    """The default book has no measured links; names and files that are not there."""
-    done = run("network", "check", *arguments, PLACER_HOME=str(tmp_path))
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr

@@ -23,7 +23,6 @@ from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.words.changes import parse_changes
 from placer.problem.words.data import store_named
-from placer.problem.words.machines import read_quotas
 from placer.problem.words.meanings import MEANT, OPTIONS, meant
 from placer.problem.words.readers import read_deadline
 from placer.problem.words.request import build_problem
@@ -93,32 +92,6 @@ def test_documents_without_a_quota_mean_eight(erben: Catalog) -> None:
     assert Problem.from_dict(document).requirements.quota_gpus == 8
     assert none.to_dict()["requirements"]["quota_gpus"] is None
     assert Problem.from_dict(none.to_dict()).requirements.quota_gpus is None
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "q.csv:1: columns"),
-        ("place,gpu,gpus\n", "q.csv:1: columns place,gpu,gpus"),
-        ("place,gpu,market,gpus\n*,T4,spot\n", "q.csv:2: 3 cells instead of 4"),
-        ("place,gpu,market,gpus\n*,T4,cheap,4\n", "q.csv:2: market 'cheap'"),
-        ("place,gpu,market,gpus\n*,T4,spot,-4\n", "q.csv:2: gpus '-4'"),
-        ("place,gpu,market,gpus\n*,T4,spot,many\n", "q.csv:2: gpus 'many'"),
-        ("place,gpu,market,gpus\n*,T4,spot," + "9" * 5000 + "\n", "q.csv:2: gpus"),
-        ("place,gpu,market,gpus\n" + "x" * 140_000 + ",T4,spot,1\n", "not valid CSV"),
-        ("place,gpu,market,gpus\ngcp/us-centrall1,T4,spot,1\n", "unknown place"),
-        ("place,gpu,market,gpus\n*,T5,spot,1\n", "unknown GPU"),
-    ],
-)
-def test_bad_quota_files_name_the_line(
-    erben: Catalog, tmp_path: Path, text: str, says: str
-) -> None:
-    """File, line and value."""
-    path = tmp_path / "q.csv"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(PlacerError) as caught:
-        read_quotas(path, erben)
-    assert says in caught.value.message
 
 
 def test_require_measured_leaves_estimates_out(default: Catalog) -> None:

@@ -256,23 +256,3 @@ def test_a_quota_that_leaves_nothing_is_named(
     done = run("recommend", *words, "--quota", str(path), columns=300)
     assert done.returncode == 2
     assert f"tip: {tip}\n" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("place,gpu,market,gpus,vcpus\n*,*,*,1,2\n", "states GPUs and vCPUs"),
-        ("place,gpu,market,gpus,vcpus\n*,*,*,,\n", "states neither GPUs nor vCPUs"),
-        ("place,gpu,market,vcpus,scope\n*,*,*,8,each\n", "with scope 'each'"),
-        ("place,gpu,market,gpus,machine\n*,*,*,8,g6.xlarg\n", "unknown machine 'g6.xlarg'"),
-        ("place,gpu,market,vcpus\n*,*,*,1.5\n", "vcpus '1.5' is not a whole number"),
-        ("place,gpu,market\n*,*,*\n", "columns place,gpu,market"),
-    ],
-)
-def test_wrong_rows_are_named(erben: Catalog, tmp_path: Path, text: str, message: str) -> None:
-    """With file and line."""
-    path = tmp_path / "quota.csv"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(PlacerError, match=message) as refused:
-        read_quotas(path, erben)
-    assert str(path) in refused.value.message

@@ -109,23 +109,6 @@ def test_a_cost_that_would_be_negative_is_zero() -> None:
     assert found.s_per_gb.value == pytest.approx(3.0, abs=0.02)
 
 
-@pytest.mark.parametrize(
-    ("points", "says"),
-    [
-        ([(1e9, 1, 1.0), (2e9, 1, 2.0)], "too few"),
-        ([(1e9, 1, 1.0), (2e9, 1, 2.0), (3e9, 2, 0.0)], "not above 0"),
-        ([(1e9, 1, 1.0), (2e9, 2, 2.0), (3e9, 3, 3.0)], "cannot separate"),
-        ([(1e9, 1, 1.0), (2e9, 1, float("nan")), (3e9, 2, 1.0)], "not above 0"),
-    ],
-)
-def test_points_that_say_too_little_are_refused(
-    points: list[tuple[float, float, float]], says: str
-) -> None:
-    """Too few, without time, or sizes that grow with the tensors."""
-    with pytest.raises(PlacerError, match=says):
-        fit(points)
-
-
 def test_a_host_like_the_reference_has_the_published_constants() -> None:
     """Scaled by 1; l0 and l2 are assumed and equal those of A10 hosts in any case."""
     report = host_report(synthetic(REFERENCE_S_PER_GB, REFERENCE_S_PER_TENSOR), "a10", TODAY)

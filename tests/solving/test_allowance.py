@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import placer
-from conftest import Run
 from instances import two_places
 from placer.documents.schemas import schema_text
 from placer.interface import advisor
@@ -220,13 +219,3 @@ def test_reading_a_question_takes_its_time_off_the_limit(
     monkeypatch.setattr(advisor, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023", time_limit=limit_s)
     assert given[0] == left_s
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "lots", "1", "", "1e999GB"])
-def test_the_command_line_refuses_a_wrong_memory_limit_in_one_line(run: Run, value: str) -> None:
-    """Exit code 2, one line and a tip."""
-    done = run(*QUESTION, "--budget", "5/h", f"--memory-limit={value}")
-    assert (done.returncode, done.stdout) == (2, "")
-    lines = done.stderr.splitlines()
-    assert lines[0].startswith("error: ")
-    assert len(lines) == 2

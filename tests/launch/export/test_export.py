@@ -591,30 +591,6 @@ def test_the_command_takes_a_result_and_edits_on_demand(
     assert "edited by hand" in (tmp_path / "edited/workers-0.sh").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--to", "torchrn", "--dir", "x"], "a similar target exists: 'torchrun'"),
-        (["--to", "cloudformation", "--dir", "x"], "the exchange all-reduce has no cloud function"),
-        (
-            ["--to", "torchrun", "--dir", "x", "--train", "a b"],
-            "is not a valid path of a training script",
-        ),
-        (["--to", "torchrun", "--dir", "no/such"], "its parent folder does not exist"),
-        (["--to", "torchrun"], "--dir is missing"),
-    ],
-)
-def test_errors_are_one_line(
-    run: Run, tmp_path: Path, three: ExportPlan, words: list[str], said: str
-) -> None:
-    """Exit code 2, a line and a tip, and nothing written."""
-    (tmp_path / "plan.json").write_text(three.text, encoding="utf-8")
-    done = run("export", "plan.json", *words, cwd=tmp_path)
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 2), done.stderr
-    assert said in done.stderr
-    assert [entry.name for entry in tmp_path.iterdir()] == ["plan.json"]
-
-
 @pytest.fixture(scope="module")
 def some_islands() -> ExportPlan:
     """All-reduce between two islands of two machines with 8 GPUs in one region of AWS, and one of

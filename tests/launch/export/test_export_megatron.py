@@ -13,7 +13,6 @@ from exports import done, plan_of
 from other_pythons import other_python
 from run_plans import islands, with_question
 
-from placer.errors import PlacerError
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.targets.megatron import SETTINGS, TRAINER
@@ -59,23 +58,6 @@ def test_settings_are_those_that_were_priced() -> None:
     assert model["virtual_pipeline_model_parallel_size"] == 2
     assert (model["recompute_granularity"], model["recompute_num_layers"]) == ("full", 1)
     assert told["ddp"]["use_distributed_optimizer"] is True
-
-
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        ({"train": "train.py"}, "trains an entry of its registry"),
-        ({"inner": {"sharding": "zero-3"}}, "megatron does not do the sharding zero-3 with stages"),
-        ({"inner": {"precision": "tf32"}}, "megatron does not do the precision tf32"),
-        ({"target_batch_size": 260}, "take 32 sequences at once"),
-        ({"strategy": "diloco"}, "megatron does not do the exchange diloco"),
-    ],
-)
-def test_what_megatron_cannot_do_is_refused(asked: dict[str, Any], words: str) -> None:
-    """In one line; 260 sequences are no multiple of 4 for each of 4 ranks in rounds of 2."""
-    with pytest.raises(PlacerError, match=words) as caught:
-        export(plan((US, 2, 2), **asked), "megatron")
-    assert "\n" not in str(caught.value)
 
 
 CHECK = """

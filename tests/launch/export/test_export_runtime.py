@@ -19,7 +19,6 @@ from run_plans import A, B, C, document, islands
 
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run, free_port
 from placer.documents.schemas import schema_text
-from placer.errors import PlacerError
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.folder import write_folder
@@ -305,43 +304,3 @@ def test_the_folder_holds_the_manifest_itself(run: Run, tmp_path: Path) -> None:
     script = run(*EXPORT[:-1], "--diff", cwd=tmp_path).stdout
     assert "-exec placer run" in script
     assert "+exec torchrun" in script
-
-
-SERVERLESS = document("central", (A, 2))
-ALL_REDUCE = document("all-reduce", (A, 2))
-
-
-@pytest.mark.parametrize(
-    ("target", "told", "words", "said"),
-    [
-        ("torchrun", SERVERLESS, {}, "gcp/a is not a region of AWS"),
-        ("cloudformation", SERVERLESS, {}, "gcp/a is not a region of AWS"),
-        ("skypilot", document("hierarchical", (A, 1), (B, 1)), {}, "gcp/a is not a region of AWS"),
-        (
-            "jobset",
-            document("parameter-server", (A, 2), overlap=True),
-            {},
-            "placer run does not do parameter-server beside the next step",
-        ),
-        ("compose", ALL_REDUCE, {"edited": True}, "no manifest that was edited by hand"),
-        ("hivemind", ALL_REDUCE, {}, "hivemind trains with a script"),
-        (
-            "trainjob",
-            document("parameter-server", (A, 2)),
-            {},
-            "trainjob has no place for the machine of a parameter server",
-        ),
-        ("torchrun", ALL_REDUCE, {"train": "a b:c"}, "'a b:c' is not a module:function"),
-        ("torchrun", ALL_REDUCE, {"train": "train.py:main"}, "is not a module:function"),
-        ("torchrun", ALL_REDUCE, {"train": "a:$(x)"}, "is not a module:function"),
-    ],
-)
-def test_what_the_runtime_cannot_do_is_refused(
-    target: str, told: dict[str, Any], words: dict[str, Any], said: str
-) -> None:
-    """One line with exit code 2 before a machine is rented for it, and what to do instead."""
-    with pytest.raises(PlacerError) as refused:
-        export(plan(told, **words), target)
-    assert said in refused.value.message
-    assert refused.value.exit_code == 2
-    assert refused.value.hint

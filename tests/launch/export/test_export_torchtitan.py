@@ -13,7 +13,6 @@ from exports import bash, done, on_path, plan_of
 from other_pythons import other_python
 from run_plans import islands, with_question
 
-from placer.errors import PlacerError
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.folder import write_folder
@@ -153,34 +152,6 @@ def test_torchft_exchanges_between_islands(tmp_path: Path) -> None:
     options(some, tmp_path, "workers-0", "0")
     waits = "--min_replicas 2 --bind [::]:29400 --join_timeout_ms 30000\n"
     assert (tmp_path / "lighthouse").read_text() == waits
-
-
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        ({"train": "train.py"}, "torchtitan trains an entry of its registry"),
-        ({"inner": {"sharding": "zero-1"}}, "torchtitan does not do the sharding zero-1"),
-        ({"inner": {"precision": "fp8"}}, "torchtitan does not do the precision fp8"),
-        ({"target_batch_size": 100}, "which do not divide the batch of 100"),
-        ({"inner": {"sharding": "zero-3", "pipeline": 2}}, "the sharding zero-3 with stages"),
-        (
-            {"inner": {"sharding": "zero-1", "pipeline": 2}, "target_batch_size": 64},
-            "2 stages as many microbatches at least",
-        ),
-        ({"inner": {"sharding": "none", "expert_parallel": 8}}, "8 do not divide 1"),
-        ({"compression": "fp16"}, "compression fp16"),
-        (
-            {"strategy": "diloco", "inner": {"sharding": "zero-1", "pipeline": 2}},
-            "takes a model whole, and the plan has stages",
-        ),
-        ({"strategy": "model-averaging"}, "does not do the exchange model-averaging"),
-    ],
-)
-def test_what_torchtitan_cannot_do_is_refused(asked: dict[str, Any], words: str) -> None:
-    """In one line, before a machine is rented."""
-    with pytest.raises(PlacerError, match=words) as caught:
-        export(plan((US, 2, 2), **asked), "torchtitan")
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.other_python

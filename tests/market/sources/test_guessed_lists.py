@@ -113,35 +113,6 @@ def test_bytes_cost_as_the_dearest_cloud_near_by_and_are_labelled(tmp_path: Path
     assert said["internet"]["source"] == "as given"
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "hint"),
-    [
-        ("gpu,region,price per hour\nL4,Berlin,0.75\n", "in which currency", "currency=EUR"),
-        ("gpu,region,price USD\nL4,Berlin,0.75\n", "for how long", "unit=hour"),
-        ('gpu,region,EUR per hour\nL4,Berlin,"1,250"\n', "'1,250' of .* decimal", "=comma"),
-        ("gpu,region,EUR per hour\nL4,Berlin,1.250\n", "'1.250' of .* decimal", "=point"),
-        ("gpu,region,EUR per hour\n8x L4,Berlin,4.25\n", "of one GPU or of a whole", "per=gpu"),
-        ("gpu,EUR per hour\nL4,0.75\n", "no column says where", "region=Frankfurt"),
-        ("gpu,region,EUR per hour\nL4,FRA1,0.75\n", "no column says where", "region=Frankfurt"),
-        ("gpu,region,BRL per hour\nL4,Recife,4.25\n", "no rate of BRL", "--rate BRL="),
-        ("cpu,region,EUR per hour\n4,Berlin,0.75\n", "no column names a GPU", "gpu="),
-        ("gpu,region,words\nL4,Berlin,much\n", "no column looks like a price", "price="),
-        ("gpu,region,EUR per hour\n", "has no row", "a header and machines"),
-        ("gpu,gpu,EUR per hour\nL4,L4,1\n", "appears twice", "keep one"),
-        ("gpu,region,EUR per hour\nL4,Berlin,9000.5\n", "times above the median", "correct it"),
-        ("gpu,region,EUR per hour\nL4,Berlin,0\nT4,Berlin,1.5\n", "zero or less", "correct it"),
-    ],
-)
-def test_what_counts_and_is_not_said_is_asked_for(
-    tmp_path: Path, text: str, message: str, hint: str
-) -> None:
-    """By name, with what to type; never with an option that there is not."""
-    with pytest.raises(PlacerError, match=message) as caught:
-        read(tmp_path, text)
-    assert hint in caught.value.hint
-    assert "--skip-bad" not in caught.value.hint
-
-
 def test_all_that_is_missing_is_asked_for_at_once(tmp_path: Path) -> None:
     """Else a list that says nothing would take four attempts."""
     with pytest.raises(
@@ -176,25 +147,6 @@ def test_words_correct_what_was_guessed(tmp_path: Path) -> None:
     prices = {row["region"]: row["usd_per_hour"] for row in harvest.rows["offers.csv"]}
     assert prices == {"frankfurt-am-main": 8.5, "oslo": 10.5}
     assert "1 EUR = 2 USD as given" in harvest.notes
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"pirce": "USD per hour"}, "unknown field 'pirce'"),
-        ({"price": "Preis"}, "unknown column 'Preis'"),
-        ({"unit": "week"}, "unit 'week' is neither"),
-        ({"per": "rack"}, "per 'rack' is neither"),
-        ({"region": "Atlantis"}, "region 'Atlantis' is neither"),
-        ({"Berlin": "Atlantis"}, "unknown field 'Berlin'"),
-        ({"egress": "free"}, "egress 'free' is neither"),
-        ({"count": "0"}, "count '0' is neither"),
-    ],
-)
-def test_a_wrong_correction_is_named(tmp_path: Path, given: dict[str, str], message: str) -> None:
-    """It is neither a column nor a value that a field may have."""
-    with pytest.raises(PlacerError, match=message):
-        read(tmp_path, PLAIN, None, **given)
 
 
 def test_of_two_prices_of_one_machine_the_dearer_counts(tmp_path: Path) -> None:
