@@ -158,10 +158,12 @@ class RingRelaxation(Relaxation):
 
 
 class RingWays:
-    """Fastest ways between places, and the edges of rings over so many regions, once asked for."""
+    """Fastest ways between places, and the edges of rings over so many regions, once asked for.
+    ``one_way``: seconds of an edge, 0 from a place to itself; shape (places, places).
+    """
 
     def __init__(self, one_way: Array) -> None:
-        self._ways = fastest_ways(one_way)
+        self._one_way = one_way
         self._wan: dict[int, Array] = {}
 
     def wan_matrix(self, regions: int) -> Array:
@@ -172,9 +174,9 @@ class RingWays:
         return self._wan[most]
 
     def _slowest_edges(self, regions: int) -> Array:
-        ways, last = self._ways, MOST_EDGES
         if regions > ANY_WAYS:  # which bounds all others
-            return np.maximum(ways[last], ways[last].T)
+            return np.maximum(self.any_way, self.any_way.T)
+        ways, last = [*self.short_ways, self.any_way], MOST_EDGES
         parts = [
             np.maximum(ways[min(h - 1, last)], ways[min(max(regions - h, 1) - 1, last)].T)
             for h in range(1, max(1, regions // 2) + 1)
@@ -182,32 +184,32 @@ class RingWays:
         built: Array = np.minimum.reduce(parts)
         return np.minimum(built, built.T)  # the other way round, h edges back
 
+    @cached_property
+    def short_ways(self) -> list[Array]:
+        """Slowest edge of the fastest way of one edge, of up to two ... up to `MOST_EDGES`.
+
+        >>> apart = np.array([[0.0, 1.0, 9.0], [1.0, 0.0, 2.0], [9.0, 2.0, 0.0]])
+        >>> # straight, and by the second place
+        >>> [float(ways[0, 2]) for ways in RingWays(apart).short_ways[:2]]
+        [9.0, 2.0]
+        """
+        built = [self._one_way]
+        while len(built) < MOST_EDGES:
+            longer = np.empty_like(self._one_way)
+            for src, row in enumerate(built[-1]):
+                longer[src] = np.maximum(row[:, None], self._one_way).min(axis=0)
+            built.append(longer)
+        return built
+
+    @cached_property
+    def any_way(self) -> Array:
+        """Slowest edge of the fastest way of any number of edges, by Floyd and Warshall."""
+        built = self._one_way.copy()
+        for by in range(len(built)):
+            np.minimum(built, np.maximum(built[:, by, None], built[by]), out=built)
+        return built
+
 
 def longer(seconds: float) -> float:
     """Return seconds that are no less than some, whatever was rounded."""
     return seconds * (1 + SLACK)
-
-
-def fastest_ways(one_way: Array) -> list[Array]:
-    """Return the slowest edge of the fastest way between places: of one edge, of up to two ... up
-    to `MOST_EDGES`, and of any number.
-
-    >>> apart = np.array([[0.0, 1.0, 9.0], [1.0, 0.0, 2.0], [9.0, 2.0, 0.0]])
-    >>> [float(ways[0, 2]) for ways in fastest_ways(apart)[:2]]  # straight, and by the second place
-    [9.0, 2.0]
-    """
-    built = [one_way]
-    while len(built) < MOST_EDGES:
-        built.append(_joined(built[-1], one_way))
-    last = built[-1]
-    while not np.array_equal(last, longer := _joined(last, last)):
-        last = longer
-    return [*built, last]
-
-
-def _joined(first: Array, then: Array) -> Array:
-    """Return the slowest part of the fastest way over one more place; shape (places, places)."""
-    built = np.empty_like(first)
-    for src, row in enumerate(first):
-        built[src] = np.maximum(row[:, None], then).min(axis=0)
-    return built
