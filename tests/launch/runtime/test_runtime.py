@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
 
 torch: Any = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
@@ -20,6 +22,7 @@ from run_plans import A, B, C, document, islands, linear, patient, plan_of, sett
 
 from placer.errors import PlacerError  # noqa: E402
 from placer.launch.runtime.run_log import summary  # noqa: E402
+from placer.workload.island.transports import MIB, MOST_BUCKETS, bucket_count, bucket_mib  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -98,6 +101,21 @@ def test_half_of_the_bytes_by_ddps_hook(tmp_path: Path) -> None:
     torch.testing.assert_close(ends(records)[0], vector, rtol=0.01, atol=0.005)
     assert not torch.equal(ends(records)[0], vector)
     assert set(sent(told, tmp_path, records).values()) == {66}
+
+
+@given(sizes=st.lists(st.integers(100_000, 60_000_000), min_size=1))
+def test_ddp_has_no_more_buckets_than_are_priced(sizes: list[int]) -> None:
+    """PyTorch's own assignment of FP32 tensors, none of which is touched, to buckets of the size
+    that a run asks for; of DDP's own size there are more than eight from 200 MiB on.
+    """
+    tensors, whole = [torch.empty(size) for size in sizes], 4 * sum(sizes)
+
+    def buckets(mib: int) -> int:
+        parts, _ = torch.distributed._compute_bucket_assignment_by_size(tensors, [mib * MIB])
+        return len(parts)
+
+    assert buckets(bucket_mib(whole)) <= bucket_count(whole) <= MOST_BUCKETS
+    event("more by default" if buckets(25) > MOST_BUCKETS else "few")
 
 
 @pytest.mark.parametrize(
