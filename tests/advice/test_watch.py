@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -114,23 +114,6 @@ def test_machines_that_run_already_stay() -> None:
 def test_cells_without_a_count_are_carried_forward_and_empty_lines_passed_over() -> None:
     """Nobody looked at the first zone: it has what it had."""
     assert len(changes(HEAD, "", *rows("4,0", ",0", ",", ""[:0] or "4,0"))) == 1
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ((HEAD, *rows("4,0", "x,0")), "feed:3:gcp/us-central1-a: 'x'"),
-        ((HEAD, *rows("4,0", "4")), "feed:3: 2 columns where the header has 3"),
-        ((HEAD, *rows("4,0"), *rows("4,0")), "feed:3: '2026-11-01T00:00Z' is not later"),
-        (("when,a", *rows("4,0")), "feed:1: no log of launches"),
-        ((HEAD, "soon,4,0"), "feed:2:utc: 'soon' is not a time"),
-        ((HEAD, 'now,"4,0'), "feed:2: not valid CSV"),
-    ],
-)
-def test_bad_lines_are_named(lines: Sequence[str], message: str) -> None:
-    """File, line and column, as in a log that is read whole."""
-    with pytest.raises(PlacerError, match=message):
-        changes(*lines)
 
 
 def test_files_of_a_folder_are_one_feed(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
-from placer.errors import PlacerError
 from placer.interface.question_file import read_question
 
 FILES = {
@@ -78,26 +77,6 @@ def test_configurations_are_read_as_words(tmp_path: Path, name: str) -> None:
     text, words = FILES[name]
     (tmp_path / name).write_text(text, encoding="utf-8")
     assert read_question(str(tmp_path / name))[1] == words
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "words"),
-    [
-        ("a.yaml", "a: [", "cannot be read"),
-        ("a.yaml", "- 1", "has no keys with values"),
-        ("a.yaml", "a: 1", "is of no training software that is known"),
-        ("a.json", "{", "cannot be read"),
-        ("a.yaml", f"a: !{'b' * 300} c", r"cannot be read: could not .{110} \(give"),
-        ("a.txt", "", "does not end in .yaml, .yml, .toml, .json"),
-        ("axolotl.yaml", "base_model: x\nadapter: lora\nlora_r: [1]", "is a list or an object"),
-    ],
-)
-def test_what_is_no_configuration_is_said(tmp_path: Path, name: str, text: str, words: str) -> None:
-    """One line that names the file."""
-    (tmp_path / name).write_text(text, encoding="utf-8")
-    with pytest.raises(PlacerError, match=words) as error:
-        read_question(str(tmp_path / name))
-    assert name in error.value.message
 
 
 def test_flags_win_over_the_file(run: Run, tmp_path: Path) -> None:

@@ -260,20 +260,6 @@ def test_a_function_that_would_run_too_long_is_a_violation(phalak: Catalog) -> N
     assert "its provider allows 100 s" in violations(grown, short)[0].message
 
 
-def test_unknown_machines_and_places_are_errors(erben: Catalog) -> None:
-    """The tip lists what the place has."""
-    for workers, says in (
-        ("gcp/us-central9=1xT4", "unknown place"),
-        ("gcp/us-central1=1xT5", "unknown GPU"),
-        ("gcp/us-central1=1xA10", "has no A10 in gcp/us-central1"),
-        ("gcp/us-central1=0xT4", "at least 1"),
-        ("gcp/us-central1", "is not a group"),
-        ("", "has no group"),
-    ):
-        with pytest.raises(PlacerError, match=says):
-            on_book("roberta-xlm", workers, erben)
-
-
 def test_the_prices_of_the_last_month_are_the_interval_of_the_bill(erben: Catalog) -> None:
     """A spot price of 0.18 USD/h that was 0.12 to 0.30 in the last 30 days moved by x2.5, and may
     do so again either way: two machines cost 2 x 0.072 to 2 x 0.45 for compute. On demand the ends

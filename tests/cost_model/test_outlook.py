@@ -278,14 +278,3 @@ def test_amounts_that_are_none_are_refused(default: Catalog, gib: float) -> None
         tiered_usd(1.0, tiers, already_gib=gib)
     with pytest.raises(PlacerError, match="bytes from aws/us-east-1 to gcp/us-central1"):
         monthly_egress_usd({(AWS, GCP): gib, (AWS, AZURE): 1e12}, Network(default))
-
-
-@pytest.mark.parametrize(
-    "tiers", [(), ((10, 0.1),), ((0, 0.1), (0, 0.2)), ((0, 0.1), (20, 0.1), (10, 0.1))]
-)
-def test_tiers_that_do_not_rise_from_zero_are_refused(
-    tiers: tuple[tuple[float, float], ...],
-) -> None:
-    """None, no first one, a doubled mark, marks that fall."""
-    with pytest.raises(PlacerError, match="do not rise from 0"):
-        tiered_usd(1.0, schedule(*tiers))

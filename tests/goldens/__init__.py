@@ -11,7 +11,10 @@ or meant: then it is accepted, and stands in the same commit as its cause.
 import sys
 from pathlib import Path
 
-ASKING = "advice documents launch/export market market/sources profiler solving validation workload"
-PATHS = ("", "tests", "tests/benchmarks", *(f"tests/{name}" for name in ASKING.split()))
+ROOMS = (
+    "advice benchmarks cost_model documents launch/export market market/sources profiler "
+    "solving validation workload"
+)
+PATHS = ("", "tests", *(f"tests/{name}" for name in ROOMS.split()))
 """Folders of the checkout from which modules are imported."""
 sys.path[:0] = [str(Path(__file__).parents[2] / name) for name in PATHS]

@@ -283,25 +283,3 @@ def test_a_grid_may_bring_its_regions(tmp_path: Path) -> None:
     found = check_network([str(tmp_path)], "default")
     assert found.unknown_places == {}
     assert found.errors[0].group == "EU-EU"
-
-
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        ((), "no measured links"),
-        (
-            ("moon/base,aws/us-east-1,,,2600",),
-            "none of 1 rows can be compared: no book knows moon/base",
-        ),
-        (("aws/us-east-1,aws/us-west-2,,,60,estimated",), "none of 1 rows can be compared"),
-        (("aws/us-east-1,aws/us-west-2,,,",), "none of 1 rows can be compared"),
-        (("aws/us-east-1,aws/us-west-2,,,nan",), "rtt_ms 'nan' is not a finite number"),
-        (("aws/us-east-1,aws/us-west-2,,,0",), "rtt_ms '0' is not above 0"),
-        (("aws/us-east-1,aws/us-west-2,fast,,",), "gbps_one_stream 'fast' is not a number"),
-    ],
-)
-def test_grids_without_use_are_errors(tmp_path: Path, rows: tuple[str, ...], words: str) -> None:
-    """Each message names the grid or the line and what is wrong."""
-    with pytest.raises(PlacerError, match=r"grid") as caught:
-        check_network([grid(tmp_path, *rows)], "default")
-    assert words in str(caught.value)

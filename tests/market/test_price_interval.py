@@ -13,7 +13,6 @@ import pytest
 import placer
 from conftest import Run
 from instances import offer, two_places
-from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.books.defended_figures import defended, outlier_of, outliers, usual_share
 from placer.market.catalog import Catalog, Setting, VmOffer
@@ -214,13 +213,6 @@ def test_no_price_of_the_default_book_becomes_lower_and_on_demand_stays() -> Non
     fresh = [(o, n) for o, n in pairs if o.market == "community" and o.as_of == "2026-11-09"]
     assert len(fresh) > 100
     assert all(old.usd_per_hour == new.usd_per_hour for old, new in fresh)
-
-
-def test_other_words_for_figures_are_refused() -> None:
-    """The message names both words."""
-    with pytest.raises(PlacerError, match="figures 'bold'") as caught:
-        Advisor().problem("roberta-xlm", budget="5/h", figures="bold")
-    assert "defended or book" in caught.value.hint
 
 
 @pytest.mark.parametrize(("model", "budget"), [("roberta-xlm", "5/h"), ("resnet152", "2/h")])

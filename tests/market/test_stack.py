@@ -138,55 +138,6 @@ CONTRACT = "provider,region,instance_type,gpu,market,multiplier,source,as_of\n"
 SAME = QUOTE + QUOTE.splitlines()[1] + "\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("a,b\n1,2\n", "1: unknown header"),
-        ("", "1: unknown header"),
-        ("<html>404</html>\n", "1: unknown header"),
-        (QUOTE.replace("us-west1", "us-west9"), "2: region 'gcp/us-west9' is not in regions.csv"),
-        (QUOTE.replace("0.11", "free"), "2: usd_per_hour 'free' is not a number"),
-        (SAME, "3: gcp/us-west1/n1-standard-8+T4/T4/1/spot is already in line 2"),
-        # 1 and 01 devices are one machine: of two prices nobody could say which counts.
-        (
-            QUOTE + QUOTE.splitlines()[1].replace("T4,1,", "T4,01,") + "\n",
-            "/01/spot is already in line 2",
-        ),
-        # A band or a spread the wrong way round, and percent that were meant as shares.
-        (BAND.format("0.1,0.05"), "2: interruption_low '0.1' is above interruption_high '0.05'"),
-        (BAND.format("5,10"), "2: interruptions from 5.0 to 10.0 are no shares"),
-        (LINK.format("0.2,0.3,0.4"), "2: gbps_low '0.3' is above gbps_one_stream '0.2'"),
-        # A fabric nobody knows, no bandwidth, no machines.
-        (
-            FABRIC.format("3200,token-ring,"),
-            "2: fabric 'token-ring' is not one of efa, infiniband, roce, gpudirect-tcpx, ethernet",
-        ),
-        (FABRIC.format("3200,EFA,"), "2: fabric 'EFA' is not one of efa"),
-        (FABRIC.format("0,efa,"), "2: network_gbps '0' is not above 0"),
-        (FABRIC.format("-1,efa,"), "2: network_gbps '-1' is not above 0"),
-        (FABRIC.format("3200,efa,0"), "max_island_machines '0' is not a whole number from 1"),
-        (FABRIC.format("3200,efa,2.5"), "max_island_machines '2.5' is not a whole number from 1"),
-        (f"{NETWORKS}aws,*,3200,myrinet,,s,2026-11-01", "2: fabric 'myrinet' is not one of efa"),
-        (f"{NETWORKS}aws,*,-5,efa,,s,2026-11-01", "2: network_gbps '-5' is not above 0"),
-        (f"{NETWORKS}aws,*,5,efa,0,s,2026-11-01", "max_island_machines '0' is not a whole number"),
-        (f"{NETWORKS}aws,*,5,efa,,,2026-11-01", "source '' is empty"),
-        (f"{NETWORKS}aws,,5,efa,,s,2026-11-01", "instance_type '' is empty"),
-        (f"{NETWORKS}aws,*,5,efa,,s,yesterday", "as_of 'yesterday' is not a date"),
-        # Less than a hundredth makes machines free, more than 100 makes them vanish: slips.
-        *(
-            (f"{CONTRACT}aws,*,*,*,*,{slip},c,2026-11-01", f"2: multiplier '{slip}'")
-            for slip in ("0", "-1", "NaN", "1e-300", "1e9", "")
-        ),
-    ],
-)
-def test_a_bad_layer_is_refused_with_file_and_line(tmp_path: Path, text: str, says: str) -> None:
-    """The message names the layer's own file, line, column and value."""
-    with pytest.raises(PlacerError) as caught:
-        load_catalog(["default", write(tmp_path / "mine.csv", text)])
-    assert "mine.csv:" in caught.value.message
-    assert says in caught.value.message
-
-
 def test_the_second_reading_comes_from_the_cache_and_is_the_same(home: Path) -> None:
     """Every row and their order; the cache has one file for the contents of any name."""
     first, second = load_catalog("erben-2023"), load_catalog("erben-2023")

@@ -11,7 +11,6 @@ from conftest import Run
 from placer.documents.saved_result import check_result
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
-from placer.market.books.book_reader import load_catalog
 from placer.market.carbon import figure
 from placer.market.catalog import Catalog
 from placer.market.words.own_machines import own_sentences, own_words, parse_own
@@ -244,13 +243,6 @@ def test_the_plan_is_chosen_among_those_that_fit_the_host_too() -> None:
     (group,) = answer.placement.groups
     assert (group.place, group.machine_count) == ("onprem/a", 4)
     assert group.inner is not None
-
-
-def test_a_card_for_pcie_is_written_without_nvlink() -> None:
-    """A100-80-PCIe is the device of A100-80 whose machine has no NVLink; the tip says so."""
-    with pytest.raises(PlacerError, match="A100-80 has no row of its own for PCIe") as error:
-        parse_own("pc=1xA100-80-PCIe:4@Berlin", load_catalog("default"))
-    assert error.value.hint == "write pc=1xA100-80:4@Berlin:nvlink=no"
 
 
 def test_large_adapters_on_two_small_devices_are_refused() -> None:

@@ -168,15 +168,6 @@ def test_mail_that_cannot_be_sent_is_an_error(monkeypatch: pytest.MonkeyPatch) -
         notices.sender("smtp://me@127.0.0.1/team@example.org")
 
 
-@pytest.mark.parametrize(
-    ("target", "words"), [("ftp://x/y", "'ftp://' is no way"), ("no/such/file", "cannot write")]
-)
-def test_what_cannot_be_told_is_refused_at_once(target: str, words: str) -> None:
-    """Before a search begins."""
-    with pytest.raises(PlacerError, match=words):
-        notices.sender(target)
-
-
 def test_a_price_that_rises_is_told(tmp_path: Path, run: Run) -> None:
     """An A10 costs 0.60 USD/h in the book, and 0.70 on another day: the webhook and the file get
     what `report --diff` says, and the next watch counts from there.

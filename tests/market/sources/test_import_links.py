@@ -103,19 +103,6 @@ def test_what_cannot_be_true_is_refused_with_its_line(
     assert (len(kept.rows["links.csv"]), sum(kept.left_out.values())) == (2, 1)
 
 
-@pytest.mark.parametrize("cell", ["0", "-1", "nan", "inf", "2e12"])
-def test_throughput_that_cannot_be_true_is_refused(
-    default: Catalog, tmp_path: Path, cell: str
-) -> None:
-    """Nothing, less than nothing, and more than 1 Tb/s."""
-    path = tmp_path / "t.csv"
-    path.write_text(
-        f"src_region,dst_region,throughput_received\naws:us-east-1,gcp:us-west1-a,{cell}\n"
-    )
-    with pytest.raises(PlacerError, match="is not above 0 and at most 1 Tb/s"):
-        grid(default, str(path))
-
-
 def imported(run: Run, home: Path, *words: str) -> tuple[int, list[dict[str, object]], str]:
     """Exit code, links and errors of the command."""
     done = run("network", "import", *words, "--json", PLACER_HOME=str(home))
@@ -286,31 +273,6 @@ def test_a_run_that_failed_says_why(default: Catalog) -> None:
     ):
         rows_of(default, "refused.json")
     assert len(rows_of(default, "refused.json", "one.json", skip_bad=True)) == 2
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "words"),
-    [
-        ("start__test_start__protocol", "UDP", "is a run over UDP"),
-        ("end__sum_received__bits_per_second", 0, "throughput 0 bits/s is not above 0"),
-        ("end__sum_received__bits_per_second", float("nan"), "NaN is not a number"),
-        ("end__sum_received__bits_per_second", "fast", "'fast' is not a number"),
-        ("end__sum_received__bits_per_second", None, "neither a throughput nor"),
-        ("start__timestamp", {}, "give the day with --date"),
-        ("start__timestamp__timesecs", 10**30, "cannot be found"),
-        ("start__timestamp__timesecs", 4_000_000_000, "measured on 2096-10-02, which is in the f"),
-        ("start__timestamp__timesecs", 0, "measured on 1970-01-01"),
-        ("start__test_start__num_streams", -4, "'-4' is not a number of streams from 1"),
-    ],
-)
-def test_wrong_figures_are_refused(
-    default: Catalog, tmp_path: Path, path: str, value: object, words: str
-) -> None:
-    """UDP, nothing that arrived, no date or one of a clock that is wrong, which would make a link
-    the newest or the oldest of its book.
-    """
-    with pytest.raises(PlacerError, match=words):
-        read(default, changed(tmp_path, **{path: value}))
 
 
 def test_a_table_names_the_places_of_each_run(run: Run, tmp_path: Path) -> None:

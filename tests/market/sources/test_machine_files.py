@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from conftest import Run
-from placer.errors import PlacerError
 from placer.market.sources.machine_files import with_files
 
 SINFO = """NODELIST NODES PARTITION STATE CPUS MEMORY GRES
@@ -159,24 +158,6 @@ def test_a_log_of_nccl_tests(run: Run, tmp_path: Path) -> None:
         done = run(*command, "nccl.log", cwd=tmp_path)
         assert done.returncode == 2
         assert "nccl-tests: bus bandwidth 349.59 GB/s at 4 GiB" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "is no list of nodes that is known"),
-        ('{"kind": "Pod"}', "is no list of nodes that is known"),
-        ("NODELIST NODES STATE GRES\nn1 1 down gpu:t4:1\n", "has no node that is free"),
-        ("NODELIST NODES STATE GRES CPUS MEMORY\nn1 1 idle gpu:4 8 64000\n", "which GPU"),
-    ],
-)
-def test_what_is_no_list_of_nodes_is_said(tmp_path: Path, text: str, words: str) -> None:
-    """One line that names the file."""
-    path = tmp_path / "nodes.txt"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(PlacerError, match=words) as error:
-        with_files(f"{path}@Berlin")
-    assert str(path) in error.value.message
 
 
 def test_other_words_stay_as_they_are() -> None:
