@@ -272,51 +272,6 @@ def test_one_row_fits_one_figure(tmp_path: Path, erben: Catalog, row: str, label
 
 
 HEAD = "model,workers,samples_per_second"
-BAD = [
-    (f"{HEAD}\n", ["no runs"]),
-    ("", ["column 'model' is missing"]),
-    ("model,samples_per_second\nroberta-xlm,3\n", ["column 'workers' is missing"]),
-    (f"{HEAD},speed\nroberta-xlm,{PLACES}=2xT4,3,4\n", ["unknown column 'speed'"]),
-    (f"{HEAD}\nroberta-xlm,{PLACES}=2xT4,-3\n", [":2", "'-3' is not above 0"]),
-    (f"{HEAD}\nroberta-xlm,{PLACES}=2xT4,0\n", [":2", "'0' is not above 0"]),
-    (f"{HEAD}\nroberta-xlm,{PLACES}=2xT4,nan\n", [":2", "'nan' is not a finite number"]),
-    (f"{HEAD}\nroberta-xlm,{PLACES}=2xT4,1e-320\n", [":2", "'1e-320' is nearer to 0 than 1e-12"]),
-    (f"{HEAD}\nroberta-xlm,{PLACES}=2xT4,inf\n", [":2", "not a finite number"]),
-    (f"{HEAD}\nroberta-xlm,{PLACES}=2xT4,\n", [":2", "both empty"]),
-    (f"model,workers\nroberta-xlm,{PLACES}=2xT4\n", [":2", "both empty"]),
-    (
-        f"{HEAD}\nroberta-xml,{PLACES}=2xT4,3\n",
-        [":2", "unknown model 'roberta-xml'", "'roberta-xlm'"],
-    ),
-    (f"{HEAD}\nroberta-xlm,gcp/us-central=2xT4,3\n", [":2", "unknown place", "'gcp/us-central1'"]),
-    (f"{HEAD}\nroberta-xlm,{PLACES}=2xT44,3\n", [":2", "unknown GPU", "'T4'"]),
-    (f"{HEAD}\nroberta-xlm,{PLACES}=2,3\n", [":2", "is not a group"]),
-    (
-        f"{HEAD}\nroberta-xlm,{PLACES}=2xT4,170\nroberta-xlm,{PLACES}=2xT4,215\n",
-        [":2", ":3", "contradict", "1.25"],
-    ),
-    (f"{HEAD},step_s\nroberta-xlm,{PLACES}=2xT4,211,1\n", [":2", "but step_s is 1"]),
-    (f"{HEAD},calculation_s\nroberta-xlm,{PLACES}=2xT4,211,999\n", [":2", "longer than the step"]),
-    (
-        f"{HEAD},calculation_s,communication_s\nroberta-xlm,{PLACES}=2xT4,211,20,20\n",
-        [":2", "sum to 40 s"],
-    ),
-    (f"{HEAD}\nroberta-xlm,{PLACES}=4xT4,9e8\n", [":2", "more than a factor 20 from the 369"]),
-    (f"{HEAD}\nroberta-xlm,{PLACES}=4xT4,0.001\n", [":2", "more than a factor 20"]),
-    (f"{HEAD},compression\nroberta-xlm,{PLACES}=2xT4,211,fp17\n", [":2", "compression 'fp17'"]),
-]
-
-
-@pytest.mark.parametrize(("text", "says"), BAD)
-def test_wrong_files_are_refused(
-    tmp_path: Path, erben: Catalog, text: str, says: list[str]
-) -> None:
-    """With file, line and value, and the nearest name that exists."""
-    with pytest.raises(PlacerError) as caught:
-        one(tmp_path, erben, text)
-    for words in ["runs.csv", *says]:
-        assert words in str(caught.value)
-    assert caught.value.exit_code == 2
 
 
 def test_document_follows_its_schema_and_reads_back(t4: CalibrationReport) -> None:

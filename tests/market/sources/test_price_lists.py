@@ -157,31 +157,6 @@ SET = (
 
 
 @pytest.mark.parametrize(
-    ("column", "cell", "words"),
-    [
-        ("Unit", "GB", "is no price of an hour but of GB"),
-        ("Pricing Unit", "GPU-Hours", "is no price of an hour but of GPU-Hours"),
-        ("unitOfMeasure", "1 Month", "is no price of an hour but of 1 Month"),
-        ("BillingCurrency", "EUR", "is no price in USD but in EUR"),
-        ("PriceDescription", "per Capacity Block hour", "is the price of a capacity block"),
-        ("TermType", "Reserved", "is the price of a commitment: Reserved"),
-        ("Remark", "3 year commitment", "is the price of a commitment: 3 year"),
-        ("Operating System", "Windows", "has a licence in its price: Windows"),
-        ("Tenancy", "Dedicated", "one's own tenancy: Dedicated"),
-    ],
-)
-def test_what_a_list_says_of_its_prices_is_read(
-    tmp_path: Path, column: str, cell: str, words: str
-) -> None:
-    """A price of another unit, term or product is refused, whoever maps the columns."""
-    text = f"Machine,Place,Price,{column}\np5.48xlarge,us-east-1,40,{{}}\n"
-    with pytest.raises(PlacerError) as error:
-        read(tmp_path, text.format(cell), *SET, maps=MAP)
-    assert ":2: " in error.value.message
-    assert words in error.value.message
-
-
-@pytest.mark.parametrize(
     ("column", "cell"),
     [("Unit", "Hrs"), ("unit", "USD/hour"), ("Unit", ""), ("Currency", "USD"), ("Remark", "new")],
 )
