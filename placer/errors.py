@@ -5,10 +5,13 @@ to do.
 from __future__ import annotations
 
 import errno
+import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Self
+
+from placer.version import install_line
 
 EDITED = "the file was edited, or made by another version"
 """Hint about a file whose parts contradict each other."""
@@ -144,6 +147,19 @@ def writing_hint(error: OSError, otherwise: str) -> str:
     """
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "No space left" in str(error)
     return "free some space, or choose another disk" if full else otherwise
+
+
+def not_installed(need: str, extra: str) -> PlacerError:
+    """Build the error for a package of an extra, from what needs it."""
+    return PlacerError(f"{need}, which is not installed", f"install it: {install_line(extra)}")
+
+
+def installed(module: str, need: str, extra: str) -> Any:
+    """Import a module of an extra; raises `not_installed` where it is missing."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise not_installed(need, extra) from None
 
 
 def unknown(kind: str, value: str, known: Iterable[str], hint: str = "") -> PlacerError:

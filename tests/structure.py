@@ -34,7 +34,8 @@ FLOORS = (
     ("market",),
     ("units",),
     ("files",),
-    ("errors", "records", "version"),
+    ("errors", "records"),
+    ("version",),
 )
 """Rooms of placer from the top: a room imports only from floors below its own."""
 SOURCES = ("placer", "solvers")

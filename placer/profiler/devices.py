@@ -14,14 +14,13 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, installed
 from placer.market.accelerators import processor_name
 from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import shipped_catalogs
 from placer.market.catalog import Gpu
 from placer.profiler.torch_import import load_torch
 from placer.units import GIB, counted
-from placer.version import install_line
 from placer.workload.measurement import PRECISIONS
 
 BUSY_SHARE = 0.5
@@ -247,14 +246,8 @@ def cpu_name() -> str:
 
 def load_nvml() -> ModuleType:
     """Import NVIDIA's binding of NVML. Raises `PlacerError` if it is not installed."""
-    try:
-        import pynvml
-    except ImportError:
-        raise PlacerError(
-            "the clocks of a GPU are read with nvidia-ml-py, which is not installed",
-            f"install it: {install_line('profile')}",
-        ) from None
-    loaded: ModuleType = pynvml
+    need = "the clocks of a GPU are read with nvidia-ml-py"
+    loaded: ModuleType = installed("pynvml", need, "profile")
     return loaded
 
 

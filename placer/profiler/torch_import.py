@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
-from placer.errors import PlacerError
-from placer.version import install_line
+from placer.errors import PlacerError, installed
 
 WORDS = (
     "out of memory",
@@ -23,14 +22,7 @@ WORDS = (
 
 def load_torch() -> ModuleType:
     """Import PyTorch. Raises `PlacerError` if it is not installed."""
-    try:
-        import torch
-    except ImportError:
-        raise PlacerError(
-            "placer profile needs PyTorch, which is not installed",
-            f"install it: {install_line('profile')}",
-        ) from None
-    loaded: ModuleType = torch
+    loaded: ModuleType = installed("torch", "placer profile needs PyTorch", "profile")
     return loaded
 
 

@@ -7,8 +7,7 @@ from math import inf
 from typing import Any
 
 from placer.advice.portfolio.columns import Column, Columns, Duals, Held
-from placer.errors import PlacerError
-from placer.version import install_line
+from placer.errors import installed
 
 SHARE_DIGITS = 9
 """Digits of a share that tell it from others."""
@@ -177,11 +176,5 @@ def whole(
 
 def _solver(name: str) -> Any:
     """Open a solver of OR-Tools."""
-    try:
-        from ortools.linear_solver import pywraplp
-    except ImportError:
-        raise PlacerError(
-            "a portfolio needs OR-Tools, which is not installed",
-            f"install it: {install_line('cpsat')}",
-        ) from None
+    pywraplp = installed("ortools.linear_solver.pywraplp", "a portfolio needs OR-Tools", "cpsat")
     return pywraplp.Solver.CreateSolver(name)

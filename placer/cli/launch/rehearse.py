@@ -13,8 +13,7 @@ from placer.cli.command import Json, as_command
 from placer.cli.output import check_targets, print_json, say, write_json
 from placer.cli.screen.show import show
 from placer.documents.json_file import read_json
-from placer.errors import PlacerError
-from placer.version import install_line
+from placer.errors import PlacerError, not_installed
 
 if TYPE_CHECKING:
     from placer.launch.rehearsal.judgement import Line
@@ -74,10 +73,7 @@ def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
             "--scale and --train: the size of your model is the scale", "leave one out"
         )
     if importlib.util.find_spec("torch") is None:
-        raise PlacerError(
-            "placer run --rehearse needs PyTorch, which is not installed",
-            f"install it: {install_line('rehearse')}",
-        )
+        raise not_installed("placer run --rehearse needs PyTorch", "rehearse")
     from placer.launch.rehearsal.judgement import confirmed, document_of, lines_of
     from placer.launch.rehearsal.rehearsal import RehearsalOptions, read_kill, rehearse
 

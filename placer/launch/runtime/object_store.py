@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from placer.documents.manifest.types import Bucket
-from placer.errors import PlacerError
+from placer.errors import PlacerError, installed
 from placer.launch.runtime.processes.loopback_store import LOOPBACK
 from placer.launch.runtime.wire import Meter
 from placer.launch.serverless import protocol
@@ -148,15 +148,10 @@ def check_endpoint(url: str) -> None:
 
 
 def _client(endpoint_url: str, timeout_s: float, direct: bool, region: str | None) -> Any:
-    try:
-        import boto3
-        from botocore.config import Config
-        from botocore.exceptions import BotoCoreError
-    except ImportError:
-        raise PlacerError(
-            "this exchange needs boto3, which is not installed",
-            f"install it: {install_line('aws')}",
-        ) from None
+    boto3 = installed("boto3", "this exchange needs boto3", "aws")
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError
+
     try:
         near = direct or is_loopback(urlsplit(endpoint_url).hostname or "")
         return boto3.session.Session().client(

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from itertools import permutations, product
 from typing import Any
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, not_installed
 from placer.launch.shaped_network.kernel import INTERFACE, how_ended, window_bytes
-from placer.version import install_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,10 +153,7 @@ def open_network(places: Sequence[str], shapes: Iterable[Shape]) -> Iterator[Sha
     if shutil.which("nsenter") is None:
         raise PlacerError("shaped links need nsenter, which is not here", "install util-linux")
     if importlib.util.find_spec("pyroute2") is None:
-        raise PlacerError(
-            "shaped links need pyroute2, which is not installed",
-            f"install it: {install_line('rehearse')}",
-        )
+        raise not_installed("shaped links need pyroute2", "rehearse")
     reasons = []
     for user in (False, True) if os.geteuid() == 0 else (True,):
         try:

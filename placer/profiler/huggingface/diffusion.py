@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, installed
 from placer.profiler.torch_import import load_torch, one_line
 from placer.profiler.workload import Workload
-from placer.version import install_line
 from placer.workload.models.configuration import DIFFUSION, Configuration
 
 if TYPE_CHECKING:
@@ -31,13 +29,8 @@ def diffusion_model(asked: Configuration) -> Workload:
     """
     name = str(asked.values[DIFFUSION])
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when it is imported
-    try:
-        diffusers = import_module("diffusers")
-    except ImportError:
-        raise PlacerError(
-            f"'{asked.file}' needs Hugging Face diffusers for {name[:60]}, which is not installed",
-            f"install it: {install_line('hf')}",
-        ) from None
+    need = f"'{asked.file}' needs Hugging Face diffusers for {name[:60]}"
+    diffusers = installed("diffusers", need, "hf")
     made = getattr(diffusers, name, None)
     if not (isinstance(made, type) and issubclass(made, diffusers.ModelMixin)):
         raise PlacerError(

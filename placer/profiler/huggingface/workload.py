@@ -12,13 +12,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, installed
 from placer.profiler.huggingface.batches import ANY, CAUSAL, TASKS, Asked, Task, image_size, task_of
 from placer.profiler.huggingface.diffusion import diffusion_model
 from placer.profiler.torch_import import load_torch
 from placer.profiler.workload import Workload
 from placer.records import replace
-from placer.version import install_line
 from placer.workload.architecture import LONGEST_SEQUENCE, Architecture
 from placer.workload.models.configuration import DIFFUSION, Configuration, read_configuration
 from placer.workload.models.configured_decoder import USUAL_TOKENS, configured_decoder
@@ -208,14 +207,7 @@ def _unpacked(device: torch.device) -> Iterator[None]:
 def _load_transformers() -> ModuleType:
     # Read when it is imported: even a model that asks for pretrained parts then finds no network.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    try:
-        import transformers
-    except ImportError:
-        raise PlacerError(
-            "hf: needs Hugging Face transformers, which is not installed",
-            f"install it: {install_line('hf')}",
-        ) from None
-    loaded: ModuleType = transformers
+    loaded: ModuleType = installed("transformers", "hf: needs Hugging Face transformers", "hf")
     return loaded
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from collections.abc import Mapping
@@ -11,8 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from placer.errors import PlacerError, unknown
-from placer.version import install_line
+from placer.errors import installed, unknown
 
 FORMATS = ("svg", "png", "pdf")
 """What a drawing can be written as."""
@@ -87,13 +85,7 @@ def vl_convert() -> Any:
 
 
 def _needed(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise PlacerError(
-            f"reports need {module.replace('_', '-')}, which is not installed",
-            install_line("report"),
-        ) from None
+    return installed(module, f"reports need {module.replace('_', '-')}", "report")
 
 
 def specification(chart: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, installed
 from placer.launch.runtime.processes.loopback_store import shared_store
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.strategies.replica_group import Sums, process_group
@@ -19,7 +19,6 @@ from placer.launch.runtime.strategies.strategy import Strategy
 from placer.launch.runtime.training.context import Context
 from placer.launch.runtime.wire import PeerLostError
 from placer.problem.exchange import fragments
-from placer.version import install_line
 
 MOMENTUM = 0.9
 """Douillard et al. (DiLoCo, 2023; Streaming DiLoCo, 2025) and Charles et al. (2025)."""
@@ -51,13 +50,7 @@ def check_torchft(plan: RunPlan, steps: int) -> None:
             f"{steps} steps are no whole rounds of {h} local steps",
             f"give --steps {-(-steps // h) * h}",
         )
-    try:
-        import torchft  # noqa: F401
-    except ImportError:
-        raise PlacerError(
-            f"{name} needs torchft, which is not installed",
-            f"install it: {install_line('torchft')}",
-        ) from None
+    installed("torchft", f"{name} needs torchft", "torchft")
 
 
 def serve_lighthouse(plan: RunPlan, host: str, timeout_s: float) -> tuple[Any, str]:
