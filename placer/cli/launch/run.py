@@ -16,14 +16,12 @@ from placer.cli.output import print_json, say
 from placer.cli.screen.option_groups import LargeCommand
 from placer.cost_model.timing.services import POLL_SECONDS
 from placer.documents.json_file import read_json
-from placer.errors import PlacerError
+from placer.errors import PlacerError, not_installed
 from placer.units import counted, format_plain
-from placer.version import install_line
 
 if TYPE_CHECKING:
     from placer.launch.runtime.run_plan import RunPlan
     from placer.launch.runtime.training.context import Settings
-    from placer.report.blocks import Cell
 
 LOCAL_JOIN_S = 120.0
 """Processes of one machine have started by then."""
@@ -112,10 +110,7 @@ def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
     ranks = () if words["local"] else ranks_from(words["rank"], plan)
     folder = Path(words["out"] or f"{plan.name}-run")
     if importlib.util.find_spec("torch") is None:
-        raise PlacerError(
-            "placer run needs PyTorch, which is not installed",
-            f"install it: {install_line('profile')}",
-        )
+        raise not_installed("placer run needs PyTorch", "profile")
     settings = _settings(plan, words, folder)
     watch = _watch(plan, settings, quiet=as_json)
     if words["local"]:
@@ -209,8 +204,6 @@ def _watch(plan: RunPlan, settings: Settings, *, quiet: bool) -> Callable[[dict[
     def watch(record: dict[str, Any]) -> None:
         if record["kind"] == "notice":
             click.echo(f"warning: {record['message']}", err=True)
-        elif record["kind"] == "back" and not quiet:
-            click.echo(record["message"], err=True)
         elif record["kind"] == "lost":
             click.echo(
                 f"warning: {plan.rank_name(record['rank'])} stopped in step {record['step']}: "
@@ -233,8 +226,7 @@ def _watch(plan: RunPlan, settings: Settings, *, quiet: bool) -> Callable[[dict[
 
 def _print(plan: RunPlan, comparison: dict[str, Any], folder: Path) -> None:
     from placer.cli.screen.show import show_blocks
-    from placer.launch.runtime.run_log import requests_text
-    from placer.report.blocks import table
+    from placer.report.kinds.trials.run import seconds_table, traffic_tables
 
     rounds = counted(comparison["rounds"], "round") + (
         "" if plan.exchange.local_steps == 1 else f" of {plan.exchange.local_steps} steps"
@@ -247,12 +239,7 @@ def _print(plan: RunPlan, comparison: dict[str, Any], folder: Path) -> None:
         + (" overlapping the next step" if plan.exchange.overlap else "")
     )
     say(f"{plan.name}: {exchange}, {site_group}; {rounds} measured")
-    compare = comparison["seconds_compare"]
-    rows = [_cells(row["what"], row, f" {row['unit']}", compare) for row in comparison["seconds"]]
-    rows += [_cells(f"{row['src']} -> {row['dst']}", row, " B") for row in comparison["bytes"]]
-    rows += [_cells(requests_text(row["what"]), row, "") for row in comparison["requests"]]
-    figures = ("predicted", "measured", "difference")
-    show_blocks(table("One round", ("figure", *figures), rows, numbers=figures))
+    show_blocks(seconds_table(comparison), *traffic_tables(comparison))
     losses = comparison["losses"]
     if losses:
         say(
@@ -263,16 +250,3 @@ def _print(plan: RunPlan, comparison: dict[str, Any], folder: Path) -> None:
         say(f"note  {remark}")
     click.echo(f"wrote {folder / 'run.jsonl'}", err=True)
     sys.stderr.flush()
-
-
-def _cells(name: str, row: dict[str, Any], unit: str, compare: bool = True) -> list[Cell]:
-    from placer.report.blocks import figure
-
-    predicted, measured = row["predicted"], row["measured"]
-    known = compare and predicted and measured is not None
-    shown = [figure(v, lambda value: f"{_number(value)}{unit}", "-") for v in (predicted, measured)]
-    return [name, *shown, figure(measured / predicted - 1 if known else None, "{:+.1%}".format)]
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 or value == int(value) else format_plain(value, 4)

@@ -237,16 +237,6 @@ def requests_of(plan: RunPlan, rounds: Sequence[Sequence[Record]]) -> list[dict[
     return rows
 
 
-def requests_text(what: str) -> str:
-    """Write a row of requests in words.
-
-    >>> requests_text("write"), requests_text("write in the global store")
-    ('write requests', 'write requests in the global store')
-    """
-    kind, *store = what.split(" ", 1)
-    return " ".join((kind, "requests", *store))
-
-
 def _losses(plan: RunPlan, steps: Iterable[Record]) -> list[dict[str, Any]]:
     """Return the mean loss over the target batch, by step, of the workers that take part."""
     total: Counter[int] = Counter()

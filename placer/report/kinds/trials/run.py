@@ -16,6 +16,7 @@ from placer.report.blocks import (
     Facts,
     Report,
     Section,
+    Table,
     figure,
     section,
     table,
@@ -80,7 +81,7 @@ def run(document: Document, today: date) -> Report:
             ),
             *_compared(summary),
             *section("Step by step", *_steps(records)),
-            *_traffic(summary),
+            *section("What the places send", *(traffic_tables(summary) if summary else ())),
             *section("What went wrong", *_faults(records, summary)),
         ),
     )
@@ -123,6 +124,15 @@ def _difference(row: Document) -> float | None:
 def _compared(summary: Document | None) -> tuple[Section, ...]:
     if summary is None:
         return ()
+    off = [(row["what"], _difference(row), True) for row in summary["seconds"]]
+    shown = off if summary["seconds_compare"] else []
+    return section(
+        "Predicted and measured", against("run", TITLE, shown, AXIS, seconds_table(summary))
+    )
+
+
+def seconds_table(summary: Document) -> Table | None:
+    """List the seconds of a round, predicted and measured."""
     rows = [
         _cells(row["what"], row, lambda value, unit=row["unit"]: _figure(value, unit))
         for row in summary["seconds"]
@@ -130,10 +140,7 @@ def _compared(summary: Document | None) -> tuple[Section, ...]:
     if not summary["seconds_compare"]:
         rows = [[*row[:3], ("", None)] for row in rows]
     caption = f"One round, of {counted(summary['rounds'], 'round')} that count"
-    listed = table(caption, COLUMNS, rows, numbers=COLUMNS[1:])
-    off = [(row["what"], _difference(row), True) for row in summary["seconds"]]
-    shown = off if summary["seconds_compare"] else []
-    return section("Predicted and measured", against("run", TITLE, shown, AXIS, listed))
+    return table(caption, COLUMNS, rows, numbers=COLUMNS[1:])
 
 
 def _figure(value: float, unit: str) -> str:
@@ -190,17 +197,14 @@ def _spaced(pairs: Sequence[Any], most: int) -> tuple[Sequence[Any], int]:
     return pairs[(len(pairs) - 1) % every :: every], every
 
 
-def _traffic(summary: Document | None) -> tuple[Section, ...]:
-    """Show bytes and requests of a round beside those of the plan."""
-    if summary is None:
-        return ()
+def traffic_tables(summary: Document) -> list[Table | None]:
+    """List bytes and requests of a round beside those of the plan."""
     sent = [_cells(f"{row['src']} to {row['dst']}", row, format_bytes) for row in summary["bytes"]]
     asked = [_cells(row["what"], row, format_number) for row in summary["requests"]]
-    return section(
-        "What the places send",
+    return [
         table("Bytes of a round", COLUMNS, sent, numbers=COLUMNS[1:]),
         table("Requests of a round to object stores", COLUMNS, asked, numbers=COLUMNS[1:]),
-    )
+    ]
 
 
 def _faults(records: Sequence[Document], summary: Document | None) -> list[Block | None]:
