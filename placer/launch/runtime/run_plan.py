@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from placer.documents.manifest import read_manifest
 from placer.documents.manifest.question import check_executable, exchange_of
-from placer.documents.manifest.types import Bucket, Group, Manifest, groups_by_worker
+from placer.documents.manifest.types import Bucket, Manifest, groups_by_worker
 from placer.errors import PlacerError
 from placer.launch.mesh import apportioned, mesh_of, priced_software, processes_of, weights
 from placer.launch.serverless.functions import CloudFunction, functions_of
@@ -47,35 +47,6 @@ class Seat:
     def leads(self) -> bool:
         """Return whether it speaks for its world."""
         return self.world_rank == 0
-
-
-def seats_of(
-    groups: Sequence[Group], hubs: int, worlds: Sequence[Sequence[int]], processes: int
-) -> tuple[Seat, ...]:
-    """List the seats by world and rank: of each machine so many processes, 0: one a GPU."""
-    by_worker = groups_by_worker(groups)
-    each = [processes or processes_of(group) for group in by_worker] + [1] * hubs
-    machines = [group.machines for group in by_worker] + [1] * hubs
-    members = [count * n for count, n in zip(machines, each, strict=True)]
-    seats: list[Seat] = []
-    alone = [(rank,) for rank in range(len(by_worker), len(each))]
-    for world, ranks in enumerate([*worlds, *alone]):
-        places = [(rank, member) for rank in ranks for member in range(members[rank])]
-        seats += [
-            Seat(
-                process=sum(members[:rank]) + member,
-                rank=rank,
-                member=member,
-                members=members[rank],
-                machine=sum(machines[:rank]) + member // each[rank],
-                world=world,
-                world_rank=world_rank,
-                world_size=len(places),
-                each=each[rank],
-            )
-            for world_rank, (rank, member) in enumerate(places)
-        ]
-    return tuple(seats)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,8 +167,30 @@ class RunPlan:
         return groups_by_worker(self.manifest.groups)[rank].inner if rank < self.workers else None
 
     def seats(self, processes: int) -> tuple[Seat, ...]:
-        """List the processes; see `seats_of`."""
-        return seats_of(self.manifest.groups, self.hub_processes, self.worlds, processes)
+        """List the seats by world and rank: of each machine so many processes, 0: one a GPU."""
+        by_worker, hubs = groups_by_worker(self.manifest.groups), self.hub_processes
+        each = [processes or processes_of(group) for group in by_worker] + [1] * hubs
+        machines = [group.machines for group in by_worker] + [1] * hubs
+        members = [count * n for count, n in zip(machines, each, strict=True)]
+        seats: list[Seat] = []
+        alone = [(rank,) for rank in range(self.workers, self.ranks)]
+        for world, ranks in enumerate([*self.worlds, *alone]):
+            places = [(rank, member) for rank in ranks for member in range(members[rank])]
+            seats += [
+                Seat(
+                    process=sum(members[:rank]) + member,
+                    rank=rank,
+                    member=member,
+                    members=members[rank],
+                    machine=sum(machines[:rank]) + member // each[rank],
+                    world=world,
+                    world_rank=world_rank,
+                    world_size=len(places),
+                    each=each[rank],
+                )
+                for world_rank, (rank, member) in enumerate(places)
+            ]
+        return tuple(seats)
 
     def place_of(self, rank: int) -> str:
         """Return the place of a worker or of a hub."""

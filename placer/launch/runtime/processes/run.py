@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import count
+from itertools import count, groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -105,10 +105,8 @@ def _machines(seats: Sequence[Seat], network: ShapedNetwork | None) -> tuple[Mac
     """Start the processes of each world together, or in a network those of each machine."""
     if network is not None:
         return _by_machine(seats, "", network)
-    worlds: dict[int, list[Seat]] = {}
-    for seat in seats:
-        worlds.setdefault(seat.world, []).append(seat)
-    return tuple(Machine(seats=tuple(world), address=LOOPBACK) for world in worlds.values())
+    worlds = groupby(seats, key=lambda seat: seat.world)
+    return tuple(Machine(seats=tuple(world), address=LOOPBACK) for _, world in worlds)
 
 
 def _by_machine(

@@ -70,7 +70,7 @@ class AllReduce(Strategy):
 
     def summed(self, gradient: Any) -> Any:
         """Sum the gradients of all worlds."""
-        return butterfly_sum(self.context.connected, gradient, self.context.leaders)
+        return butterfly_sum(self.context.wire, gradient, self.context.leaders)
 
     def step(self, step: int) -> float:
         """Calculate, exchange, update.
@@ -125,14 +125,14 @@ class ParameterServer(AllReduce):
     def summed(self, gradient: Any) -> Any:
         """Push a gradient, pull the sum."""
         context = self.context
-        return sum_of_hub(context.connected, context.plan.workers, gradient, ("push", "pull"))
+        return sum_of_hub(context.wire, context.plan.workers, gradient, ("push", "pull"))
 
     def serve(self, step: int) -> None:
         """Sum what comes, in the order of the ranks, and hand it back."""
         import torch
 
         context, none = self.context, torch.zeros(self.context.trainer.elements)
-        sum_as_hub(context.connected, context.leaders, none, ("push", "pull"))
+        sum_as_hub(context.wire, context.leaders, none, ("push", "pull"))
 
 
 class ModelAveraging(Strategy):
@@ -163,9 +163,9 @@ class ModelAveraging(Strategy):
         context = self.context
         hub = dict(context.plan.regions)[str(context.plan.exchange.aggregator)][0]
         if context.rank != hub:
-            return sum_of_hub(context.connected, hub, change, ("up", "down"))
+            return sum_of_hub(context.wire, hub, change, ("up", "down"))
         others = [rank for rank in context.leaders if rank != hub]
-        return sum_as_hub(context.connected, others, change, ("up", "down"))
+        return sum_as_hub(context.wire, others, change, ("up", "down"))
 
 
 def partner(leaders: tuple[int, ...], leader: int, exchange: int) -> int:
@@ -214,7 +214,7 @@ class Gossip(Strategy):
             self.takers[-1].start()
 
     def _take(self, peer: int, count: int) -> None:
-        wire = self.context.connected
+        wire = self.context.wire
         for _ in range(count):
             message = wire.codec.empty(self.context.trainer.elements)
             try:
@@ -263,7 +263,7 @@ class Gossip(Strategy):
 
     def _send(self, to: int) -> None:
         """Hand over what was accumulated for a region, without waiting, and begin anew."""
-        wire = self.context.connected
+        wire = self.context.wire
         message = wire.codec.encode(self.accumulated[to]).clone()
         self.posted += [(to, work, message) for work in wire.post(to, message)]
         self.accumulated[to].zero_()
@@ -272,7 +272,7 @@ class Gossip(Strategy):
         """Wait until the last sends are taken: their memory is free then."""
         posted, self.posted = self.posted, []
         for to, work, _ in posted:
-            self.context.connected.wait(to, work)
+            self.context.wire.wait(to, work)
 
     def close(self) -> None:
         """Send what has not had its turn, take what is on its way, and a last step with it."""

@@ -55,9 +55,10 @@ class Context:
     """The state of one process that its strategy works with.
 
     ``store`` is the ``torch.distributed`` store where all processes of the run meet, ``address``
-    that of this machine, ``wire`` connects the first processes of the worlds and the hubs. A server
-    or function has a trainer too: it knows how many elements travel. ``wire_meter`` counts what a
-    thread exchanges. ``attempt`` is a word of this run alone, by which it knows its own objects.
+    that of this machine. Strategies that are wired have a ``wire``, which connects the first
+    processes of the worlds and the hubs. A server or function has a trainer too: it knows how many
+    elements travel. ``wire_meter`` counts what a thread exchanges. ``attempt`` is a word of this
+    run alone, by which it knows its own objects.
     """
 
     plan: RunPlan
@@ -69,19 +70,13 @@ class Context:
     address: str
     start: int = 0
     attempt: str = ""
-    wire: Wire | None = None
+    wire: Wire = field(init=False)
     wire_meter: Meter = field(default_factory=Meter)
 
     @property
     def rank(self) -> int:
         """Return the rank of this process's worker, or of the hub that it is."""
         return self.seat.rank
-
-    @property
-    def connected(self) -> Wire:
-        """Return the wire of a strategy that has one."""
-        assert self.wire is not None
-        return self.wire
 
     def shares(self) -> dict[int, int]:
         """Return the samples of each worker."""
