@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from placer.documents.manifest.types import Group
@@ -12,7 +12,7 @@ from placer.launch.export.export_plan import IMAGE, ExportPlan
 from placer.launch.export.resources.surroundings import EFA_DEVICES, SECRETS, fabric_of
 from placer.launch.export.texts import runtime_readme as runtime
 from placer.launch.export.texts.environment import Part, holder, parts
-from placer.launch.export.texts.files import heading, script, shown
+from placer.launch.export.texts.files import comments, heading, script, shown, yaml_text
 from placer.launch.export.texts.readme import (
     KINDS,
     Section,
@@ -60,10 +60,17 @@ def object_name(name: str, longest_part: int) -> str:
     return lettered[: 63 - POD_SUFFIX - longest_part].strip("-")
 
 
-def group_script(plan: ExportPlan, name: str, target: str, node: str = NODE) -> str:
-    """Write the script of one group as a container's argument."""
+def container(
+    plan: ExportPlan, name: str, target: str, host: Callable[[str, int], str]
+) -> dict[str, Any]:
+    """Return image, command and variables of one part; ``host`` names the pods of each."""
     environment = parts(plan)[name].environment
-    return escaped(script(heading(plan, target), environment, start_lines(plan, node, SITE)))
+    text = script(heading(plan, target), environment, start_lines(plan, NODE, SITE))
+    return {
+        "image": plan.image,
+        "command": ["bash", "-c", escaped(text)],
+        "env": _variables(plan, _addresses(plan, name, host)),
+    }
 
 
 def metadata(plan: ExportPlan, name: str, place: str) -> dict[str, Any]:
@@ -104,7 +111,7 @@ def _clusters_meet_words(plan: ExportPlan) -> list[str]:
     ]
 
 
-def addresses(plan: ExportPlan, name: str, host: Callable[[str, int], str]) -> dict[str, str]:
+def _addresses(plan: ExportPlan, name: str, host: Callable[[str, int], str]) -> dict[str, str]:
     """Return the variables with the addresses that a part knows before the start: of rank 0 and of
     its world's first machine, where they are pods (``host``) of the same cluster.
     """
@@ -122,8 +129,8 @@ def addresses(plan: ExportPlan, name: str, host: Callable[[str, int], str]) -> d
     return found
 
 
-def variables(plan: ExportPlan, known: dict[str, str]) -> list[dict[str, Any]]:
-    """List the variables of a container: its `addresses`, and options that may be changed."""
+def _variables(plan: ExportPlan, known: dict[str, str]) -> list[dict[str, Any]]:
+    """List the variables of a container: addresses, and options that may be changed."""
     wishes = WISHES if plan.uses_runtime else {}
     told, asked = (
         [{"name": name, "value": value} for name, value in some.items()] for some in (known, wishes)
@@ -174,16 +181,18 @@ def _made(plan: ExportPlan) -> dict[str, str]:
     return made
 
 
-def cluster_readme(
-    plan: ExportPlan,
-    target: str,
-    needs: str,
-    files: Mapping[str, str],
-    jobs: Sequence[tuple[str, str]],
-) -> str:
-    """Write the README of a target; ``needs`` says what clusters and the image must have, ``files``
-    have the `kubectl` of their cluster, and ``jobs`` `kubectl` and name.
-    """
+Objects = Mapping[str, tuple[str, dict[str, Any]]]
+"""Jobs by the name of their file, each with the place of its cluster."""
+
+
+def exported(plan: ExportPlan, target: str, needs: str, objects: Objects) -> dict[str, str]:
+    """Return the files of a target; ``needs`` says what clusters and the image must have."""
+    lines = comments(heading(plan, target))
+    built = {name: yaml_text([made], lines) for name, (_, made) in objects.items()}
+    return {**built, "README.md": _readme(plan, target, needs, objects)}
+
+
+def _readme(plan: ExportPlan, target: str, needs: str, objects: Objects) -> str:
     clusters = [kubectl(plan, place) for place in places(plan)]
     words = [
         needs,
@@ -195,9 +204,10 @@ def cluster_readme(
         words += ["", *meeting_words(plan, _clusters_meet_words(plan))]
     made = _made(plan)
     starts = [f"{c} create {name} {of}" for name, of in made.items() for c in clusters]
-    starts += [f"{cluster} apply -f {name}" for name, cluster in files.items()]
+    starts += [f"{kubectl(plan, place)} apply -f {name}" for name, (place, _) in objects.items()]
     watch, end = [], []
-    for cluster, job in jobs:
+    for place, built in objects.values():
+        cluster, job = kubectl(plan, place), built["metadata"]["name"]
         label = f"jobset.sigs.k8s.io/jobset-name={job}"
         watch += [f"{cluster} get {target} {job}", f"{cluster} logs -f -l {label} --prefix"]
         end.append(f"{cluster} delete {target} {job}")

@@ -10,25 +10,22 @@ from placer.documents.manifest.versions import plain_name
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources import pods
 from placer.launch.export.texts.environment import Part, parts
-from placer.launch.export.texts.files import comments, heading, yaml_text
 
+NEEDS = (
+    "Needs JobSet (jobset.x-k8s.io/v1alpha2) in every cluster, node groups with the machines "
+    "above, and an image that holds"
+)
 RESTARTS = {"on_demand": 3, "spot": 20, "community": 20}
 """Restarts of a whole set before it fails: spot machines are taken away now and then."""
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
-    """Return ``cluster-N-PLACE.yaml`` for each place."""
-    lines = comments(heading(plan, "jobset"))
-    built = {
-        file_name(plan, place): yaml_text([job_set(plan, place)], lines)
-        for place in pods.places(plan)
+    """Return ``cluster-N-PLACE.yaml`` for each place: two places may look alike in its name."""
+    objects = {
+        f"cluster-{number}-{plain_name(place)}".strip("-") + ".yaml": (place, job_set(plan, place))
+        for number, place in enumerate(pods.places(plan))
     }
-    return {**built, "README.md": _readme(plan)}
-
-
-def file_name(plan: ExportPlan, place: str) -> str:
-    """Return the name of a place's file. It is numbered, as two places may look alike in it."""
-    return f"cluster-{pods.places(plan).index(place)}-{plain_name(place)}".strip("-") + ".yaml"
+    return pods.exported(plan, "jobset", NEEDS, objects)
 
 
 def set_name(plan: ExportPlan) -> str:
@@ -55,16 +52,15 @@ def job_set(plan: ExportPlan, place: str) -> dict[str, Any]:
 
 def _job(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
     set_ = set_name(plan)
-    known = pods.addresses(plan, name, lambda other, number: f"{set_}-{other}-0-{number}.{set_}")
     pod = {
         "restartPolicy": "Never",
         **pods.nodes(part),
         "containers": [
             {
                 "name": "node",
-                "image": plan.image,
-                "command": ["bash", "-c", pods.group_script(plan, name, "jobset")],
-                "env": pods.variables(plan, known),
+                **pods.container(
+                    plan, name, "jobset", lambda part, pod: f"{set_}-{part}-0-{pod}.{set_}"
+                ),
                 "volumeMounts": pods.mounts(plan),
                 "resources": pods.devices(plan, part.group),
             }
@@ -79,14 +75,3 @@ def _job(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
         "template": {"spec": pod},
     }
     return {"name": name, "replicas": 1, "template": {"spec": job}}
-
-
-def _readme(plan: ExportPlan) -> str:
-    needs = (
-        "Needs JobSet (jobset.x-k8s.io/v1alpha2) in every cluster, node groups with the machines "
-        "above, and an image that holds"
-    )
-    files = {file_name(plan, place): pods.kubectl(plan, place) for place in pods.places(plan)}
-    return pods.cluster_readme(
-        plan, "jobset", needs, files, [(cluster, set_name(plan)) for cluster in files.values()]
-    )

@@ -11,10 +11,13 @@ from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources import pods
 from placer.launch.export.texts.environment import Part, parts
-from placer.launch.export.texts.files import comments, heading, yaml_text
 from placer.launch.mesh import processes_of
 
 RUNTIME = "torch-distributed"
+NEEDS = (
+    f"Needs Kubeflow Trainer 2.2 or newer with the runtime `{RUNTIME}` in every cluster, and "
+    "an image that holds"
+)
 MANAGER = "placer.export/nodes"
 """Owner of the patch that chooses nodes."""
 
@@ -26,12 +29,11 @@ def files(plan: ExportPlan) -> dict[str, str]:
             "trainjob has no place for the machine of a parameter server",
             "use --to jobset or torchrun",
         )
-    lines = comments(heading(plan, "trainjob"))
-    built = {
-        f"{name}.yaml": yaml_text([train_job(plan, name, part)], lines)
+    objects = {
+        f"{name}.yaml": (part.environment["PLACER_PLACE"], train_job(plan, name, part))
         for name, part in parts(plan).items()
     }
-    return {**built, "README.md": _readme(plan)}
+    return pods.exported(plan, "trainjob", NEEDS, objects)
 
 
 def job_name(plan: ExportPlan, name: str) -> str:
@@ -52,7 +54,6 @@ def train_job(plan: ExportPlan, part_name: str, part: Part) -> dict[str, Any]:
     group = part.group
     assert group is not None  # a parameter server was refused
     name = job_name(plan, part_name)
-    known = pods.addresses(plan, part_name, partial(pod_host, plan))
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
@@ -64,9 +65,7 @@ def train_job(plan: ExportPlan, part_name: str, part: Part) -> dict[str, Any]:
                 "name": RUNTIME,
             },
             "trainer": {
-                "image": plan.image,
-                "command": ["bash", "-c", pods.group_script(plan, part_name, "trainjob")],
-                "env": pods.variables(plan, known),
+                **pods.container(plan, part_name, "trainjob", partial(pod_host, plan)),
                 "numNodes": part.machines,
                 "numProcPerNode": processes_of(group),
                 "resourcesPerNode": pods.devices(plan, group),
@@ -88,17 +87,3 @@ def _pods(plan: ExportPlan, part: Part) -> dict[str, Any]:
         "manager": MANAGER,
         "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}},
     }
-
-
-def _readme(plan: ExportPlan) -> str:
-    needs = (
-        f"Needs Kubeflow Trainer 2.2 or newer with the runtime `{RUNTIME}` in every cluster, and "
-        "an image that holds"
-    )
-    clusters = {
-        name: pods.kubectl(plan, part.environment["PLACER_PLACE"])
-        for name, part in parts(plan).items()
-    }
-    files = {f"{name}.yaml": cluster for name, cluster in clusters.items()}
-    jobs = [(cluster, job_name(plan, name)) for name, cluster in clusters.items()]
-    return pods.cluster_readme(plan, "trainjob", needs, files, jobs)
