@@ -224,14 +224,16 @@ def _after(report: HostReport, output: str | None) -> None:
     tell()
     for warning in warnings_of(report):
         tell(f"warning: {warning}", style="yellow")
+    _say_where(output, "--host NAME -o here.json")
+
+
+def _say_where(output: str | None, how: str) -> None:
+    """Name the file of a calibration, or say how to keep one."""
     if output:
         tell(f"wrote calibration to {output}")
     else:
-        tell(
-            "next: --host NAME -o here.json keeps it for --calibration of recommend, estimate and "
-            "compare",
-            style="dim",
-        )
+        kept = "keeps it for --calibration of recommend, estimate and compare"
+        tell(f"next: {how} {kept}", style="dim")
 
 
 RUNS = """\b
@@ -275,11 +277,4 @@ def runs_command(
     show(report.to_dict(), as_json=as_json)
     if as_json:
         return
-    if output:
-        tell(f"wrote calibration to {output}")
-    else:
-        tell(
-            "next: -o calibration.json keeps it for --calibration of recommend, estimate and "
-            "compare",
-            style="dim",
-        )
+    _say_where(output, "-o calibration.json")
