@@ -13,7 +13,7 @@ import msgspec
 
 from instances import GPUS, offer, profile, random_problem
 from placer.advice.portfolio.columns import Column, Columns, kind_of
-from placer.advice.portfolio.jobs import Block, Job, Portfolio, Slots
+from placer.advice.portfolio.jobs import Block, Job, Portfolio, Slots, Team
 from placer.advice.portfolio.ledger import Ledger, worth
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
@@ -108,6 +108,26 @@ def speed_portfolio(seed: int) -> Portfolio:
     return replace(base, jobs=tuple(jobs), budget_usd=budget, objective=objective, fair=fair)
 
 
+def team_portfolio(seed: int) -> Portfolio:
+    """Draw a tiny portfolio of two teams, some with quotas and budgets of their own."""
+    draw = random.Random(f"teams {seed}")
+    base = draw.choice((tiny_portfolio, speed_portfolio, slot_portfolio))(seed)
+    gpus = sorted({offer.gpu for offer in base.jobs[0].problem.catalog.offers})
+    teams = tuple(
+        Team(
+            name=name,
+            quotas=tuple(
+                replace(row, gpus=draw.choice((1, 2, 3)))
+                for row in _quotas(draw, draw.sample(gpus, draw.randint(0, len(gpus))))
+            ),
+            budget_usd=draw.choice((None, round(draw.uniform(0.3, 3), 2))),
+        )
+        for name in ("a", "b")
+    )
+    jobs = tuple(replace(job, team=draw.choice(("", "a", "b", "b"))) for job in base.jobs)
+    return replace(base, jobs=jobs, teams=teams)
+
+
 def slot_portfolio(seed: int) -> Portfolio:
     """Draw two or three jobs of three slots with amounts, deadlines and now and then a block."""
     draw = random.Random(f"slots {seed}")
@@ -165,21 +185,28 @@ def brute_force(portfolio: Portfolio) -> tuple[float, ...]:
     columns, lists, alone = Columns(portfolio=portfolio), [], dict[int, float]()
     most = inf if portfolio.budget_usd is None else portfolio.budget_usd * (1 + 1e-9)
     for group in columns.groups:
-        every = [c for p in placements(group.job.problem) for c in columns.add(group, p)]
-        every = [column for column in every if column.usd <= most]
+        every = [c for p in placements(group.job.problem) for c in columns.made(group, p)]
+        every = [column for column in every if _fits(Ledger(columns, {column: 1}), most)]
         alone[group.number] = max((c.samples_per_second for c in every), default=inf)
         lists += [[*_best_columns(every, speed=portfolio.by_speed), None]] * group.count
     best: tuple[float, ...] = (inf,)
     for combination in product(*lists):
         counts = Counter(column for column in combination if column is not None)
         ledger = Ledger(columns, counts)
-        if ledger.usd > most or any(ledger.left(held) < 0 for held in ledger.held):
+        if not _fits(ledger, most):
             continue
         *missed, value = worth(columns, counts)
         shares = [min(1.0, c.samples_per_second / alone[c.group]) for c in counts]
         fair = [-round(min(shares, default=0.0), 9)] if portfolio.fair else []
         best = min(best, (*missed, *fair, value))
     return best
+
+
+def _fits(ledger: Ledger, most: float) -> bool:
+    """Tell whether all that is taken is there, dollars of all jobs and of each team among it."""
+    if ledger.usd > most or any(ledger.left_of(team) < -1e-9 for team in ledger.team_usd):
+        return False
+    return all(ledger.left(held) >= 0 for held in ledger.held)
 
 
 def _best_columns(every: list[Column], *, speed: bool) -> list[Column]:

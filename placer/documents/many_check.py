@@ -63,7 +63,7 @@ NEVER_COVERED_JOBS = (
     "fair.bound",
     "one_by_one",
     "that what is shared was asked so",
-    "name, priority, weight, max_share, start and reason of a job",
+    "name, team, priority, weight, max_share, start and reason of a job",
     "alone_usd, alone_workers, alone_samples_per_second and displaced of a job",
     "worth",
     "giving_way",
@@ -264,7 +264,7 @@ def portfolio_words(document: Json, where: str) -> Checked:
             check_certificate(job["result"], f"{where}: job '{job['name']}'")
     confirmed = (
         "every job is priced again, by two implementations, within all limits",
-        "quotas, budget, machines and totals follow from the jobs",
+        "quotas, budgets, machines and totals follow from the jobs",
     )
     return Checked(confirmed=confirmed, trusted=(f"{UNCOVERED} {', '.join(NEVER_COVERED_JOBS)}",))
 
@@ -302,6 +302,10 @@ def _wrong(document: Json) -> Iterator[str]:
     usd, budget = fsum(job["usd"] for job in jobs) + bought, shared["budget_usd"]
     if budget is not None and usd > budget * (1 + SLACK):
         yield f"{usd:g} USD are above the budget of {budget:g}"
+    for team in shared.get("teams", ()):
+        spent = fsum(job["usd"] for job in jobs if job.get("team", "") == team["name"])
+        if team["budget_usd"] is not None and spent > team["budget_usd"] * (1 + SLACK):
+            yield f"{spent:g} USD of team {team['name']} are above {team['budget_usd']:g}"
     yield from _wrong_value(document, jobs)
     if abs(document["usd"] - usd) > SLACK * max(1.0, usd):
         yield f"all jobs cost {usd:g}, not {document['usd']:g}"
@@ -343,16 +347,14 @@ def _wrong_saving(document: Json) -> Iterator[str]:
 
 
 def _wrong_slot(jobs: list[Json], shared: Json, slot: int, when: str) -> Iterator[str]:
-    gpus: dict[tuple[str, str, str], int] = {}
     machines: dict[tuple[str, str, str], int] = {}
     for worker in (worker for job in jobs for worker in _machines(job)):
-        bucket = worker["place"], worker["gpu"], worker["market"]
-        count = worker["count"] * worker.get("machines", 1)
-        if not (worker["gpu"].startswith("CPU-") and worker.get("server")):
-            gpus[bucket] = gpus.get(bucket, 0) + count * worker["gpu_count"]
         kind = worker["place"], worker["offer"], worker["market"]
-        machines[kind] = machines.get(kind, 0) + count
-    yield from _wrong_quotas(gpus, shared, when)
+        machines[kind] = machines.get(kind, 0) + worker["count"] * worker.get("machines", 1)
+    yield from _wrong_quotas(jobs, shared["quotas"], shared["quota_gpus"], when)
+    for team in shared.get("teams", ()):
+        own = [job for job in jobs if job.get("team", "") == team["name"]]
+        yield from _wrong_quotas(own, team["quotas"], None, f"{when} of team {team['name']}")
     there = {
         (row["place"], row["offer"], row["market"]): row["machines"] for row in shared["machines"]
     }
@@ -361,14 +363,23 @@ def _wrong_slot(jobs: list[Json], shared: Json, slot: int, when: str) -> Iterato
             yield f"{machines[kind]} {kind[1]} in {kind[0]}{when} exceed the {most} that exist"
 
 
-def _wrong_quotas(gpus: dict[tuple[str, str, str], int], shared: Json, when: str) -> Iterator[str]:
+def _wrong_quotas(
+    jobs: list[Json], quotas: list[Json], other: int | None, when: str
+) -> Iterator[str]:
+    """Yield what jobs take above the last row that matches (``other`` without one), or together."""
+    gpus: dict[tuple[str, str, str], int] = {}
+    for worker in (worker for job in jobs for worker in _machines(job)):
+        bucket = worker["place"], worker["gpu"], worker["market"]
+        if not (worker["gpu"].startswith("CPU-") and worker.get("server")):
+            count = worker["count"] * worker.get("machines", 1) * worker["gpu_count"]
+            gpus[bucket] = gpus.get(bucket, 0) + count
     for bucket, count in gpus.items():
-        rows = [row for row in shared["quotas"] if _covers(row, bucket)]
+        rows = [row for row in quotas if _covers(row, bucket)]
         each = [row["gpus"] for row in rows if row["scope"] == "each"]
-        most = each[-1] if each else shared["quota_gpus"]
+        most = each[-1] if each else other
         if most is not None and count > most:
             yield f"{count} {bucket[1]} in {bucket[0]}{when} exceed the quota of {most}"
-    for row in shared["quotas"]:
+    for row in quotas:
         if row["scope"] == "together":
             total = sum(count for bucket, count in gpus.items() if _covers(row, bucket))
             if total > row["gpus"]:

@@ -29,6 +29,7 @@ SHARED_WORDS = (
     "blocks-file",
     "begins",
     "reservation",
+    "team",
     "job",
 )
 """Words at the top of a file."""
@@ -80,7 +81,7 @@ def read_jobs(path: str) -> JobFile:
             error = unknown("word", word, SHARED_WORDS)
             raise PlacerError(f"{path}:{line}: {error.message}", error.hint)
     jobs = parsed.get("job", [])
-    for kind in ("job", "block", "reservation"):
+    for kind in ("job", "block", "reservation", "team"):
         rows = parsed.get(kind, [])
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise PlacerError(f"{path}: '{kind}' is not a list of tables", f"write [[{kind}]]")
@@ -98,9 +99,11 @@ def _shared(path: str, parsed: Mapping[str, Any]) -> dict[str, Any]:
     for word in ("blocks-file", "begins"):
         if word in shared and not isinstance(shared[word], str):
             raise PlacerError(f"{path}: {word} {shared[word]!r} is not text", "write it in quotes")
-    for word in ("quota", "blocks-file"):
-        if isinstance(shared.get(word), str):
-            shared[word] = str(Path(path).parent / shared[word])
+    shared["team"] = [dict(row) for row in shared.get("team", ())]
+    for row in (shared, *shared["team"]):
+        for word in ("quota", "blocks-file"):
+            if isinstance(row.get(word), str):
+                row[word] = str(Path(path).parent / row[word])
     return shared
 
 
@@ -135,6 +138,7 @@ def portfolio_from_file(
         blocks_file=shared.get("blocks-file"),
         begins=shared.get("begins"),
         reservations=shared.get("reservation", ()),
+        teams=shared.get("team", ()),
         objective=objective or shared.get("objective", "cost"),
         fair=shared.get("fair", False) if fair is None else fair,
         where=file.where,

@@ -13,7 +13,7 @@ import msgspec
 from placer.advice.portfolio.answer import PortfolioAnswer, answered
 from placer.advice.portfolio.columns import kind_of
 from placer.advice.portfolio.generation import chosen
-from placer.advice.portfolio.jobs import HOUR_S, Block, Job, Portfolio, Slots
+from placer.advice.portfolio.jobs import HOUR_S, Block, Job, Portfolio, Slots, Team
 from placer.errors import PlacerError, unknown
 from placer.interface.advisor import Advisor
 from placer.interface.options import solve_options
@@ -31,7 +31,7 @@ from placer.problem.words.wishes import WISHES, Quotas
 from placer.records import replace
 from placer.units import parse_fraction, parse_moment, parse_seconds
 
-OWN_WORDS = ("name", "model", "priority", "weight", "max_share", "earliest", "duration")
+OWN_WORDS = ("name", "model", "team", "priority", "weight", "max_share", "earliest", "duration")
 """Words of a job beside those of a request."""
 SHARED = {
     "quota": "quotas are shared: give them for all jobs",
@@ -49,6 +49,7 @@ MOST_SLOTS = 400
 """More slots than that are too many to search."""
 Where = Callable[[int, str | None], str]
 """Says where a job stands, or one of its words."""
+TEAM_WORDS = ("name", "budget", "quota")
 QUOTA_WORDS = {"place", "gpu", "market", "gpus", "scope"}
 
 
@@ -63,6 +64,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     quota_gpus: int | None
     slots: Slots | None
     needed: str
+    teams: tuple[Team, ...]
 
 
 @verb("portfolio", gap="1%", time_limit="60s")
@@ -78,6 +80,7 @@ def portfolio(
     blocks_file: str | Path | None = None,
     begins: str | None = None,
     reservations: Sequence[Mapping[str, Any]] = (),
+    teams: Sequence[Mapping[str, Any]] = (),
     objective: str = "cost",
     fair: bool = False,
     where: Where | None = None,
@@ -90,7 +93,7 @@ def portfolio(
     scarce resource is worth. Raise `PlacerError`, which names the job and the word that is wrong.
 
     jobs: A mapping for each job: ``model`` and the words of `placer.recommend` without ``quota``
-        and ``objective``, and ``name``, ``priority`` (a whole number; higher runs first),
+        and ``objective``, and ``name``, ``team``, ``priority`` (a whole number; higher runs first),
         ``weight`` (above 0), ``max_share`` (of each quota, such as ``50%``) and, with slots,
         ``earliest`` and ``duration``.
     quota: GPUs of the account, as in `placer.recommend`, or rows with the columns of a quota file.
@@ -106,6 +109,8 @@ def portfolio(
     begins: When the first slot begins, such as 2026-11-24T12:00Z, for the times of that file. None:
         now.
     reservations: Machines that are paid for anyway: ``name``, ``place``, ``device``, ``machines``.
+    teams: What the jobs of a team may take together: ``name``, and ``quota`` and ``budget`` as for
+        all jobs.
     objective (cost|throughput|time): cost: the least dollars; throughput: the most samples/s; time:
         the least hours of all jobs. Each job's samples or hours count times its weight.
 
@@ -157,6 +162,7 @@ def portfolio(
         quota_gpus=quota_gpus,
         slots=slots,
         needed="amount" if objective == "time" else needed,
+        teams=_teams(teams, book, slots),
     )
     asked = tuple(_job(shared, row, number, at) for number, row in enumerate(jobs))
     for number, job in enumerate(asked):
@@ -169,6 +175,7 @@ def portfolio(
         budget_usd=_budget(budget, slots),
         slots=slots,
         blocks=tuple(block for _, block in made),
+        teams=shared.teams,
         objective=objective,
         fair=fair,
     )
@@ -225,6 +232,9 @@ def _read(shared: Shared, row: Mapping[str, Any], number: int) -> Job:
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise PlacerError(f"priority {priority!r} is not a whole number", "give 0, 1, 2, ...")
     share = parse_fraction(str(row.get("max_share", "1")), "max_share", 1.0)
+    team = row.get("team", "")
+    if team and team not in (names := [each.name for each in shared.teams]):
+        raise unknown("team", str(team), names)
     problem = shared.advisor.problem(row["model"], shared.book, objective="cost", **words)
     wish = replace(
         problem.requirements,
@@ -244,7 +254,32 @@ def _read(shared: Shared, row: Mapping[str, Any], number: int) -> Job:
         earliest_s=_seconds(row.get("earliest"), "earliest") or 0.0,
         deadline_s=wish.deadline_s if shared.slots is not None else None,
         duration_s=duration,
+        team=team,
     )
+
+
+def _teams(
+    rows: Sequence[Mapping[str, Any]], book: Catalog, slots: Slots | None
+) -> tuple[Team, ...]:
+    """Read the limits of teams; a `PlacerError` names the team."""
+    teams: dict[str, Team] = {}
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping) or set(row) - set(TEAM_WORDS):
+            raise PlacerError(f"team {number}: {row!r}", f"give {', '.join(TEAM_WORDS)}")
+        name = row.get("name")
+        if not isinstance(name, str) or not name:
+            raise PlacerError(f"team {number} has no name", "jobs name their team")
+        if name in teams:
+            raise PlacerError(f"team '{name}' appears twice", "give each team once")
+        try:
+            quotas, gpus = _quotas(row.get("quota"), book)
+            budget = _budget(row.get("budget"), slots)
+        except PlacerError as error:
+            raise PlacerError(f"team '{name}': {error.message}", error.hint) from None
+        if gpus is not None:
+            quotas = (Quota(place="*", gpu="*", market="*", gpus=gpus),)
+        teams[name] = Team(name=name, quotas=quotas, budget_usd=budget)
+    return tuple(teams.values())
 
 
 def _check_amount(wish: Requirements, duration: float | None, shared: Shared) -> None:

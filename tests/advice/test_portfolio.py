@@ -73,6 +73,79 @@ def test_a_share_keeps_a_job_from_taking_all() -> None:
     assert (half.usd or 0.0) >= (free.usd or 0.0)
 
 
+TEAMS: dict[str, Any] = {"catalog": "erben-2023", "quota": {"A10": 1, "T4": 8}}
+"""Two jobs want the one A10; the other takes four T4 for 1.44 USD/h more."""
+A_AND_B: list[dict[str, Any]] = [{**JOB, "name": name, "team": name} for name in ("a", "b")]
+
+
+def test_limits_of_a_team_hold_for_its_jobs_alone() -> None:
+    """Team a may have no A10, or may not pay for four T4: its job takes the other machines, and
+    that of team b what is left. The sum stays 2.64 USD/h.
+    """
+    for limit, machines in (({"quota": {"A10": 0}}, "4xT4"), ({"budget": "1/h"}, "1xA10")):
+        teams: list[dict[str, Any]] = [{"name": "a", **limit}, {"name": "b"}]
+        answer = placer.portfolio(A_AND_B, teams=teams, **TEAMS)
+        assert machines in answer["a"].workers[0]
+        assert answer.usd == pytest.approx(0.6 + 4 * 0.51, abs=0.01)
+        assert wrong_sums(answer.to_dict()) == ""
+
+
+def test_a_team_that_lacks_something_is_named_with_what_it_needs() -> None:
+    """A quota of 3 T4 and no A10 is less than a job needs in any place; and a budget of 1 USD/h
+    runs one of two jobs: 0.40 USD/h of the 0.60 that the other one costs alone are left.
+    """
+    few: dict[str, Any] = {
+        "name": "a",
+        "quota": [{"gpus": 0}, {"gpu": "T4", "gpus": 3, "scope": "together"}],
+    }
+    answer = placer.portfolio(A_AND_B, teams=[few, {"name": "b"}], **TEAMS)
+    (out,) = answer.left_out
+    assert (out.name, out.reason) == ("a", "team a may not have what it needs")
+    row = next(row for row in out.displaced if not row.by)
+    assert (row.resource, row.left) == ("A10 on-demand in lambda/us-west-1 of team a", 0)
+    assert row.wanted == 1
+    words = " ".join(drawn(answer).split())
+    assert "0 of 1 A10 on-demand in lambda/us-west-1 of team a are all that there is" in words
+    both = [{**JOB, "name": name, "team": "a"} for name in ("one", "two")]
+    teams = [{"name": "a", "budget": "1/h"}]
+    (out,) = placer.portfolio(both, teams=teams, catalog="erben-2023").left_out
+    short = out.displaced[-1]
+    assert (short.resource, short.unit) == ("of the budget of team a", "USD/h")
+    assert short.wanted == pytest.approx(0.6)
+    assert short.left == pytest.approx(0.4)
+
+
+def test_the_checker_sums_each_team() -> None:
+    """Limits that are tightened afterwards are found broken, by the sums of the document alone."""
+    limits = {"quota": {"A10": 1}, "budget": "3/h"}
+    teams: list[dict[str, Any]] = [{"name": "a", **limits}, {"name": "b"}]
+    document = placer.portfolio(A_AND_B, teams=teams, **TEAMS).to_dict()
+    assert wrong_sums(document) == ""
+    team = document["shared"]["teams"][0]
+    team["budget_usd"] = 0.5
+    assert "USD of team a are above 0.5" in wrong_sums(document)
+    team["budget_usd"] = None
+    team["quotas"] = [{"place": "*", "gpu": "*", "market": "*", "gpus": 0, "scope": "each"}]
+    assert "of team a exceed the quota of 0" in wrong_sums(document)
+
+
+@pytest.mark.parametrize(
+    ("teams", "says"),
+    [
+        ([{"name": "c"}], "unknown team 'a'"),
+        ([{"name": "a"}, {"name": "a"}], "team 'a' appears twice"),
+        ([{"quota": 8}], "team 1 has no name"),
+        ([{"name": "a", "gpus": 8}], "give name, budget, quota"),
+        ([{"name": "a", "budget": "much"}], "team 'a': "),
+    ],
+)
+def test_a_wrong_team_is_refused(teams: list[dict[str, Any]], says: str) -> None:
+    """One line that names it."""
+    with pytest.raises(PlacerError) as error:
+        placer.portfolio(A_AND_B, teams=teams, **TEAMS)
+    assert says in f"{error.value.message} ({error.value.hint})"
+
+
 def test_a_broken_sum_is_found() -> None:
     """The independent checker counts the GPUs of the document itself."""
     answer = placer.portfolio([JOB, JOB], catalog="erben-2023", quota={"A10": 1, "T4": 8})

@@ -13,13 +13,20 @@ from typing import Any
 
 import jsonschema
 import pytest
-from portfolios import brute_force, placements, slot_portfolio, speed_portfolio, tiny_portfolio
+from portfolios import (
+    brute_force,
+    placements,
+    slot_portfolio,
+    speed_portfolio,
+    team_portfolio,
+    tiny_portfolio,
+)
 
 import placer
 from placer.advice.portfolio.answer import PortfolioAnswer, answered
 from placer.advice.portfolio.columns import Columns, Duals
 from placer.advice.portfolio.generation import Found, Generation, chosen
-from placer.advice.portfolio.jobs import Job, Portfolio
+from placer.advice.portfolio.jobs import Job, Portfolio, Team
 from placer.advice.portfolio.ledger import worth
 from placer.advice.portfolio.search import elsewhere
 from placer.cost_model.limits import violations
@@ -115,6 +122,23 @@ def test_the_way_of_many_jobs_has_a_valid_bound_on_few(
                 assert found.bound is not None
                 assert found.bound <= best[-1] + 1e-6 * abs(best[-1])
     assert compared >= 2
+
+
+@pytest.mark.parametrize("seed", [1, 3, 7, 11, 13, 15, 19, 23])
+def test_limits_of_teams_agree_with_brute_force(seed: int) -> None:
+    """The choice is the best within them. Each of these seeds has limits that bind: the answer
+    without them is better. Fair shares (11, 15) are of what a job has alone in its team.
+    """
+    portfolio = team_portfolio(seed)
+    found, best = chosen(portfolio, EXACT), brute_force(portfolio)
+    assert key_of(found) == pytest.approx(best, rel=1e-6, abs=1e-6)
+    assert found.bound is not None
+    assert found.bound <= best[-1] + 1e-6 * abs(best[-1])
+    checked(answered(found))
+    teams = tuple(Team(name=team.name) for team in portfolio.teams)
+    free = brute_force(replace(portfolio, teams=teams))
+    assert free != best if portfolio.fair else free < best
+    assert key_of(chosen(replace(portfolio, teams=teams), EXACT)) == pytest.approx(free, abs=1e-6)
 
 
 def families(floors: tuple[float, ...], **words: Any) -> Portfolio:

@@ -78,6 +78,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("portfolio", {"jobs": [{**JOB, "calibration": "mine.json"}]}, "calibration", "whole document"),
     ("portfolio", {"jobs": [{**JOB, "budgte": "5/h"}]}, "", "a similar word exists: 'budget'"),
     ("portfolio", {"jobs": [JOB], "quota": "/etc/passwd"}, "quota", "not read"),
+    ("portfolio", {"jobs": [JOB], "teams": [{"quota": "/etc/passwd"}]}, "teams", "not read"),
     ("portfolio", {"jobs": [JOB], "blocks_file": "x.csv"}, "blocks_file", "blocks"),
     ("robust", {**QUESTION, "jobs": 2}, "jobs", ""),
     ("diff", {"before": {}, "after": {}}, "before", "placer recommend"),

@@ -207,6 +207,10 @@ def shared_document(portfolio: Portfolio) -> dict[str, Any]:
         "quotas": to_builtins(list(portfolio.quotas)),
         "quota_gpus": portfolio.quota_gpus,
         "budget_usd": portfolio.budget_usd,
+        "teams": [
+            {"name": t.name, "budget_usd": t.budget_usd, "quotas": to_builtins(list(t.quotas))}
+            for t in portfolio.teams
+        ],
         "slots": to_builtins(portfolio.slots),
         "blocks": [
             {
@@ -228,7 +232,7 @@ def job_document(placed: Placed) -> dict[str, Any]:
     return {
         "name": placed.name,
         "model": placed.job.problem.profile.name,
-        **{name: getattr(placed.job, name) for name in ("priority", "weight", "max_share")},
+        **{name: getattr(placed.job, name) for name in ("team", "priority", "weight", "max_share")},
         "runs": placed.result is not None,
         **{name: to_builtins(getattr(placed, name)) for name in PLACED},
         "placement": answer.get("placement"),
@@ -316,7 +320,7 @@ def _placed(
         alone_samples_per_second=speed,
     )
     if column is None:
-        return replace(placed, reason=_reason(found, alone, displaced))
+        return replace(placed, reason=_reason(found, job, alone, displaced))
     return replace(
         placed,
         result=Result(
@@ -340,11 +344,13 @@ def _worse(column: Column, alone: Column, *, by_speed: bool) -> bool:
     return column.usd > alone.usd
 
 
-def _reason(found: Found, alone: Column | None, displaced: tuple[Displaced, ...]) -> str:
+def _reason(found: Found, job: Job, alone: Column | None, displaced: tuple[Displaced, ...]) -> str:
     if alone is None:
         if found.stopped:
             return "the time limit was reached before a placement was found"
         return "no placement keeps its own limits, even with the market to itself"
+    if job.team and any(not row.by for row in displaced):
+        return f"team {job.team} may not have what it needs"
     if displaced:
         return "what it needs is held by jobs that come first"
     return "the budget is spent by jobs that come first"

@@ -74,7 +74,8 @@ class Bounds:
             if run[group.number]:
                 family, floor = self.pricing.family(group), self.floor(group, share)
                 known = proved.get(family, -inf)  # of a slower job that may have all of its columns
-                bound = max(known, self.pricing.bound(group, duals, floor, near, known))
+                bound = self.pricing.bound(group, duals.of(group.job.team), floor, near, known)
+                bound = max(known, bound)
                 each[group.number] = proved[family] = bound
         self.tried.append(Priced(duals=duals, share=share, each=each))
 
@@ -159,7 +160,8 @@ class Bounds:
             floor = self.floor(group, share)
             if count and floor > self.pricing.tops[group.number] * (1 + SAME):
                 return True
-            usd += count * self.pricing.least_usd(group, duals, floor) if count else 0.0
+            if count:
+                usd += count * self.pricing.least_usd(group, duals.of(group.job.team), floor)
         return usd / factor > (self.portfolio.budget_usd or inf) * (1 + SAME)
 
     @property
@@ -176,6 +178,8 @@ class Bounds:
         """Return what prices are paid for: all that there is of each resource, and the budget."""
         limits, blocks = self.columns.limits, self.portfolio.blocks
         total = duals.budget * (self.portfolio.budget_usd or 0.0)
+        teams = self.portfolio.team_usd
+        total += sum(price * teams[name] for name, price in duals.teams.items())
         for held, price in duals.prices.items():
             if held[0] not in limits.blocks:
                 total += price * limits.capacity(held)
@@ -203,7 +207,8 @@ class Within:
         """Tell whether a column keeps these limits."""
         if column.samples_per_second < self.floor or column.slots > (self.slots or column.slots):
             return False
-        return all(amount <= self.caps.get(held[0], inf) for held, amount in column.use.items())
+        used = column.use.items()
+        return all(amount <= self.caps.get(held[0].anyones, inf) for held, amount in used)
 
     def inside(self, other: Within) -> bool:
         """Tell whether whatever keeps these limits keeps others too."""
@@ -260,7 +265,7 @@ def _best(pricing: Pricing, group: Group, limit: Within, gap: float) -> tuple[fl
 
 def _less(columns: Columns, column: Column, limit: Within) -> Iterator[Within]:
     """Yield what excludes a column: less of each thing that others may want, or more speed."""
-    used = {resource: amount for (resource, _), amount in column.use.items()}
+    used = {resource.anyones: amount for (resource, _), amount in column.use.items()}
     for resource, amount in used.items():
         yield replace(limit, caps={**limit.caps, resource: amount - 1})
     if columns.portfolio.by_speed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
+from math import floor, inf
 from typing import Literal, NamedTuple
 
 from placer.advice.portfolio.jobs import HOUR_S, Job, Portfolio
@@ -25,7 +25,8 @@ OfferKind = tuple[str, str, str, int, str]
 
 class Resource(NamedTuple):
     """Something of which there is a limited sum: GPUs of a ``quota`` (of one place, GPU and
-    market), GPUs of a ``joint`` quota (patterns), or ``machines`` of one offer.
+    market), GPUs of a ``joint`` quota (patterns), or ``machines`` of one offer; of quotas those of
+    all jobs, or of a ``team``.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class Resource(NamedTuple):
     market: str
     instance_type: str = ""
     gpu_count: int = 1
+    team: str = ""
 
     @property
     def words(self) -> str:
@@ -42,9 +44,13 @@ class Resource(NamedTuple):
         if self.kind == "machines":
             return f"{self.instance_type}{market} in {self.place}"
         gpu = "GPU" if self.gpu == "*" else self.gpu
-        if self.place == "*":
-            return f"{gpu}{market} in all places together"
-        return f"{gpu}{market} in {self.place}"
+        where = "all places together" if self.place == "*" else self.place
+        return f"{gpu}{market} in {where}{f' of team {self.team}' if self.team else ''}"
+
+    @property
+    def anyones(self) -> Resource:
+        """Return what it is, whoever limits it."""
+        return self._replace(team="")
 
     @property
     def unit(self) -> Unit:
@@ -62,6 +68,8 @@ class Resource(NamedTuple):
         return Quota(place=self.place, gpu=self.gpu, market=self.market, gpus=gpus, scope=scope)
 
 
+SLACK = 1e-9
+"""Relative slack of dollars."""
 Held = tuple[Resource, int]
 """A resource in one slot."""
 
@@ -86,10 +94,11 @@ class Limits:
     @cached_property
     def _joint(self) -> dict[Resource, int]:
         joint: dict[Resource, int] = {}
-        for row in self.portfolio.quotas:
-            if row.scope == "together":
-                key = Resource("joint", row.place, row.gpu, row.market)
-                joint[key] = min(row.most, joint.get(key, row.most))
+        for team, rows in self.portfolio.quotas_of.items():
+            for row in rows:
+                if row.scope == "together":
+                    key = Resource("joint", row.place, row.gpu, row.market, team=team)
+                    joint[key] = min(row.most, joint.get(key, row.most))
         return joint
 
     @cached_property
@@ -127,21 +136,21 @@ class Limits:
     def _quota(self, resource: Resource) -> int:
         """Return the GPUs of one place, GPU and market: the last row that matches."""
         key = resource.place, resource.gpu, resource.market
-        gpus = self.portfolio.quota_gpus
-        for row in self.portfolio.quotas:
+        gpus = None if resource.team else self.portfolio.quota_gpus
+        for row in self.portfolio.quotas_of[resource.team]:
             if row.scope == "each" and row.covers(*key):
                 gpus = row.most
         return NO_QUOTA_GPUS if gpus is None else gpus
 
-    def use(self, placement: Placement, problem: Problem) -> dict[Resource, float]:
-        """Return what a placement takes of each limited resource while it runs."""
+    def use(self, placement: Placement, job: Job) -> dict[Resource, float]:
+        """Return what a placement of a job takes of each limited resource while it runs."""
         used: dict[Resource, float] = {}
-        for bucket, gpus in quota_use(placement, problem).items():
-            own = Resource("quota", *bucket)
-            if self._quota(own) < NO_QUOTA_GPUS:
-                used[own] = used.get(own, 0) + gpus
+        for bucket, gpus in quota_use(placement, job.problem).items():
+            for own in {Resource("quota", *bucket, team=team) for team in ("", job.team)}:
+                if self._quota(own) < NO_QUOTA_GPUS:
+                    used[own] = used.get(own, 0) + gpus
             for joint in self._joint:
-                if joint.quota(0).covers(*bucket):
+                if joint.team in ("", job.team) and joint.quota(0).covers(*bucket):
                     used[joint] = used.get(joint, 0) + gpus
         server = placement.exchange.server
         for group in (*placement.groups, *([] if server is None else [server])):
@@ -166,7 +175,10 @@ def surcharged(catalog: Catalog, surcharges: Mapping[Resource, float]) -> Catalo
 
 def surcharge_of(surcharges: Mapping[Resource, float]) -> Callable[[VmOffer], float]:
     """Return what one machine of an offer costs more by the hour."""
-    quotas = {r[1:4]: usd for r, usd in surcharges.items() if r.kind == "quota"}
+    quotas: dict[tuple[str, str, str], float] = {}
+    for r, usd in surcharges.items():
+        if r.kind == "quota":
+            quotas[r[1:4]] = quotas.get(r[1:4], 0.0) + usd
     joint = [(r.quota(0), usd) for r, usd in surcharges.items() if r.kind == "joint"]
     machines = {r.offer_kind: usd for r, usd in surcharges.items() if r.kind == "machines"}
     each: dict[tuple[str, str, str], float] = {}
@@ -184,11 +196,12 @@ def surcharge_of(surcharges: Mapping[Resource, float]) -> Callable[[VmOffer], fl
 
 def capped(problem: Problem, caps: Mapping[Resource, float]) -> Problem:
     """Return a question that may take no more than so much of some resources."""
-    wish, catalog, rows = problem.requirements, problem.catalog, []
+    wish, catalog, rows = problem.requirements, problem.catalog, dict[Resource, Quota]()
     for r, most in caps.items():
         if r.kind != "machines":
             own = int(most) if r.kind == "joint" else problem.quota(r.place, r.gpu, r.market)
-            rows.append(r.quota(min(int(most), own)))
+            known = rows[r.anyones].most if r.anyones in rows else own
+            rows[r.anyones] = r.quota(min(int(most), own, known))
     machines = {r.offer_kind: int(most) for r, most in caps.items() if r.kind == "machines"}
     if machines:
         offers = (
@@ -198,16 +211,24 @@ def capped(problem: Problem, caps: Mapping[Resource, float]) -> Problem:
             for offer in catalog.offers
         )
         catalog = with_offers(catalog, tuple(offers))
-    wish = replace(wish, quotas=(*wish.quotas, *rows))
+    wish = replace(wish, quotas=(*wish.quotas, *rows.values()))
     return replace(problem, catalog=catalog, requirements=wish)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Duals:
-    """Prices of what jobs share, in units of the objective: of resources in slots, of a dollar."""
+    """Prices of what jobs share, in units of the objective: of resources in slots, of a dollar, and
+    of a dollar of each team.
+    """
 
     prices: Mapping[Held, float] = field(default_factory=dict)
     budget: float = 0.0
+    teams: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, team: str) -> Duals:
+        """Return the prices that a job of a team pays."""
+        prices = {held: usd for held, usd in self.prices.items() if held[0].team in ("", team)}
+        return Duals(prices=prices, budget=self.budget + self.teams.get(team, 0.0))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -228,17 +249,20 @@ class Column:
     slots: int = 1
 
     def reduced(self, duals: Duals) -> float:
-        """Return its value with what it takes at some prices."""
+        """Return its value with what it takes at the prices that its job pays."""
         taken = sum(duals.prices.get(held, 0.0) * amount for held, amount in self.use.items())
         return self.value + duals.budget * self.usd + taken
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Jobs that ask the same and count the same: any of them may have any column."""
+    """Jobs that ask the same and count the same: any of them may have any column. ``question`` is
+    what searches are asked: their own one within the quotas of their team.
+    """
 
     number: int
     job: Job
+    question: Problem
     members: tuple[int, ...]
 
     @property
@@ -264,11 +288,12 @@ class Columns:
         """Jobs that ask the same and count the same, together."""
         members: dict[tuple[object, ...], list[int]] = {}
         for number, job in enumerate(self.portfolio.jobs):
-            key = job.kind, job.priority, job.weight, job.max_share
+            key = job.kind, job.priority, job.weight, job.max_share, job.team
             members.setdefault(key, []).append(number)
+        first = [self.portfolio.jobs[numbers[0]] for numbers in members.values()]
         return tuple(
-            Group(number=i, job=self.portfolio.jobs[numbers[0]], members=tuple(numbers))
-            for i, numbers in enumerate(members.values())
+            Group(number=i, job=job, question=self.portfolio.question(job), members=tuple(numbers))
+            for i, (job, numbers) in enumerate(zip(first, members.values(), strict=True))
         )
 
     @property
@@ -284,13 +309,25 @@ class Columns:
         return [column for made in self._kept.get(group.number, {}).values() for column in made]
 
     def add(self, group: Group, placement: Placement) -> tuple[Column, ...]:
-        """Add the columns of a placement, from each possible slot on; none if it breaks a limit."""
+        """Add the columns of a placement, from each possible slot on; none if it breaks a limit of
+        the job, or of its team by itself.
+        """
         own = self._kept.setdefault(group.number, {})
         if placement not in own:
-            own[placement] = tuple(self._made(group, placement))
+            made = self.made(group, placement)
+            own[placement] = tuple(column for column in made if self._within_team(column))
         return own[placement]
 
-    def _made(self, group: Group, placement: Placement) -> Iterator[Column]:
+    def _within_team(self, column: Column) -> bool:
+        """Tell whether a team may have a column, and its job so much of the team's quotas."""
+        job, limits = self.groups[column.group].job, self.limits
+        if column.usd > self.portfolio.team_usd.get(job.team, inf) * (1 + SLACK):
+            return False
+        own = ((held, amount) for held, amount in column.use.items() if held[0].team)
+        return all(amount <= floor(job.max_share * limits.capacity(held)) for held, amount in own)
+
+    def made(self, group: Group, placement: Placement) -> Iterator[Column]:
+        """Yield the columns of a placement; none if it breaks a limit of the job."""
         job, slots = group.job, self.portfolio.slots
         outcome, broken = evaluated(placement, job.problem)
         if outcome is None or broken:
@@ -300,7 +337,7 @@ class Columns:
             seconds = job.seconds(outcome.samples_per_second)
             held = slots.needed(seconds)
         window, usd = self.portfolio.window(job), outcome.usd.total * seconds / HOUR_S
-        use = self.limits.use(placement, job.problem)
+        use = self.limits.use(placement, job)
         for start in range(window.start, window.stop - held + 1):
             yield Column(
                 group=group.number,
@@ -321,7 +358,8 @@ class Columns:
         """Return the column of a group of least dollars; None if it has none."""
         return min(self.of(group), key=lambda column: column.usd, default=None)
 
-    def least(self, group: Group, duals: Duals, floor: float = 0.0) -> float:
+    def least(self, group: Group, duals: Duals, speed: float = 0.0) -> float:
         """Return the least reduced value of the known columns of a group that reach a speed."""
-        own = (c for c in self.of(group) if c.samples_per_second >= floor)
+        own = (c for c in self.of(group) if c.samples_per_second >= speed)
+        duals = duals.of(group.job.team)
         return min((column.reduced(duals) for column in own), default=inf)

@@ -14,7 +14,7 @@ from placer.advice.portfolio.jobs import Portfolio
 from placer.advice.portfolio.ledger import one_by_one, running, worth
 from placer.advice.portfolio.pricing import Pricing
 from placer.advice.portfolio.program import whole
-from placer.advice.portfolio.search import Search, seeds
+from placer.advice.portfolio.search import Search, Sought, seeds
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Allowance
@@ -145,13 +145,16 @@ class Generation:
         bound = value - self.closing_gap * abs(value) if closed else bounds.bound(run, share)
         top = share if closed or not fair else bounds.most_share(run, share)
         cheapest = ((g.number, self.columns.cheapest(g)) for g in self.columns.groups)
+        alone = {number: column for number, column in cheapest if column is not None}
+        alone = dict(bounds.alone) if self.portfolio.by_speed else alone
+        for group in self.columns.groups:
+            if group.number not in alone and group.job.team:
+                alone.update((group.number, column) for column in self._without_team(group))
         return Found(
             columns=self.columns,
             counts=counts,
             greedy=greedy,
-            alone=bounds.alone
-            if self.portfolio.by_speed
-            else {number: column for number, column in cheapest if column is not None},
+            alone=alone,
             bound=None if bound == -inf else bound,
             duals=prices,
             proved_out=closed or run == self.everyone,
@@ -164,6 +167,14 @@ class Generation:
         """Return how many jobs of each group run, their value, and their least share."""
         value = worth(self.columns, counts)[-1]
         return running(self.columns, counts), value, self.bounds.least_share(counts)
+
+    def _without_team(self, group: Group) -> list[Column]:
+        """Return what a job that its team keeps from running would take without the team."""
+        if allowance.current().spent:
+            return []
+        sought = Sought(floor=self.pricing.slowest(group))
+        found = self.pricing.search.cheapest(group.job.problem, sought).placement
+        return [] if found is None else [*self.columns.made(group, found)][:1]
 
     def begin(self) -> None:
         """Make the first columns, and bound what jobs cost alone."""
@@ -180,11 +191,12 @@ class Generation:
 
     def _begin_alone(self, group: Group, waiting: int) -> None:
         """Search the most that a job does alone in its part of the time; make columns up to it."""
-        budget, search, job = self.portfolio.budget_usd or 0.0, self.pricing.search, group.job
+        search, job = self.pricing.search, group.job
+        budget = self.portfolio.most_usd(job)
         self.pricing.tops[group.number] = inf
         if not allowance.current().spent:
             search.most_s = max(0.1, allowance.current().seconds_left / waiting)
-            found = search.fastest(job.problem, budget)
+            found = search.fastest(group.question, budget)
             self.pricing.tops[group.number] = found.bound
             if found.placement is not None:
                 self.columns.add(group, found.placement)
@@ -244,6 +256,11 @@ class Generation:
         elif run == self.everyone and best is not None:
             # A better choice has no column whose reduced value is above its bound by the gap.
             thresholds = [bound + value - self.bounds.at(best, run) for bound in best.each]
+        teams = self.portfolio.team_usd  # no column costs more than its team has
+        thresholds = [
+            min(most, teams.get(group.job.team, inf) * (1 + 1e-6))
+            for group, most in zip(self.columns.groups, thresholds, strict=True)
+        ]
         each = zip(self.columns.groups, thresholds, strict=True)
         whole = [all_columns(self.pricing, g, most, self.closing_gap) for g, most in each]
         return all(whole)

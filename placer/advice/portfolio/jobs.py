@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil, inf
+from math import ceil, floor, inf
+from typing import Literal
 
+from placer.market.catalog import MARKETS
 from placer.problem.problem import Problem
-from placer.problem.requirements import Quota, Requirements
+from placer.problem.requirements import Quota, Requirements, matches
 from placer.records import replace
 
 HOUR_S = 3600.0
@@ -22,7 +24,7 @@ class Job:
     ``problem`` is its own question, whose quotas are the shared ones, cut to ``max_share`` of each.
     Jobs of a higher ``priority`` run first; among equals more ``weight`` counts more. With slots
     ``earliest_s`` and ``deadline_s`` count from the beginning of the first slot, and ``duration_s``
-    is how long a job without a number of samples runs.
+    is how long a job without a number of samples runs. ``team`` is whose limits hold too.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Job:
     earliest_s: float = 0.0
     deadline_s: float | None = None
     duration_s: float | None = None
+    team: str = ""
 
     @cached_property
     def kind(self) -> tuple[object, ...]:
@@ -56,6 +59,17 @@ class Job:
             return self.wish.samples / samples_per_second
         assert self.duration_s is not None
         return self.duration_s
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Team:
+    """What the jobs of one team may take together, of what all jobs share: quotas, and dollars as
+    in `Portfolio`.
+    """
+
+    name: str
+    quotas: tuple[Quota, ...] = ()
+    budget_usd: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,7 +118,8 @@ class Portfolio:
     `Requirements`. ``budget_usd`` is for all jobs: per hour without slots, else in total.
     ``objective`` is ``cost``, ``throughput`` (most samples/s, each job's times its weight) or
     ``time`` (least hours of all jobs, each job's times its weight). ``fair``: the least share of
-    any job is as large as possible first, of the speed that it would have alone.
+    any job is as large as possible first, of the speed that it would have alone. What blocks cost
+    counts towards the budget of all, and towards that of no team.
     """
 
     jobs: tuple[Job, ...]
@@ -113,6 +128,7 @@ class Portfolio:
     budget_usd: float | None = None
     slots: Slots | None = None
     blocks: tuple[Block, ...] = ()
+    teams: tuple[Team, ...] = ()
     objective: str = "cost"
     fair: bool = False
 
@@ -138,15 +154,66 @@ class Portfolio:
         return usd
 
     @property
-    def unit(self) -> str:
+    def unit(self) -> Literal["USD/h", "USD"]:
         """Unit of all dollars of the portfolio."""
         return "USD/h" if self.slots is None else "USD"
+
+    @property
+    def quotas_of(self) -> dict[str, tuple[Quota, ...]]:
+        """Quotas by the team whose they are; those of all jobs have no name."""
+        return {"": self.quotas, **{team.name: team.quotas for team in self.teams}}
+
+    @property
+    def team_usd(self) -> dict[str, float]:
+        """Budgets of the teams that have one."""
+        return {t.name: t.budget_usd for t in self.teams if t.budget_usd is not None}
+
+    def most_usd(self, job: Job) -> float:
+        """Return the most dollars that a job may cost: all of the budget, or of its team's."""
+        own = self.team_usd.get(job.team, inf)
+        return own if self.budget_usd is None else min(own, self.budget_usd)
+
+    def question(self, job: Job) -> Problem:
+        """Return the question of a job within the quotas of its team, for searches: a spot machine
+        that such a quota covers has no limit of supply there, so that it may have more placements
+        than the job, and no fewer.
+        """
+        if not job.team or not self.quotas_of[job.team]:
+            return job.problem
+        wish, rows = job.problem.requirements, list(job.problem.requirements.quotas)
+        for team_row in self.quotas_of[job.team]:
+            own = replace(team_row, gpus=floor(job.max_share * team_row.most))
+            if own.scope == "together":
+                rows.append(own)
+                continue
+            # The last row that matches holds: after each row of the team what it leaves of others.
+            most = own.most if wish.quota_gpus is None else min(own.most, wish.quota_gpus)
+            rows.append(replace(own, gpus=most))
+            for row in wish.quotas:
+                both = _both(own, row, job.problem)
+                if row.scope == "each" and all(both.values()):
+                    rows.append(replace(own, gpus=min(own.most, row.most), **both))
+        return replace(job.problem, requirements=replace(wish, quotas=tuple(rows)))
 
     def window(self, job: Job) -> range:
         """Return the slots in which a job may run."""
         if self.slots is None:
             return range(1)
         return range(self.slots.after(job.earliest_s), self.slots.until(job.deadline_s))
+
+
+def _both(one: Quota, other: Quota, problem: Problem) -> dict[str, str]:
+    """Return patterns of what two rows match; empty where they have nothing in common."""
+    catalog = problem.catalog
+    names = {"place": catalog.regions, "gpu": catalog.gpus, "market": MARKETS}
+
+    def both(name: str) -> str:
+        a, b = getattr(one, name), getattr(other, name)
+        if "*" in (a, b) or a == b:
+            return str(b if a == "*" else a)
+        return "|".join(n for n in names[name] if matches(n, a) and matches(n, b))
+
+    return {name: both(name) for name in names}
 
 
 def without_money(wish: Requirements, floor: float | None) -> Requirements:

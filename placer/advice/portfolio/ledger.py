@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from math import inf
 
 from placer.advice.portfolio.columns import Column, Columns, Duals, Group, Held, Resource, Unit
 from placer.advice.portfolio.pricing import Pricing
@@ -22,6 +23,7 @@ class Ledger:
         self.held: dict[Held, float] = {}
         self.bought: set[int] = set()
         self.usd = 0.0
+        self.team_usd: dict[str, float] = {}
         self._value = 0.0
         for column, count in (counts or {}).items():
             self.take(column, count)
@@ -33,7 +35,9 @@ class Ledger:
 
     def take(self, column: Column, count: int = 1) -> None:
         """Take what a column holds, so many times."""
+        team = self.columns.groups[column.group].job.team
         self.usd += count * column.usd + self._paid(column)
+        self.team_usd[team] = self.team_usd.get(team, 0.0) + count * column.usd
         self.bought |= self._needed(column)
         self._value += count * column.value
         for held, amount in column.use.items():
@@ -43,16 +47,20 @@ class Ledger:
         """Return what is left of a resource in a slot."""
         return self.columns.limits.capacity(held) - self.held.get(held, 0.0)
 
+    def left_of(self, team: str) -> float:
+        """Return the dollars that are left of a team's budget; infinite without one."""
+        return self.columns.portfolio.team_usd.get(team, inf) - self.team_usd.get(team, 0.0)
+
     def best(self, group: Group) -> Column | None:
         """Return the best known column of one more job that fits, with blocks it buys."""
         fitting = (column for column in self.columns.of(group) if self._fits(column))
         return min(fitting, key=lambda column: column.value + self._paid(column), default=None)
 
-    def caps(self) -> dict[Resource, float]:
-        """Return what is left of each resource in all slots, where anything is taken."""
+    def caps(self, team: str) -> dict[Resource, float]:
+        """Return what is left to a team of each resource in all slots, where anything is taken."""
         left: dict[Resource, float] = {}
         for (resource, slot), amount in self.held.items():
-            if amount > 0:
+            if amount > 0 and resource.team in ("", team):
                 most = max(0.0, self.left((resource, slot)))
                 left[resource] = min(most, left.get(resource, most))
         return left
@@ -60,7 +68,10 @@ class Ledger:
     def _fits(self, column: Column) -> bool:
         budget = self.columns.portfolio.budget_usd
         usd = self.usd + column.usd + self._paid(column)
+        team = self.columns.groups[column.group].job.team
         if budget is not None and usd > budget * (1 + SLACK):
+            return False
+        if column.usd > self.left_of(team) * (1 + SLACK) + SLACK:
             return False
         return all(amount <= self.left(held) + SLACK for held, amount in column.use.items())
 
@@ -94,7 +105,8 @@ def one_by_one(
             best, alone = ledger.best(group), columns.cheapest(group)
             fits = best is not None and alone is not None and best.usd <= alone.usd
             if searched and not fits and not allowance.current().spent:
-                pricing.cheapest(group, Sought(floor=pricing.slowest(group), caps=ledger.caps()))
+                caps = ledger.caps(group.job.team)
+                pricing.cheapest(group, Sought(floor=pricing.slowest(group), caps=caps))
                 best = ledger.best(group)
             if best is None:
                 break
@@ -148,19 +160,26 @@ def displacements(
                 by=holders(lambda column, key=key: column.use.get(key, 0.0)),  # type: ignore[misc]
                 slot=slot,
             )
-    if portfolio.budget_usd is None or not portfolio.by_speed:
-        return
-    left = portfolio.budget_usd - ledger.usd + (0.0 if own is None else own.usd)
-    if alone.usd > left * (1 + SLACK):
-        yield Displaced(
-            resource="of the budget",
-            unit="USD/h",
-            place="",
-            wanted=alone.usd,
-            left=max(0.0, left),
-            by=holders(lambda column: column.usd),
-            slot=0,
-        )
+    team, back = portfolio.jobs[job].team, 0.0 if own is None else own.usd
+
+    def of_team(column: Column) -> float:
+        return column.usd if ledger.columns.groups[column.group].job.team == team else 0.0
+
+    budgets = [(f"of the budget of team {team}", ledger.left_of(team) + back, of_team)]
+    if portfolio.budget_usd is not None and portfolio.by_speed:
+        left = portfolio.budget_usd - ledger.usd + back
+        budgets.append(("of the budget", left, lambda column: column.usd))
+    for words, left, amount in budgets:
+        if alone.usd > left * (1 + SLACK) + SLACK:
+            yield Displaced(
+                resource=words,
+                unit=portfolio.unit,
+                place="",
+                wanted=alone.usd,
+                left=max(0.0, left),
+                by=holders(amount),
+                slot=0,
+            )
 
 
 def worths(duals: Duals, objective: str) -> tuple[ResourceWorth, ...]:

@@ -99,7 +99,7 @@ class Pricing:
         """
         per_sample, scale = self._scale(group)
         sought = replace(sought, known=sought.known / scale)
-        found = self.search.cheapest(group.job.problem, sought, per_sample=per_sample)
+        found = self.search.cheapest(group.question, sought, per_sample=per_sample)
         made = () if found.placement is None else self.keep(group, found.placement)
         return found.bound * scale, made
 
@@ -126,12 +126,12 @@ class Pricing:
         job holds for faster ones.
         """
         alike = self.columns.portfolio.slots is None and self.columns.portfolio.objective == "cost"
-        return self.search.family(group.job.problem) if alike else group.number
+        return (self.search.family(group.question), group.job.team) if alike else group.number
 
     def least_usd(self, group: Group, duals: Duals, floor: float) -> float:
         """Return a bound on the dollars and prices of columns that reach a speed, side by side."""
         surcharges, factor = self._surcharges(group, duals, self._whole(group, floor)[0])
-        return factor * self.search.relaxed(group.job.problem, surcharges, floor)
+        return factor * self.search.relaxed(group.question, surcharges, floor)
 
     def _scale(self, group: Group) -> tuple[bool, float]:
         """Tell whether a sample's price is what counts, and return the dollars of its unit."""
@@ -215,7 +215,7 @@ class Pricing:
         surcharges, factor = self._surcharges(group, duals, region)
         per_sample, scale = self._scale(group)
         low = region.speeds[0]
-        usd = self.search.relaxed(group.job.problem, surcharges, low, per_sample=per_sample)
+        usd = self.search.relaxed(group.question, surcharges, low, per_sample=per_sample)
         return self._gain(group, region) + factor * scale * usd
 
     def _searched(self, group: Group, duals: Duals, region: Region, best: float) -> float:

@@ -43,10 +43,13 @@ class Program:
         jobs = [self.limit([(self.left[i], 1)], n, n) for i, n in enumerate(counts)]
         spent = [(self.buy[i], block.usd) for i, block in enumerate(blocks)]
         self.budget = self.limit(spent, inf if budget is None else budget)
+        self.teams = {name: self.limit([], usd) for name, usd in columns.portfolio.team_usd.items()}
         self.rows: dict[Held, Any] = {}
         for column, take in zip(choices, self.take, strict=True):
             jobs[column.group].SetCoefficient(take, 1)
-            self.budget.SetCoefficient(take, column.usd)
+            team = columns.groups[column.group].job.team
+            for dollars in filter(None, (self.budget, self.teams.get(team))):
+                dollars.SetCoefficient(take, column.usd)
             for held, amount in column.use.items():
                 if held not in self.rows:
                     self.rows[held] = self._limit(held)
@@ -129,6 +132,7 @@ def relaxed(
     return program.model.Objective().Value() * program.unit, Duals(
         prices={held: usd for held, usd in prices.items() if usd > TINY},
         budget=price(program.budget),
+        teams={name: price(row) for name, row in program.teams.items()},
     )
 
 

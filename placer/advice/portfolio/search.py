@@ -186,7 +186,7 @@ def _server_surcharge(
 
 def seeds(columns: Columns, group: Group, floor: float) -> None:
     """Add the cheapest equal machines of a job at each place that reach so many samples/s."""
-    seen, problem = set[tuple[str, str]](), group.job.problem
+    seen, problem = set[tuple[str, str]](), group.question
     for _, number, count in sorted(_promising(problem, floor)):
         pool = problem.pools[number]
         where = pool.offer.place, pool.offer.market

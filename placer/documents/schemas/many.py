@@ -160,6 +160,14 @@ class SharedMachines(Part, frozen=True):
     machines: float
 
 
+class TeamLimits(Part, frozen=True):
+    """What the jobs of a team may take together."""
+
+    name: str
+    budget_usd: float | None
+    quotas: list[Quota]
+
+
 class Shared(Part, frozen=True):
     """What the jobs share."""
 
@@ -169,6 +177,7 @@ class Shared(Part, frozen=True):
     slots: Slots | None
     blocks: list[Block]
     machines: list[SharedMachines]
+    teams: Maybe[list[TeamLimits]] = UNSET
 
 
 class Displaced(Part, frozen=True):
@@ -179,7 +188,7 @@ class Displaced(Part, frozen=True):
     """
 
     resource: str
-    unit: Literal["GPU", "machine", "USD/h"]
+    unit: Literal["GPU", "machine", "USD/h", "USD"]
     place: str
     wanted: float
     left: float
@@ -211,6 +220,7 @@ class PortfolioJob(Part, frozen=True):
     result: Maybe[Result] = UNSET
     alone_samples_per_second: Maybe[float | None] = UNSET
     share: Maybe[float | None] = UNSET
+    team: Maybe[str] = UNSET
 
 
 class ResourceWorth(Part, frozen=True):

@@ -28,7 +28,7 @@ STATUSES = {
     "time_limit": "The search reached its time limit",
 }
 QUOTA_SCOPES = {"each": "of each place, GPU and market", "together": "of all together"}
-COLUMNS = ("job", "model", "hours", "workers", "speed", "of its speed alone")
+COLUMNS = ("job", "team", "model", "hours", "workers", "speed", "of its speed alone")
 SMALL_USD = 0.005
 """Differences below are not worth a word."""
 MOST_NAMES = 3
@@ -202,6 +202,7 @@ def _cells(job: Document, document: Document) -> list[Cell]:
     speed = estimate["effective_samples_per_second"]["value"] if estimate else None
     return [
         job["name"],
+        job.get("team", ""),
         job["model"],
         _hours(job, document["shared"].get("slots")),
         placement_words(placement) if placement else "",
@@ -243,9 +244,11 @@ def _extra(job: Document, document: Document) -> str:
 
 
 def _short(row: Document) -> str:
-    after = f"{row['resource']} are left after {_names(row['by'])}"
-    if row["unit"] == "USD/h":
-        return f"{format_usd(row['left'])} of {format_usd(row['wanted'])}/h {after}"
+    why = f"left after {_names(row['by'])}" if row["by"] else "all that there is"
+    after = f"{row['resource']} are {why}"
+    if row["unit"].startswith("USD"):
+        each = "/h" if row["unit"] == "USD/h" else ""
+        return f"{format_usd(row['left'])} of {format_usd(row['wanted'])}{each} {after}"
     return f"{row['left']:g} of {row['wanted']:g} {after}"
 
 
@@ -259,10 +262,12 @@ def _shared(document: Document) -> tuple[Section, ...]:
         rows.append(("time", f"{counted(slots['count'], 'slot')} of {slots['hours']:g} h", ""))
     if shared.get("quota_gpus") is not None:
         rows.append(("quota", _gpus(shared["quota_gpus"]), "of each place, GPU and market"))
-    rows += [
-        (f"quota of {_scope(row)}", _gpus(row["gpus"]), QUOTA_SCOPES.get(row.get("scope", ""), ""))
-        for row in shared["quotas"]
-    ]
+    rows += [_quota(row) for row in shared["quotas"]]
+    for team in shared.get("teams", ()):
+        of = f"team {team['name']}, "
+        if team["budget_usd"] is not None:
+            rows.append((f"{of}budget", _money(team["budget_usd"], document), ""))
+        rows += [_quota(row, of) for row in team["quotas"]]
     rows += [
         (
             f"block {row['name']}",
@@ -272,6 +277,11 @@ def _shared(document: Document) -> tuple[Section, ...]:
         for row in shared["blocks"]
     ]
     return section("What they share", Facts(rows=tuple(rows)) if rows else None)
+
+
+def _quota(row: Document, of: str = "") -> tuple[str, str, str]:
+    scope = QUOTA_SCOPES.get(row.get("scope", ""), "")
+    return f"{of}quota of {_scope(row)}", _gpus(row["gpus"]), scope
 
 
 def _gpus(gpus: int | None) -> str:

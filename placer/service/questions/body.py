@@ -210,7 +210,7 @@ def _own(verb: Verb, name: str, value: Any) -> Any:
         return _texts(verb, name, value, schema)
     if listed == "object" and isinstance(value, list):
         _check_count(verb, name, value, each["array"] | schema)
-        return [_job(row) for row in value] if name == "jobs" else value
+        return [_READ[name](row) for row in value] if name in _READ else value
     if isinstance(value, bool) != ("boolean" in kinds) or not any(
         isinstance(value, _KINDS[kind]) for kind in kinds
     ):
@@ -248,6 +248,16 @@ def _job(row: Any) -> Json:
     return {**words, **{word: _value(VERBS["recommend"], word, v) for word, v in asked.items()}}
 
 
+def _team(row: Any) -> Any:
+    """Check the quota of a team, which is one of all jobs but for whose it is."""
+    if not isinstance(row, dict) or "quota" not in row:
+        return row
+    quota = _with_tuples("quota", row["quota"])
+    _refuse_files("quota", quota)
+    return {**row, "quota": quota}
+
+
+_READ = {"jobs": _job, "teams": _team}
 _KINDS: Json = {
     "string": str,
     "number": (int, float),

@@ -57,6 +57,7 @@ EXAMPLES: Mapping[str, tuple[Any, ...]] = {
     "move": ("10min",),
     "box": (["price=0.9..1.1"],),
     "worlds": (8,),
+    "teams": ([{"name": "vision", "quota": {"T4": 8}, "budget": "20/h"}],),
     "jobs": ([{"model": "roberta-xlm", "min_throughput": "300/s", "market": "on-demand"}],),
     "fail_on": (["cost>10%"],),
     "target": ("torchrun",),
