@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import placer
 from instances import (
-    batch_problem,
     carbon_problem,
     exchange_problem,
     island_problem,
@@ -30,7 +29,6 @@ from placer.solving.solve import solve
 from proofs import PROOF
 
 DRAWN = (
-    batch_problem,
     carbon_problem,
     exchange_problem,
     island_problem,
