@@ -128,9 +128,28 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         if repriced is not None:
             return _at_prices(replace(self, catalog=repriced.plain).pools, repriced)
         pools: list[Pool] = []
+        alike: dict[tuple[object, ...], list[Pool]] = {}
         for offer in self.admitted_offers():
-            pools += [pool for pool in self.pools_of(offer) if pool.max_count >= 1]
+            kind = self._worker_kind(offer)
+            if kind not in alike:
+                alike[kind] = [pool for pool in self.pools_of(offer) if pool.max_count >= 1]
+            pools += [msgspec.structs.replace(pool, offer=offer) for pool in alike[kind]]
         return tuple(pools)
+
+    def _worker_kind(self, offer: VmOffer) -> tuple[object, ...]:
+        """Return all of an offer that its workers depend on."""
+        owned = offer.price_basis == "owned"
+        kind = (*island_kind(offer), offer.market, owned, offer.available)
+        return kind if self._alike_everywhere else (*kind, id(offer))
+
+    @cached_property
+    def _alike_everywhere(self) -> bool:
+        """Whether neither the place nor the type of a machine decides how many there are, nor how
+        fast they are.
+        """
+        wish = self.requirements
+        limited = wish.quotas or wish.speed_caps or self._launch_rows
+        return not limited and self.data_reads is None
 
     @cached_property
     def worker_kinds(self) -> tuple[Kind, ...]:

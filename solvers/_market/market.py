@@ -87,6 +87,12 @@ class Market:
             # More vCPUs emit more, and take more of a quota of vCPUs.
             vcpus = offer.vcpus if sized else None
             limited = None if offer.available is None else number
+            # How it reads its first pass decides what a store gives to all of them.
+            reads = pool.loader and (
+                pool.streamed,
+                pool.first(pool.alone.value),
+                pool.first(pool.shared.value),
+            )
             kind = (
                 offer.provider,
                 offer.region,
@@ -99,12 +105,9 @@ class Market:
                 # The network between the machines of an island decides its speed.
                 pool.alone.value,
                 pool.shared.value,
-                # How it reads its first pass decides what a store gives to all of them.
-                pool.streamed,
-                pool.first(pool.alone.value),
-                pool.first(pool.shared.value),
+                reads,
                 limited,
-                tuple(row.counts(offer) for row in rows),
+                tuple([row.counts(offer) for row in rows]),
                 vcpus,
             )
             if kind not in kept or pool.usd_per_hour < kept[kind].usd_per_hour:

@@ -59,7 +59,7 @@ worth, and public_models.csv the dimensions of public models.
 """
 
 
-MOST_BOOK_BYTES = 64 << 20  # Largest file of a book, or log; the largest shipped one has 1 MB
+MOST_BOOK_BYTES = 256 << 20  # Largest file of a book, or log: a million offers take 100 MB
 MOST_HEADER_BYTES = 65_536  # Longest first line that is looked at
 
 

@@ -98,8 +98,10 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def usd_per_hour(self) -> float:
         """Price of one worker."""
-        behind = sum(part.machines * part.offer.usd_per_hour for part in self.behind)
-        return self.machines * self.offer.usd_per_hour + behind
+        own = self.machines * self.offer.usd_per_hour
+        if not self.behind:  # asked of every row of a book
+            return own
+        return own + sum(part.machines * part.offer.usd_per_hour for part in self.behind)
 
     @property
     def kind(self) -> tuple[str, int, int, InnerPlan | None]:
