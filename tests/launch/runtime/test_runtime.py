@@ -105,7 +105,7 @@ def test_half_of_the_bytes_by_ddps_hook(tmp_path: Path) -> None:
     assert set(sent(told, tmp_path, records).values()) == {66}
 
 
-@given(sizes=st.lists(st.sampled_from(TENSORS), min_size=1))
+@given(sizes=st.lists(st.sampled_from(TENSORS), min_size=9))
 def test_ddp_has_no_more_buckets_than_are_priced(sizes: list[int]) -> None:
     """PyTorch's own assignment of FP32 tensors, none of which is touched, to buckets of the size
     that a run asks for; of DDP's own size there are more than eight from 200 MiB on.
