@@ -11,6 +11,7 @@ from drawn import drawn
 
 import placer
 from placer.documents.many_check import wrong_sums
+from placer.errors import PlacerError
 
 JOB: dict[str, Any] = {
     "model": "roberta-xlm",
