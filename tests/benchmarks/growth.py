@@ -21,7 +21,7 @@ from statistics import median
 
 from ledger import FOLDER, Ledger, Record, markdown, read
 from markets import PRESENT, Question, book_problem
-from solving import measured, seeds
+from solving import limit_cpu_seconds, measured, seeds
 
 from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions
@@ -139,6 +139,7 @@ def main() -> None:
     words.add_argument("--time-limit", type=float, default=60.0)
     words.add_argument("-o", "--output", type=Path, default=FOLDER / "growth.jsonl")
     given = words.parse_args()
+    limit_cpu_seconds()
     options = SolveOptions(time_limit_s=given.time_limit)
     solve(
         Question(regions=4, types=4, budget=5.0, seed=0).problem()

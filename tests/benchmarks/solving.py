@@ -5,8 +5,8 @@
 
 Each size runs in a child process of its own, one question after the other, so that its peak memory
 is known. A question is timed from a market that nobody has looked at: links and egress prices of
-its regions are worked out within the time. Drawing the market is not. CPU seconds compare between
-machines with other work on them; the time limit is by the clock unless it is ``--cpu-limit``.
+its regions are worked out within the time. Drawing the market is not. Limits count CPU seconds too,
+but for solvers that work in other processes, so that a busy machine stops no search sooner.
 """
 
 from __future__ import annotations
@@ -35,21 +35,15 @@ from placer.solving.solve import solve
 
 WHOLE = "book"
 """Instead of a size: the copy of the default book, each model with and without a quota."""
-CLOCK_PER_CPU = 20.0
-"""Seconds by the clock for each second of a CPU limit: what ends a search that waits."""
+PROGRAMS = ("milp", "cpsat")
+"""Solvers that work in other processes: their limits are by the clock."""
 NEAR = 0.03
 """A first answer within this of the last one is one to start with."""
 
 
-class CpuSeconds:
-    """A token that ends a search once this process has worked for so many seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self.end = time.process_time() + seconds
-
-    def is_set(self) -> bool:
-        """Return whether the seconds are used up."""
-        return time.process_time() > self.end
+def limit_cpu_seconds() -> None:
+    """Let all limits of this process count its CPU seconds, those of parts of a search included."""
+    time.monotonic = time.process_time
 
 
 def searched_classes(exact: Any) -> list[Any]:
@@ -112,12 +106,7 @@ def _timed(
 
 
 def measured(
-    question: Question,
-    options: SolveOptions,
-    *,
-    solver: str = "exact",
-    by_strategy: bool = False,
-    cpu_limit_s: float | None = None,
+    question: Question, options: SolveOptions, *, solver: str = "exact", by_strategy: bool = False
 ) -> Record:
     """Solve one question and say all that is known of it."""
     import msgspec
@@ -131,7 +120,6 @@ def measured(
         heard = SolveOptions(
             gap=options.gap,
             time_limit_s=options.time_limit_s,
-            cancel=None if cpu_limit_s is None else CpuSeconds(cpu_limit_s),
             on_better=lambda value: better.append(
                 (time.process_time() - cpu, time.perf_counter() - wall, value)
             ),
@@ -191,7 +179,6 @@ def measure_size(size: str, given: argparse.Namespace) -> Iterator[Record]:
         given.solver,
         "--time-limit",
         str(given.time_limit),
-        *(["--cpu-limit", str(given.cpu_limit)] if given.cpu_limit else []),
         *(["--local-steps", str(given.local_steps)] if given.local_steps else []),
     ]
     words += [
@@ -209,18 +196,14 @@ def measure_size(size: str, given: argparse.Namespace) -> Iterator[Record]:
 
 def child(size: str, given: argparse.Namespace) -> None:
     """Body of the child: one line for each question, then its memory."""
+    if given.solver not in PROGRAMS:
+        limit_cpu_seconds()
     options = SolveOptions(gap=given.gap, time_limit_s=given.time_limit)
     solve(
         Question(regions=4, types=4, budget=5.0, seed=0).problem()
     )  # modules are loaded outside the first time
     for question in questions(size, given):
-        record = measured(
-            question,
-            options,
-            solver=given.solver,
-            by_strategy=given.by_strategy,
-            cpu_limit_s=given.cpu_limit,
-        )
+        record = measured(question, options, solver=given.solver, by_strategy=given.by_strategy)
         print(json.dumps(record), flush=True)
     print(
         json.dumps({"kind": "memory", "size": size, "peak_mib": round(peak_mib(), 1)}), flush=True
@@ -345,10 +328,7 @@ def words() -> argparse.ArgumentParser:
     )
     found.add_argument("--solver", default="exact", help="any solver by name")
     found.add_argument("--gap", type=float, default=0.001)
-    found.add_argument("--time-limit", type=float, help="seconds by the clock (default 60)")
-    found.add_argument(
-        "--cpu-limit", type=float, help="seconds of CPU instead: for machines with other work"
-    )
+    found.add_argument("--time-limit", type=float, help="seconds of CPU (default 60)")
     found.add_argument(
         "--quick",
         action="store_true",
@@ -377,8 +357,6 @@ def main() -> None:
     """Run the sizes, write each measurement as it comes, print the table."""
     given = words().parse_args()
     given.seeds = given.seeds or ("0:3" if given.quick else "0:20")
-    if given.cpu_limit and not given.time_limit:
-        given.time_limit = CLOCK_PER_CPU * given.cpu_limit
     given.time_limit = given.time_limit or (2.0 if given.quick else 60.0)
     if given.child:
         child(given.child, given)
@@ -393,7 +371,6 @@ def main() -> None:
         path,
         seeds=given.seeds,
         time_limit_s=given.time_limit,
-        cpu_limit_s=given.cpu_limit,
         gap=given.gap,
         local_steps=given.local_steps,
         huge=given.huge or None,
