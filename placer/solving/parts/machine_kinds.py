@@ -81,6 +81,7 @@ class _KindSearch(PartSearch):
     """The best answer so far, and the kinds of machines that are open."""
 
     most_short = 5
+    least_drafts = 5
     least = -math.inf
     first: tuple[str, ...] = ()
 

@@ -46,10 +46,12 @@ class Part(Struct, frozen=True, kw_only=True):
 class PartSearch:
     """The best answer so far, and the parts that are open, the best bound first. Mutable. ``left``
     holds what was stopped, ``share`` that of the remaining time which a part may take,
-    ``most_short`` the questions of a search whose answer is only compared with.
+    ``most_short`` the questions of a search whose answer is only compared with, ``least_drafts``
+    those of one without a proof.
     """
 
     most_short = 16
+    least_drafts = 0
 
     def __init__(
         self,
@@ -155,7 +157,8 @@ class PartSearch:
     @property
     def _drafted(self) -> bool:
         """Whether an answer is known, and no proof of it is asked for."""
-        return self.options.proof != "full" and self.best is not None
+        known = self.options.proof != "full" and self.best is not None
+        return known and self.asked >= self.least_drafts
 
     def push(self, part: Part) -> None:
         """Open a part."""
@@ -264,11 +267,10 @@ class PartSearch:
     def _status(self) -> Status:
         if self.stopped is not None:
             return self.stopped
-        if not self.proves:
+        drafted = self.options.proof != "full" and bool(self.left)
+        if not self.proves or drafted:
             return Status.UNKNOWN if self.best is None else Status.FEASIBLE
         if self.best is not None and (self.options.first or self.options.proof == "none"):
-            return Status.FEASIBLE
-        if self._drafted and self.left:
             return Status.FEASIBLE
         if self.left or self.skips:
             return Status.TIME_LIMIT
