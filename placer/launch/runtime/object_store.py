@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -179,20 +178,13 @@ LARGEST = 1 << 34
 RECEIVED_AT_ONCE = 1 << 18
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocalStore:
-    """A local store that runs: its bucket, process and address."""
-
-    bucket: Bucket
-    process: subprocess.Popen[str]
-    address: str
-
-
 @contextmanager
 def local_object_stores(
     folder: Path, buckets: Sequence[Bucket], network: ShapedNetwork | None = None, first: int = 0
-) -> Iterator[tuple[LocalStore, ...]]:
-    """Serve a store for each bucket: at 127.0.0.1, or on machines from the ``first`` on."""
+) -> Iterator[tuple[dict[str, str], dict[str, subprocess.Popen[str]]]]:
+    """Serve a store for each bucket: at 127.0.0.1, or on machines from the ``first`` on. Yields
+    addresses by bucket, and processes by what errors call them.
+    """
     if any(importlib.util.find_spec(name) is None for name in ("moto", "flask", "waitress")):
         raise PlacerError(
             "this exchange needs an object store, and none is given",
@@ -206,26 +198,24 @@ def local_object_stores(
         raise PlacerError(
             f"cannot write '{log}': {error.strerror}", "choose another --out"
         ) from None
-    started: list[subprocess.Popen[str]] = []
+    started: dict[str, subprocess.Popen[str]] = {}
     try:
-        for number, _ in enumerate(buckets):  # all start before the first is waited for
+        for number, bucket in enumerate(buckets):  # all start before the first is waited for
             address = LOOPBACK if network is None else network.addresses[first + number]
             argv = [sys.executable, "-m", __name__, address]
-            started.append(
-                subprocess.Popen(  # noqa: S603 - this interpreter
-                    argv if network is None else network.command(first + number, argv),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=file,
-                    text=True,
-                )
+            name = f"the object store in {bucket.place} ({bucket.name})"
+            started[name] = subprocess.Popen(  # noqa: S603 - this interpreter
+                argv if network is None else network.command(first + number, argv),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
             )
-        yield tuple(
-            LocalStore(bucket=bucket, process=process, address=_address(process, log))
-            for bucket, process in zip(buckets, started, strict=True)
-        )
+        addresses = [_address(process, log) for process in started.values()]
+        names = [bucket.name for bucket in buckets]
+        yield dict(zip(names, addresses, strict=True)), started
     finally:
-        for process in started:
+        for process in started.values():
             process.kill()
             process.communicate()  # closes the pipes
         file.close()

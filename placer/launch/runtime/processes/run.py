@@ -75,16 +75,11 @@ def run_here(
 
             extra |= ENVIRONMENT
         if plan.buckets and not (settings.endpoint_url or settings.endpoints):
-            stores = stack.enter_context(
+            endpoints, stores = stack.enter_context(
                 local_object_stores(folder, plan.buckets, network, plan.ranks)
             )
-            settings = replace(
-                settings, endpoints={store.bucket.name: store.address for store in stores}
-            )
-            services |= {
-                f"the object store in {store.bucket.place} ({store.bucket.name})": store.process
-                for store in stores
-            }
+            settings = replace(settings, endpoints=endpoints)
+            services |= stores
             extra |= LOCAL_KEYS
         job = Job(
             plan=plan,
