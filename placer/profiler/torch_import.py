@@ -16,8 +16,12 @@ WORDS = (
     "cannot allocate memory",
     "not enough memory",
     "alloc_failed",
+    "bad alloc",
+    "resource temporarily unavailable",
 )
-"""How PyTorch and its libraries say that memory ran out, where they raise a plain RuntimeError."""
+"""How PyTorch and its libraries say that memory ran out, where they raise a plain RuntimeError; the
+last one of a thread.
+"""
 
 
 def load_torch() -> ModuleType:
@@ -60,7 +64,11 @@ def translate_failures(doing: str) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell a lack of memory from other failures."""
+    """Tell a lack of memory, of the system or of a process with a limit, from other failures.
+
+    >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("wrong shape"))
+    (True, False)
+    """
     if isinstance(error, (MemoryError, load_torch().cuda.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in WORDS)

@@ -19,12 +19,13 @@ from placer.launch.runtime.processes.loopback_store import connected
 from placer.launch.runtime.run_plan import RunPlan, Seat, plan_from
 from placer.launch.runtime.strategies import strategy_of
 from placer.launch.runtime.training.checkpoint import Checkpoints, gathered
-from placer.launch.runtime.training.context import Context, Settings, memory_error, out_of_memory
+from placer.launch.runtime.training.context import Context, Settings, memory_error
 from placer.launch.runtime.training.trainer import Trainer, digest_of, load_model
 from placer.launch.runtime.wire import Meter, PeerLostError, Wire, butterfly_sum, is_peer_loss
 from placer.launch.shaped_network.kernel import end_with_parent
 from placer.market.sources.reading.web_address import without_secrets
 from placer.problem.exchange import traits
+from placer.profiler.torch_import import is_out_of_memory
 from placer.records import replace
 from placer.workload.inner_plan import InnerPlan
 
@@ -109,7 +110,7 @@ def _work(job: Mapping[str, Any], seat: Seat, report: Report) -> None:
             run.take(step)
         run.end()
     except (MemoryError, RuntimeError, PeerLostError) as error:
-        if out_of_memory(error):
+        if is_out_of_memory(error):
             elements = trainer.elements if trainer else 0
             raise memory_error(plan, seat.rank, elements) from None
         lost = error if isinstance(error, PeerLostError) else PeerLostError(None, str(error))

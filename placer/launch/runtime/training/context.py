@@ -204,30 +204,12 @@ class Context:
             self.meter.sent(place, place, size * (len(self.world) - 1))
 
 
-REFUSED = (
-    *("can't allocate memory", "not enough memory", "out of memory", "bad alloc"),
-    "resource temporarily unavailable",
-)
-"""What PyTorch and C++ say where the system gives no more memory; the last one of a thread."""
-
-
 def check_fits(plan: RunPlan, rank: int, elements: int) -> None:
     """Refuse a function that cannot hold the gradients of the model that is trained."""
     gib = plan.exchange.aggregator_memory_gib
     need = len(plan.hub_at(rank).gathers) * Codec(plan.exchange.compression).size(elements)
     if gib is not None and need > gib * GIB:
         raise memory_error(plan, rank, elements)
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Return whether the system, or the memory limit of a process, refused memory.
-
-    >>> out_of_memory(MemoryError()), out_of_memory(RuntimeError("wrong shape"))
-    (True, False)
-    """
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(word in str(error).lower() for word in REFUSED)
-    )
 
 
 def memory_error(plan: RunPlan, rank: int, elements: int) -> PlacerError:
