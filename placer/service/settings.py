@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from placer.errors import PlacerError
+from placer.market.sources.reading.web_address import is_loopback
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 LEAST_TOKEN = 16
@@ -72,20 +72,6 @@ class Settings:
     def cookie(self) -> str:
         """Return what a browser shows in place of the token."""
         return hmac.new((self.token or "").encode(), b"placer page", "sha256").hexdigest()
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether an address is reached from this machine alone.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def listen(settings: Settings) -> socket.socket:

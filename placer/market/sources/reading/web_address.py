@@ -21,11 +21,11 @@ def is_loopback(host: str) -> bool:
     Names other than ``localhost`` are not looked up: a machine may resolve its own name to
     127.0.1.1 where the others reach it.
 
-    >>> is_loopback("localhost"), is_loopback("::1"), is_loopback("10.0.0.1")
+    >>> is_loopback("localhost"), is_loopback("[::1]"), is_loopback("0.0.0.0")
     (True, True, False)
     """
     try:
-        return ip_address(host).is_loopback
+        return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost"
 
