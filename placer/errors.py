@@ -149,6 +149,17 @@ def writing_hint(error: OSError, otherwise: str) -> str:
     return "free some space, or choose another disk" if full else otherwise
 
 
+def printable(text: str) -> str:
+    """Write blanks for what would end a line or steer a terminal: the text may be anybody's."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
+def one_line(text: str, most: int = 400) -> str:
+    """Put text that quotes a user's value on one line of bounded length."""
+    flat = printable(text)
+    return flat if len(flat) <= most else f"{flat[: most - 4]} ..."
+
+
 def not_installed(need: str, extra: str) -> PlacerError:
     """Build the error for a package of an extra, from what needs it."""
     return PlacerError(f"{need}, which is not installed", f"install it: {install_line(extra)}")

@@ -19,7 +19,7 @@ import click
 
 from placer.cli.group import COMPLETION, LazyGroup
 from placer.cli.screen.streams import outlasting, to_nowhere
-from placer.errors import PlacerError
+from placer.errors import PlacerError, one_line
 from placer.version import __version__
 
 COMMANDS = {
@@ -291,12 +291,6 @@ def _say(error: PlacerError, given: Sequence[str]) -> int:
     if error.hint:
         click.echo(f"  tip: {one_line(error.hint)}", err=True)
     return error.exit_code
-
-
-def one_line(text: str, most: int = 400) -> str:
-    """Put text that quotes a user's value on one line of bounded length."""
-    flat = "".join(c if c.isprintable() else " " for c in text)
-    return flat if len(flat) <= most else f"{flat[: most - 4]} ..."
 
 
 def _usage(error: click.UsageError) -> PlacerError:

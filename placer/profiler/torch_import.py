@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
-from placer.errors import PlacerError, installed
+from placer.errors import PlacerError, installed, printable
 
 WORDS = (
     "out of memory",
@@ -77,4 +77,4 @@ def is_out_of_memory(error: BaseException) -> bool:
 def one_line(error: BaseException) -> str:
     """Return the first line of an error's text, without characters that would steer a terminal."""
     first = (str(error).strip().splitlines() or ["no message"])[0]
-    return "".join(c if c.isprintable() else " " for c in first)
+    return printable(first)

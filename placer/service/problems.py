@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
+from placer.errors import one_line
 from placer.service.settings import Settings
 from placer.service.working.messages import Outcome, Reply
 
@@ -74,12 +75,6 @@ def refused(reply: Reply) -> dict[str, Any]:
     return problem_of(
         "failed", "the process that worked on the question ended", "its reason is in the log"
     )
-
-
-def one_line(text: str, most: int = 400) -> str:
-    """Put text that quotes a user's value on one line of bounded length."""
-    flat = "".join(c if c.isprintable() else " " for c in text)
-    return flat if len(flat) <= most else f"{flat[: most - 4]} ..."
 
 
 class GateError(Exception):

@@ -14,14 +14,14 @@ import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from placer.errors import PlacerError, unknown
+from placer.errors import PlacerError, one_line, unknown
 from placer.records import Json, replace
 from placer.report.blocks import asides, in_text
 from placer.report.contents import contents
 from placer.report.draw.terminal import plain_text
 from placer.service.metrics import Metrics
 from placer.service.openapi import body_schema
-from placer.service.problems import GateError, one_line, refused
+from placer.service.problems import GateError, refused
 from placer.service.questions.body import question_of, question_of_list
 from placer.service.questions.words import LISTS, VERBS, words_of
 from placer.service.settings import Settings, listen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from placer.errors import printable
 from placer.report.blocks import Block, Facts, Report, Table, Text, with_columns
 from placer.report.draw.wrapping import PARTS, WORDS, cells, fold, labelled, least, longest, wrapped
 
@@ -49,7 +50,7 @@ def block_lines(block: Block, width: int) -> Iterator[Line]:
         yield from _text_lines(block, width)
     elif isinstance(block, Facts):
         for label, line in labelled(two_columns(block), width):
-            yield ((_printable(label), "cyan"), (_printable(line), ""))
+            yield ((printable(label), "cyan"), (printable(line), ""))
     elif isinstance(block, Table):
         yield from table_lines(block, width)
 
@@ -76,12 +77,7 @@ def _text_lines(block: Text, width: int) -> Iterator[Line]:
 
 def _plain(lines: Iterable[str], style: str = "") -> Iterator[Line]:
     for line in lines:
-        yield ((_printable(line), style),)
-
-
-def _printable(line: str) -> str:
-    """Write blanks for what would steer a terminal: names may come from anybody."""
-    return line if line.isprintable() else "".join(c if c.isprintable() else " " for c in line)
+        yield ((printable(line), style),)
 
 
 def table_lines(table: Table, width: int) -> Iterator[Line]:

@@ -14,13 +14,13 @@ from urllib.parse import parse_qsl, urlencode
 import jinja2
 from litestar import MediaType, Request, Response, get, post
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, one_line
 from placer.report.contents import contents
 from placer.service.jobs.desk import Desk
 from placer.service.jobs.store import Job, State
 from placer.service.pages.form import MORE, VERBS, fields_of, typed_again, words_of
 from placer.service.pages.report import Reports, policy_of
-from placer.service.problems import COOKIE, OPEN, GateError, one_line
+from placer.service.problems import COOKIE, OPEN, GateError
 from placer.service.settings import Settings
 from placer.service.working.pool import Pool
 from placer.version import __version__, install_line

@@ -12,7 +12,7 @@ from typing import Any
 
 from placer.documents.manifest.types import Group, Manifest, groups_by_worker
 from placer.documents.schemas.worlds import LostWorker, Observed, ObservedSpeed
-from placer.errors import PlacerError
+from placer.errors import PlacerError, printable
 from placer.market.catalog import device_name
 from placer.records import replace
 from placer.validation.calibration.run_log import (
@@ -160,9 +160,8 @@ def _lost(records: Sequence[Record], manifest: Manifest) -> list[LostWorker]:
             continue
         group = group_of(rank, manifest.groups)
         if rank not in lost or record["kind"] == "lost":
-            plain = "".join(c if c.isprintable() else " " for c in reason)
             place = None if group is None else group.place
-            lost[rank] = LostWorker(rank=rank, place=place, step=step, reason=plain)
+            lost[rank] = LostWorker(rank=rank, place=place, step=step, reason=printable(reason))
     first = set(lost) - stopped or set(lost)
     return [lost[rank] for rank in sorted(first)]
 

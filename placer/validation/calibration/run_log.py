@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, ValidationError, convert
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, printable
 from placer.files.bounded_file import bounded
 from placer.files.json_text import unique_keys
 from placer.market.accelerators import processor_vcpus
@@ -319,8 +319,8 @@ def read_run(path: Path) -> list[dict[str, Any]]:
     records = read_log(path)
     for number, record in enumerate(records, 1):
         if (wrong := wrong_field(record)) is not None:
-            words = "".join(c if c.isprintable() else " " for c in wrong)
-            raise PlacerError(f"{path}:{number}: {words}", "give run.jsonl as placer run wrote it")
+            words = f"{path}:{number}: {printable(wrong)}"
+            raise PlacerError(words, "give run.jsonl as placer run wrote it")
     return records
 
 

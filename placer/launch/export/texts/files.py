@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from placer.documents.schemas.parts import Range
-from placer.errors import PlacerError
+from placer.errors import PlacerError, one_line
 from placer.launch.export.export_plan import ExportPlan
 from placer.units import format_plain
 
@@ -52,8 +52,7 @@ def comments(lines: Iterable[str]) -> str:
 
 def shown(text: str) -> str:
     """Return a user's text on one line of bounded length."""
-    flat = "".join(c if c.isprintable() else " " for c in text)
-    return flat if len(flat) <= LONGEST else f"{flat[: LONGEST - 4]} ..."
+    return one_line(text, LONGEST)
 
 
 def _range(figure: Range) -> str:
