@@ -5,7 +5,7 @@ and the batch, and who exchanges between such worlds.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, fsum
 from typing import Literal
@@ -161,7 +161,7 @@ def mesh_of(manifest: Manifest, processes: int = 0) -> Mesh:
         _check_stages(manifest)
     joined = [tuple(everyone)] if not why else [(worker,) for worker in everyone]
     if why and traits(exchange.strategy).transport in BY_REGION:
-        joined = _regions(groups)
+        joined = [ranks for _, ranks in regions_of(group.place for group in groups)]
     slow = any(group.on_cpu for group in groups) or priced_software(manifest) == "gloo"
     return Mesh(
         worlds=tuple(_world(manifest, workers, shares) for workers in joined),
@@ -232,12 +232,16 @@ def _shape(group: Group) -> tuple[object, ...]:
     return alike, machines, processes_of(group)
 
 
-def _regions(groups: tuple[Group, ...]) -> list[tuple[int, ...]]:
-    places = dict.fromkeys(group.place for group in groups)
-    return [
-        tuple(worker for worker, group in enumerate(groups) if group.place == place)
-        for place in places
-    ]
+def regions_of(places: Iterable[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """List the places with the ranks of their workers.
+
+    >>> regions_of(["US", "EU", "US"])
+    (('US', (0, 2)), ('EU', (1,)))
+    """
+    regions: dict[str, list[int]] = {}
+    for rank, place in enumerate(places):
+        regions.setdefault(place, []).append(rank)
+    return tuple((place, tuple(ranks)) for place, ranks in regions.items())
 
 
 def _with(group: Group, processes: int) -> Group:

@@ -11,7 +11,14 @@ from placer.documents.manifest import read_manifest
 from placer.documents.manifest.question import check_executable, exchange_of
 from placer.documents.manifest.types import Bucket, Manifest, groups_by_worker
 from placer.errors import PlacerError
-from placer.launch.mesh import apportioned, mesh_of, priced_software, processes_of, weights
+from placer.launch.mesh import (
+    apportioned,
+    mesh_of,
+    priced_software,
+    processes_of,
+    regions_of,
+    weights,
+)
 from placer.launch.serverless.functions import CloudFunction, functions_of
 from placer.market.catalog import OLD_TRANSPORT
 from placer.problem.exchange import Phase, strategy, traits
@@ -222,18 +229,6 @@ class RunPlan:
     def shares(self, batch: int) -> dict[int, int]:
         """Return the samples of each worker in one step, divided as in the plan's timing."""
         return apportioned(batch, weights(self.manifest.groups, self.exchange.strategy))
-
-
-def regions_of(places: Sequence[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """List the places with the ranks of their workers.
-
-    >>> regions_of(["US", "EU", "US"])
-    (('US', (0, 2)), ('EU', (1,)))
-    """
-    regions: dict[str, list[int]] = {}
-    for rank, place in enumerate(places):
-        regions.setdefault(place, []).append(rank)
-    return tuple((place, tuple(ranks)) for place, ranks in regions.items())
 
 
 def plan_from(document: Any, where: str, *, deployed: bool = False) -> RunPlan:
