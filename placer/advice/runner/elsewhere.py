@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import multiprocessing
 import signal
 import time
@@ -14,12 +13,11 @@ from typing import Any
 
 from placer.advice.runner.blas_threads import starting_one_thread
 from placer.advice.runner.runner import Opener, Runner, Task, here
-from placer.errors import FailureError, PlacerError
+from placer.errors import FailureError, PlacerError, installed
 from placer.records import replace
 from placer.solving.allowance import default_memory_bytes
 from placer.solving.answer import SolveOptions
 from placer.units import format_bytes
-from placer.version import install_line
 
 MOST_JOBS = 1_024
 _shared: Any = None
@@ -87,12 +85,7 @@ def on_dask(shared: Any, address: str) -> Iterator[Runner]:
     """Solve questions on a Dask cluster through the executor of its client; the shared part is sent
     there once. The questions of a worker that dies go to the others.
     """
-    try:
-        distributed = importlib.import_module("distributed")
-    except ImportError:
-        raise PlacerError(
-            "--dask needs the package distributed", f"install it: {install_line('dask')}"
-        ) from None
+    distributed = installed("distributed", "--dask needs the package distributed", "dask")
     try:
         client = distributed.Client(address, timeout=f"{SILENT_S}s")
     except (OSError, ValueError, TimeoutError) as error:

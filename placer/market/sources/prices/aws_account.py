@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from placer.errors import PlacerError, SourceError
+from placer.errors import PlacerError, SourceError, installed
 from placer.market.sources.reading.fetch import LATER, READ_SECONDS
-from placer.version import install_line
 
 CONNECT_SECONDS = 10.0
 ATTEMPTS = 5
@@ -46,11 +45,9 @@ class Account:
     """Clients of one boto3 session; the credentials stay inside it."""
 
     def __init__(self) -> None:
-        try:
-            import boto3
-            from botocore.config import Config
-        except ImportError:
-            raise PlacerError("prices of AWS need boto3", install_line("aws")) from None
+        boto3 = installed("boto3", "prices of AWS need boto3", "aws")
+        from botocore.config import Config
+
         retries = {"total_max_attempts": ATTEMPTS, "mode": "standard"}
         self._config = Config(
             connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries=retries

@@ -13,11 +13,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
-from placer.errors import PlacerError, SourceError
+from placer.errors import PlacerError, SourceError, installed
 from placer.files.bounded_file import bounded
 from placer.market.sources.harvest import Origin
 from placer.market.sources.reading.web_address import DIRECT, public
-from placer.version import install_line
 
 MOST_BYTES = 256 * 1024 * 1024
 """Largest document, packed and unpacked: the largest public price list of machines (AWS, one
@@ -154,10 +153,7 @@ def _bounded(answer: Any, shown: str, most_bytes: int) -> bytes:
 
 def open_client(read_seconds: float, headers: Mapping[str, str] | None = None) -> Any:
     """Open an httpx2 client that follows no redirections."""
-    try:
-        import httpx2
-    except ImportError:
-        raise PlacerError("downloads need httpx2", install_line("online")) from None
+    httpx2 = installed("httpx2", "downloads need httpx2", "online")
     try:
         return httpx2.Client(
             headers=headers, timeout=read_seconds, follow_redirects=False, mounts=DIRECT
