@@ -56,7 +56,7 @@ LOCK = $(PIN) --universal
 # What a release is installed with: hashes of every extra that runs without PyTorch, and of PyTorch for
 # CPUs on Linux. TORCH says where that build lies.
 HASHED = constraints/hashed
-RELEASED = aws calibrate cpsat dask milp online openapi report serve
+RELEASED = aws calibrate cpsat dask milp online openapi otel report serve
 TORCH ?= --torch-backend cpu
 
 constraints: $(VENV)/bin/python  ## pin the newest releases of DATE (today) for each extra: constraints/*.txt

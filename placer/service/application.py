@@ -14,6 +14,7 @@ from litestar import Litestar, MediaType, Request, Response, delete, get, post
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.response import ServerSentEvent, ServerSentEventMessage
+from litestar.types import ASGIApp
 
 from placer.documents.schemas import SCHEMA_NAMES, schema_text
 from placer.errors import PlacerError, unknown
@@ -41,6 +42,7 @@ from placer.service.problems import (
 from placer.service.questions.body import WordError, question_of, question_of_list
 from placer.service.questions.words import LISTS, VERBS
 from placer.service.settings import Settings
+from placer.service.traces import span
 from placer.service.working.messages import Outcome, Question, Reply
 from placer.service.working.pool import Pool
 
@@ -98,6 +100,7 @@ def application(settings: Settings) -> Litestar:
         openapi_config=None,
         request_max_body_size=settings.body_bytes,
         before_send=[_finish],
+        middleware=[_traced],
         logging_config=None,
     )
     app.state.settings, app.state.pool, app.state.desk = settings, pool, desk
@@ -114,6 +117,18 @@ async def _finish(message: Any, scope: Any) -> None:
         if name.lower().encode() not in given:
             message["headers"].append((name.lower().encode(), value.encode()))
     scope["litestar_app"].state.metrics.requested(scope["method"], message["status"])
+    scope["state"].get("note", len)({"http.response.status_code": message["status"]})
+
+
+def _traced(app: ASGIApp) -> ASGIApp:
+    """Trace requests by the pattern of their address."""
+
+    async def run(scope: Any, receive: Any, send: Any) -> None:
+        with span(f"{scope['method']} {scope['path_template']}") as note:
+            scope["state"]["note"] = note
+            await app(scope, receive, send)
+
+    return run
 
 
 # --- Reading requests ---

@@ -15,6 +15,7 @@ from placer.market.books.layers import pin_file
 from placer.service.metrics import Metrics
 from placer.service.problems import FullError
 from placer.service.settings import Settings
+from placer.service.traces import span, tracer
 from placer.service.working.messages import Better, Book, Outcome, Question, Reply
 from placer.service.working.worker import GoneError, Worker
 
@@ -47,6 +48,7 @@ class Pool:
     """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        tracer()  # says at once what is missing
         self.settings = settings
         self.metrics = metrics
         self.books: tuple[Book, ...] = ()
@@ -103,10 +105,15 @@ class Pool:
         self._count()
         await self._notify()
         leaver = asyncio.create_task(self._leave(ticket))
-        try:
-            return await ticket.reply
-        finally:
-            leaver.cancel()
+        with span(question.name) as note:
+            try:
+                reply = await ticket.reply
+            finally:
+                leaver.cancel()
+            note({"outcome": str(reply.outcome), "worker_s": reply.seconds})
+            if reply.gap is not None:
+                note({"gap": reply.gap})
+        return reply
 
     async def _leave(self, ticket: Ticket) -> None:
         """Take a question out of its queue when it is cancelled before anybody works on it."""
