@@ -247,8 +247,9 @@ def api() -> Response[bytes]:
 
 
 @get("/static/{name:str}", opt={OPEN: True})
-async def swagger_part(name: str) -> Response[bytes]:
+async def swagger_part(request: Asked) -> Response[bytes]:
     """Return the script or the style sheet of Swagger UI."""
+    name = request.path_params["name"]
     if name not in SWAGGER_PARTS or find_spec(SWAGGER) is None:
         raise GateError("missing", f"no file '{name[:60]}'")
     folder, kind = SWAGGER_PARTS[name]
