@@ -26,6 +26,8 @@ GUESSES = 12
 """Slices whose choice is offered."""
 STRIDE = 7
 """Every so many slices are bounded together where one that is open is enough."""
+SPLITS = 3
+"""Times that a slice which is open is halved in speeds and regions before it stays open."""
 REGIONS = (2, 3, 4, 5, 7, 9, 12, 16, 21, 28, 38, 51, 68, 91, 121, 161)
 """Fewest regions of the intervals that are bounded together."""
 
@@ -35,6 +37,17 @@ class Slice(Struct, frozen=True, kw_only=True, dict=True):
 
     regions: tuple[int, int]
     speeds: tuple[float, float]
+
+    @property
+    def halves(self) -> list[Slice]:
+        """The same placements in slices of half the speeds and, where there are several, half the
+        regions: the bound takes the partners of the fewest and the waits of the least speed.
+        """
+        (fewest, most), (low, high) = self.regions, self.speeds
+        middle, half = (low * high) ** 0.5, (fewest + most) // 2
+        regions = [(fewest, half), (half + 1, most)] if fewest < most else [self.regions]
+        speeds = [(low, middle), (middle, high)]
+        return [Slice(regions=r, speeds=v) for r in regions for v in speeds]
 
 
 class GossipRoot:
@@ -138,11 +151,16 @@ class GossipRoot:
     def allows(self) -> bool:
         """Return whether some slice may hold an improvement: False is a proof."""
         slices = self.slices()
-        for first in range(STRIDE):
-            own = slices[first::STRIDE]
-            if own and float(self.reached(own).max()) >= self.target.min_speed:
-                return True
-        return False
+        return any(self._open(slices[first::STRIDE], SPLITS) for first in range(STRIDE))
+
+    def _open(self, slices: list[Slice], splits: int) -> bool:
+        """Return whether some slice stays open, however often it is halved."""
+        reached = self.reached(slices)
+        left = np.flatnonzero(reached >= self.target.min_speed)
+        if splits == 0 or not len(left):
+            return bool(len(left))
+        order = left[np.argsort(-reached[left], kind="stable")].tolist()
+        return any(self._open(slices[k].halves, splits - 1) for k in order)
 
     def reached(self, slices: list[Slice]) -> Array:
         """Return what no improvement in a slice exceeds; shape (slices,)."""
