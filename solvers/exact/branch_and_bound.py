@@ -95,6 +95,8 @@ VARIED = frozenset(
 """Wishes in which the questions of one `Prepared` may differ."""
 EXCLUDING_NODES = 10
 """Nodes in which a side question is closed without a draft, or asked anew with one."""
+DRAFT_SHARE = 0.5
+"""Share of the time that is left for a draft: bounds need the rest."""
 TIE_NODES = 1_000
 """Nodes of the second search, which breaks ties: such placements are rare, and the first search
 has proved the value.
@@ -507,8 +509,8 @@ def _offer_draft(target: Target, options: SolveOptions, searches: list[Search]) 
     placements of one region are open, which the searches enumerate faster.
     """
     for solver in (greedy, local_search):
-        left = replace(options, time_limit_s=max(0.0, target.deadline - time.monotonic()))
-        draft = solver.solve(target.problem, left)
+        seconds = DRAFT_SHARE * max(0.0, target.deadline - time.monotonic())
+        draft = solver.solve(target.problem, replace(options, time_limit_s=seconds))
         if draft.placement is not None:
             target.offer(draft.placement)
         if draft.interrupted:  # the user ends the whole search
