@@ -30,8 +30,10 @@ from placer.solving.result import Result
 
 MIXING = 0.02
 """Relative gain of unlike machines from which it is worth a word."""
-ANY_SHARE = 0.5
+ANY_SHARE = 0.25
 """Share of the time for the question about any machines."""
+ONE_REGION_SHARE = 0.4
+"""Share of the time that is left then for the question about one region."""
 
 
 def best_of_kinds(
@@ -98,7 +100,24 @@ class _KindSearch(PartSearch):
             self.first = tuple(self._by_work(whole.placement))
             for alike in self._alike(whole.placement):
                 self.offer(alike)
+        self._offer_one_region()
         return self.run()
+
+    def _offer_one_region(self) -> None:
+        """Offer the best answer of one region: it is one of several too, and found much sooner."""
+        wish = self.problem.requirements
+        if self.spent or wish.min_regions > 1 or wish.max_regions == 1:
+            return
+        seconds = ONE_REGION_SHARE * max(0.0, self.allowed.seconds_left)
+        own = replace(self.options.deaf, time_limit_s=seconds, start=None, hint=None)
+        asked = replace(self.problem, requirements=replace(wish, max_regions=1))
+        with allowance.opened(seconds, own.memory_limit_bytes, own.cancel) as allowed:
+            search = _KindSearch(asked, self.ask, own, self.solver, allowed, proves=self.proves)
+            search.first = self.first
+            found = search.run()
+        self.count(found)
+        if found.placement is not None:
+            self.offer(found.placement, found)
 
     def _by_work(self, placement: Placement) -> list[str]:
         """List the devices of a placement, those first that do most of its work: what is found of
