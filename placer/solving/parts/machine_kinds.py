@@ -100,7 +100,8 @@ class _KindSearch(PartSearch):
             self.first = tuple(self._by_work(whole.placement))
             for alike in self._alike(whole.placement):
                 self.offer(alike)
-        self._offer_one_region()
+        if whole.status.stopped and self.options.node_limit is None:
+            self._offer_one_region()
         return self.run()
 
     def _offer_one_region(self) -> None:
