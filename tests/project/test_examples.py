@@ -145,13 +145,13 @@ def test_run_plan(examples: Path, environment: dict[str, str]) -> None:
     """
     said = output("sh", "run_plan.sh", examples.parent, cwd=examples, environment=environment)
     assert "4 workers in 2 regions" in said
-    moved = [
-        [int(size.replace(",", "")) for size in sizes]
-        for sizes in re.findall(r"-> \S+ +([\d,]+) B +([\d,]+) B", said)
-    ]
+    shown = re.findall(r"^gcp/\S+ to gcp/\S+ +([\d.]+) kB +([\d.]+) kB", said, re.MULTILINE)
+    lines = (examples.parent / "run" / "run.jsonl").read_text(encoding="utf-8").splitlines()
+    moved = json.loads(lines[-1])["bytes"]
+    assert shown == [(f"{m['predicted'] / 1e3:.0f}", f"{m['measured'] / 1e3:.0f}") for m in moved]
     assert len(moved) == 4  # two machines in each region talk among themselves and with the others
-    assert sum(predicted for predicted, _ in moved) == sum(measured for _, measured in moved)
-    assert len({measured for _, measured in moved}) == 1
+    assert sum(m["predicted"] for m in moved) == sum(m["measured"] for m in moved)
+    assert len({m["measured"] for m in moved}) == 1
     first, last = re.findall(r"([\d.]+) in step", said)
     assert 3.2 < float(first) < 4.2
     assert float(last) < 1.5
