@@ -21,6 +21,7 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.workload.constants import RINGS, Calibration, HostConstants, ServiceConstants
+from placer.workload.engines import averages_in_ring
 from placer.workload.profile import COMPRESSION_BYTES, Rate
 
 EXCHANGE_S = 1.5
@@ -262,6 +263,8 @@ def _carried(
     places = sorted({*placement.places, *filter(None, (exchange.aggregator, exchange.storage))})
     phases = exchange_phases(placement, problem)
     at_once = [sum(t.count for t in phase.transfers if t.src != t.dst) for phase in phases]
+    if averages_in_ring(exchange, "gloo"):  # whatever was priced, as here
+        at_once = [len(places)]
     between = CARRIED_BYTES_PER_S / max([1, *at_once])
     inside = min(MOST_INSIDE_BYTES_PER_S, between * placement.workers)
     if len(places) == 1:
