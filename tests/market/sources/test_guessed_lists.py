@@ -191,6 +191,27 @@ def test_neighbours_of_a_count_are_none(tmp_path: Path) -> None:
     assert (row["gpu"], row["gpu_count"], row["memory_gib"]) == ("A100-80", 1, 64)
 
 
+@pytest.mark.parametrize("traffic", ["inet_up_cost", "egress cost", "Kosten Traffic"])
+def test_a_price_of_traffic_is_no_price_of_a_machine(tmp_path: Path, traffic: str) -> None:
+    """As Vast.ai lists hosts, with dollars per hour (dph) and memory in MB, 8 TB of it the largest:
+    without a price of the machine one is asked for.
+    """
+    text = "gpu_name,num_gpus,geolocation,cpu_cores,cpu_ram,{}\n{}"
+    rows = ["RTX 4090,4,Berlin,64,{},0.004", "H100 SXM,8,Paris,192,{},0.01"]
+    sizes = ("257000", "8063000")
+    plain = "\n".join(row.format(size) for row, size in zip(rows, sizes, strict=True))
+    with pytest.raises(PlacerError, match="no column looks like a price"):
+        read(tmp_path, text.format(traffic, plain))
+    priced = plain.replace("0.004", "0.004,1.42").replace("0.01", "0.01,15.2")
+    listed = text.format(f"{traffic},dph_total", priced)
+    got = read(tmp_path, listed, currency="USD", unit="hour", per="machine")
+    small, large = got.rows["offers.csv"]
+    assert (small["usd_per_hour"], large["usd_per_hour"]) == (1.42, 15.2)
+    assert large["memory_gib"] == pytest.approx(8063e9 / GIB)
+    few = "gpu,region,USD per hour,vcpus,ram\nL4,Berlin,0.75,8,64\nH100,Berlin,2,96,4096\n"
+    assert read(tmp_path, few).rows["offers.csv"][0]["memory_gib"] == pytest.approx(64e9 / GIB)
+
+
 def test_two_prices_of_unlike_units_are_refused(tmp_path: Path) -> None:
     """What is said of the price would be taken for the spot price too."""
     text = "gpu,region,EUR per hour,Spot USD per hour\nL4,Berlin,0.75,0.4\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from placer.errors import SourceError
@@ -120,6 +121,10 @@ _GUESSED = ("is no price", "is the price of a commitment")
 """What a mapping of columns refuses, and is guessed or left out by cells here."""
 _LEAST = re.compile(r"\b(ab|from|starting|a partir|desde|da|vanaf)\b")
 """Words of a price that is only the lowest of some."""
+LEAST_MB = 4096
+"""Sizes of memory are in MB where none is below: few machines have so many GB, and no list has no
+others.
+"""
 _SIZE = re.compile(r"([MGT]i?B)\b", re.IGNORECASE)
 
 
@@ -208,8 +213,19 @@ class _Reader:
         if size is None:
             return None
         named = _SIZE.search(cell) or _SIZE.search(self.guesses["memory"].column or "")
-        unit = "GB" if named is None else named[1].upper().replace("I", "i")
+        unit = self.memory_unit if named is None else named[1].upper().replace("I", "i")
         return parse_bytes(f"{size:.12g}{unit}") / GIB
+
+    @cached_property
+    def memory_unit(self) -> str:
+        """The unit of sizes that name none: GB, or MB where no machine of the list has less."""
+        cells = (self._cell("memory", row) for _, row in self.found.rows)
+        sizes = [amount(cell, self._decimals("memory")) for cell in cells]
+        if min((size for size in sizes if size), default=0.0) < LEAST_MB:
+            return "GB"
+        column = self.guesses["memory"].column
+        self.notes.append(f"sizes of '{column}' are taken as MB: none is below {LEAST_MB:,}")
+        return "MB"
 
     def _decimals(self, field: str) -> Decimals:
         """Return how numbers of a column are written; as prices are where it may be both."""

@@ -32,7 +32,7 @@ EXAMPLES = 200
 """Rows that are looked at."""
 HEADERS: Mapping[str, str] = {
     "spot": r"spot|preemptible|interruptible|unterbrechbar",
-    "price": r"price|preis|prix|precio|prezzo|prijs|cost|kosten|rate|\busd\b|\beur\b|[€$£₹]",
+    "price": r"price|preis|prix|precio|prezzo|prijs|cost|kosten|rate|\bdph|\busd\b|\beur\b|[€$£₹]",
     "currency": r"currency|wahrung|devise|moneda|valuta",
     "unit": r"\bunit|einheit|period|abrechnung|unidad|unite",
     "gpu": r"gpu|accelerator|beschleuniger|grafikkarte|karte|\bcards?\b|grafik",
@@ -58,6 +58,11 @@ NOT: Mapping[str, str] = {
     "machine": r"gpu|accelerator|card|karte",
 }
 """Words of headers that a field never has."""
+NO_PRICE = (
+    r"v?cpu|cores|\bram\b|memory|speicher|watt|anzahl|count|storage|disk"
+    r"|\binet|egress|ingress|traffic|transfer|bandwidth|network|netzwerk|internet|upload|download"
+)
+"""Words of headers of other prices than those of a machine, and of amounts."""
 MARKETS: Mapping[str, str] = {
     "commitment": r"reserv|commit|upfront|contract|vertrag|savings"
     r"|[0-9]+ ?-?(?:year|yr|month|jahr|monat)",
@@ -216,9 +221,7 @@ def _price_score(field: str, name: str, fits: float, *, header: bool) -> float:
     is_spot = bool(re.search(HEADERS["spot"], words))
     if field == "spot":
         return fits if (is_spot and (_is_priced(words) or currency_in(name))) or is_spot else 0.0
-    if is_spot or re.search(
-        r"v?cpu|cores|\bram\b|memory|speicher|watt|anzahl|count|storage|disk", words
-    ):
+    if is_spot or re.search(NO_PRICE, words):
         return 0.0
     told = header or bool(currency_in(name)) or bool(time_in(name))
     demand = bool(re.search(MARKETS["on_demand"], words))
