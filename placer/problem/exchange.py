@@ -11,7 +11,7 @@ from placer.errors import unknown
 from placer.problem.placement import Exchange
 from placer.units import GIB
 from placer.workload.island.transports import bucket_count
-from placer.workload.profile import COMPRESSION_BYTES
+from placer.workload.profile import fp32_bytes
 
 Workers = Sequence[tuple[str, int]]
 """Place and number of the workers there; each place once."""
@@ -158,8 +158,7 @@ def ring_messages(gradient_bytes: float, exchange: Exchange) -> int:
     """
     if not traits(exchange.strategy).bucketed:
         return 1
-    packed = COMPRESSION_BYTES[exchange.compression] / COMPRESSION_BYTES["none"]
-    return bucket_count(gradient_bytes / packed)
+    return bucket_count(fp32_bytes(gradient_bytes, exchange.compression))
 
 
 def ring(workers: Workers, gradient_bytes: float, transport: str, messages: int = 1) -> Phases:

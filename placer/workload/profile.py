@@ -38,6 +38,13 @@ COMPRESSION_BYTES = {
     "sparse": SPARSE_KEPT * SPARSE_BITS / 8 / SPARSE_CHUNK,
 }
 """Bytes per gradient element on the wire, without the scales of a message."""
+
+
+def fp32_bytes(wire_bytes: float, compression: str) -> float:
+    """Return the bytes of a gradient before it was compressed to some bytes on the wire."""
+    return wire_bytes * COMPRESSION_BYTES["none"] / COMPRESSION_BYTES[compression]
+
+
 FEEDBACK_COMPRESSIONS = ("int4", "sparse")
 """Compressions so coarse that what they lose must be added to the next message."""
 NODE_EFFICIENCY = {"hivemind": (0.9, 0.4, 1.0), "nccl": (0.96, 0.82, 1.0), "gloo": (0.9, 0.4, 1.0)}

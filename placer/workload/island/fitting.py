@@ -215,13 +215,11 @@ class Bounds:
             self._compared += 1
             key = fit.candidate.plan.rank_gpus, fit.waits
             self._untimed.setdefault(key, []).append(fit)
-        for (rank_gpus, waits), untimed in self._untimed.items():
+        for (rank_gpus, _), untimed in self._untimed.items():
             ranks = gpus // rank_gpus
-            if untimed and 0 < ranks <= fewest:
-                share, first = -(-sequences // ranks), untimed[0]
-                if (share + waits) * first.gpu_s * first.ranks <= longest_s and self._any_within(
-                    rank_gpus, untimed, share, longest_s
-                ):
+            if 0 < ranks <= fewest:
+                share = -(-sequences // ranks)
+                if self._any_within(rank_gpus, untimed, share, longest_s):
                     return True
         return False
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.texts.environment import architecture_of, fp32_bytes, job_steps
+from placer.launch.export.texts.environment import architecture_of, job_steps
 from placer.launch.export.texts.files import comments, heading, yaml_text
 from placer.launch.export.trainers import Trainer, check_trainable, inner_of, trainer_files
 from placer.workload.island.divisions import piece_layers
 from placer.workload.island.transports import MIB, bucket_mib
+from placer.workload.profile import fp32_bytes
 
 SETTINGS, PROGRAM = "megatron.yaml", "recipe.py"
 TRAINER = Trainer(
@@ -88,7 +89,8 @@ def settings(plan: ExportPlan) -> dict[str, dict[str, Any] | str]:
     granularity, method, unit = RECOMPUTED[inner.checkpointing]
     sharded, experts = inner.sharding == "zero-1", inner.expert_parallel > 1
     apart = len({group.place for group in plan.manifest.groups}) > 1
-    here = fp32_bytes(plan.manifest) / inner.tensor_parallel / inner.pipeline
+    whole = fp32_bytes(plan.manifest.model.gradient_bytes, plan.manifest.exchange.compression)
+    here = whole / inner.tensor_parallel / inner.pipeline
     return {
         "train": {
             "micro_batch_size": inner.microbatch,

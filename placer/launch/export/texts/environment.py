@@ -20,7 +20,7 @@ from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.divisions import piece_layers
 from placer.workload.island.transports import bucket_mib
-from placer.workload.profile import COMPRESSION_BYTES
+from placer.workload.profile import fp32_bytes
 
 SERVER = "server"
 """Name of the group that a parameter server's own machine makes."""
@@ -45,7 +45,9 @@ def run_environment(plan: ExportPlan, mesh: Mesh) -> dict[str, str]:
     waits, drift, aggregator = exchange.timeouts, manifest.drift, manifest.aggregator
     bucket = manifest.buckets[0] if manifest.buckets else None
     waits_for_worlds = mesh.between == "torchft"
-    averages_buckets = exchange.strategy == "all-reduce" and not mesh.between
+    ddp_mib = None
+    if exchange.strategy == "all-reduce" and not mesh.between:
+        ddp_mib = bucket_mib(fp32_bytes(manifest.model.gradient_bytes, exchange.compression))
     grace_s = JOIN_S if exchange.grace_s is None else exchange.grace_s
     return _texts(
         {
@@ -62,7 +64,7 @@ def run_environment(plan: ExportPlan, mesh: Mesh) -> dict[str, str]:
             "PLACER_TARGET_BATCH_SIZE": exchange.target_batch_size,
             "PLACER_MICROBATCH": exchange.microbatch,
             "PLACER_COMPRESSION": exchange.compression,
-            "PLACER_BUCKET_MIB": bucket_mib(fp32_bytes(manifest)) if averages_buckets else None,
+            "PLACER_BUCKET_MIB": ddp_mib,
             "PLACER_STREAMS": exchange.streams,
             "PLACER_OVERLAP": int(exchange.overlap),
             "PLACER_LOCAL_STEPS": exchange.local_steps,
@@ -87,12 +89,6 @@ def run_environment(plan: ExportPlan, mesh: Mesh) -> dict[str, str]:
             "PLACER_MAX_ROUND_SECONDS": f"{drift.max_round_seconds:.6g}",
         }
     )
-
-
-def fp32_bytes(manifest: Manifest) -> float:
-    """Return the bytes of a gradient that nothing compressed."""
-    packed = COMPRESSION_BYTES[manifest.exchange.compression] / COMPRESSION_BYTES["none"]
-    return manifest.model.gradient_bytes / packed
 
 
 def job_steps(manifest: Manifest) -> int | None:

@@ -165,7 +165,7 @@ def world_words(plan: ExportPlan) -> list[str]:
             "(`PLACER_DP_REPLICATE`, `PLACER_DP_SHARD`, `PLACER_TENSOR_PARALLEL`)."
             + _divided_words(world)
         )
-        if any(group.place != plan.manifest.groups[0].place for group in plan.manifest.groups):
+        if len({group.place for group in plan.manifest.groups}) > 1:
             words.append(
                 "Each bucket of DDP waits for round trips between regions, so give DDP "
                 '`bucket_cap_mb=int(os.environ["PLACER_BUCKET_MIB"])`, as it was priced.'
