@@ -64,7 +64,7 @@ def run_environment(plan: ExportPlan, mesh: Mesh) -> dict[str, str]:
             "PLACER_TARGET_BATCH_SIZE": exchange.target_batch_size,
             "PLACER_MICROBATCH": exchange.microbatch,
             "PLACER_COMPRESSION": exchange.compression,
-            "PLACER_BUCKET_MIB": ddp_mib,
+            "PLACER_DDP_BUCKET_MIB": ddp_mib,
             "PLACER_STREAMS": exchange.streams,
             "PLACER_OVERLAP": int(exchange.overlap),
             "PLACER_LOCAL_STEPS": exchange.local_steps,

@@ -168,7 +168,7 @@ def world_words(plan: ExportPlan) -> list[str]:
         if len({group.place for group in plan.manifest.groups}) > 1:
             words.append(
                 "Each bucket of DDP waits for round trips between regions, so give DDP "
-                '`bucket_cap_mb=int(os.environ["PLACER_BUCKET_MIB"])`, as it was priced.'
+                '`bucket_cap_mb=int(os.environ["PLACER_DDP_BUCKET_MIB"])`, as it was priced.'
             )
     else:
         words += [
