@@ -165,8 +165,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Whether workers with a plan may be of several kinds: where machines or data are given,
         not chosen. Else all of them are equally fast, for each waits for the slowest.
         """
+        wish = self.requirements
         owned = {o.device for o in self.catalog.offers if o.price_basis == "owned"}
-        return bool(self.requirements.used or self.requirements.datasets) or len(owned) > 1
+        return bool(wish.datasets) or any(rule.given for rule in wish.used) or len(owned) > 1
 
     @cached_property
     def uniform(self) -> bool:

@@ -185,13 +185,14 @@ class Kept(Struct, frozen=True, kw_only=True):
 
 class Used(Struct, frozen=True, kw_only=True):
     """At least ``count`` machines wherever place, device (``T4`` or ``V100:8``) and market match
-    (wildcards).
+    (wildcards). What is not ``given`` by who asks is to be compared: all else stays as asked.
     """
 
     place: str
     device: str = "*"
     market: str = "*"
     count: int = 1
+    given: bool = True
 
     def __post_init__(self) -> None:
         """Refuse rules that ask for nothing."""

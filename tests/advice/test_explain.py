@@ -64,10 +64,14 @@ def text_of(explanation: placer.Explanation) -> str:
 
 
 @LIGHT
-@given(seed=SEEDS)
-def test_regret_is_that_of_enumeration(seed: int) -> None:
-    """The best with a place, a GPU or a market forced in is what trying every placement finds."""
+@given(seed=SEEDS, one_kind=st.booleans())
+def test_regret_is_that_of_enumeration(seed: int, one_kind: bool) -> None:
+    """The best with a place, a GPU or a market forced in is what trying every placement finds;
+    machines stay of one kind where the request has them so.
+    """
     problem = random_problem(seed)
+    if one_kind:
+        problem = wanting(problem, uniform=True, transport="gloo")
     result = best(problem)
     if result.placement is None:
         reject()
@@ -79,11 +83,9 @@ def test_regret_is_that_of_enumeration(seed: int) -> None:
         if got.status == "chosen":
             continue
         compared = True
-        values = [
-            r.value
-            for question in subject.forced(problem)
-            if (r := best(question)).value is not None
-        ]
+        found = [r for question in subject.forced(problem) if (r := best(question)).placement]
+        values = [r.value for r in found if r.value is not None]
+        assert not one_kind or all(len(r.placement.kinds) == 1 for r in found if r.placement)
         assert got.proved
         assert (got.status == "found") == bool(values)
         if values:

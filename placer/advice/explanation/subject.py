@@ -113,7 +113,10 @@ def read_subject(text: str, problem: Problem) -> Subject:
 def place_subject(place: str) -> Subject:
     """Build the subject of one place."""
     return Subject(
-        kind="place", name=place, rules=(Used(place=place),), narrow=(("places_in", (place,)),)
+        kind="place",
+        name=place,
+        rules=(Used(place=place, given=False),),
+        narrow=(("places_in", (place,)),),
     )
 
 
@@ -122,7 +125,7 @@ def gpu_subject(name: str, gpus: tuple[str, ...], problem: Problem) -> Subject:
     devices = dict.fromkeys(o.device for o in problem.catalog.offers if o.gpu in gpus)
     known = {pool.offer.device for pool in problem.pools}
     rules = tuple(
-        Used(place="*", device=device)
+        Used(place="*", device=device, given=False)
         for device in devices
         if device in known or not known & {*devices}
     )
@@ -165,7 +168,9 @@ def _offer_subject(word: str, problem: Problem) -> Subject:
     problem.catalog.region(spec.place)
     name = spec.gpu if spec.gpu_count == 1 else f"{spec.gpu}:{spec.gpu_count}"
     machines = spec.count * spec.machines
-    rule = Used(place=spec.place, device=name, market=spec.market or "*", count=machines)
+    rule = Used(
+        place=spec.place, device=name, market=spec.market or "*", count=machines, given=False
+    )
     if not any(uses(rule, o.place, o.device, o.market) for o in problem.catalog.offers):
         raise PlacerError(
             f"catalog '{problem.catalog.name}' has no {word}",
@@ -178,7 +183,7 @@ def _offer_subject(word: str, problem: Problem) -> Subject:
 def _place_patterns(word: str, patterns: tuple[str, ...], problem: Problem) -> Subject:
     """Return the place, or the places that a pattern, a provider or a continent stands for."""
     places = patterns if len(patterns) == 1 else _rented(patterns, problem)
-    rules = tuple(Used(place=place) for place in places[:MOST_RULES])
+    rules = tuple(Used(place=place, given=False) for place in places[:MOST_RULES])
     return Subject(
         kind="place",
         name=word,

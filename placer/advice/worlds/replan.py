@@ -249,7 +249,7 @@ def _answer(world: Problem, running: Kept | None, solver: str, options: SolveOpt
     if running is None or best.value is None:
         return best
     rules = tuple(
-        Used(place=p, device=d, market=m, count=n)
+        Used(place=p, device=d, market=m, count=n, given=False)
         for (p, d, m), n in sorted(_machines(running.placement).items())
     )
     wish = world.requirements

@@ -228,7 +228,7 @@ def _binding(binding: Document | None, document: Document) -> tuple[Section, ...
     lines += [f"Not proved either way: {'; '.join(open_)}."] if open_ else []
     alone = " when given up alone" if joint else ""
     lines += [f"Without effect on the answer{alone}: {'; '.join(idle)}."] if idle else []
-    unit = _unit([row["without"] for row in binds])
+    unit = _unit([row[best] for row in binds for best in ("without", "nearest")])
     columns = ("limit", "used", "placement", "workers then", unit, "USD/h", "gain")
     return section(
         "What binds",
@@ -373,7 +373,7 @@ def _worth(rows: Sequence[Document], document: Document) -> tuple[Section, ...]:
             amount = _of({**row, "limit": None, "step": least}, ("limit", "step"), "")
             gain = figure(row["least_gain"], lambda gain: _gain(gain, document))
             cells.append([name, f"+{amount}, the least", gain, *_option(row["least_best"])])
-    unit = _unit([row["best"] for row in rows])
+    unit = _unit([row[best] for row in rows for best in ("best", "least_best")])
     columns = ("limit", "more", "gain", "workers then", unit, "USD/h")
     listed = table("Each limit by itself", columns, cells, data=True)
     return section("What one more is worth", without_empty_columns(listed))
