@@ -113,8 +113,9 @@ def command(
 
 def _pairs(words: tuple[str, ...]) -> dict[str, str]:
     pairs: dict[str, str] = {}
-    for word in (part for text in words for part in text.split(",")):
-        field, equals, column = (part.strip() for part in word.partition("="))
+    # A comma before a pair ends the one before; others are part of a name, such as 'Texas, US'.
+    for word in (part for text in words for part in re.findall(r"[^=]*=[^=,]*|[^=]+$", text)):
+        field, equals, column = (part.strip(" ,") for part in word.partition("="))
         if not (field and equals and column):
             raise PlacerError(
                 f"--columns '{word}' is not a pair", "write it as --columns price=Preis,per=gpu"

@@ -45,7 +45,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     "corridors.csv": ("hub_a", "hub_b"),
     "sources.csv": ("source",),
     "countries.csv": ("country",),
-    "cities.csv": ("city", "country"),
+    "states.csv": ("country", "state"),
+    "cities.csv": ("city", "country", "state"),
     "exchange_rates.csv": ("currency",),
     "public_models.csv": ("model",),
 }
@@ -54,8 +55,8 @@ book, no part of it; measured.csv and blocks.csv are files of any name, with a u
 with machines for sale, which may repeat;
 accelerators.csv has figures of devices beside every book; hubs.csv and corridors.csv are the cables
 of the world; sources.csv says where the sources stand that rows name;
-countries.csv and cities.csv are the areas that users name, exchange_rates.csv what other money is
-worth, and public_models.csv the dimensions of public models.
+countries.csv, states.csv and cities.csv are the areas that users name, exchange_rates.csv what
+other money is worth, and public_models.csv the dimensions of public models.
 """
 
 

@@ -44,11 +44,22 @@ class Country(Struct, frozen=True, kw_only=True):
         return tuple(plain_name(name) for name in (self.country, self.iso3, self.name, *also))
 
 
+class State(Struct, frozen=True, kw_only=True):
+    """A row of catalogs/states.csv: a part of a country that people write beside its cities."""
+
+    country: str
+    state: str
+    name: str
+    source: str
+    as_of: str
+
+
 class City(Struct, frozen=True, kw_only=True):
     """A row of catalogs/cities.csv: where a city lies."""
 
     city: str
     country: str
+    state: str = ""
     latitude_deg: float
     longitude_deg: float
     source: str
@@ -72,6 +83,17 @@ def countries() -> dict[str, Country]:
     return {row.country: row for row in shipped_table("countries.csv", Country)}
 
 
+def states_named(word: str, *, codes: bool = True) -> list[State]:
+    """Return the states of a name, or of a code: ``WA`` is one of the United States and of
+    Australia (catalogs/states.csv).
+    """
+    name = plain_name(word)
+    rows = shipped_table("states.csv", State)
+    return [
+        row for row in rows if name == plain_name(row.name) or (codes and name == row.state.lower())
+    ]
+
+
 def cities() -> tuple[City, ...]:
     """Return the cities, the largest first (catalogs/cities.csv)."""
     return shipped_table("cities.csv", City)
@@ -84,14 +106,22 @@ def country_named(word: str) -> Country | None:
 
 
 def city_named(word: str) -> City | None:
-    """Find a city by its name, or by name and country such as ``London/CA``; None if there is
-    none. Of several it is the largest. ``Frankfurt`` finds ``Frankfurt am Main``.
+    """Find a city by its name, or by name and country or state such as ``London/CA`` and
+    ``Portland/ME``; None if there is none. Of several it is the largest. ``Frankfurt`` finds
+    ``Frankfurt am Main``.
     """
     written, _, where = word.partition("/")
     name, country = plain_name(written), country_named(where) if where else None
-    if not name or (where and country is None):
+    if not name:
         return None
-    inside = [city for city in cities() if country is None or city.country == country.country]
+    of_states = {(row.country, row.state) for row in states_named(where)} if where else set()
+    inside = [
+        city
+        for city in cities()
+        if not where
+        or (country is not None and city.country == country.country)
+        or (city.country, city.state) in of_states
+    ]
     exact = (city for city in inside if plain_name(city.city) == name)
     longer = (city for city in inside if plain_name(city.city).startswith(f"{name}-"))
     return next(exact, None) or next(longer, None)

@@ -11,8 +11,9 @@ from placer.market.accelerators import processor_vcpus
 from placer.market.carbon import figure
 from placer.market.catalog import Catalog, EgressPrice, Gpu, MeasuredLink, Region, VmOffer
 from placer.market.network.geography import great_circle_km
-from placer.market.words.areas import City, cities, city_named, countries, country_named
+from placer.market.words.areas import City, cities, city_named, countries
 from placer.market.words.own_places import PREFIX, PROVIDER
+from placer.market.words.places import cities_in, is_place, place_in, place_words
 from placer.market.words.selection import gpus_named
 from placer.records import replace
 from placer.units import GIB, format_bandwidth, format_usd, parse_bandwidth, parse_bytes
@@ -106,8 +107,9 @@ def own_words(given: str | Sequence[str]) -> list[str]:
 def parse_own(text: str, catalog: Catalog) -> OwnMachines:
     """Read ``NAME=NxDEVICE@PLACE`` and what may follow it, such as ``office=2xA100-40@Berlin`` or
     ``lab=1xH100:8@47.38,8.54:power=0.20/kWh:line=10Gb/s:lan=100Gb/s:watts=7000``; PlacerError names
-    the part that is wrong. The place is a city of catalogs/cities.csv, with its country where it is
-    not the largest of that name (``London/CA``), a country, or latitude and longitude in degrees.
+    the part that is wrong. The place is a city of catalogs/cities.csv, with its country or state
+    where it is not the largest of that name (``London/CA``, ``Portland/ME``), a country, a state,
+    or latitude and longitude in degrees.
     """
     match = _WORD.fullmatch(text.strip())
     if match is None:
@@ -330,13 +332,15 @@ def _where(word: str, text: str) -> City:
     point = _POINT.fullmatch(word)
     if point is not None:
         return _near(float(point[1]), float(point[2]), text)
-    found = city_named(word)
+    found = city_named(word) or place_in(word)
     if found is not None:
         return found
-    country = country_named(word)
-    capital = None if country is None else city_named(f"{country.capital}/{country.country}")
-    if capital is not None:
-        return capital
+    several = [*map(place_words, cities_in(word))]
+    if several or is_place(word):
+        words = f"may be {' or '.join(several)}" if several else "is too wide to be one place"
+        raise PlacerError(
+            f"own '{text}': '{word}' {words}", f"name a city, such as @{(*several, 'Dallas')[0]}"
+        )
     names = [*(c.city for c in cities()), *(c.name for c in countries().values())]
     error = unknown("city", word, names)
     tip = f"{error.hint}; or give a country, or coordinates such as 52.52,13.40"
@@ -382,7 +386,7 @@ def _figure(key: str, value: str, text: str) -> float:
         if key == "ram":
             return parse_bytes(value) / GIB
         if key == "nvlink":
-            return 0.0 if value.strip() == "no" else parse_bandwidth(value) / 1e9
+            return 0.0 if value.strip() in ("no", "none") else parse_bandwidth(value) / 1e9
     except PlacerError as error:
         raise PlacerError(f"own '{text}': {key}: {error.message}", hint) from None
     match = _AMOUNTS[key].fullmatch(value.strip())

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
+from placer.cli.ask.try_prices import _pairs
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.sources.guessed.amounts import (
@@ -22,6 +23,7 @@ from placer.market.sources.guessed.book import PriceList, harvest_of, read_list
 from placer.market.sources.guessed.devices import device_in
 from placer.market.sources.harvest import Harvest, Row
 from placer.market.words.money import exchange_rates
+from placer.market.words.places import cities_in
 from placer.units import GIB
 
 LISTS = ROOT / "tests" / "fixtures" / "price_lists"
@@ -122,10 +124,75 @@ def test_all_that_is_missing_is_asked_for_at_once(tmp_path: Path) -> None:
     assert all(f"--columns {word}=" in it.value.hint for word in ("region", "currency", "unit"))
 
 
-def test_a_country_alone_is_its_capital_and_said(tmp_path: Path) -> None:
-    """Ashburn is too small to be known, so its list is taken to be in Washington."""
-    harvest = read(tmp_path, 'gpu,region,USD per hour\nL4,"Ashburn, US",0.75\n')
-    assert "'Ashburn, US' is taken to be in Washington" in harvest.notes
+def test_what_stands_for_an_area_is_said(tmp_path: Path) -> None:
+    """The capital of a country, the largest city of a state, and of two cities of a name that which
+    is meant. Two Portlands are two regions.
+    """
+    cells = ("Norway", "Texas, US", "Portland, OR", "Portland, ME", "London", "Gera, Germany")
+    rows = "".join(f'L4,"{cell}",0.75\n' for cell in cells)
+    harvest = read(tmp_path, f"gpu,region,USD per hour\n{rows}")
+    said = [note for note in harvest.notes if "is taken to be in" in note]
+    assert said == [
+        "'Norway' is taken to be in Oslo/Norway",
+        "'Texas, US' is taken to be in Houston/Texas",
+        "'London' is taken to be in London/United Kingdom",
+        "'Gera, Germany' is taken to be in Berlin/Germany",
+    ]
+    places = {row["region"]: row["longitude_deg"] for row in harvest.rows["regions.csv"]}
+    assert {*places} == {"oslo", "houston", "portland", "portland-maine", "london", "berlin"}
+    assert places["portland"] == -122.68
+    assert places["portland-maine"] == -70.26
+
+
+@pytest.mark.parametrize(
+    ("cell", "asked"),
+    [
+        ("US", "where 'US' is is not known"),
+        ("Jaipurgarh, IN", "where 'Jaipurgarh, IN' is is not known"),
+        ("Georgia", "may be Tbilisi/Georgia or Atlanta/Georgia"),
+        ("Ontario, CA", "may be Ontario/California or Toronto/Ontario"),
+        ("Washington, US", "may be Washington/District of Columbia or Seattle/Washington"),
+    ],
+)
+def test_a_place_that_may_be_two_is_asked_for(tmp_path: Path, cell: str, asked: str) -> None:
+    """As it is in a country that is wide, for which Washington or New Delhi cannot stand: Indiana
+    is no better. What the message says to type is taken, with the comma in the name.
+    """
+    text = f'gpu,region,USD per hour\nL4,"{cell}",0.75\n'
+    with pytest.raises(PlacerError) as it:
+        read(tmp_path, text)
+    assert asked in it.value.message
+    assert f"--columns '{cell}=" in it.value.hint
+    given = _pairs((f"per=machine,{cell}=Dallas",))
+    regions = read(tmp_path, text, {}, **given).rows["regions.csv"]
+    assert [row["region"] for row in regions] == ["dallas"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "cities"),
+    [
+        ("Atlanta, Georgia", ["Atlanta/GA"]),
+        ("Tbilisi, Georgia", ["Tbilisi/GE"]),
+        ("San Jose, CA", ["San Jose/CA"]),
+        ("London, CA", ["London/ON"]),
+        ("Dallas TX", ["Dallas/TX"]),
+        ("US-OR-2", ["Portland/OR"]),
+        ("Washington, D.C.", ["Washington/DC"]),
+        ("Quebec, CA", ["Quebec/QC"]),
+        ("British Columbia, CA", ["Vancouver/BC"]),
+        ("New South Wales, AU", ["Sydney/NSW"]),
+        ("Perth, WA", ["Perth/WA"]),
+        ("Sweden, SE", ["Stockholm/SE"]),
+        ("Sao Paulo, BR", ["Sao Paulo/BR"]),
+        ("New York", ["New York City/NY"]),
+        ("Cambridge, MA", ["Rabat/MA", "Boston/MA"]),
+        ("CA", []),
+        ("us-east-1", []),
+    ],
+)
+def test_places_as_people_write_them(cell: str, cities: list[str]) -> None:
+    """States beside cities and countries; a code means what agrees with the rest of the cell."""
+    assert [f"{one.city}/{one.state or one.country}" for one in cities_in(cell)] == cities
 
 
 def test_words_correct_what_was_guessed(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from placer.market.sources.guessed.amounts import (
 )
 from placer.market.sources.guessed.columns import Guess, count_of, guessed, market_in
 from placer.market.sources.guessed.devices import device_in
-from placer.market.sources.guessed.places import is_named, place_in
 from placer.market.sources.harvest import Harvest, Row, Tally
 from placer.market.sources.reading.book_rows import book_rows, date_of
 from placer.market.sources.reading.expressions import Lookup
@@ -37,6 +36,7 @@ from placer.market.sources.reading.mapping import SourceMap, shipped_mapping
 from placer.market.sources.reading.records import cells_of
 from placer.market.words.areas import City, countries, plain_name
 from placer.market.words.own_machines import MEMORY_GIB_OF_GPU, VCPUS_OF_GPU
+from placer.market.words.places import cities_in, is_said, place_in, place_words, places_listed
 from placer.records import replace
 from placer.units import GIB, parse_bytes
 
@@ -144,6 +144,7 @@ class _Reader:
         self.look = Lookup({})
         self.rules = [r for r in shipped_mapping("csv").refuse if not r.reason.startswith(_GUESSED)]
         self.regions: dict[str, Row] = {}
+        self.names: dict[City, str] = {}
         self.notes: list[str] = []
         self.source = f"{found.origin.place.rpartition('/')[2]}, read by placer try"
         if self.guesses["unit"].value == "month":
@@ -286,38 +287,42 @@ class _Reader:
 
     def _cities(self, where: str, row: Mapping[str, str]) -> list[City]:
         cell = self._cell("region", row)
-        city = place_in(self.found.places.get(cell, cell))
-        parts = [place_in(part) for part in re.split(r"[,;/|+]", cell)] if "," in cell else []
-        several = {part for part in parts if part is not None and part.city}
+        said = self.found.places.get(cell, cell)
+        if listed := places_listed(said):
+            return [*listed]
+        city = place_in(said)
         if city is None:
+            several = [*map(place_words, cities_in(said))]
+            may = f"'{cell}' may be {' or '.join(several)}"
             raise SourceError(
-                f"{where}: where '{cell}' is is not known",
-                f"say it: --columns '{cell}=Frankfurt', with its city or country",
+                f"{where}: {may if several else 'where ' + repr(cell) + ' is is not known'}",
+                f"say it: --columns '{cell}={(*several, 'Frankfurt')[0]}', with its city",
             )
-        if cell not in self.found.places and not is_named(city, cell):
-            self.notes.append(f"'{cell}' is taken to be in {city.city}")
-        same = all(part is not None and part.country == city.country for part in parts)
-        return [city] if len(several) < 2 or same else sorted(several, key=lambda part: part.city)
+        if cell not in self.found.places and not is_said(city, cell):
+            self.notes.append(f"'{cell}' is taken to be in {place_words(city)}")
+        return [city]
 
     def _region(self, city: City) -> str:
+        if city in self.names:
+            return self.names[city]
         name = plain_name(city.city)
+        if name in self.regions:  # a city of the same name elsewhere
+            name = plain_name(place_words(city).replace("/", "-"))
         continent = countries()[city.country].continent
-        self.regions.setdefault(
-            name,
-            {
-                "provider": self.provider,
-                "region": name,
-                "display_name": f"{city.city}, {city.country}",
-                "city": city.city,
-                "country": city.country,
-                "continent": continent,
-                "egress_zone": continent,
-                "latitude_deg": city.latitude_deg,
-                "longitude_deg": city.longitude_deg,
-                "source": f"{self.source}; {city.source}",
-                "as_of": self.found.day,
-            },
-        )
+        self.names[city] = name
+        self.regions[name] = {
+            "provider": self.provider,
+            "region": name,
+            "display_name": f"{city.city}, {city.country}",
+            "city": city.city,
+            "country": city.country,
+            "continent": continent,
+            "egress_zone": continent,
+            "latitude_deg": city.latitude_deg,
+            "longitude_deg": city.longitude_deg,
+            "source": f"{self.source}; {city.source}",
+            "as_of": self.found.day,
+        }
         return name
 
 

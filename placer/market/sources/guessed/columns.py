@@ -20,7 +20,7 @@ from placer.market.sources.guessed.amounts import (
     time_in,
 )
 from placer.market.sources.guessed.devices import device_in
-from placer.market.sources.guessed.places import place_in
+from placer.market.words.places import is_place, place_in
 
 MOST = 0.5
 """Least share of the cells of a column that must look like what it is taken for."""
@@ -236,7 +236,7 @@ def _fits(field: str, cell: str, book: Catalog) -> bool:
     if field == "gpu":
         return device_in(cell, book) is not None
     if field == "region":
-        return place_in(cell) is not None
+        return is_place(cell)
     if field == "currency":
         return len(cell) <= 4 and currency_in(cell) is not None
     if field == "unit":
