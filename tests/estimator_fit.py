@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
@@ -26,21 +26,6 @@ PRECISION = "fp16"
 """Erben et al. trained with autocast to half precision: their rates are above the FP32 peak of
 their devices.
 """
-EXPECTED = {
-    "flop": (0.85, 0.15),
-    "byte": (0.7, 0.5),
-    "launch": (5e-6, 0.05),
-    "grouped": (8.0, 1.0),
-    "blocked": (50.0, 1.0),
-    "relaying": (1.0, 1.0),
-    "full": (0.8, 0.5),
-    "turing": (0.95, 0.2),
-    "volta": (0.95, 0.2),
-    "hopper": (0.95, 0.2),
-}
-"""Where each constant is expected before any rate is seen, and the spread of its logarithm:
-assumed. A launch of eager PyTorch takes some microseconds; few of the rates tell which.
-"""
 CENTRE = {
     "flop": (1.05, 0.05),
     "byte": (0.612, 0.1),
@@ -54,7 +39,7 @@ CENTRE = {
     "hopper": (0.897, 0.1),
 }
 """Where public training speeds of about 830 models on an RTX 3090 and of some on V100 and H100 put
-each constant (`tests/benchmarks/public_speeds.py`), and how far the rates of Erben et al. may move
+each constant (`docs/estimator.md`), and how far the rates of Erben et al. may move
 it: assumed.
 """
 OF_A_MODEL = 0.35
@@ -116,68 +101,42 @@ def estimated_rate(point: Point, constants: Constants, family: str | None = None
     return point.work.samples / time.total
 
 
-def fit(
-    points: Sequence[Point], centre: Mapping[str, tuple[float, float]] = CENTRE, *, own: bool = True
-) -> Constants:
-    """Fit the constants to rates: least squares of logarithms, with a prior.
+def fit(points: Sequence[Point]) -> Constants:
+    """Fit the constants to rates: least squares of logarithms, with `CENTRE` as prior.
 
-    points: The rates.
-    centre: Where each constant is expected, and the spread of its logarithm.
-    own: Whether each model has a factor of its own beside its family's constants, known to be near
-        1 alone (`OF_A_MODEL`): so that devices are told apart by rates of one model, and a model
-        with rates on three devices does not count three times. Estimates leave it out. Without,
-        errors are those of models, and large ones count less.
+    Each model has a factor of its own beside its family's constants, known to be near 1 alone
+    (`OF_A_MODEL`): so that devices are told apart by rates of one model, and a model with rates on
+    three devices does not count three times. Estimates leave it out.
     """
     families = sorted({p.family for p in points})
-    each = _least_squares(points, families, centre, own)
-    pooled = _least_squares(points, [OTHER], centre, own)
+    each = _least_squares(points, families)
+    pooled = _least_squares(points, [OTHER])
     return replace(each, families={**each.families, **pooled.families})
 
 
-def _least_squares(
-    points: Sequence[Point],
-    families: Sequence[str],
-    centre: Mapping[str, tuple[float, float]],
-    own: bool,
-) -> Constants:
+def _least_squares(points: Sequence[Point], families: Sequence[str]) -> Constants:
     from scipy.optimize import least_squares
 
     kinds = [*(kind for _ in families for kind in ("flop", "byte")), *SHARED]
-    models = sorted({p.model for p in points}) if own else []
-    noise = NOISE if own else OF_A_MODEL
+    models = sorted({p.model for p in points})
 
     def residuals(logs: Any) -> list[float]:
-        constants = _constants(logs[: len(kinds)], kinds, families, centre)
+        constants = _constants(logs[: len(kinds)], kinds, families)
         of_models = dict(zip(models, logs[len(kinds) :], strict=True))
         of_rates = [
-            (
-                _log_error(p, constants, None if p.family in families else OTHER)
-                - of_models.get(p.model, 0.0)
-            )
-            / noise
+            (_log_error(p, constants, None if p.family in families else OTHER) - of_models[p.model])
+            / NOISE
             for p in points
         ]
-        if not own:
-            of_rates = [_softened(error) for error in of_rates]
-        of_constants = [log / centre[kind][1] for log, kind in zip(logs, kinds, strict=False)]
+        of_constants = [log / CENTRE[kind][1] for log, kind in zip(logs, kinds, strict=False)]
         return [*of_rates, *of_constants, *(log / OF_A_MODEL for log in of_models.values())]
 
     best = least_squares(residuals, [0.0] * (len(kinds) + len(models)))
-    return _constants(best.x[: len(kinds)], kinds, families, centre)
+    return _constants(best.x[: len(kinds)], kinds, families)
 
 
-def _softened(error: float) -> float:
-    """Return the error whose square grows as the error itself, if it is large."""
-    return math.copysign(math.sqrt(2 * (math.sqrt(1 + error * error) - 1)), error)
-
-
-def _constants(
-    logs: Sequence[float],
-    kinds: Sequence[str],
-    families: Sequence[str],
-    centre: Mapping[str, tuple[float, float]],
-) -> Constants:
-    values = [centre[kind][0] * math.exp(log) for kind, log in zip(kinds, logs, strict=True)]
+def _constants(logs: Sequence[float], kinds: Sequence[str], families: Sequence[str]) -> Constants:
+    values = [CENTRE[kind][0] * math.exp(log) for kind, log in zip(kinds, logs, strict=True)]
     pairs = {
         name: Family(flop_efficiency=values[2 * i], byte_efficiency=values[2 * i + 1])
         for i, name in enumerate(families)
@@ -201,7 +160,7 @@ def _log_error(point: Point, constants: Constants, family: str | None = None) ->
 SPREADS = {"cnn": 1.4, "transformer": 1.33}
 """Intervals of models that were never measured: 94 to 97 % of about 1,650 public rates of one
 laboratory that were left out with their families lie inside, and 60 to 100 % of the few of three
-others (`tests/benchmarks/public_speeds.py`).
+others (`docs/estimator.md`).
 """
 LEAST_SPREAD = 1.5
 """No interval of a model of another family is narrower. Assumed."""

@@ -42,7 +42,7 @@ AS_OF = "2026-11-21"
 PAPER = "Erben et al. (PVLDB 17(6), 2024)"
 PUBLIC = (
     "828 models of timm on an RTX 3090 (benchmark-train-amp, PyTorch 1.12), NVIDIA "
-    "DeepLearningExamples on V100, Lambda on H100 (tests/benchmarks/public_speeds.py)"
+    "DeepLearningExamples on V100, Lambda on H100 (docs/estimator.md)"
 )
 PUBLIC_GPUS = {"RTX3090", "V100", "V100-32", "H100", "H100-PCIe"}
 SAMPLES = 32
@@ -297,7 +297,7 @@ each published sample. An estimate for sequences of 512 tokens is therefore abou
 published rate.
 
 FLOPs are counted on the meta device and agree with six times the multiply-adds that torchvision
-documents within 1 % (2 % for ResNet-18: the first layer hands no gradient on). Bytes are those
+documents within 1 % (2 % for ResNet-18: the first layer passes no gradient on). Bytes are those
 that each kernel reads and writes under autocast, casts included. Counted apart are kernels of
 products, which calculate while they read; convolutions in groups with and without tensor cores;
 and activations of convolutions that are not channels last, which tensor cores want laid out anew.
@@ -312,8 +312,9 @@ measured.
 
 ## Where the constants come from
 
-`python tests/benchmarks/public_speeds.py FOLDER --fit` fits the shared constants to public training
-speeds: 828 of the 838 models of timm's benchmark on an RTX 3090 (PyTorch 1.12, AMP, images NCHW and
+The script that `git show aa24cb9a:tests/benchmarks/public_speeds.py`
+prints fitted the shared constants to public training speeds:
+828 of the 838 models of timm's benchmark on an RTX 3090 (PyTorch 1.12, AMP, images NCHW and
 NHWC: 1,652 rows), ResNet-50, ResNeXt-101, SE-ResNeXt-101 and BERT of NVIDIA's DeepLearningExamples
 on V100 (17 rows), and ResNet-50 and BERT of Lambda's benchmark on H100 (12 rows). The rates of
 Erben et al. then move the efficiencies of each family and Turing's share a little. Errors as

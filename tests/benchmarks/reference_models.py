@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from placer.profiler.builtin.resnet import resnet
 from placer.profiler.torch_import import load_torch
@@ -67,26 +67,13 @@ def convnext_large() -> Any:
     )
 
 
-class Bert(NamedTuple):
-    """Shape of BERT as it was trained in 2019 to 2022, with attention by separate kernels.
-
-    Heads are 64 wide; ``hidden`` is the share of tokens that the head guesses, None for the two
-    figures a token of SQuAD.
+def roberta(layers: int, width: int, vocabulary: int) -> Any:
+    """Build RoBERTa as it was trained in 2019 to 2022, with attention by separate kernels and heads
+    64 wide: a module from tokens ``[samples, tokens]`` to logits ``[tokens, words]``.
     """
-
-    layers: int
-    width: int
-    vocabulary: int = 30522
-    positions: int = 512
-    kinds: int = 2
-    hidden: float | None = 1.0
-
-
-def bert(shape: Bert) -> Any:
-    """Build a module from tokens ``[samples, tokens]`` to logits ``[guesses, classes]``."""
     torch = load_torch()
     nn: Any = torch.nn
-    width, functional = shape.width, torch.nn.functional
+    functional = torch.nn.functional
 
     class Layer(nn.Module):  # type: ignore[misc]
         """Attention of every token to all, then two linear layers."""
@@ -116,15 +103,12 @@ def bert(shape: Bert) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.words, self.places, self.kinds = (
-                nn.Embedding(n, width) for n in (shape.vocabulary, shape.positions, shape.kinds)
+                nn.Embedding(n, width) for n in (vocabulary, TOKENS + 2, 1)
             )
             self.start = nn.Sequential(nn.LayerNorm(width), nn.Dropout(0.1))
-            self.layers = nn.ModuleList(Layer() for _ in range(shape.layers))
-            if shape.hidden is None:
-                self.head: Any = nn.Linear(width, 2)
-            else:
-                self.head = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width))
-                self.bias = nn.Parameter(torch.zeros(shape.vocabulary))
+            self.layers = nn.ModuleList(Layer() for _ in range(layers))
+            self.head = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width))
+            self.bias = nn.Parameter(torch.zeros(vocabulary))
 
         def forward(self, tokens: Any) -> Any:
             places = torch.arange(tokens.shape[1], device=tokens.device)
@@ -133,10 +117,7 @@ def bert(shape: Bert) -> Any:
             mask = x.new_zeros(tokens.shape[0], 1, 1, tokens.shape[1])
             for layer in self.layers:
                 x = layer(x, mask)
-            if shape.hidden is None:
-                return self.head(x).transpose(1, 2).flatten(0, 1)
-            guessed = self.head(x[:, : int(shape.hidden * tokens.shape[1])])
-            return functional.linear(guessed, self.words.weight, self.bias).flatten(0, 1)
+            return functional.linear(self.head(x), self.words.weight, self.bias).flatten(0, 1)
 
     return Model()
 
@@ -160,18 +141,15 @@ def _loss(module: Any, batch: Any) -> Any:
     )
 
 
-BASE = Bert(layers=12, width=768, vocabulary=50265, positions=514, kinds=1)
-LARGE = Bert(layers=24, width=1024, vocabulary=50265, positions=514, kinds=1)
-XLM = Bert(layers=24, width=1024, vocabulary=250002, positions=514, kinds=1)
 REFERENCE: dict[str, tuple[Callable[[], Any], str, int]] = {
     "resnet18": (partial(resnet, (2, 2, 2, 2), bottleneck=False), "cnn", 11_689_512),
     "resnet50": (partial(resnet, (3, 4, 6, 3)), "cnn", 25_557_032),
     "resnet152": (partial(resnet, (3, 8, 36, 3)), "cnn", 60_192_808),
     "wide-resnet101": (partial(resnet, (3, 4, 23, 3), widening=2), "cnn", 126_886_696),
     "convnext-large": (convnext_large, "cnn", 197_767_336),
-    "roberta-base": (partial(bert, BASE), "transformer", 124_697_433),
-    "roberta-large": (partial(bert, LARGE), "transformer", 355_412_057),
-    "roberta-xlm": (partial(bert, XLM), "transformer", 560_142_482),
+    "roberta-base": (partial(roberta, 12, 768, 50_265), "transformer", 124_697_433),
+    "roberta-large": (partial(roberta, 24, 1024, 50_265), "transformer", 355_412_057),
+    "roberta-xlm": (partial(roberta, 24, 1024, 250_002), "transformer", 560_142_482),
 }
 """Builder, family, and parameters as torchvision and the artifact of Erben et al. count them."""
 

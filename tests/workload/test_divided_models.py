@@ -139,7 +139,7 @@ def timed(run: Run) -> tuple[float, float, float]:
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.name}-{run.gpu}-{run.plan}")
 def test_a_published_run_is_inside_the_interval(run: Run) -> None:
     """To most of them no constant was fitted; 1.6 is the worst of all 100
-    (tests/benchmarks/llm_speed.py).
+    (docs/decisions/islands-and-their-speed.md).
     """
     speed, low, high = timed(run)
     assert low <= run.speed <= high
