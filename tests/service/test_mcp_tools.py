@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from placer.documents.schemas import schema_document
 from placer.service.questions.body import check_body
 from placer.service.questions.words import LISTS, VERBS, words_of
 
-mcp = pytest.importorskip("mcp")
-stdio = pytest.importorskip("mcp.client.stdio")
+if find_spec("mcp") is None:  # it takes seconds to import, so only what asks it does
+    pytest.skip("mcp is not installed", allow_module_level=True)
 COMMAND = ["-m", "placer", "mcp", "--time-limit", "20s"]
 PLACED = "gcp/us-central1=4xT4:spot"
 TWO = [PLACED, "gcp/us-central1=2xT4:spot"]
@@ -52,6 +53,8 @@ CALLS: dict[str, dict[str, Any]] = {
 
 def asked(*calls: tuple[str, dict[str, Any]], transport: Any = None) -> list[Any]:
     """List the tools, then make calls, one after the other; return the tools and the results."""
+    mcp = pytest.importorskip("mcp")
+    stdio = pytest.importorskip("mcp.client.stdio")
     parameters = stdio.StdioServerParameters(command=sys.executable, args=COMMAND, cwd=ROOT)
     found: list[Any] = []
 

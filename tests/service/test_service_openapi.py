@@ -35,41 +35,46 @@ NEEDED: dict[str, dict[str, Any]] = {
     for name, verb in VERBS.items()
 }
 """Words that must be given, for each verb."""
-DOCUMENT: dict[str, Any] = json.loads(openapi.text())
 
 
-def test_answers_refer_to_the_schemas_of_the_command_line() -> None:
+@pytest.fixture(scope="module")
+def document() -> Any:
+    """Read the document."""
+    return json.loads(openapi.text())
+
+
+def test_answers_refer_to_the_schemas_of_the_command_line(document: Any) -> None:
     """The component of each schema is its file, key for key, with references from the root of the
     document; each verb refers to its own.
     """
-    parts = DOCUMENT["components"]["schemas"]
+    parts = document["components"]["schemas"]
     for name in SCHEMA_NAMES:
         schema = json.loads(
             schema_text(name).replace("#/$defs/", f"#/components/schemas/{name}/$defs/")
         )
         assert {**parts[name], "$id": schema["$id"]} == schema
     for verb in VERBS.values():
-        answer = DOCUMENT["paths"][f"/v1/{verb.name}"]["post"]["responses"]["200"]
+        answer = document["paths"][f"/v1/{verb.name}"]["post"]["responses"]["200"]
         expected = (
             f"#/components/schemas/{verb.document}" if verb.document in SCHEMA_NAMES else None
         )
         assert answer["content"]["application/json"]["schema"].get("$ref") == expected
 
 
-def test_each_reference_leads_somewhere_from_the_root() -> None:
+def test_each_reference_leads_somewhere_from_the_root(document: Any) -> None:
     """Strict readers follow a reference from the root of the document, and know no ``$id``."""
     references = re.findall(r'"\$ref": "#/([^"]+)"', openapi.text().decode())
     assert len(references) > 100
     for reference in set(references):
-        found: Any = DOCUMENT
+        found: Any = document
         for key in reference.split("/"):
             found = found[key]
     assert '"$id"' not in openapi.text().decode()
 
 
-def test_bodies_take_the_words_of_the_table() -> None:
+def test_bodies_take_the_words_of_the_table(document: Any) -> None:
     """Every wish with its help; its example follows its schema."""
-    body = DOCUMENT["components"]["schemas"]["recommend-question"]
+    body = document["components"]["schemas"]["recommend-question"]
     assert set(WISHES) < set(body["properties"])
     for name, wish in WISHES.items():
         schema = body["properties"][name]

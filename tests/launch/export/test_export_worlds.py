@@ -72,30 +72,23 @@ def started(folder: Path, some: ExportPlan, path: str, **given: str) -> list[str
     return said
 
 
-@pytest.mark.parametrize(
-    ("strategy", "expected"),
-    [
-        ("all-reduce", ["0 0 4 6", "0 1 4 6", "0 2 4 6", "0 3 4 6"]),
-        ("parameter-server", ["0 0 2 1", "0 1 2 1", "1 0 2 5", "1 1 2 5"]),
-    ],
-)
-def test_torchrun_makes_the_worlds_of_the_mesh(
-    tmp_path: Path, strategy: str, expected: list[str]
-) -> None:
-    """Two islands of two machines, by torch's torchrun and gloo. Averaging after each step: one
-    world, 0 + 1 + 2 + 3. With a server between them: two, whose machines add up 0 + 1 and 2 + 3.
-    Before there was a mesh, both were two worlds, and the first trained two models.
+def test_torchrun_makes_the_worlds_of_the_mesh(tmp_path: Path) -> None:
+    """Two islands of two machines with a server between them, by torch's torchrun and gloo: two
+    worlds, whose machines add up 0 + 1 and 2 + 3.
     """
     pytest.importorskip("torch")
-    some = plan_of(islands(strategy, ("aws/us-east-1", 2, 2)))
+    some = plan_of(islands("parameter-server", ("aws/us-east-1", 2, 2)))
     (tmp_path / "train.py").write_text(TRAIN, encoding="utf-8")
     stand_in = f'exec {shlex.quote(sys.executable)} -c "{TORCHRUN}" "$@"'
     path = on_path(tmp_path / "bin", torchrun=stand_in)
-    assert started(tmp_path, some, path, PLACER_PORT=str(free_port())) == expected
+    said = started(tmp_path, some, path, PLACER_PORT=str(free_port()))
+    assert said == ["0 0 2 1", "0 1 2 1", "1 0 2 5", "1 1 2 5"]
 
 
 def planned(name: str) -> dict[str, Any]:
     """The manifest of a plan; the last one as recommended for 100 USD/h in two regions or more."""
+    if name == "averaged in each step":
+        return islands("all-reduce", ("aws/us-east-1", 2, 2))
     if name == "main job":
         return placer.recommend("roberta-xlm", budget="5/h").to_manifest()
     if name == "llama":
@@ -105,11 +98,14 @@ def planned(name: str) -> dict[str, Any]:
     return manifest_of(*by_hand("llama-3.1-8b", "default", workers, **words))
 
 
-@pytest.mark.parametrize("name", ["main job", "llama", "two regions"])
+@pytest.mark.parametrize("name", ["averaged in each step", "main job", "llama", "two regions"])
 def test_every_machine_of_a_plan_joins_its_world(tmp_path: Path, name: str) -> None:
     """What each machine gives to torchrun: as many machines, processes and the place in its world
-    as the mesh says; machines of a world meet at one port, worlds at different ones, and a world of
-    one machine meets nobody.
+    as the mesh says; machines of a world meet at one address and port, worlds at different ports,
+    and a world of one machine meets nobody.
+
+    Before there was a mesh, two islands of two machines that average in each step were two worlds,
+    and the first trained two models.
     """
     some = plan_of(planned(name))
     mesh, path = mesh_of(some.manifest), on_path(tmp_path / "bin", torchrun=SAYS)
@@ -120,12 +116,16 @@ def test_every_machine_of_a_plan_joins_its_world(tmp_path: Path, name: str) -> N
         for row in world.machines
         for _ in range(row.count)
     ]
+    nodes = [node for world in mesh.worlds for node in range(world.machine_count)]
     ports: dict[int, set[str]] = {}
-    for words_, (number, replicate, shard, count, processes) in zip(found, expected, strict=True):
+    for words_, node, row in zip(found, nodes, expected, strict=True):
+        number, replicate, shard, count, processes = row
         assert [int(word) for word in words_[:3]] == [number, replicate, shard]
         given = dict(word.lstrip("-").split("=") for word in words_[3:] if "=" in word)
         assert given.get("nproc-per-node") == str(processes)
         assert given.get("nnodes", "1") == str(count)
+        assert given.get("node-rank", "0") == str(node)
+        assert given.get("master-addr", "127.0.0.1") == "127.0.0.1"
         ports.setdefault(number, set()).add(given.get("master-port", ""))
     assert all(len(one) == 1 for one in ports.values())
     several = {ports[n].pop() for n, world in enumerate(mesh.worlds) if world.machine_count > 1}

@@ -151,17 +151,8 @@ def test_a_run_on_a_full_disk_ends_and_goes_on_from_its_last_checkpoint(tmp_path
     from forked_ranks import ran as forked
     from plain_torch import digests
 
-    again = ran(kept / "out", told, resume=True)
+    again = forked(kept / "out", told, steps=200, checkpoint_every=5, resume=True)
     start = {record["start"] for record in again if record["kind"] == "ready"}
     assert min(start) >= 5
     alone = forked(tmp_path / "alone", told, steps=200, checkpoints="")
     assert digests(again, 2) == digests(alone, 2)
-
-
-def ran(folder: Path, told: dict[str, Any], **other: Any) -> list[dict[str, Any]]:
-    """Run a plan to step 200 on a disk with room; return its records."""
-    from placer.launch.runtime.processes.run import run_here
-
-    plan = plan_of(told)
-    settings = settings_of(folder, plan, steps=200, checkpoint_every=5, **other)
-    return run_here(plan, told, settings, folder, lambda record: None)
