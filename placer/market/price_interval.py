@@ -81,7 +81,7 @@ def price_interval(offer: VmOffer) -> PriceInterval:
     A history is the 10 % and the 90 % quantile of the last 30 days. A price that can move by itself
     may move as far again from where it is now, either way; the quantiles alone held 47 % of the
     prices of the next 30 days on random walks, these ends 83 %
-    (``tests/benchmarks/spot_prices.py``). Low and high of other prices are taken as they are.
+    (``docs/decisions/spot-prices.md``). Low and high of other prices are taken as they are.
 
     >>> offer = VmOffer("a", "b", "c", "T4", 1, 4, 16, "spot", 1.0, "list", None, "", "2026-01-01",
     ...                 usd_per_hour_low=0.8, usd_per_hour_high=1.0)

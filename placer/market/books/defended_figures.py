@@ -24,9 +24,8 @@ from placer.market.scaled_market import scaled, with_offers
 from placer.records import replace
 
 HALF_LIFE_DAYS = 75.0
-"""Days after which a spot price says half as much: fitted by
-``tests/benchmarks/later_prices.py`` to 23 prices of Google Cloud that were read twice, 112 to 284
-days apart.
+"""Days after which a spot price says half as much: fitted to 23 prices of Google Cloud that were
+read twice, 112 to 284 days apart (``docs/decisions/spot-prices.md``).
 """
 USUAL_SHARES = {"spot": 0.5, "community": 0.72}
 """Share of the on-demand price where nothing is known. Spot: the same fit; community: the median of
