@@ -114,25 +114,21 @@ COMMAND_LINE = re.compile(r"=\d+x\w|[A-Z]\w*\d:\d")
 """A group or a device as on a command line."""
 
 
-@pytest.mark.parametrize("width", [400, 800, 1280, "print"])
 @pytest.mark.parametrize("kind", FOUR)
-def test_no_label_is_clipped_and_no_chart_cut(
-    browser: Any, tmp_path: Path, kind: str, width: int | str
-) -> None:
+def test_no_label_is_clipped_and_no_chart_cut(browser: Any, tmp_path: Path, kind: str) -> None:
     """At the widths of a phone, a window and a screen, and on the 182 mm of a printed page (688
     pixels), where nothing scrolls. Only charts and tables scroll on a phone, each by itself.
     Sentences name no machines as on a command line.
     """
     seen = opened(browser, tmp_path, page({"result.json": saved(kind)}))
-    pixels = 688 if isinstance(width, str) else width
-    seen.page.set_viewport_size({"width": pixels, "height": 900})
-    if width == "print":
-        seen.page.emulate_media(media="print")
     seen.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-    assert seen.page.evaluate("document.documentElement.scrollWidth") == pixels
-    assert seen.page.evaluate(CUT) == []
-    prose = "[...document.querySelectorAll('main p, main li')].map(one => one.innerText)"
-    assert [words for words in seen.page.evaluate(prose) if COMMAND_LINE.search(words)] == []
+    for pixels, media in ((400, "screen"), (800, "screen"), (1280, "screen"), (688, "print")):
+        seen.page.set_viewport_size({"width": pixels, "height": 900})
+        seen.page.emulate_media(media=media)
+        assert seen.page.evaluate("document.documentElement.scrollWidth") == pixels
+        assert seen.page.evaluate(CUT) == [], pixels
+        prose = "[...document.querySelectorAll('main p, main li')].map(one => one.innerText)"
+        assert [words for words in seen.page.evaluate(prose) if COMMAND_LINE.search(words)] == []
     seen.context.close()
 
 
