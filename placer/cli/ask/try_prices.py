@@ -53,7 +53,8 @@ def command(
 ) -> None:
     """Ask a question of a price list of any provider, in any currency, with any names of columns.
 
-    PRICES.CSV needs a column with GPUs and one with prices. Which column is which is guessed from
+    PRICES.CSV needs a column with GPUs and one with prices; it may be a list of JSON, too, and a
+    search of Vast.ai is known. Which column is which is guessed from
     headers and cells, shown and confirmed. What counts and is not said is asked for: the currency,
     for how long and for how many GPUs a price is, and the place. Bytes that leave are priced as the
     dearest large cloud near by bills them, where --columns egress=0.01 does not say it. Only
@@ -82,7 +83,11 @@ def command(
     book = load_catalog(DEFAULT_CATALOG)
     rates = rates_given(rate)
     found = read_list(prices, _pairs(columns), book)
-    provider = name or _name_of(prices, {region.provider for region in book.regions.values()})
+    provider = (
+        name
+        or found.provider
+        or _name_of(prices, {region.provider for region in book.regions.values()})
+    )
     harvest = harvest_of(found, provider, rates, book)
     _tell_guesses(found)
     first = harvest.rows["offers.csv"][0]
@@ -93,7 +98,7 @@ def command(
     )
     for sentence in (*harvest.notes, *_counted(harvest.left_out)):
         tell(sentence)
-    confirm(yes=yes)
+    confirm(yes=yes or bool(found.about))
     kept = nullcontext(save(harvest, provider)) if name else temporary(harvest, provider)
     with kept as folder:
         if not (catalog or words.get("places")):
@@ -114,8 +119,9 @@ def command(
 def _pairs(words: tuple[str, ...]) -> dict[str, str]:
     pairs: dict[str, str] = {}
     # A comma before a pair ends the one before; others are part of a name, such as 'Texas, US'.
-    for word in (part for text in words for part in re.findall(r"[^=]*=[^=,]*|[^=]+$", text)):
-        field, equals, column = (part.strip(" ,") for part in word.partition("="))
+    split = re.compile(r"(?:\A|,)([^=]*=[^=,]*|[^=]*\Z)")
+    for word in (part for text in words for part in split.findall(text)):
+        field, equals, column = (part.strip() for part in word.partition("="))
         if not (field and equals and column):
             raise PlacerError(
                 f"--columns '{word}' is not a pair", "write it as --columns price=Preis,per=gpu"
@@ -134,6 +140,9 @@ def _name_of(path: str, providers: set[str]) -> str:
 
 def _tell_guesses(found: PriceList) -> None:
     """Show on stderr which column was read as what, with an example and why."""
+    if found.about:
+        tell(f"read as {found.about}")
+        return
     from placer.report.blocks import table
     from placer.report.draw.terminal import block_lines
 

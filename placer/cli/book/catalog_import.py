@@ -48,10 +48,10 @@ def import_command(
 
     A mapping file says where the rows lie in CSV, JSON or lines of JSON, and which of their names,
     units and values are which. With csv, columns are mapped by --map, set by --set, or have
-    placer's names; files that AWS, Azure, Lambda, RunPod and gpuhunt write, and bills in FOCUS,
-    are recognised without a word. Prices are plain numbers in USD; a leading $ is removed, anything
-    else beside a number is refused, and so are regions and devices that no book knows, machines
-    that the book knows otherwise, and prices of another unit, term or licence.
+    placer's names; files that AWS, Azure, Lambda, RunPod, Vast.ai and gpuhunt write, and bills in
+    FOCUS, are recognised without a word. Prices are plain numbers in USD; a leading $ is removed,
+    anything else beside a number is refused, and so are regions and devices that no book knows,
+    machines that the book knows otherwise, and prices of another unit, term or licence.
 
     With skypilot, a folder with aws/vms.csv and so on, files or URLs of schema v5 to v8: a region
     has the spot price of its cheapest zone, and on Google Cloud the prices of a host and its
@@ -109,6 +109,8 @@ def import_command(
             words = "aws-advisor reads one file, whose machines keep the dates of their prices"
             raise PlacerError(words, "leave out --as-of and other files")
         harvest, default = read_advice(places[0], wait), "aws-advisor"
+    elif source == "csv" and (listed := _known_list(places, kind, maps, constants, wait)):
+        harvest, default = listed
     else:
         mapping = read_words(source, kind, maps, constants)
         harvest = read_listing(places, mapping, skip_bad=skip_bad, as_of=day, read_seconds=wait)
@@ -121,6 +123,28 @@ def import_command(
         dry_run=dry_run,
         as_json=as_json,
     )
+
+
+def _known_list(
+    places: Sequence[str],
+    kind: str | None,
+    maps: Sequence[str],
+    constants: Sequence[str],
+    read_seconds: float,
+) -> tuple[Harvest, str] | None:
+    """Return the book of a list that also names its places, and its provider; None for others."""
+    from placer.market.books.book_reader import load_catalog
+    from placer.market.books.layers import DEFAULT_CATALOG
+    from placer.market.sources.guessed.book import harvest_of, known_list, read_list
+    from placer.market.sources.reading.fetch import read_document
+
+    if kind or maps or constants or len(places) > 1:
+        return None
+    mapping = known_list(read_document(places[0], read_seconds=read_seconds))
+    if mapping is None:
+        return None
+    book, provider = load_catalog(DEFAULT_CATALOG), mapping.set["provider"]
+    return harvest_of(read_list(places[0], {}, book), provider, {}, book), provider
 
 
 def read_words(

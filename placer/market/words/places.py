@@ -48,6 +48,8 @@ China, India, Indonesia, Australia, Brazil and Mexico.
 _BETWEEN = re.compile(r"[,;/()|·–]|\s-\s")
 _CODES = re.compile(r"\b(?<=[A-Z]{2})-(?=[A-Z]{2,3}\b)(?!.*[a-z])|(?<=[a-z.])\s+(?=[A-Z]{2}$)")
 """Where a comma is missing in ``US-TX`` of ISO 3166-2, and in ``Dallas TX``."""
+_NUMBER = re.compile(r"(?<=[a-z])[- ]?[0-9]+$|(?<=\b[A-Z]{2})-[0-9]+$")
+"""The number of a data centre; ``FRA1`` is no France."""
 
 
 class Area(NamedTuple):
@@ -143,7 +145,7 @@ def is_said(city: City, cell: str) -> bool:
 
 def _parts(cell: str) -> list[str]:
     parts = (part.strip() for part in _BETWEEN.split(_CODES.sub(", ", cell)))
-    return [re.sub(r"-?[0-9]+$", "", part) for part in parts if part]
+    return [_NUMBER.sub("", part) for part in parts if part]
 
 
 def _words(cell: str) -> list[str]:

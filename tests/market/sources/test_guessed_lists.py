@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,7 @@ def test_a_place_that_may_be_two_is_asked_for(tmp_path: Path, cell: str, asked: 
         ("Cambridge, MA", ["Rabat/MA", "Boston/MA"]),
         ("CA", []),
         ("us-east-1", []),
+        ("US-TX-3", ["Houston/TX"]),
     ],
 )
 def test_places_as_people_write_them(cell: str, cities: list[str]) -> None:
@@ -277,6 +279,62 @@ def test_a_price_of_traffic_is_no_price_of_a_machine(tmp_path: Path, traffic: st
     assert large["memory_gib"] == pytest.approx(8063e9 / GIB)
     few = "gpu,region,USD per hour,vcpus,ram\nL4,Berlin,0.75,8,64\nH100,Berlin,2,96,4096\n"
     assert read(tmp_path, few).rows["offers.csv"][0]["memory_gib"] == pytest.approx(64e9 / GIB)
+
+
+def test_a_search_of_vast_names_hosts(tmp_path: Path) -> None:
+    """Each host is one machine: 4 RTX 4090 in Texas by a third party for 1.42 USD/h, 8 H100 of a
+    data centre in Sweden, and a bid. What both ways of traffic cost is the egress of the place, by
+    the dearest of its two hosts: 0.02 + 0.02 USD per GB, also inside it, for lack of a network.
+    A taken host, one without a place and one without a known device stay out.
+    """
+    harvest = harvest_of(listed(LISTS / "vast.json"), "vast", {}, BOOK)
+    found = {key[0]: row for key, row in offers(harvest).items()}
+    four, eight, bid = (found[f"{n}_host_{m}"] for n, m in _VAST)
+    assert [row["usd_per_hour"] for row in (four, eight, bid)] == [1.42, 15.2, 0.21]
+    assert [row["market"] for row in (four, eight, bid)] == ["community", "on_demand", "spot"]
+    assert [row["region"] for row in (four, eight, bid)] == ["houston", "stockholm", "houston"]
+    assert four["memory_gib"] == pytest.approx(257000 / 1024)
+    assert (four["available"], four["max_island_machines"]) == (1, 1)
+    assert four["network_gbps"] == 0.7275
+    egress = {(row["src"], row["dst"]): row["usd_per_gib"] for row in harvest.rows["egress.csv"]}
+    assert egress["houston", "intra_zone"] == pytest.approx(0.04 * GIB / 1e9, rel=1e-5)
+    assert egress["stockholm", "internet"] == pytest.approx(0.006 * GIB / 1e9, rel=1e-5)
+    assert {row["rtt_ms"] for row in harvest.rows["links.csv"]} == {10.0}
+    assert harvest.left_out == {
+        "host that is taken": 1,
+        "place that is no one place (--columns 'NAME=CITY'): , US": 1,
+        "row without a GPU that is known: GTX 1070": 1,
+    }
+    bare = tmp_path / "offers.json"
+    bare.write_text(json.dumps(json.loads((LISTS / "vast.json").read_text())["offers"]))
+    placed = harvest_of(listed(bare, **{", US": "Dallas"}), "vast", {}, BOOK)
+    assert placed.rows["offers.csv"][-1]["region"] == "dallas"
+    assumed = placed.rows["egress.csv"][-1]
+    assert "assumed: as gcp/" in str(assumed["source"])
+
+
+_VAST = (("4x_RTX_4090", 4711), ("8x_H100_SXM", 4712), ("1x_RTX_4090", 4713))
+
+
+def test_a_list_of_json_is_read_as_one_of_csv(tmp_path: Path) -> None:
+    """The longest list of objects has the rows; names inside names are columns, and usd is USD."""
+    machines = [
+        {
+            "instance_type": f"{count}H100",
+            "gpu": {"description": f"{count}x H100 SXM5 80GB", "number_of_gpus": count},
+            "memory": {"size_in_gigabytes": 150 * count},
+            "price_per_hour": f"{2.5 * count}",
+            "currency": "usd",
+            "tags": ["new"],
+        }
+        for count in (1, 8)
+    ]
+    text = json.dumps({"meta": [{"page": 1}], "data": machines})
+    found = read(tmp_path, text, region="Helsinki").rows["offers.csv"]
+    assert [(row["gpu_count"], row["usd_per_hour"]) for row in found] == [(1, 2.5), (8, 20.0)]
+    assert found[1]["memory_gib"] == pytest.approx(1200e9 / GIB)
+    with pytest.raises(PlacerError, match="is no JSON"):
+        read(tmp_path, text[:-1], region="Helsinki")
 
 
 def test_two_prices_of_unlike_units_are_refused(tmp_path: Path) -> None:

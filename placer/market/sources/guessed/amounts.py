@@ -71,7 +71,7 @@ def currency_in(text: str) -> str | None:
     >>> [currency_in(t) for t in ("1,25 €", "CHF 2'150", "US$ 3", "1.25", "price")]
     ['EUR', 'CHF', 'USD', None, None]
     """
-    for found in _MONEY.findall(text):
+    for found in _MONEY.findall(text.upper() if len(text) == len("USD") else text):
         code = "USD" if found == "$" else SIGNS.get(found, found)
         if code == code.upper() and (code in exchange_rates() or code in ("USD", *_OTHERS)):
             return code

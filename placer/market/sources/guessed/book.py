@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,21 +26,26 @@ from placer.market.sources.guessed.amounts import (
     rate_of,
     time_in,
 )
-from placer.market.sources.guessed.columns import Guess, count_of, guessed, market_in
+from placer.market.sources.guessed.columns import Guess, count_of, given_guesses, guessed, market_in
 from placer.market.sources.guessed.devices import device_in
 from placer.market.sources.harvest import Harvest, Row, Tally
 from placer.market.sources.reading.book_rows import book_rows, date_of
 from placer.market.sources.reading.expressions import Lookup
-from placer.market.sources.reading.fetch import read_document
-from placer.market.sources.reading.mapped_rows import Found, known_by_default
-from placer.market.sources.reading.mapping import SourceMap, shipped_mapping
-from placer.market.sources.reading.records import cells_of
+from placer.market.sources.reading.fetch import Document, read_document
+from placer.market.sources.reading.mapped_rows import Found, known_by_default, mapped_rows
+from placer.market.sources.reading.mapping import SourceMap, shipped_mapping, shipped_mappings
+from placer.market.sources.reading.records import cells_of, fits, read_records
 from placer.market.words.areas import City, countries, plain_name
 from placer.market.words.own_machines import MEMORY_GIB_OF_GPU, VCPUS_OF_GPU
 from placer.market.words.places import cities_in, is_said, place_in, place_words, places_listed
 from placer.records import replace
-from placer.units import GIB, parse_bytes
+from placer.units import GIB, counted, parse_bytes
 
+WRITE = "name a file with a list of machines and their prices"
+HOSTS_RTT_MS = 10.0
+"""Round trip between hosts of a market in one place, over the internet: assumed. Of one state they
+lie up to some 500 km apart.
+"""
 CLOUDS = ("aws", "azure", "gcp")
 """Providers that bill bytes by the GB. Others give them away, or say so; which a new one is like is
 not known, and these are the dearer.
@@ -48,7 +54,9 @@ not known, and these are the dearer.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PriceList:
-    """A price list that was read, with what was guessed of it; ``rows`` have the cells by name."""
+    """A price list that was read, with what was guessed of it; ``rows`` have the cells by name.
+    ``about`` says whose list it is if that is known, and ``provider`` what it is called.
+    """
 
     place: str
     day: str
@@ -58,31 +66,57 @@ class PriceList:
     guesses: Mapping[str, Guess]
     places: Mapping[str, str]
     """Cities by what the list calls its data centres, as given."""
+    tally: Tally
+    about: str = ""
+    provider: str = ""
 
 
 def read_list(path: str, given: Mapping[str, str], book: Catalog) -> PriceList:
-    """Read a CSV file, separated by commas, semicolons, tabs or bars, and guess its columns.
+    """Read a CSV file, separated by commas, semicolons, tabs or bars, or a list of JSON, and guess
+    its columns, unless a mapping knows them.
 
     ``given``: columns or values by field, and cities by what the list calls its data centres.
     ``book``: whose devices are looked for. Raise `PlacerError` that says what to type where the
     list does not say something that counts.
     """
     document = read_document(path)
-    names, rows = cells_of(document)
+    tally = Tally(skip_bad=False, may_skip=False)
+    mapping = known_list(document)
+    if mapping is None:
+        names, rows = cells_of(document)
+    else:
+        found = mapped_rows(read_records(document, mapping, tally), mapping, tally, {}, None)
+        rows = [(one.where, {name: str(cell) for name, cell in one.row.items()}) for one in found]
+        names = [*mapping.fields]
     if not rows:
-        raise SourceError(f"'{path}' has no row", "name a CSV file with a header and machines")
+        raise tally.nothing() if tally.left_out else SourceError(f"'{path}' has no row", WRITE)
     cells = {cell for _, row in rows for cell in row.values()}
     places = {word: city for word, city in given.items() if word in cells and place_in(city)}
     words = {field: word for field, word in given.items() if field not in places}
+    if mapping is None:
+        guesses = guessed(names, [row for _, row in rows], words, book)
+    else:
+        guesses = {name: Guess(name, None, "as its names are known") for name in names}
+        guesses |= {name: Guess(None, value, "as known") for name, value in mapping.set.items()}
+        guesses |= dict(given_guesses(names, words))
     return PriceList(
         place=path,
         day=date_of(path).isoformat(),
         origin=document.origin,
         names=names,
         rows=rows,
-        guesses=guessed(names, [row for _, row in rows], words, book),
+        guesses=guesses,
         places=places,
+        tally=tally,
+        about="" if mapping is None else mapping.about,
+        provider="" if mapping is None else mapping.set["provider"],
     )
+
+
+def known_list(document: Document) -> SourceMap | None:
+    """Return the mapping that knows the names of a price list; None where they are guessed."""
+    known = (shipped_mapping(name) for name in shipped_mappings())
+    return next((one for one in known if one.kind == "list" and fits(document, one)), None)
 
 
 def harvest_of(
@@ -94,8 +128,8 @@ def harvest_of(
     of the dated ones. ``book``: whose egress is taken where the list says none. Raise `PlacerError`
     if a place or a currency is not known, or no row can be used.
     """
-    tally = Tally(skip_bad=False, may_skip=False)
-    reader = _Reader(found, provider, rates, book, tally)
+    tally = found.tally
+    reader = _Reader(found, provider, rates, book)
     offers = [one for where, row in found.rows for one in reader.offers(where, row)]
     if not offers:
         raise tally.nothing()
@@ -108,9 +142,15 @@ def harvest_of(
         tally,
         replace(known, regions={*known.regions, *here}),
     )
-    egress, words = _egress(found, regions, provider, book)
+    egress, words = _egress(reader, provider, book)
+    links = _hosts_apart(regions, provider, found.day) if found.about else []
     return Harvest(
-        rows={"regions.csv": regions, "offers.csv": kept, "egress.csv": egress},
+        rows={
+            "regions.csv": regions,
+            "offers.csv": kept,
+            "egress.csv": egress,
+            **({"links.csv": links} if links else {}),
+        },
         origins=[found.origin],
         left_out=tally.reasons(),
         notes=[*dict.fromkeys(reader.notes), words, *tally.sentences()],
@@ -132,19 +172,15 @@ class _Reader:
     """Reads the offers of each row."""
 
     def __init__(
-        self,
-        found: PriceList,
-        provider: str,
-        rates: Mapping[str, float],
-        book: Catalog,
-        tally: Tally,
+        self, found: PriceList, provider: str, rates: Mapping[str, float], book: Catalog
     ) -> None:
         self.found, self.guesses, self.provider = found, found.guesses, provider
-        self.rates, self.book, self.tally = dict(rates), book, tally
+        self.rates, self.book, self.tally = dict(rates), book, found.tally
         self.look = Lookup({})
         self.rules = [r for r in shipped_mapping("csv").refuse if not r.reason.startswith(_GUESSED)]
         self.regions: dict[str, Row] = {}
         self.names: dict[City, str] = {}
+        self.traffic: dict[str, list[float | None]] = defaultdict(list)
         self.notes: list[str] = []
         self.source = f"{found.origin.place.rpartition('/')[2]}, read by placer try"
         if self.guesses["unit"].value == "month":
@@ -172,6 +208,7 @@ class _Reader:
         for market, usd in self._prices(where, row, count):
             for city in self._cities(where, row):
                 region = self._region(city)
+                self.traffic[region].append(amount(self._cell("egress", row), "point"))
                 yield Found(
                     where,
                     {
@@ -181,6 +218,7 @@ class _Reader:
                         "gpu": device.gpu,
                         "gpu_count": count,
                         **host,
+                        **self._hosts_own(row),
                         "market": market,
                         "usd_per_hour": float(f"{usd:.12g}"),
                         "price_basis": "list",
@@ -206,6 +244,18 @@ class _Reader:
         return {
             "vcpus": vcpus or float(VCPUS_OF_GPU * count),
             "memory_gib": memory or MEMORY_GIB_OF_GPU * count,
+        }
+
+    def _hosts_own(self, row: Mapping[str, str]) -> dict[str, float | str | None]:
+        """Return what a host of a market adds: there is one of it, on a network of its own."""
+        if not self.found.about:
+            return {}
+        gbps = amount(row["network_gbps"], "point")
+        return {
+            "available": 1,
+            "network_gbps": gbps or None,
+            "fabric": "ethernet",
+            "max_island_machines": 1,
         }
 
     def _memory_gib(self, row: Mapping[str, str]) -> float | None:
@@ -292,6 +342,9 @@ class _Reader:
             return [*listed]
         city = place_in(said)
         if city is None:
+            if self.found.about:  # a market: others have what this host has
+                self.tally.leave_out("place that is no one place (--columns 'NAME=CITY')", cell)
+                return []
             several = [*map(place_words, cities_in(said))]
             may = f"'{cell}' may be {' or '.join(several)}"
             raise SourceError(
@@ -340,35 +393,42 @@ def _dearest(offers: Sequence[Found], tally: Tally) -> list[Found]:
     return [*kept.values()]
 
 
-def _egress(
-    found: PriceList, regions: Sequence[Row], provider: str, book: Catalog
-) -> tuple[list[Row], str]:
+def _egress(reader: _Reader, provider: str, book: Catalog) -> tuple[list[Row], str]:
     """Return what bytes cost that leave each region, and where that stands.
 
-    What is not said is the dearest of the clouds that bill bytes, each in its region nearest by:
-    assumed, and never too low for a provider that is like one of them.
+    Of hosts that say it the dearest of a region counts, with what the bytes cost that arrive there:
+    as many arrive at its peers. What is not said is the dearest of the clouds that bill bytes, each
+    in its region nearest by: assumed, and never too low for a provider that is like one of them.
     """
+    found = reader.found
     guess = found.guesses.get("egress")
     rows: list[Row] = []
     shown = []
-    for region in regions:
-        if guess is not None:
-            usd = float(guess.value or 0) * GIB / 1e9
-            zone, source = usd, "as given"
+    for name, region in reader.regions.items():
+        hosts = reader.traffic[name] if guess is not None else [None]
+        said = [usd for usd in hosts if usd is not None]
+        if len(said) == len(hosts):
+            usd = zone = max(said) * GIB / 1e9
+            source = "as given"
+            if found.about:
+                source = (
+                    f"dearest of {counted(len(said), 'host')} there, bytes sent and received (list)"
+                )
         else:
             usd, zone, like = _nearest_class(region, book)
+            usd = max(usd, *(one * GIB / 1e9 for one in said), 0.0)
             source = f"assumed: as {like}, the dearest of {', '.join(CLOUDS)} near by"
         shown.append(usd)
         for dst, price in (
-            ("intra_zone", 0.0),
-            ("inter_zone", zone),
+            ("intra_zone", usd if found.about else 0.0),  # hosts of a market share no network
+            ("inter_zone", usd if found.about else zone),
             ("*", usd),
             ("internet", usd),
         ):
             rows.append(
                 {
                     "provider": provider,
-                    "src": region["region"],
+                    "src": name,
                     "dst": dst,
                     "above_gib_per_month": 0.0,
                     "usd_per_gib": float(f"{price:.6g}"),
@@ -380,6 +440,21 @@ def _egress(
     each = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
     tip = "" if guess is not None else "; --columns egress=0.01 says what it is in USD per GB"
     return rows, f"egress: {each} USD per GiB, {rows[0]['source']}{tip}"
+
+
+def _hosts_apart(regions: Sequence[Row], provider: str, day: str) -> list[Row]:
+    """Return the round trip between hosts of a market in one region, which are no data centre."""
+    return [
+        {
+            "src": f"{provider}/{region['region']}",
+            "dst": f"{provider}/{region['region']}",
+            "rtt_ms": HOSTS_RTT_MS,
+            "basis": "estimated",
+            "source": "hosts of a market reach each other over the internet; assumed",
+            "as_of": day,
+        }
+        for region in regions
+    ]
 
 
 def _nearest_class(region: Row, book: Catalog) -> tuple[float, float, str]:

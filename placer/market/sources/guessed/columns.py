@@ -67,6 +67,7 @@ MARKETS: Mapping[str, str] = {
     "commitment": r"reserv|commit|upfront|contract|vertrag|savings"
     r"|[0-9]+ ?-?(?:year|yr|month|jahr|monat)",
     "spot": r"spot|preempt|interrupt|unterbrech",
+    "community": r"^community$",
     "on_demand": r"on.?demand|demand|pay|hourly|stund|flex|auf abruf|standard|regular|list|\bod\b",
 }
 """Words of cells by the market; the first that fits counts. Commitments are no market of a run."""
@@ -93,7 +94,7 @@ def guessed(
     to type if no column has a price or a device, or what a price is of is not said.
     """
     some = rows[:EXAMPLES]
-    found = dict(_given(names, given))
+    found = dict(given_guesses(names, given))
     taken = {guess.column for guess in found.values()}
     for field in _ORDER:
         if field in found or (field == "unit" and _time_is_said(found, some)):
@@ -154,7 +155,8 @@ def _write(field: str) -> str:
     return f"such as --columns {field}=NAME"
 
 
-def _given(names: Sequence[str], given: Mapping[str, str]) -> Iterator[tuple[str, Guess]]:
+def given_guesses(names: Sequence[str], given: Mapping[str, str]) -> Iterator[tuple[str, Guess]]:
+    """Yield what was given of fields; `PlacerError` for an unknown field, column or value."""
     for field, word in given.items():
         if field not in FIELDS:
             raise unknown("field", field, FIELDS, WRITE)

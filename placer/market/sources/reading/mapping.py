@@ -20,7 +20,7 @@ from placer.units import parse_bandwidth, parse_bytes, parse_seconds
 SHIPPED = Path(__file__).parent.parent / "mappings"
 PRICES = ("offers", "egress", "stores", "functions", "regions")
 """Kinds of rows that ``placer catalog import`` makes: files of a book without their ending."""
-KINDS = (*PRICES, "links", "capacity", "blocks", "parts", "question", "own", "charges")
+KINDS = (*PRICES, "links", "capacity", "blocks", "parts", "question", "own", "charges", "list")
 PLACED = ("offers", "stores", "functions")  # Kinds of rows that need a region with coordinates
 HINT = "docs/manual/mappings.md says what a mapping file has"
 Parsers = Mapping[str, Callable[[str], Any]]
@@ -269,12 +269,21 @@ _CHARGES: Parsers = {
     **dict.fromkeys(("machine_hours", *COSTS), _figure),
 }
 """What a charge of a bill is for, and what it costs."""
+_LIST: Parsers = dict.fromkeys(
+    (
+        *("provider", "gpu", "vram", "count", "machine", "price", "currency", "unit", "per"),
+        *("decimals", "region", "market", "vcpus", "memory", "egress", "network_gbps"),
+    ),
+    str,
+)
+"""What ``placer try`` reads of a price list, for lists whose names it need not guess."""
 _NO_FILE = {
     "links": _LINKS,
     "parts": _PARTS,
     "question": _QUESTION,
     "own": _OWN,
     "charges": _CHARGES,
+    "list": _LIST,
 }
 """Kinds whose columns are not those of a file of a book."""
 

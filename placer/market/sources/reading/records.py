@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from placer.errors import PlacerError, SourceError, unknown
 from placer.files.json_text import parse_json
 from placer.market.sources.harvest import Tally
-from placer.market.sources.reading.expressions import evaluate
+from placer.market.sources.reading.expressions import as_text, evaluate
 from placer.market.sources.reading.fetch import Document, is_url
 from placer.market.sources.reading.mapping import SourceMap
 
@@ -99,10 +99,12 @@ def _of_csv(document: Document, mapping: SourceMap, tally: Tally) -> Records:
 
 def cells_of(document: Document) -> tuple[list[str], list[tuple[str, Mapping[str, str]]]]:
     """Split a CSV file, separated by the sign that its first line has most often, into the names of
-    its columns and its rows with where each stands. Rows that are too short or too long, as titles
-    and remarks are, stay out.
+    its columns and its rows with where each stands; a list of JSON, too. Rows that are too short or
+    too long, as titles and remarks are, stay out.
     """
     place = document.origin.place
+    if document.data.removeprefix(UTF8_MARK).lstrip()[:1] in (b"{", b"["):
+        return _cells_of_json(document)
     text = _text(document.data, place, otherwise="cp1252").lstrip("\n\r")
     first = text.partition("\n")[0]
     sign = max(SEPARATORS, key=first.count)
@@ -115,6 +117,43 @@ def cells_of(document: Document) -> tuple[list[str], list[tuple[str, Mapping[str
         for number, cells in lines
         if len(cells) == len(names)
     ]
+
+
+def _cells_of_json(document: Document) -> tuple[list[str], list[tuple[str, Mapping[str, str]]]]:
+    """Take the longest list of objects in JSON for the rows; names inside names have a point."""
+    found = max(_lists(_parsed(document)), key=len, default=[])
+    flat = [dict(_flat(record)) for record in found]
+    names = [*dict.fromkeys(name for record in flat for name in record)]
+    place = document.origin.place
+    return names, [
+        (f"{place}: row {number}", {name: record.get(name, "") for name in names})
+        for number, record in enumerate(flat, 1)
+    ]
+
+
+def _parsed(document: Document) -> Any:
+    try:
+        return parse_json(document.data.removeprefix(UTF8_MARK))
+    except (ValueError, RecursionError) as error:
+        words = f"{document.origin.place}: is no JSON: {str(error)[:80] or 'nested too deep'}"
+        raise SourceError(words, "save it again") from None
+
+
+def _lists(value: Any) -> Iterator[list[Any]]:
+    """Yield the lists of objects in JSON, not those inside of records."""
+    if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _lists(inner)
+
+
+def _flat(record: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in record.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{name}.")
+        elif not isinstance(value, list):
+            yield f"{before}{name}", as_text(value)
 
 
 def _unpivoted(
