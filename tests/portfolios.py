@@ -14,7 +14,7 @@ import msgspec
 from instances import GPUS, offer, profile, random_problem
 from placer.advice.portfolio.columns import Column, Columns, kind_of
 from placer.advice.portfolio.jobs import Block, Job, Portfolio, Slots, Team
-from placer.advice.portfolio.ledger import Ledger, worth
+from placer.advice.portfolio.pricing import Ledger, worth
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
 from placer.records import replace

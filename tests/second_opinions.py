@@ -12,7 +12,6 @@ import pytest
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.cost_model.reduced_problem import used_problem
-from placer.documents.certificate import figures
 from placer.documents.certificate_check import Checked
 from placer.documents.checker.case import Case
 from placer.documents.checker.dollars import dollars_of
@@ -20,6 +19,7 @@ from placer.documents.checker.limits import broken_limits, unread
 from placer.documents.checker.seconds import round_of
 from placer.documents.manifest import document_digest
 from placer.documents.result_parts import placement_document
+from placer.documents.saved_result import figures
 from placer.documents.validate import examine_document
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem

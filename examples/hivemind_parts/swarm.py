@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from placer.documents.manifest import Manifest
-from placer.documents.manifest.question import question_of
+from placer.documents.manifest.types import question_of
 from placer.launch.shaped_network import Shape, open_network
 from placer.market.network import graph as network
 

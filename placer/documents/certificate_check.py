@@ -13,14 +13,19 @@ from operator import getitem
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
-from placer.documents.certificate import holds_market, input_digests
 from placer.documents.checker.case import Case
 from placer.documents.checker.dollars import dollars_of
 from placer.documents.checker.limits import broken_limits
 from placer.documents.checker.seconds import round_of
 from placer.documents.present_book import Compared, compare_with_book
 from placer.documents.proof_check import UNCOVERED, proof_words, wrong_proof
-from placer.documents.saved_result import placement_from, question_in, wrong_pricing
+from placer.documents.saved_result import (
+    holds_market,
+    input_digests,
+    placement_from,
+    question_in,
+    wrong_pricing,
+)
 from placer.errors import refuse
 from placer.problem.problem import Problem
 from placer.records import Json, replace
@@ -177,7 +182,7 @@ def _settings(certificate: Json, document: Json) -> Iterator[str]:
 
 def wrong_prices(given: Json, document: Json) -> Iterator[str]:
     """Yield where the second implementation differs from what a document with ``problem``,
-    ``placement`` and ``estimate`` says, by `placer.documents.certificate.figures` as given.
+    ``placement`` and ``estimate`` says, by `placer.documents.saved_result.figures` as given.
     """
     estimate = document["estimate"]
     case = Case(

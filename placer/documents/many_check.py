@@ -14,7 +14,6 @@ from placer.cost_model.dollars import usd_per_million_samples
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import gap_between
-from placer.documents.certificate import device_speeds, figures, mode_factor, store_links
 from placer.documents.certificate_check import Checked, check_certificate, wrong_prices
 from placer.documents.checker.market import machines_of
 from placer.documents.checker.strategies import required_modes
@@ -24,9 +23,13 @@ from placer.documents.proof_check import UNCOVERED, can_refute
 from placer.documents.result_parts import request_document
 from placer.documents.saved_result import (
     check_result,
+    device_speeds,
+    figures,
     first_difference,
     is_request,
+    mode_factor,
     placement_from,
+    store_links,
     wrong_pricing,
 )
 from placer.errors import refuse

@@ -11,9 +11,8 @@ from typing import Any
 from msgspec import to_builtins
 
 from placer.cost_model.reduced_problem import cut_down, used_problem
-from placer.documents.certificate import holds_market
 from placer.documents.result_parts import data_document
-from placer.documents.saved_result import placement_from, question_in
+from placer.documents.saved_result import holds_market, placement_from, question_in
 from placer.documents.schemas import RESULT_SCHEMA
 from placer.errors import EDITED, PlacerError
 from placer.market.books.book_reader import load_catalog

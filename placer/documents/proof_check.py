@@ -9,18 +9,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from placer.cost_model.objective import Objective, objective_named
-from placer.documents.certificate import (
+from placer.documents.checker.market import machines_of
+from placer.documents.checker.strategies import required_modes
+from placer.documents.checker.witness import OBJECTIVES, witness
+from placer.documents.saved_result import (
     device_speeds,
     holds_market,
     mode_factor,
+    question_in,
     relaxed_modes,
     searched_document,
     store_links,
 )
-from placer.documents.checker.market import machines_of
-from placer.documents.checker.strategies import required_modes
-from placer.documents.checker.witness import OBJECTIVES, witness
-from placer.documents.saved_result import question_in
 from placer.problem.problem import Problem
 from placer.problem.requirements import Narrowed
 from placer.records import Json, replace

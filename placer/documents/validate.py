@@ -11,8 +11,8 @@ import msgspec
 from placer.cost_model.estimate import estimate
 from placer.documents.certificate_check import Checked, check_certificate
 from placer.documents.manifest.manifest_document import build_manifest
+from placer.documents.manifest.manifest_reader import FAMILY as MANIFEST_FAMILY
 from placer.documents.manifest.manifest_reader import read_manifest
-from placer.documents.manifest.versions import FAMILY as MANIFEST_FAMILY
 from placer.documents.many_check import (
     PORTFOLIO_SCHEMA,
     check_frontier,

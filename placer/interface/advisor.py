@@ -124,7 +124,7 @@ def recommend(
     >>> [group.spec for group in result.placement.groups]
     ['lambda/us-west-1=8xA10:on-demand']
     """
-    from placer.advice.recommendation.default_limits import is_usual
+    from placer.advice.recommendation.bottlenecks import is_usual
     from placer.advice.recommendation.recommend import recommend as recommend_problem
     from placer.solving import allowance
 

@@ -1,14 +1,20 @@
-"""Questions from files of training software: its configuration as words of ``recommend``."""
+"""Files that hold a question: jobs of a portfolio, and the configuration of a training."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from placer.errors import PlacerError
+from placer.advice.portfolio.answer import PortfolioAnswer
+from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import read_file, read_toml
 from placer.files.json_text import parse_json
+from placer.interface.portfolio import portfolio
+from placer.interface.words import Limits
 from placer.market.sources.harvest import Tally
 from placer.market.sources.reading.expressions import evaluate
 from placer.market.sources.reading.mapped_rows import mapped_rows
@@ -74,3 +80,134 @@ def _yaml(data: bytes) -> Any:
         return next(iter(yaml.safe_load_all(data)), None)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
+
+
+GIVE = "give a TOML file with a [[job]] for each job; see docs/manual/portfolio.md"
+SHARED_WORDS = (
+    "catalog",
+    "quota",
+    "budget",
+    "objective",
+    "fair",
+    "slot",
+    "horizon",
+    "defaults",
+    "block",
+    "blocks-file",
+    "begins",
+    "reservation",
+    "team",
+    "job",
+)
+"""Words at the top of a file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFile:
+    """What a file says, and on which lines.
+
+    ``lines`` are those of each ``[[job]]``; ``shared`` are the words at the top.
+    """
+
+    path: str
+    shared: Mapping[str, Any]
+    jobs: tuple[Mapping[str, Any], ...]
+    text: tuple[str, ...]
+
+    def where(self, number: int, word: str | None = None) -> str:
+        """Say where a job stands, or one of its words."""
+        heads = [i for i, line in enumerate(self.text) if re.match(r"\s*\[\[\s*job\s*\]\]", line)]
+        name = self.jobs[number].get("name", number + 1)
+        if number >= len(heads):
+            return f"{self.path}: job '{name}'"
+        end = heads[number + 1] if number + 1 < len(heads) else len(self.text)
+        line = heads[number]
+        if word is not None:
+            pattern = rf"\s*{re.escape(word)}\s*="
+            line = next((i for i in range(line, end) if re.match(pattern, self.text[i])), line)
+        return f"{self.path}:{line + 1}: job '{name}'"
+
+
+def read_jobs(path: str) -> JobFile:
+    """Read a file of jobs.
+
+    Raise a `PlacerError` that names file, line and word that are wrong.
+    """
+    parsed = read_toml(path, GIVE)
+    text = tuple(read_file(path, GIVE).decode("utf-8-sig").splitlines())
+    for word in parsed:
+        if word not in SHARED_WORDS:
+            line = next(
+                (
+                    i + 1
+                    for i, row in enumerate(text)
+                    if re.match(rf"\s*\[*{re.escape(word)}\b", row)
+                ),
+                1,
+            )
+            error = unknown("word", word, SHARED_WORDS)
+            raise PlacerError(f"{path}:{line}: {error.message}", error.hint)
+    jobs = parsed.get("job", [])
+    for kind in ("job", "block", "reservation", "team"):
+        rows = parsed.get(kind, [])
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise PlacerError(f"{path}: '{kind}' is not a list of tables", f"write [[{kind}]]")
+    if not jobs:
+        raise PlacerError(f"{path}: no job in it", GIVE)
+    shared = _shared(path, parsed)
+    return JobFile(path=path, shared=shared, jobs=tuple(jobs), text=text)
+
+
+def _shared(path: str, parsed: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the words of all jobs; a path in a file is meant beside the file."""
+    shared = {word: value for word, value in parsed.items() if word != "job"}
+    if isinstance(shared.get("begins"), date):  # TOML has times of its own
+        shared["begins"] = shared["begins"].isoformat()
+    for word in ("blocks-file", "begins"):
+        if word in shared and not isinstance(shared[word], str):
+            raise PlacerError(f"{path}: {word} {shared[word]!r} is not text", "write it in quotes")
+    shared["team"] = [dict(row) for row in shared.get("team", ())]
+    for row in (shared, *shared["team"]):
+        for word in ("quota", "blocks-file"):
+            if isinstance(row.get(word), str):
+                row[word] = str(Path(path).parent / row[word])
+    return shared
+
+
+def portfolio_from_file(
+    path: str,
+    *,
+    catalog: tuple[str, ...] = (),
+    budget: str | None = None,
+    objective: str | None = None,
+    fair: bool | None = None,
+    **words: Unpack[Limits],
+) -> PortfolioAnswer:
+    """Read a file of jobs and choose where they run; see `placer.portfolio`.
+
+    ``path``: TOML with ``[[job]]``, the shared words, and ``[defaults]`` for words of every job.
+    ``catalog``, ``budget``, ``objective``, ``fair``: in place of those of the file. Raise a
+    `PlacerError` that names file, line, job and word that are wrong.
+    """
+    file = read_jobs(path)
+    shared = dict(file.shared)
+    defaults = shared.get("defaults", {})
+    if not isinstance(defaults, dict):
+        raise PlacerError(f"{path}: 'defaults' is not a table", "write [defaults]")
+    return portfolio(
+        [{**defaults, **job} for job in file.jobs],
+        catalog=catalog or shared.get("catalog"),
+        quota=shared.get("quota"),
+        budget=budget or shared.get("budget"),
+        slot=shared.get("slot"),
+        horizon=shared.get("horizon"),
+        blocks=shared.get("block", ()),
+        blocks_file=shared.get("blocks-file"),
+        begins=shared.get("begins"),
+        reservations=shared.get("reservation", ()),
+        teams=shared.get("team", ()),
+        objective=objective or shared.get("objective", "cost"),
+        fair=shared.get("fair", False) if fair is None else fair,
+        where=file.where,
+        **words,
+    )

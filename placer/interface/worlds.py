@@ -71,10 +71,10 @@ def sweep(
     >>> [row["workers"] for row in sweep.rows]
     [['lambda/us-west-1=3xA10:on-demand'], ['lambda/us-west-1=8xA10:on-demand']]
     """
-    from placer.advice.runner.elsewhere import opener, options_of_each
+    from placer.advice.runner.runner import opener, options_of_each
     from placer.advice.sweep.axes import parse_axis, parse_shard
     from placer.advice.sweep.run import run_sweep
-    from placer.advice.worlds.scenario import apply
+    from placer.advice.worlds.whatif import apply
     from placer.problem.words.changes import parse_changes
 
     jobs, dask = words["jobs"], words["dask"]
@@ -128,7 +128,7 @@ def robust(
     """
     from placer.advice.robustness.regret import assess
     from placer.advice.robustness.uncertainty import parse_boxes
-    from placer.advice.runner.elsewhere import opener, options_of_each
+    from placer.advice.runner.runner import opener, options_of_each
 
     jobs, dask = words["jobs"], words["dask"]
     ranges, opened = parse_boxes(box), opener(jobs, dask)
@@ -171,7 +171,7 @@ def replan(
     move (TIME): How long a move stops the training.
     """
     from placer.advice.worlds.replan import replan as replan_with
-    from placer.documents.manifest.question import question_of
+    from placer.documents.manifest.types import question_of
     from placer.documents.present_book import with_present_book
     from placer.problem.words.changes import parse_changes
     from placer.units import parse_seconds

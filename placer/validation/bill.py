@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from placer.documents.schemas import RESULT_SCHEMA
-from placer.documents.schemas.bill import Bill, BilledLine, SortedCharges, UnplannedCharges
+from placer.documents.schemas.by_hand import Bill, BilledLine, SortedCharges, UnplannedCharges
 from placer.errors import EDITED, PlacerError
 from placer.market.sources.charges import COLUMNS, USAGE, Charge, has_tag
 from placer.records import Json

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import completed
 from placer.advice.runner.blas_threads import VARIABLE
-from placer.advice.runner.elsewhere import processes
+from placer.advice.runner.runner import processes
 
 ASKED = ["recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--budget", "5/h"]
 COUNTED = f"""

@@ -12,7 +12,7 @@ from certain import certain
 
 import placer
 from placer.advice.confidence import choice
-from placer.advice.confidence.candidates import candidates
+from placer.advice.confidence.choice import candidates
 from placer.cost_model.outlook.totals import totals_of
 from placer.records import replace
 from placer.solving import allowance

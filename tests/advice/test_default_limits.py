@@ -8,7 +8,7 @@ from certain import certain
 import placer
 from instances import sized_problem
 from placer.advice.explanation.explain import explain
-from placer.advice.recommendation.default_limits import needs_reservation
+from placer.advice.recommendation.bottlenecks import needs_reservation
 from placer.advice.recommendation.nearest import nearest
 from placer.market.catalog import VmOffer
 from placer.problem.problem import Problem

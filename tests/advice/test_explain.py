@@ -26,11 +26,9 @@ from placer.advice.explanation.break_even import (
     goals_of,
     price_break_even,
 )
-from placer.advice.explanation.explain import explain
+from placer.advice.explanation.explain import explain, why_not
 from placer.advice.explanation.marginal_values import stay_or_leave, worth_of_more
-from placer.advice.explanation.side_questions import Asker, wanting
-from placer.advice.explanation.subject import place_subject, read_subject
-from placer.advice.explanation.why_not import why_not
+from placer.advice.explanation.subject import Asker, place_subject, read_subject, wanting
 from placer.advice.explanation.wishes import find_conflict, wishes_of, without
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations

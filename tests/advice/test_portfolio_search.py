@@ -27,7 +27,7 @@ from placer.advice.portfolio.answer import PortfolioAnswer, answered
 from placer.advice.portfolio.columns import Columns, Duals
 from placer.advice.portfolio.generation import Found, Generation, chosen
 from placer.advice.portfolio.jobs import Job, Portfolio, Team
-from placer.advice.portfolio.ledger import worth
+from placer.advice.portfolio.pricing import worth
 from placer.advice.portfolio.search import elsewhere
 from placer.cost_model.limits import violations
 from placer.documents.many_check import wrong_sums

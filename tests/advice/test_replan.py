@@ -57,7 +57,7 @@ def test_slower_links_are_told_from_slower_machines(two_regions: str) -> None:
     expected = got.manifest.expected.step_seconds["communication"]
     from placer.cost_model.estimate import estimate
     from placer.documents.manifest import read_manifest
-    from placer.documents.manifest.question import question_of
+    from placer.documents.manifest.types import question_of
 
     problem, placement = question_of(
         read_manifest(json.loads(Path(two_regions).read_text()), "plan"), "plan"

@@ -23,7 +23,7 @@ from placer.advice.robustness.uncertainty import (
     parse_boxes,
     sampled,
 )
-from placer.advice.worlds.scenario import apply
+from placer.advice.worlds.whatif import apply
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.objective import objective_of
 from placer.cost_model.reduced_problem import used_problem

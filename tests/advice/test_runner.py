@@ -16,8 +16,7 @@ import yaml
 
 import placer
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run, completed
-from placer.advice.runner.elsewhere import opener, processes
-from placer.advice.runner.runner import answers, here
+from placer.advice.runner.runner import answers, here, opener, processes
 from placer.errors import BadInputError, FailureError
 
 QUESTION: dict[str, Any] = {"catalog": "erben-2023", "gpu": "T4,A10"}

@@ -20,7 +20,7 @@ from instances import two_places
 from placer.advice.sweep.axes import parse_axis, points_of
 from placer.advice.sweep.file import append, merged, read_points
 from placer.advice.sweep.run import Sweep, run_sweep
-from placer.advice.worlds.scenario import apply
+from placer.advice.worlds.whatif import apply
 from placer.errors import PlacerError
 from placer.problem.words.changes import parse_changes
 from placer.report.stretches import breakpoints, stretches

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from placer.cost_model.capacity import forecast as forecast_module
 from placer.cost_model.capacity.forecast import LEADS_H, best_sets, followed, forecast, weights_at
-from placer.cost_model.capacity.scenarios import DAY, Likeness, latent, launchable, unlike_day
+from placer.cost_model.capacity.supply import DAY, Likeness, latent, launchable, unlike_day
 from placer.errors import PlacerError
 
 USUAL = np.array([0.3, 0.1, 0.1, 0.1, 0.4])

@@ -10,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placer.cost_model.capacity.ladder import Rung, climb
-from placer.cost_model.capacity.scenarios import Likeness, latent, state_paths
 from placer.cost_model.capacity.supply import (
+    Likeness,
     Stay,
     chance_of,
     chances_of,
     first_loss_h,
+    latent,
     likeness_of,
+    state_paths,
     stay_of,
     stock_of,
     stock_scenarios,

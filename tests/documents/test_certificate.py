@@ -31,7 +31,6 @@ from placer.cost_model.convergence import batch_factor, multiplier_of
 from placer.cost_model.estimate import evaluate, pool_of
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
-from placer.documents.certificate import device_speeds, mode_factor
 from placer.documents.checker.market import (
     CHEAPEST,
     Machine,
@@ -42,6 +41,7 @@ from placer.documents.checker.market import (
 from placer.documents.checker.seconds import last_arrival
 from placer.documents.checker.strategies import Relaxed
 from placer.documents.checker.witness import witness
+from placer.documents.saved_result import device_speeds, mode_factor
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document, examine_document
 from placer.errors import PlacerError

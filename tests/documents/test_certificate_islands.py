@@ -15,8 +15,8 @@ import placer
 from instances import island_problem
 from placements import random_placement
 from placer.cost_model.limits import violations
-from placer.documents.certificate import device_speeds
 from placer.documents.checker.market import machines_of
+from placer.documents.saved_result import device_speeds
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document, examine_document
 from placer.errors import PlacerError

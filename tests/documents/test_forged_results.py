@@ -17,9 +17,9 @@ from second_opinions import edited, examined
 from conftest import Run
 from instances import exchange_problem, random_problem, wide_problem
 from placer.cost_model.estimate import estimate
-from placer.documents.certificate import input_digests
 from placer.documents.checker.strategies import required_modes
 from placer.documents.proof_check import UNCOVERED
+from placer.documents.saved_result import input_digests
 from placer.documents.schemas.proofs import ModeProof
 from placer.documents.validate import examine_document
 from placer.errors import PlacerError

@@ -19,8 +19,8 @@ import placer
 from conftest import Run
 from placer.cost_model.estimate import estimate
 from placer.documents.manifest import read_manifest
-from placer.documents.manifest.question import question_of
-from placer.documents.manifest.versions import STEPS, bucket_name
+from placer.documents.manifest.manifest_reader import STEPS, bucket_name
+from placer.documents.manifest.types import question_of
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError

@@ -17,7 +17,7 @@ from second_opinions import examined
 
 import placer
 from conftest import ROOT, Run
-from placer.documents.certificate import input_digests
+from placer.documents.saved_result import input_digests
 from placer.documents.validate import examine_document
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog

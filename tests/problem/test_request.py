@@ -14,8 +14,8 @@ import placer
 from conftest import Run
 from placer.cli import COMMANDS
 from placer.cli.ask import recommend
-from placer.cli.meanings import COMMANDS as OTHERS
-from placer.cli.meanings import STARTS_NOTHING, unknown_command
+from placer.cli.group import COMMANDS as OTHERS
+from placer.cli.group import STARTS_NOTHING, unknown_command
 from placer.documents.result_parts import request_document
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
@@ -23,10 +23,9 @@ from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.words.changes import parse_changes
 from placer.problem.words.data import store_named
-from placer.problem.words.meanings import MEANT, OPTIONS, meant
 from placer.problem.words.readers import read_deadline
 from placer.problem.words.request import build_problem
-from placer.problem.words.values import check_words
+from placer.problem.words.values import MEANT, OPTIONS, check_words, meant
 from placer.problem.words.wishes import WISHES
 from placer.problem.workers.resources import NO_QUOTA_GPUS
 from placer.units import parse_budget, parse_count

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import placer
-from placer.advice.worlds.scenario import apply
+from placer.advice.worlds.whatif import apply
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.problem.problem import Problem

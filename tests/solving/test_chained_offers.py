@@ -8,10 +8,8 @@ from math import inf
 import pytest
 
 import placer
-from placer.advice.explanation.explain import Explanation
-from placer.advice.explanation.side_questions import Asker
-from placer.advice.explanation.subject import read_subject
-from placer.advice.explanation.why_not import why_not
+from placer.advice.explanation.explain import Explanation, why_not
+from placer.advice.explanation.subject import Asker, read_subject
 from placer.cost_model.estimate import evaluate
 from placer.documents.manifest.manifest_document import build_manifest
 from placer.documents.saved_result import placement_from

@@ -15,8 +15,7 @@ from math import inf, isinf
 from operator import itemgetter
 from typing import Any, Literal
 
-from placer.advice.explanation.side_questions import Asker, Trial, wanting
-from placer.advice.explanation.subject import Subject
+from placer.advice.explanation.subject import Asker, Subject, Trial, wanting
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import broken_limits
 from placer.documents.schemas.explanation import BreakEven

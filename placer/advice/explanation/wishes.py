@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from placer.advice.explanation.side_questions import Asker, Trial, aimed
-from placer.advice.recommendation.default_limits import is_usual
+from placer.advice.explanation.subject import Asker, Trial, aimed
+from placer.advice.recommendation.bottlenecks import is_usual
 from placer.advice.recommendation.nearest import limit_words
 from placer.documents.schemas.explanation import Conflict, Remedy
 from placer.problem.problem import Problem

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from placer.advice.portfolio.columns import Column
 from placer.advice.portfolio.generation import Found
 from placer.advice.portfolio.jobs import Job, Portfolio
-from placer.advice.portfolio.ledger import Ledger, displacements, worths
+from placer.advice.portfolio.pricing import Ledger, displacements, worths
 from placer.cost_model.estimate import estimate
 from placer.cost_model.objective import gap_between
 from placer.documents.many_check import PORTFOLIO_SCHEMA, wrong_sums

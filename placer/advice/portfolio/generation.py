@@ -8,12 +8,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import inf
 
-from placer.advice.portfolio.bounds import Bounds, all_columns
+from placer.advice.portfolio.bounds import Bounds, all_columns, whole
 from placer.advice.portfolio.columns import Column, Columns, Duals, Group
 from placer.advice.portfolio.jobs import Portfolio
-from placer.advice.portfolio.ledger import one_by_one, running, worth
-from placer.advice.portfolio.pricing import Pricing
-from placer.advice.portfolio.program import whole
+from placer.advice.portfolio.pricing import Pricing, one_by_one, running, worth
 from placer.advice.portfolio.search import Search, Sought, seeds
 from placer.records import replace
 from placer.solving import allowance

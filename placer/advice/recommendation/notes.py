@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import date
 
-from placer.advice.recommendation.bottlenecks import loading_warnings, network_warnings
-from placer.advice.recommendation.default_limits import default_limits
+from placer.advice.recommendation.bottlenecks import (
+    default_limits,
+    loading_warnings,
+    network_warnings,
+)
 from placer.advice.recommendation.plan_notes import (
     plan_notes,
     stages_between,

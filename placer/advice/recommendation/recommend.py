@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Literal
 
-from placer.advice.recommendation.default_limits import MORE_WORKERS, default_limits
+from placer.advice.recommendation.bottlenecks import MORE_WORKERS, default_limits
 from placer.advice.recommendation.nearest import (
     BASELINE_NODES,
     nearest,

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from placer.advice.runner.runner import Runner, answers, here, interrupts, stopping
 from placer.advice.sweep.axes import Axis, points_of
 from placer.advice.sweep.file import POINTS_SCHEMA, append, open_points, question_digest
-from placer.advice.worlds.scenario import apply, set_wish
-from placer.advice.worlds.whatif import figures_of
+from placer.advice.worlds.whatif import apply, figures_of, set_wish
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.problem.words.changes import parse_changes

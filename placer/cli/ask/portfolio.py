@@ -56,7 +56,7 @@ def command(
     memory_limit (SIZE): As in 'placer recommend'.
     manifests (FOLDER): Write the launch manifest of each job here.
     """
-    from placer.interface.job_file import portfolio_from_file
+    from placer.interface.question_file import portfolio_from_file
 
     check_targets(output)
     if manifests is not None and os.path.exists(manifests) and not os.path.isdir(manifests):  # noqa: PTH110, PTH112

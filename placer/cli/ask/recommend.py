@@ -162,7 +162,7 @@ def _print(
 def _print_default(result: Any) -> None:
     """Print about eighteen lines at 100 columns, more in a narrow terminal."""
     from placer.cli.report import answer
-    from placer.cli.report.choices import choice_lines
+    from placer.cli.report.placements import choice_lines
 
     out = sys.stdout
     width = screen_width(out)

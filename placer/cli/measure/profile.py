@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from placer.cli.command import Catalog, Json, as_command
-from placer.cli.measure.profile_file import OutFile, model_word
+from placer.cli.measure.profile_estimate import OutFile, model_word
 from placer.cli.output import print_json, tell, write_json
 from placer.cli.screen.progress import bar
 from placer.errors import PlacerError, unknown
@@ -193,14 +193,14 @@ def _write(path: str, profile: ModelProfile) -> None:
 
 def _say(work: Profiling, profile: ModelProfile, *, as_json: bool) -> None:
     """Print the profile as JSON, or a table and the next command."""
-    from placer.cli.measure import profile_table
+    from placer.cli.measure.profile_estimate import print_efficiency, print_measurements
     from placer.workload.profile import SCHEMA, profile_document
 
     if as_json:
         print_json({"schema": SCHEMA, **profile_document(profile)})
     else:
-        profile_table.print_measurements(profile, work.measurements)
-        profile_table.print_efficiency(work.efficiency)
+        print_measurements(profile, work.measurements)
+        print_efficiency(work.efficiency)
     for note in work.notes:
         tell(f"note: {note}", style="yellow", whole=True)
     partial = ", marked partial" if any(m.partial for m in work.measurements) else ""

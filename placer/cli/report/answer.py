@@ -6,9 +6,18 @@ from collections.abc import Iterator
 
 from placer.advice.recommendation.notes import needed_quotas
 from placer.advice.recommendation.price_risk import outlier_prices
-from placer.cli.report.choices import own_lines
-from placer.cli.report.placements import brief, headline, inner_words, market_words, software_words
-from placer.cli.report.proof import confidence_lines, price_words, proof_words, standing_words
+from placer.cli.report.placements import (
+    brief,
+    confidence_lines,
+    headline,
+    inner_words,
+    market_words,
+    own_lines,
+    price_words,
+    proof_words,
+    software_words,
+    standing_words,
+)
 from placer.cli.report.request import asked_words
 from placer.cost_model.dollars import UsdPerHour
 from placer.cost_model.estimate import Estimate

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta, Struct, json
 
-from placer.cost_model.capacity.scenarios import RESIDUAL, Likeness, latent, launchable, unlike_day
+from placer.cost_model.capacity.supply import RESIDUAL, Likeness, latent, launchable, unlike_day
 from placer.errors import PlacerError
 from placer.market.launch_log import LaunchLog
 from placer.records import Count, Natural, Positive, Share

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from placer.cost_model.capacity.scenarios import latent
 from placer.cost_model.capacity.supply import (
     ENDS,
     Stay,
     Stock,
     chance_of,
     first_loss_h,
+    latent,
     likeness_of,
     stay_of,
     stock_of,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil, fsum
 
-from placer.documents.checker.case import BUTTERFLIES, EQUAL_PARTS, GIB, Case
-from placer.documents.checker.loading import passes_of
+from placer.documents.checker.case import BUTTERFLIES, EQUAL_PARTS, GIB, Case, passes_of
 from placer.documents.checker.seconds import Bill
 
 HOUR = 3600

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from placer.documents.checker.averages import transport_of
-from placer.documents.checker.case import GIB, Case, kind_of
+from placer.documents.checker.case import GIB, LOADER_STREAMS, Case, kind_of
 from placer.documents.checker.dollars import sends
-from placer.documents.checker.loading import LOADER_STREAMS
 from placer.documents.checker.seconds import Bill
 from placer.records import Json
 

@@ -13,9 +13,14 @@ from msgspec import convert, json, to_builtins
 from placer.cost_model.estimate import Estimate, pool_of
 from placer.cost_model.reduced_problem import used_problem
 from placer.cost_model.timing.site_groups import worker_rate
-from placer.documents.manifest.manifest_reader import document_digest
+from placer.documents.manifest.manifest_reader import (
+    SCHEMA,
+    bucket_name,
+    completed,
+    document_digest,
+    plain_name,
+)
 from placer.documents.manifest.types import ISLANDS_SCHEMA, Offer, Server
-from placer.documents.manifest.versions import SCHEMA, bucket_name, completed, plain_name
 from placer.documents.result_parts import data_document, estimate_document
 from placer.errors import PlacerError
 from placer.problem.exchange import ring_step, traits

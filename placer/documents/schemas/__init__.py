@@ -28,7 +28,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "estimate": ("by_hand:Estimated", "Answer of placer estimate"),
     "comparison": ("by_hand:Comparison", "Answer of placer estimate with several placements"),
     "diff": ("by_hand:Difference", "Answer of placer report --diff"),
-    "bill": ("bill:Bill", "Answer of placer bill"),
+    "bill": ("by_hand:Bill", "Answer of placer bill"),
     "simulation": ("by_hand:Simulation", "Answer of placer estimate --simulate"),
     "explanation": ("explanation:Explanation", "Answer of placer explain"),
     "pareto": ("many:Frontier", "Answer of placer pareto"),

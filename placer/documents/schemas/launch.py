@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta
 
+from placer.documents.manifest.manifest_reader import SCHEMA
 from placer.documents.manifest.types import ISLANDS_SCHEMA, AnyManifest, Group, MachineGroup
-from placer.documents.manifest.versions import SCHEMA
 from placer.documents.schemas.parts import Anything, Closed, Maybe, Named, Part, Some
 from placer.documents.schemas.result import SavedProblem
 from placer.records import Amount, Count, Natural, Positive

@@ -12,7 +12,7 @@ from typing import Any
 
 from placer.cost_model.estimate import estimate
 from placer.documents.manifest import Manifest
-from placer.documents.manifest.question import check_executable, question_of
+from placer.documents.manifest.types import check_executable, question_of
 from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder
 from placer.launch.rehearsal.processes import Start

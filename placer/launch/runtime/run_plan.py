@@ -8,8 +8,13 @@ from functools import cached_property
 from typing import Any, Literal
 
 from placer.documents.manifest import read_manifest
-from placer.documents.manifest.question import check_executable, exchange_of
-from placer.documents.manifest.types import Bucket, Manifest, groups_by_worker
+from placer.documents.manifest.types import (
+    Bucket,
+    Manifest,
+    check_executable,
+    exchange_of,
+    groups_by_worker,
+)
 from placer.errors import PlacerError
 from placer.launch.mesh import (
     apportioned,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from placer.documents.manifest.manifest_reader import run_digest
 from placer.documents.manifest.types import Bucket, Manifest
-from placer.documents.manifest.versions import run_digest
 from placer.launch.serverless.protocol import gradient_key, mean_key
 from placer.problem.exchange import traits
 

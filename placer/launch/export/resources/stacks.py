@@ -8,7 +8,7 @@ import json
 from importlib.resources import files as packaged
 from typing import Any
 
-from placer.documents.manifest.versions import plain_name
+from placer.documents.manifest.manifest_reader import plain_name
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.serverless.functions import ROUND, CloudFunction, functions_of, region_of

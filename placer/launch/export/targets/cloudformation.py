@@ -8,7 +8,7 @@ import json
 import math
 from typing import Any
 
-from placer.documents.manifest.versions import run_digest
+from placer.documents.manifest.manifest_reader import run_digest
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.pods import object_name
 from placer.launch.export.resources.stacks import (

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from placer.documents.manifest.versions import plain_name
+from placer.documents.manifest.manifest_reader import plain_name
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources import pods
 from placer.launch.export.texts.environment import Part, parts

@@ -8,8 +8,8 @@ import html
 from collections.abc import Collection, Sequence
 from importlib.resources import files as packaged
 
+from placer.documents.manifest.manifest_reader import plain_name
 from placer.documents.manifest.types import Manifest
-from placer.documents.manifest.versions import plain_name
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.surroundings import copy_commands, surrounding_words
 from placer.launch.export.texts.files import comments, heading, shown

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placer.documents.manifest.question import check_executable
+from placer.documents.manifest.types import check_executable
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.stacks import check_aggregators
