@@ -145,6 +145,7 @@ def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
             f"target batch size {batch} is below the {plan.workers} workers", "each needs a sample"
         )
     local, on_cpu = words["local"], all(group.on_cpu for group in plan.manifest.groups)
+    device = words["device"] or ("cpu" if local or on_cpu else "")
     if words["endpoint_url"]:
         check_endpoint(words["endpoint_url"])
     return Settings(
@@ -157,14 +158,14 @@ def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
         checkpoint_every=words["checkpoint_every"],
         resume=words["resume"] or words["resume_if_any"],
         may_begin=words["resume_if_any"] and not words["resume"],
-        device=words["device"] or ("cpu" if local or on_cpu else ""),
+        device=device,
         threads=words["threads"] or _threads(plan, local=local),
         timeout_s=words["timeout"] or max(60.0, plan.manifest.exchange.timeouts.round_s),
         join_s=LOCAL_JOIN_S if local else plan.manifest.rendezvous.join_s,
         endpoint_url=words["endpoint_url"] or "",
         poll_s=words["poll"] or plan.manifest.exchange.timeouts.poll_s or POLL_SECONDS,
         deployed=plan.deployed,
-        processes=words["processes"] or _processes(words),
+        processes=words["processes"] or _processes(device),
     )
 
 
@@ -187,9 +188,9 @@ def _threads(plan: RunPlan, *, local: bool) -> int:
     return min(*planned, here)
 
 
-def _processes(words: Options) -> int:
+def _processes(device: str) -> int:
     """Return the processes of each machine; 0: one for each of its GPUs."""
-    if (words["device"] or ("cpu" if words["local"] else "")) == "cpu":
+    if device == "cpu":
         return 1
     import torch
 

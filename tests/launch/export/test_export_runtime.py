@@ -70,7 +70,8 @@ def started(folder: Path, told: dict[str, Any], run: Run) -> dict[str, Path]:
             machine = machines[f"{name}-{node}"] = folder / f"machine-{name}-{node}"
             shutil.copytree(folder / "launch", machine)
             with (folder / f"{name}-{node}.txt").open("w") as said:
-                words = ["bash", str(machine / f"{name}.sh"), "--threads", "1"]
+                script = str(machine / f"{name}.sh")
+                words = ["bash", script, "--threads", "1", "--device", "cpu"]
                 environment["PLACER_NODE"] = str(node)
                 processes.append(
                     subprocess.Popen(words, cwd=folder, env=environment, stdout=said, stderr=said)

@@ -344,20 +344,16 @@ def test_unlike_models_at_the_end_are_an_error() -> None:
     assert one.value.exit_code == 1
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="epoll lists events by when they came")
-def test_a_machine_may_end_before_its_worker_is_heard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The ends of agent and worker are events of one look, that of the agent first."""
-    agent_first = "import json, os; [os.close(p) for p in json.loads(input())['pipes'][::-1]]"
-    monkeypatch.setattr(launching, "MACHINE", ("-c", agent_first))
+def launcher_of(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> Launcher:
+    """Start a launcher's only machine, whose process runs some code in place of placer's."""
+    monkeypatch.setattr(launching, "MACHINE", ("-c", code))
     told = document("all-reduce", (A, 1), (B, 1))
     plan = plan_of(told)
     machine = Machine(seats=plan.seats(1)[:1], address="127.0.0.1")
     job = Job(
         plan=plan,
         document=told,
-        settings=settings_of(tmp_path, plan),
+        settings=settings_of(folder, plan),
         machines=(machine,),
         host="127.0.0.1",
         port=1,
@@ -365,9 +361,41 @@ def test_a_machine_may_end_before_its_worker_is_heard(
         extra={},
     )
     launcher = Launcher(job, lambda record: None)
-    site = launcher._started(machine)
-    launcher.sites, launcher.running, launcher.last = [site], [site], {("end", 0): {"kind": "end"}}
-    site.process.wait()
+    launcher.sites = [launcher._started(machine)]
+    return launcher
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="epoll lists events by when they came")
+def test_a_machine_may_end_before_its_worker_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ends of agent and worker are events of one look, that of the agent first."""
+    agent_first = "import json, os; [os.close(p) for p in json.loads(input())['pipes'][::-1]]"
+    launcher = launcher_of(tmp_path, monkeypatch, agent_first)
+    launcher.running, launcher.last = [*launcher.sites], {("end", 0): {"kind": "end"}}
+    launcher.sites[0].process.wait()
     launcher._look()
     assert launcher.running == []
+    launcher.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (
+            'import os; os.write(pipe, b\'{"kind": "answer", "message": "no store"}\\n\')',
+            "no store",
+        ),
+        ("", "its process has ended"),
+    ],
+)
+def test_records_that_nobody_can_hand_over_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, why: str
+) -> None:
+    """The machine's process cannot reach the store, or is gone: one line, and no wait."""
+    first = "import json; pipe = json.loads(input())['pipes'][-1]; input()"
+    launcher = launcher_of(tmp_path, monkeypatch, f"{first}; {code}")
+    with pytest.raises(PlacerError, match=f"machine 0 handed over no records: {why}") as one:
+        launcher.hand_over({"own": {}, "others": [1], "wait_s": 60.0})
+    assert one.value.exit_code == 1
     launcher.close()

@@ -95,6 +95,8 @@ class Launcher:
         self.last: dict[tuple[str, int], Record] = {}  # record by kind and rank; the first error
         self.lost_by = float("inf")
         self.gone: set[int] = set()
+        self.handed: dict[int, list[Record]] = {}  # of machines elsewhere
+        self.answer: Record | None = None
 
     def run(self, last: Callable[[], None] = lambda: None) -> None:
         """Start all, wait for all, and call ``last`` while the store is still served.
@@ -113,8 +115,30 @@ class Launcher:
         finally:
             self.close()
 
+    def hand_over(self, asked: Mapping[str, Any]) -> Mapping[int, Sequence[Record]]:
+        """Let the first machine here give the store ``own`` records by machine, and take from it
+        those of ``others``, which it waits for; return them. It has PyTorch, which speaks to the
+        store, and this process has not. `PlacerError` says why it could not.
+        """
+        site = self.sites[0]
+        assert site.process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended, and so its pipe
+            site.process.stdin.write(json.dumps(asked).encode() + b"\n")
+            site.process.stdin.flush()
+        while self.answer is None and site.pipes[-1] in self.selector.get_map():
+            for key, _ in self.selector.select(1.0):
+                self._read(*key.data)
+        if self.answer is None or self.answer["message"]:
+            words = self.answer["message"] if self.answer else "its process has ended"
+            raise PlacerError(
+                f"machine {site.machine.seats[0].machine} handed over no records: {words}",
+                "each machine has its own in the folder of --out",
+                exit_code=1,
+            )
+        return self.handed
+
     def close(self) -> None:
-        """End what still runs: a machine that serves the store waits for this."""
+        """End what still runs: the first machine here waits for this."""
         for site in self.sites:
             site.kill()
         for site in self.sites:
@@ -129,7 +153,7 @@ class Launcher:
     def _started(self, machine: Machine) -> _Site:
         pipes = [os.pipe() for _ in range(len(machine.seats) + 1)]
         given, job = [write for _, write in pipes], self.job
-        serves = machine.seats[0].process == 0
+        serves, first = machine.seats[0].process == 0, machine is job.machines[0]
         listening = job.listening if serves else None
         process = subprocess.Popen(  # noqa: S603 - this interpreter, a document of our own
             [*machine.prefix, sys.executable, *MACHINE],
@@ -147,6 +171,7 @@ class Launcher:
             "host": job.host,
             "port": job.port,
             "serves": serves,
+            "first": first,
             "listening": listening,
             "pipes": given,
             "environment": dict(job.extra),
@@ -195,6 +220,12 @@ class Launcher:
         kind, rank = record["kind"], record.get("rank", -1)
         if kind == "exit":
             self._over(site, record)
+            return
+        if kind == "handed":
+            self.handed[record["machine"]] = record["records"]
+            return
+        if kind == "answer":
+            self.answer = record
             return
         if kind != "error" or (kind, rank) not in self.last:
             self.last[kind, rank] = record

@@ -2,7 +2,8 @@
 
 PyTorch's elastic agent, which is torchrun's, starts and watches the workers. They are forked here
 where the machine has no GPU, so PyTorch is imported once. The job comes as the first line of stdin,
-records go to pipes. The first machine serves the store at which all meet, and torchft's lighthouse.
+records go to pipes. The run's first machine serves the store at which all meet, and torchft's
+lighthouse; the first of each launcher then hands over records, as later lines of stdin ask.
 On Linux everything ends with its launcher, also after SIGKILL.
 """
 
@@ -14,11 +15,13 @@ import logging
 import os
 import signal
 import sys
+import threading
+import time
 from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.runtime.processes.loopback_store import connected, store_at
-from placer.launch.runtime.processes.worker import error_record, reporter, run_worker
+from placer.launch.runtime.processes.worker import Report, error_record, reporter, run_worker
 from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.runtime.strategies.replicas import LIGHTHOUSE, serve_lighthouse
 from placer.launch.shaped_network.kernel import end_with_parent
@@ -35,15 +38,47 @@ def main() -> None:
     job = json.loads(sys.stdin.readline())
     os.environ.update(job["environment"])
     report = reporter(job["pipes"][-1])
+    # In a thread: a worker that does not end holds up the agent, and no record.
+    answers = threading.Thread(target=_hand_over, args=(job, report), daemon=True)
+    if job["first"]:
+        answers.start()
     try:
         how = _run(job)
     except PlacerError as error:
         report(error_record(job["seats"][0]["rank"], error))
         how = {"code": 1}
     report({"kind": "exit", **how})
-    if job["serves"]:
-        sys.stdin.read()  # the others still need the store
+    if job["first"]:
+        answers.join()  # the launcher still needs it, and the others the store
     os._exit(1 if how["code"] else 0)
+
+
+def _hand_over(job: dict[str, Any], report: Report) -> None:
+    """Do what the launcher asks: give the store its records, and wait for those of others.
+
+    The file is no other's: a fork would take along the lock of one that is being read.
+    """
+    with os.fdopen(os.dup(sys.stdin.fileno()), encoding="utf-8") as requests:
+        for line in requests:
+            asked, message = json.loads(line), ""
+            try:
+                _exchange(connected(job["host"], job["port"], asked["wait_s"]), asked, report)
+            except (PlacerError, RuntimeError) as error:
+                message = " ".join(str(error).split())[:160]
+            report({"kind": "answer", "message": message})
+
+
+def _exchange(store: Any, asked: dict[str, Any], report: Report) -> None:
+    for machine, records in asked["own"].items():
+        store.set(f"records/{machine}", json.dumps(records))
+    store.check(["records"])  # its answer says that all have come
+    until = time.monotonic() + asked["wait_s"]
+    for machine in asked["others"]:
+        key = f"records/{machine}"
+        while not store.check([key]) and time.monotonic() < until:
+            time.sleep(0.05)
+        if store.check([key]):
+            report({"kind": "handed", "machine": machine, "records": json.loads(store.get(key))})
 
 
 def _run(job: dict[str, Any]) -> dict[str, int]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import count, groupby
@@ -18,7 +16,7 @@ from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder, refuse_a_taken_log
 from placer.launch.runtime.object_store import local_object_stores
 from placer.launch.runtime.processes.launcher import Job, Launcher, Machine, Record
-from placer.launch.runtime.processes.loopback_store import LOOPBACK, connected, listen_at
+from placer.launch.runtime.processes.loopback_store import LOOPBACK, listen_at
 from placer.launch.runtime.run_log import RunLog, summary
 from placer.launch.runtime.run_plan import RunPlan, Seat
 from placer.launch.runtime.strategies.replicas import check_torchft
@@ -221,35 +219,34 @@ def _logged(job: Job, folder: Path, watch: Callable[[Record], None]) -> list[Rec
             log.write(record)
             watch(record)
 
-        Launcher(job, handle).run(lambda: _gather(job, log.records, handle))
+        launcher = Launcher(job, handle)
+        launcher.run(lambda: _gather(launcher, log.records, handle))
         if not first:
             log.write(summary(job.plan, settings, log.records))
         return log.records
 
 
-def _gather(job: Job, records: Sequence[Record], handle: Callable[[Record], None]) -> None:
+def _gather(
+    launcher: Launcher, records: Sequence[Record], handle: Callable[[Record], None]
+) -> None:
     """Hand the records of other machines to rank 0, whose log is the whole one."""
+    job = launcher.job
     plan, settings = job.plan, job.settings
     everywhere = {seat.machine for seat in plan.seats(settings.processes)}
     here = {seat.machine for machine in job.machines for seat in machine.seats}
     if everywhere == here:
         return
-    store = connected(job.host, job.port, GATHER_S)
     if 0 not in here:
-        for machine in here:
-            own = records[1:] if machine == min(here) else []
-            store.set(f"records/{machine}", json.dumps(own))
-        store.check(["records"])  # its answer says that all have come
+        own = {machine: records[1:] if machine == min(here) else [] for machine in here}
+        launcher.hand_over({"own": own, "others": [], "wait_s": GATHER_S})
         return
     # Where the run may go on without a machine, it may be gone.
     wait_s = GATHER_S if plan.quorum is None else min(GATHER_S, settings.timeout_s)
-    until = time.monotonic() + wait_s
-    for machine in sorted(everywhere - here):
-        key = f"records/{machine}"
-        while not store.check([key]) and time.monotonic() < until:
-            time.sleep(0.05)
-        if store.check([key]):
-            for record in json.loads(store.get(key)):
+    others = sorted(everywhere - here)
+    handed = launcher.hand_over({"own": {}, "others": others, "wait_s": wait_s})
+    for machine in others:
+        if machine in handed:
+            for record in handed[machine]:
                 handle(record)
         elif plan.quorum is None:
             raise PlacerError(
