@@ -75,9 +75,9 @@ def command(
     from placer.cli.output import check_targets
     from placer.market.books.book_reader import load_catalog
     from placer.market.books.layers import DEFAULT_CATALOG
-    from placer.market.sources.guessed.amounts import rates_given
     from placer.market.sources.guessed.book import harvest_of, read_list
     from placer.market.sources.save import save, temporary
+    from placer.market.words.amounts import rates_given
 
     check_targets(output, manifest)
     book = load_catalog(DEFAULT_CATALOG)

@@ -12,7 +12,10 @@ from conftest import ROOT
 from placer.cli.ask.try_prices import _pairs
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
-from placer.market.sources.guessed.amounts import (
+from placer.market.sources.guessed.book import PriceList, harvest_of, read_list
+from placer.market.sources.guessed.devices import device_in
+from placer.market.sources.harvest import Harvest, Row
+from placer.market.words.amounts import (
     amount,
     currency_in,
     decimals_of,
@@ -20,9 +23,6 @@ from placer.market.sources.guessed.amounts import (
     rates_given,
     time_in,
 )
-from placer.market.sources.guessed.book import PriceList, harvest_of, read_list
-from placer.market.sources.guessed.devices import device_in
-from placer.market.sources.harvest import Harvest, Row
 from placer.market.words.money import exchange_rates
 from placer.market.words.places import cities_in
 from placer.units import GIB

@@ -158,12 +158,60 @@ SET = (
 
 @pytest.mark.parametrize(
     ("column", "cell"),
-    [("Unit", "Hrs"), ("unit", "USD/hour"), ("Unit", ""), ("Currency", "USD"), ("Remark", "new")],
+    [
+        *(("Unit", "Hrs"), ("unit", "USD/hour"), ("Unit", ""), ("Currency", "USD")),
+        *(
+            ("Remark", "new"),
+            ("Pricing Model", "On Demand"),
+            ("Period", "hourly"),
+            ("GPU units", "8"),
+        ),
+    ],
 )
 def test_prices_of_an_hour_pass(tmp_path: Path, column: str, cell: str) -> None:
     """What says nothing else is a price as one goes."""
     text = f"Machine,Place,Price,{column}\np5.48xlarge,us-east-1,40,{cell}\n"
     assert only(read(tmp_path, text, *SET, maps=MAP))["usd_per_hour"] == 40
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "reason"),
+    [
+        ("Curr", "EUR", "is no price in USD but in EUR"),
+        ("Period", "monthly", "is no price of an hour but of monthly"),
+        ("Charge unit", "GB-Mo", "is no price of an hour but of GB-Mo"),
+        ("Pricing Model", "Reserved", "is the price of a commitment: Reserved"),
+        ("Licence", "Windows", "has a licence in its price: Windows"),
+    ],
+)
+def test_a_price_of_another_kind_is_refused_by_any_name(
+    tmp_path: Path, column: str, cell: str, reason: str
+) -> None:
+    """Names of columns differ from list to list; what stands below them tells the kind."""
+    text = f"Machine,Place,Price,{column}\np5.48xlarge,us-east-1,40,{cell}\n"
+    with pytest.raises(PlacerError, match=reason):
+        read(tmp_path, text, *SET, maps=MAP)
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ("Price EUR", "has prices in EUR"),
+        ("cost_inr", "has prices in INR"),
+        ("€/h", "has prices in EUR"),
+        ("USD per month", "has prices of a month"),
+        ("Price per day", "has prices of a day"),
+    ],
+)
+def test_a_header_may_say_that_prices_are_of_another_kind(
+    tmp_path: Path, header: str, reason: str
+) -> None:
+    """Mapped to USD an hour they would be taken for it; placer try converts them."""
+    text = f"Machine,Place,{header}\np5.48xlarge,us-east-1,40\n"
+    names = ("instance_type=Machine,region=Place", f"usd_per_hour={header}")
+    with pytest.raises(PlacerError, match=reason) as error:
+        read(tmp_path, text, *SET, maps=names)
+    assert "placer try" in error.value.hint
 
 
 def test_another_currency_is_refused_with_what_works(tmp_path: Path) -> None:

@@ -15,7 +15,16 @@ from placer.market.catalog import Catalog
 from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network
 from placer.market.network.tables import first_paid
-from placer.market.sources.guessed.amounts import (
+from placer.market.sources.guessed.columns import Guess, count_of, given_guesses, guessed, market_in
+from placer.market.sources.guessed.devices import device_in
+from placer.market.sources.harvest import Harvest, Row, Tally
+from placer.market.sources.reading.book_rows import book_rows, date_of
+from placer.market.sources.reading.expressions import Lookup
+from placer.market.sources.reading.fetch import Document, read_document
+from placer.market.sources.reading.mapped_rows import Found, known_by_default, mapped_rows
+from placer.market.sources.reading.mapping import SourceMap, shipped_mapping, shipped_mappings
+from placer.market.sources.reading.records import cells_of, fits, read_records
+from placer.market.words.amounts import (
     HOURS,
     Decimals,
     amount,
@@ -26,15 +35,6 @@ from placer.market.sources.guessed.amounts import (
     rate_of,
     time_in,
 )
-from placer.market.sources.guessed.columns import Guess, count_of, given_guesses, guessed, market_in
-from placer.market.sources.guessed.devices import device_in
-from placer.market.sources.harvest import Harvest, Row, Tally
-from placer.market.sources.reading.book_rows import book_rows, date_of
-from placer.market.sources.reading.expressions import Lookup
-from placer.market.sources.reading.fetch import Document, read_document
-from placer.market.sources.reading.mapped_rows import Found, known_by_default, mapped_rows
-from placer.market.sources.reading.mapping import SourceMap, shipped_mapping, shipped_mappings
-from placer.market.sources.reading.records import cells_of, fits, read_records
 from placer.market.words.areas import City, countries, plain_name
 from placer.market.words.own_machines import MEMORY_GIB_OF_GPU, VCPUS_OF_GPU
 from placer.market.words.places import cities_in, is_said, place_in, place_words, places_listed

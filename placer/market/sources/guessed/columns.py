@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog
-from placer.market.sources.guessed.amounts import (
+from placer.market.sources.guessed.devices import device_in
+from placer.market.words.amounts import (
     HOURS,
     Decimals,
     amount,
@@ -19,7 +20,6 @@ from placer.market.sources.guessed.amounts import (
     plain,
     time_in,
 )
-from placer.market.sources.guessed.devices import device_in
 from placer.market.words.places import is_place, place_in
 
 MOST = 0.5

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, SourceError
 from placer.market.books.book_reader import load_catalog
 from placer.market.sources.harvest import FORMULA, Row, Tally
 from placer.market.sources.reading.expressions import Lookup, as_text
@@ -21,6 +21,7 @@ from placer.market.sources.reading.mapping import (
     unit_factors,
 )
 from placer.market.sources.reading.records import Record, Records, parsed_records
+from placer.market.words.amounts import currency_in, time_in
 
 MARKETS = {"ondemand": "on_demand", "spot": "spot", "community": "community"}
 """Markets without blanks, hyphens and capitals, as price lists spell them."""
@@ -173,6 +174,20 @@ def unread(records: Records, mapping: SourceMap) -> list[str]:
     )
 
 
+def _check_header(column: str, theirs: str, place: str) -> None:
+    """Refuse a column of prices whose own name says that they are of another kind."""
+    currency, time = currency_in(theirs), time_in(theirs)
+    if currency not in (None, "USD"):
+        words, tip = f"has prices in {currency}", "convert them to USD"
+    elif column == "usd_per_hour" and time not in (None, "hour"):
+        words, tip = f"has prices of a {time}", "give prices of an hour"
+    else:
+        return
+    raise SourceError(
+        f"{place}:1: '{theirs}' {words}", f"{tip}, or use 'placer try', which converts prices"
+    )
+
+
 class _Reader:
     """Reads one row of each record."""
 
@@ -204,6 +219,9 @@ class _Reader:
             for name in parsers
             if name in columns or name in named or (name == "as_of" and day is not None)
         }
+        for name, theirs in columns.items():
+            if name.startswith("usd_"):
+                _check_header(name, theirs, records.place)
 
     def stranger(self, record: Record, known: Known) -> tuple[str, str] | None:
         """Return a name of a record that nobody knows, with the words for it."""
@@ -211,6 +229,10 @@ class _Reader:
         named = {n: self._value(n, *self.sources[n], record) for n in names if n in self.sources}
         place = f"{named.get('provider')}/{named.get('region')}"
         if self.mapping.kind in PLACED and place not in known.regions:
+            owners = {region.partition("/")[0] for region in known.regions}
+            if named.get("provider") not in owners:
+                tip = "provider that no book knows (--set provider=NAME says which it is)"
+                return tip, str(named.get("provider"))
             return "region that no book knows", place
         if "gpu" in named and named["gpu"] not in known.gpus:
             return "device that gpus.csv does not know", named["gpu"]

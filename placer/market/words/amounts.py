@@ -66,15 +66,17 @@ def _word_in(text: str, patterns: dict[str, str]) -> str | None:
 
 
 def currency_in(text: str) -> str | None:
-    """Return the currency that a text names by a sign or a code; a dollar sign is USD.
+    """Return the currency that a text names by a sign or a code; a dollar sign is USD. In small
+    letters a code counts where it has a dated rate: others are words.
 
-    >>> [currency_in(t) for t in ("1,25 €", "CHF 2'150", "US$ 3", "1.25", "price")]
-    ['EUR', 'CHF', 'USD', None, None]
+    >>> [currency_in(t) for t in ("1,25 €", "CHF 2'150", "US$ 3", "price_eur", "1.25", "try all")]
+    ['EUR', 'CHF', 'USD', 'EUR', None, None]
     """
-    for found in _MONEY.findall(text.upper() if len(text) == len("USD") else text):
+    dated = (*exchange_rates(), "USD")
+    for found in _MONEY.findall(text.replace("_", " ")):
         code = "USD" if found == "$" else SIGNS.get(found, found)
-        if code == code.upper() and (code in exchange_rates() or code in ("USD", *_OTHERS)):
-            return code
+        if code.upper() in dated or code in _OTHERS:
+            return code.upper()
     return None
 
 
