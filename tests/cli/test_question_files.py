@@ -62,6 +62,32 @@ FILES = {
             "places": "aws/us-east-1",
         },
     ),
+    # QLoRA by 4 bits, of the rank that LLaMA-Factory takes where none is said
+    "llama_factory.yaml": (
+        "model_name_or_path: Qwen/Qwen2.5-7B\nfinetuning_type: lora\nquantization_bit: 4\n"
+        "cutoff_len: 2048\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 8\n"
+        "bf16: true\ndeepspeed: examples/deepspeed/ds_z3_config.json\n",
+        {
+            "model": "Qwen/Qwen2.5-7B",
+            "qlora": "8",
+            "seq_len": "2048",
+            "microbatch": "1",
+            "tbs": "8",
+            "precision": "bf16",
+            "sharding": "zero-3",
+        },
+    ),
+    "trl.yml": (
+        "model_name_or_path: Qwen/Qwen2.5-7B\nuse_peft: true\nlora_r: 32\nmax_length: 1024\n"
+        "per_device_train_batch_size: 2\n",
+        {
+            "model": "Qwen/Qwen2.5-7B",
+            "lora": "32",
+            "seq_len": "1024",
+            "microbatch": "2",
+            "tbs": "2",
+        },
+    ),
     "dstack.yml": (
         "type: task\nenv:\n  MODEL_ID: Qwen/Qwen2.5-7B\ncommands:\n  - python train.py\n"
         "resources:\n  gpu: H100:80GB:8\nspot_policy: spot\n",

@@ -70,7 +70,8 @@ question_option = click.option(
     is_eager=True,
     callback=_take_words,
     metavar="FILE",
-    help="A file of axolotl, DeepSpeed, accelerate, torchtitan, SkyPilot or dstack that asks.",
+    help="A file of axolotl, DeepSpeed, accelerate, torchtitan, LLaMA-Factory, TRL, SkyPilot or "
+    "dstack that asks.",
 )
 
 

@@ -42,6 +42,8 @@ def with_files(word: str) -> tuple[list[str], str]:
         shown = "".join(f"; left out: {count} x {why}" for why, count in left_out.items())
         taken = "".join(f"; assumed: {one}" for one in assumed)
         return words, f"read {name} as {' '.join(f'--own {one}' for one in words)}{taken}{shown}"
+    if not at and Path(word).is_file():
+        refuse_known(word)
     links = re.search(r":nvlink=([^:]+)", word)
     if links is None or not Path(links[1]).is_file():
         return [word], ""
@@ -68,6 +70,9 @@ def refuse_known(path: str) -> None:
 def _nodes(path: str, place: str) -> tuple[list[str], list[str], Mapping[str, int]]:
     document = _document(read_file(path, "check the path", MOST_BYTES).decode("utf-8", "replace"))
     known = next((name for name in LISTS if _fits(name, document)), None)
+    if known is None and any("NODELIST" in row for row in document or ()):
+        words = f"own '{path}' is of sinfo without the column GRES, which names the GPUs"
+        raise PlacerError(words, "print it with sinfo -o '%N %D %t %c %m %G'")
     if known is None:
         tip = "; or ".join(shipped_mapping(name).about for name in LISTS)
         raise PlacerError(f"own '{path}' is no list of nodes that is known", f"give {tip}")
@@ -117,15 +122,54 @@ def _fits(name: str, document: Any) -> bool:
 
 
 def _document(text: str) -> Any:
-    """Parse JSON, or a table whose columns stand between blanks; None for neither."""
+    """Parse JSON, the blocks of scontrol, or a table whose columns stand between blanks or bars;
+    None for none of them.
+    """
     if text.lstrip()[:1] in ("{", "["):
         try:
             return parse_json(text)
         except (ValueError, RecursionError):
             return None
-    lines = [line.split() for line in text.splitlines() if line.strip()]
-    names = [name.upper() for name in lines[0]] if lines else []
-    return [dict(zip(names, cells, strict=True)) for cells in lines[1:] if len(cells) == len(names)]
+    if text.lstrip().startswith("NodeName="):
+        blocks = (dict(_PAIR.findall(block)) for block in re.split(r"(?m)^(?=NodeName=)", text))
+        return [{_NAMES.get(k, k): v for k, v in block.items()} for block in blocks if block]
+    sign = "|" if "|" in text.partition("\n")[0] else None
+    lines = [line.split(sign) for line in text.splitlines() if line.strip()]
+    titles = [name.strip().upper() for name in lines[0]] if lines else []
+    names = [_NAMES.get(title, title) for title in titles]
+    rows = [
+        dict(zip(names, map(str.strip, cells), strict=True))
+        for cells in lines[1:]
+        if len(cells) == len(names)
+    ]
+    return [
+        {"NODES": str(_hosts(row["NODELIST"])), **row} if "NODELIST" in row else row for row in rows
+    ]
+
+
+_PAIR = re.compile(r"(\w+)=(\S+)")
+_NAMES = {
+    "HOSTNAMES": "NODELIST",
+    "NodeName": "NODELIST",
+    "Gres": "GRES",
+    "CPUTot": "CPUS",
+    "RealMemory": "MEMORY",
+    "State": "STATE",
+}
+"""Other names of columns of sinfo, also those of scontrol."""
+
+
+def _hosts(nodes: str) -> int:
+    """Count the nodes of a list of Slurm.
+
+    >>> _hosts("gpu[01-04,7]"), _hosts("dgx3"), _hosts("a[1-2],b")
+    (5, 1, 3)
+    """
+    count = 0
+    for name in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", nodes):
+        parts = re.findall(r"([0-9]+)(?:-([0-9]+))?", name.partition("[")[2])
+        count += sum(int(last or first) - int(first) + 1 for first, last in parts) or 1
+    return count
 
 
 def _nvlink(path: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from conftest import Run
+from placer.errors import PlacerError
 from placer.market.sources.machine_files import with_files
 
 SINFO = """NODELIST NODES PARTITION STATE CPUS MEMORY GRES
@@ -72,6 +73,43 @@ def test_a_word_of_slurm_for_several_devices_is_assumed(
     words, said = with_files(f"{path}@Berlin")
     assert words == [f"n1=1x{gpu}:4@Berlin:ram=64000MiB:cpus=8"]
     assert said.partition("; ")[2] == assumed
+
+
+def test_other_columns_of_slurm(tmp_path: Path) -> None:
+    """Bars between columns, lists of nodes without their number (2 + 1 + 1), and scontrol, whose
+    memory is in MB, too. Without GRES no GPU is named, which the default columns lack.
+    """
+    path = tmp_path / "nodes.txt"
+    path.write_text(
+        "HOSTNAMES|GRES|STATE|CPUS|MEMORY\n"
+        "dgx[01-02,7]|gpu:h100_pcie:8|idle|96|1030000\nrtx1|gpu:h100_pcie:8|idle|96|1030000\n"
+    )
+    assert with_files(f"{path}@Berlin")[0] == ["dgx=4xH100-PCIe:8@Berlin:ram=1030000MiB:cpus=96"]
+    path.write_text(
+        "NodeName=gpu01 Arch=x86_64\n   CPUTot=128 CPULoad=0.1\n"
+        "   Gres=gpu:nvidia_a100-sxm4-80gb:4(S:0-1)\n   RealMemory=515000 State=IDLE\n\n"
+        "NodeName=gpu02 CPUTot=128 Gres=gpu:a100:4 RealMemory=515000 State=MIXED\n"
+    )
+    words, said = with_files(f"{path}@Berlin")
+    assert words == ["gpu01=1xA100-80:4@Berlin:ram=515000MiB:cpus=128"]
+    assert "not idle: gpu02 MIXED" in said
+    path.write_text(
+        "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST\ngpu up infinite 3 idle n[1-3]\n"
+    )
+    with pytest.raises(PlacerError, match="without the column GRES"):
+        with_files(f"{path}@Berlin")
+
+
+def test_a_file_without_a_place_is_named_with_what_to_write(tmp_path: Path) -> None:
+    """A list of nodes needs a place, and the links of a machine the machine."""
+    path = tmp_path / "sinfo.txt"
+    path.write_text(SINFO, encoding="utf-8")
+    with pytest.raises(PlacerError, match="is a list of nodes") as error:
+        with_files(str(path))
+    assert f"--own {path}@PLACE" in error.value.hint
+    links = topo(tmp_path, "X\tNV4", "NV4\tX")
+    with pytest.raises(PlacerError, match="is what nvidia-smi topo -m prints"):
+        with_files(links)
 
 
 def test_nodes_of_kubernetes(tmp_path: Path) -> None:
