@@ -32,6 +32,7 @@ from placer.cost_model.outlook.totals import speed_between
 from placer.cost_model.timing.site_groups import gain_bound, samples_per_round, worker_rate
 from placer.market.carbon import NO_GRID
 from placer.market.catalog import FREE, OLD_TRANSPORT, Catalog, VmOffer
+from placer.market.words.own_places import SITES
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -243,7 +244,7 @@ def _calibrated(problem: Problem) -> Iterator[Warn]:
 
 def needed_quotas(problem: Problem, placement: Placement) -> dict[tuple[str, str, str], int]:
     """Return the GPUs by place, GPU and market that an account must be allowed to rent, where
-    nobody said what it is and new ones often are not.
+    nobody said what it is and new ones often are not. Machines of one's own need no quota.
     """
     rows = [row for row in problem.requirements.quotas if row.of_machines]
     offers = (offer_of(part, problem) for part in placement.parts)
@@ -254,6 +255,7 @@ def needed_quotas(problem: Problem, placement: Placement) -> dict[tuple[str, str
         if gpus > SMALL_QUOTA_GPUS
         and problem.quota(place, gpu, market) == NO_QUOTA_GPUS
         and (place, gpu, market) not in counted
+        and not place.startswith(SITES)
     }
 
 

@@ -78,8 +78,12 @@ class Step(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def work_s(self) -> float:
         """Seconds in which a stage calculates, gathers and sends activations."""
-        hidden = (1 - UNHIDDEN) * min(self.calculation_s, self.gather_s)
-        return self.calculation_s + self.gather_s - hidden + self.tensor_s
+        return self.calculation_s + self.gather_s - self._hidden_s + self.tensor_s
+
+    @property
+    def _hidden_s(self) -> float:
+        """Seconds of gathers of weights that calculation hides."""
+        return (1 - UNHIDDEN) * min(self.calculation_s, self.gather_s)
 
     @cached_property
     def seconds(self) -> float:
@@ -98,10 +102,9 @@ class Step(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def parts(self) -> dict[str, float]:
         """What a step consists of, in words; seconds that nothing else hides."""
-        gathers_s = self.work_s - self.calculation_s - self.tensor_s
         return {
             "calculation": self.calculation_s,
-            "gathers of weights": gathers_s,
+            "gathers of weights": self.gather_s - self._hidden_s,
             "exchanges of activations": self.tensor_s,
             "waiting for other stages": self.bubble * self.work_s,
             "reductions of gradients": self.seconds - self._alone_s,

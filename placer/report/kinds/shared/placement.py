@@ -217,7 +217,7 @@ def _gang(risk: Document | None, estimate: Document) -> list[tuple[str, str, str
     share, machines = risk["chance_all"], risk["machines"]
     rows = [
         (
-            f"all {machines} machines launch",
+            f"all {machines} machines launch" if machines > 1 else "the machine launches",
             "not observed" if share is None else f"{chance(share['value'])} of the time",
             "" if share is None else f"{percent(share['low'])} to {percent(share['high'])}",
         )
