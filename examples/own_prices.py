@@ -18,7 +18,7 @@ On the command line:
 from pathlib import Path
 
 from placer import Advisor, load_catalog
-from placer.market.checks.differences import differences
+from placer.market.checks.coverage import differences
 
 HERE = Path(__file__).resolve().parent
 FILES = ("contract.csv", "quote.csv")

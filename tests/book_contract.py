@@ -21,9 +21,8 @@ from placer.market.catalog import FREE, Catalog
 from placer.market.checks.agreement import Located
 from placer.market.checks.coverage import trail
 from placer.market.checks.doubts import DEARER, audit
-from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network
-from placer.market.network.link_model import FIBRE_KM_PER_RTT_S
+from placer.market.network.link_model import FIBRE_KM_PER_RTT_S, great_circle_km
 
 TODAY = date(2026, 11, 21)  # Day of the newest row of the shipped books; raise it with them
 OLDEST = date(2017, 1, 1)  # No figure of a device or price that anybody trains with today is older

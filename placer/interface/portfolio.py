@@ -21,7 +21,7 @@ from placer.interface.verb import verb
 from placer.interface.words import Books, Limits, Time
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.scaled_market import with_offers
-from placer.market.sources.capacity.blocks import OfferedBlock, read_blocks
+from placer.market.sources.capacity.answers import OfferedBlock, read_blocks
 from placer.problem.requirements import Quota, Requirements
 from placer.problem.words.machines import quotas_of
 from placer.problem.words.readers import read_budget, read_wish

@@ -1,16 +1,21 @@
-"""The same market at other prices or with other links."""
+"""The same market at other prices, with other links or without some offers: parts of a changed
+world in the price book.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
 from typing import TypeVar
 
 import msgspec
 import numpy as np
 
-from placer.market.catalog import Catalog, VmOffer
-from placer.market.network.geography import Array
+from placer.errors import PlacerError, unknown
+from placer.market.catalog import Catalog, EgressPrice, VmOffer
 from placer.market.network.graph import Link, Network, network_of
+from placer.market.network.link_model import Array
+from placer.market.words.selection import gpus_like, places_of
 from placer.records import replace
 
 RowType = TypeVar("RowType", bound=msgspec.Struct)
@@ -171,3 +176,223 @@ class _ScaledLinks(Network):
             link = self._plain.link(src, dst).scaled(self._factor if src != dst else 1.0)
             self._links[src, dst] = link
         return link
+
+
+Row = tuple[str, tuple[str, ...], float | None, float | None]
+"""A change: its words, its patterns, its factor or its value."""
+SCOPES = ("internet", "inter-region", "inter-zone")
+"""What stands for a destination: places of other providers, other regions of the provider, other
+zones of the region.
+"""
+ASSUMED = "assumed"  # Basis of a link whose bandwidth a change made up
+Key = tuple[str, str, str]  # Provider, source and destination of a row of egress.csv
+Pair = tuple[str, str, bool]  # Source and destination of bytes, and whether they stay in a zone
+
+
+def set_prices(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
+    """Change what machines cost by the hour, with the ends of their spread; PlacerError if a
+    pattern matches no offer. A value is the price of one GPU in USD/h, so that a machine with eight
+    costs eight times as much.
+    """
+    for text, target, factor, value in rows:
+        admits, source = _matcher(catalog, target), f"what if: {text}"
+        if not any(map(admits, catalog.offers)):
+            raise _no_offer(text, target, catalog)
+        if factor is not None:
+            catalog = with_scaled_prices(catalog, admits, factor, source)
+        elif value is not None:
+            offers = (_priced(o, value, source) if admits(o) else o for o in catalog.offers)
+            catalog = with_offers(catalog, tuple(offers))
+    return catalog
+
+
+def _priced(offer: VmOffer, usd_per_gpu_hour: float, source: str) -> VmOffer:
+    """Return an offer at a given price of each GPU, which is exact, whatever the old one was."""
+    return msgspec.structs.replace(
+        offer,
+        usd_per_hour=usd_per_gpu_hour * offer.gpu_count,
+        usd_per_hour_low=None,
+        usd_per_hour_high=None,
+        price_basis="negotiated",
+        source=f"{source}; {offer.source}",
+    )
+
+
+def drop_offers(catalog: Catalog, rows: Sequence[tuple[str, tuple[str, ...]]]) -> Catalog:
+    """Take offers away; a place that is named without a device loses its functions and stores as
+    well. PlacerError if a pattern matches no offer, or none is left.
+    """
+    for text, target in rows:
+        admits = _matcher(catalog, target)
+        kept = tuple(offer for offer in catalog.offers if not admits(offer))
+        if len(kept) == len(catalog.offers):
+            raise _no_offer(text, target, catalog)
+        if not kept:
+            raise PlacerError(f"drop '{text}' leaves no offer at all", "drop less")
+        gone = tuple(places_of(target[0], catalog)) if len(target) == 1 else ()
+        catalog = replace(
+            catalog,
+            offers=kept,
+            functions=tuple(f for f in catalog.functions if not _matches(f.place, gone)),
+            stores=tuple(s for s in catalog.stores if not _matches(s.place, gone)),
+        )
+    return catalog
+
+
+def set_egress(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
+    """Change what bytes between places cost, all volume tiers of a pair alike; bytes inside a zone
+    stay as they are.
+
+    A row of egress.csv may price many pairs. Where all of them are changed, the row is; else each
+    changed pair gets rows of its own, which win because they are the most specific
+    (`Network.egress_tiers`). A pair that the book has no price for stays without one.
+    """
+    for text, target, factor, value in rows:
+        wanted = _pairs(catalog, target, text)
+        served: dict[Key, list[Pair]] = _pairs_by_row(catalog)
+        changed: list[EgressPrice] = []
+        gone: set[Key] = set()
+        for key, pairs in served.items():
+            hit = [pair for pair in pairs if pair in wanted]
+            if not hit:
+                continue
+            tiers = network_of(catalog).egress_tiers(hit[0][0], hit[0][1], same_zone=hit[0][2])
+            whole = len(hit) == len(pairs)
+            for at in [key] if whole else dict.fromkeys(_own_key(pair) for pair in hit):
+                gone.add(at)
+                changed += [
+                    _repriced(tier, at, factor, value, text)
+                    for tier in (tiers if value is None else tiers[:1])
+                ]
+        if not changed:
+            words = f"change '{text}': the book has no egress price for it"
+            raise PlacerError(words, "see placer network show")
+        kept = (
+            price for price in catalog.egress if (price.provider, price.src, price.dst) not in gone
+        )
+        repriced = replace(catalog, egress=(*kept, *changed))
+        repriced.memo["network"] = Network(repriced, network_of(catalog))  # links are the same
+        catalog = repriced
+    return catalog
+
+
+def _repriced(
+    tier: EgressPrice, at: Key, factor: float | None, value: float | None, text: str
+) -> EgressPrice:
+    usd, mark = value or 0.0, 0.0
+    if factor is not None:
+        usd, mark = tier.usd_per_gib * factor, tier.above_gib_per_month
+    provider, src, dst = at
+    source = f"what if: {text}; {tier.source}"
+    row = replace(tier, provider=provider, src=src, dst=dst, source=source)
+    return replace(row, usd_per_gib=usd, above_gib_per_month=mark)
+
+
+def _pairs(catalog: Catalog, target: tuple[str, ...], text: str) -> set[Pair]:
+    """Return the pairs of places of two patterns; one with itself only by inter-zone."""
+    src, dst = _places(target[0], catalog), target[1]
+    provider = {place: region.provider for place, region in catalog.regions.items()}
+    if dst == "inter-zone":
+        return {(place, place, False) for place in src}
+    if dst in SCOPES:
+        same = dst == "inter-region"
+        pairs = {
+            (a, b, zone)
+            for a in src
+            for b in provider
+            if a != b and (provider[a] == provider[b]) == same
+            for zone in (True, False)
+        }
+    else:
+        ends = _places(dst, catalog)
+        pairs = {(a, b, zone) for a in src for b in ends if a != b for zone in (True, False)}
+    if not pairs:
+        tip = "write egress:SRC:inter-zone for bytes inside a region"
+        raise PlacerError(f"change '{text}' names no two different places", tip)
+    return pairs
+
+
+def _pairs_by_row(catalog: Catalog) -> dict[Key, list[Pair]]:
+    """Return which pairs of places each row of egress.csv prices; worked out once for a catalog."""
+    pairs_by_row: dict[Key, list[Pair]] | None = catalog.memo.get("egress-pairs")
+    if pairs_by_row is None:
+        pairs_by_row, network = {}, network_of(catalog)
+        for a in catalog.regions:
+            for b in catalog.regions:
+                for same_zone in (True, False):
+                    try:
+                        tier = network.egress_tiers(a, b, same_zone=same_zone)[0]
+                    except PlacerError:  # no price; an error only for a placement that needs it
+                        continue
+                    pairs_by_row.setdefault((tier.provider, tier.src, tier.dst), []).append(
+                        (a, b, same_zone)
+                    )
+        catalog.memo["egress-pairs"] = pairs_by_row
+    return pairs_by_row
+
+
+def _own_key(pair: Pair) -> Key:
+    (provider, src), (to, dst) = pair[0].split("/", 1), pair[1].split("/", 1)
+    if pair[0] == pair[1]:
+        return provider, src, "intra_zone" if pair[2] else "inter_zone"
+    return provider, src, dst if to == provider else pair[1]
+
+
+def set_bandwidths(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
+    """Change the bandwidth of links, both ways unless ``one-way`` is said; round-trip times stay.
+
+    A factor holds for one stream, its low and high, and for what many streams reach together. A
+    rate is that of one stream; what many reach stays. A place is linked with itself only where both
+    ends name it without wildcards: a pattern means the ways between places.
+    """
+    links = {(link.src, link.dst): link for link in catalog.links}
+    for text, target, factor, value in rows:
+        network = network_of(catalog)
+        if links:
+            network = Network(replace(catalog, links=tuple(links.values())))
+        ends = [
+            (a, b)
+            for a in _places(target[0], catalog)
+            for b in _places(target[1], catalog)
+            if a != b or target[0] == target[1] == a
+        ]
+        if not ends:
+            tip = "write bandwidth:SRC:DST with two places or patterns"
+            raise PlacerError(f"change '{text}' names no two different places", tip)
+        both = len(target) == 2
+        for src, dst in dict.fromkeys([*ends, *((b, a) for a, b in ends if both)]):
+            link = network.link(src, dst)
+            if value is None:
+                link = link.scaled(factor or 1.0)
+            else:  # that of one stream
+                link = replace(link, bytes_per_second=value, low=value, high=value)
+            source = f"what if: {text}; {link.source}"
+            links[src, dst] = replace(link, basis=ASSUMED, source=source).row(catalog.as_of[1])
+    return replace(catalog, links=tuple(links.values()))
+
+
+def _places(pattern: str, catalog: Catalog) -> list[str]:
+    patterns = places_of(pattern, catalog)
+    return [place for place in catalog.regions if _matches(place, patterns)]
+
+
+def _matches(place: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(place, pattern) for pattern in patterns)
+
+
+def _matcher(catalog: Catalog, target: tuple[str, ...]) -> Callable[[VmOffer], bool]:
+    places = set(_places(target[0], catalog))
+    gpus = None if len(target) == 1 else set(gpus_like(target[1], catalog))
+    market = target[2] if len(target) == 3 else "*"
+    return lambda offer: (
+        offer.place in places
+        and (gpus is None or offer.gpu in gpus)
+        and market in ("*", offer.market)
+    )
+
+
+def _no_offer(text: str, target: tuple[str, ...], catalog: Catalog) -> PlacerError:
+    words = ":".join(word.replace("_", "-") for word in target)
+    known = dict.fromkeys(f"{o.place}:{o.gpu}:{o.market.replace('_', '-')}" for o in catalog.offers)
+    error = unknown("offer", words, known, "see placer offers")
+    return PlacerError(f"'{text}' matches no offer of catalog '{catalog.name}'", error.hint)

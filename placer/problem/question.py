@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from placer.market.catalog import Catalog, FunctionOffer, StoreOffer
-from placer.market.network.geography import pairwise_km
 from placer.market.network.graph import Network, network_of
+from placer.market.network.link_model import pairwise_km
 from placer.market.scaled_market import AGGREGATOR_PLACES
 from placer.problem.copies import Copy, copies_of
 from placer.problem.exchange import goes_on_without, overlaps, traits

@@ -27,7 +27,7 @@ from placer.reproduction.comparison import (
     reproduction,
     told,
 )
-from placer.reproduction.erben_placements import BOOK, Bench
+from placer.reproduction.erben_speeds import BOOK, Bench
 
 TITLE = (
     "Erben et al., How Can We Train Deep Learning Models Across Clouds and Continents? "

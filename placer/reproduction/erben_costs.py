@@ -15,17 +15,7 @@ from typing import Any
 from placer.cost_model.dollars import usd_per_million_samples
 from placer.documents.schemas.measured import Verdict
 from placer.reproduction.comparison import Finding, PublishedClaim, told, within
-from placer.reproduction.erben_placements import (
-    ASR,
-    AWS,
-    AZURE,
-    CONTINENTS,
-    CV,
-    NLP,
-    RUNS,
-    WEST,
-    Bench,
-)
+from placer.reproduction.erben_speeds import ASR, AWS, AZURE, CONTINENTS, CV, NLP, RUNS, WEST, Bench
 from placer.units import GIB, SECONDS_PER_HOUR
 from placer.workload.profile import load_profile
 

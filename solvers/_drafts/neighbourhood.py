@@ -10,7 +10,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from placer.market.network.geography import great_circles_km
+from placer.market.network.link_model import great_circles_km
 from placer.problem.exchange import traits
 from placer.records import replace
 

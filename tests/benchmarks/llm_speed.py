@@ -27,8 +27,8 @@ from placer.units import GIB  # noqa: E402
 from placer.workload.architecture import Architecture  # noqa: E402
 from placer.workload.inner_plan import InnerPlan  # noqa: E402
 from placer.workload.island.hardware import Hardware  # noqa: E402
-from placer.workload.island.interval import FIT, Doubt, rate_interval  # noqa: E402
 from placer.workload.island.memory import Memory, memory  # noqa: E402
+from placer.workload.island.plans import FIT, Doubt, rate_interval  # noqa: E402
 from placer.workload.island.step import Step, step  # noqa: E402
 from placer.workload.island.transformer_speed import FITTED, Utilisation, calculation_seconds  # noqa: E402
 from placer.workload.island.transports import TRANSPORTS, network_seconds, node_seconds  # noqa: E402

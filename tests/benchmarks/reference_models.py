@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from placer.profiler.builtin.resnet import resnet
+from placer.profiler.builtin import resnet
 from placer.profiler.torch_import import load_torch
 from placer.profiler.workload import Workload
 

@@ -11,8 +11,7 @@ import pytest
 from conftest import Run
 from placer.market.books.book_reader import devices, load_catalog, located_rows, over_default
 from placer.market.catalog import Catalog
-from placer.market.checks.coverage import grouped
-from placer.market.checks.differences import differences
+from placer.market.checks.coverage import differences, grouped
 from placer.market.checks.doubts import Finding, audit
 
 OFFERS = (

@@ -10,15 +10,18 @@ from hypothesis import strategies as st
 
 from placer.market.books.csv_rows import shipped_table
 from placer.market.catalog import Catalog, Region
-from placer.market.network.geography import (
+from placer.market.network.graph import Network
+from placer.market.network.link_model import (
+    FIBRE_KM_PER_RTT_S,
+    RTT_FLOOR_S,
+    ZONES,
     Access,
     Corridor,
+    Pairs,
     great_circle_km,
     hub_distances_km,
     hubs,
 )
-from placer.market.network.graph import Network
-from placer.market.network.link_model import FIBRE_KM_PER_RTT_S, RTT_FLOOR_S, ZONES, Pairs
 
 PUBLISHED = {
     ("gcp/us-central1", "gcp/europe-west1"): 0.21,

@@ -197,7 +197,7 @@ def test_published_speeds_of_resnet50(
     gpu: str, precision: str, channels_last: bool, batch: int, published: float
 ) -> None:
     """Single published figures are met within a factor of 1.25."""
-    from placer.profiler.builtin.resnet import resnet
+    from placer.profiler.builtin import resnet
 
     its = device(gpu)
     assert its is not None

@@ -24,7 +24,7 @@ from placer.reproduction.cloudless import Case, elastic_cases, speed_ups
 from placer.reproduction.comparison import PublishedClaim, Reproduction, within
 from placer.reproduction.erben import SENT, SPEED
 from placer.reproduction.erben_costs import four_continents, gib_per_hour, multi_cloud
-from placer.reproduction.erben_placements import AZURE, NLP, WEST, Bench
+from placer.reproduction.erben_speeds import AZURE, NLP, WEST, Bench
 from placer.reproduction.intellect import slowest_hop
 
 Reproduced = Callable[[str], Reproduction]

@@ -10,9 +10,8 @@ import placer
 from placements import random_placement, ring_placement
 from placer.cost_model.estimate import exchange_phases
 from placer.problem.exchange import STRATEGIES, bytes_by_link, traits
-from placer.validation.simulation.flows import Fluid, Loop, Port, Process
 from placer.validation.simulation.replay import Simulation, replay
-from placer.validation.simulation.scene import Noise
+from placer.validation.simulation.scene import Fluid, Loop, Noise, Port, Process
 
 NAMES = [name for name in STRATEGIES if name != "none"]
 PLACEMENTS, CHUNK = 50, 25

@@ -19,8 +19,8 @@ from placer.workload.inner_plan import InnerPlan, parse_inner_plan
 from placer.workload.island import Island, bounds, least_sequence_seconds, question
 from placer.workload.island.divisions import bubble, slowest_share, stage_layers, stage_shape
 from placer.workload.island.hardware import Hardware, usual_precision
-from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import least_bytes, memory
+from placer.workload.island.plans import rate_interval
 from placer.workload.island.question import Candidate, candidates
 from placer.workload.island.step import Step, step
 from placer.workload.island.transformer_speed import (

@@ -14,8 +14,8 @@ from island_models import device, mpt
 from placer.units import GIB
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.hardware import Hardware
-from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import memory
+from placer.workload.island.plans import rate_interval
 from placer.workload.island.step import step
 from placer.workload.island.transformer_speed import calculation_seconds
 from placer.workload.island.transports import TRANSPORTS

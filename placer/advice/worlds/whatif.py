@@ -14,7 +14,7 @@ from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
 from placer.documents.result_parts import data_document, estimate_document, request_document
 from placer.errors import PlacerError
-from placer.market.market_changes import Row
+from placer.market.scaled_market import Row
 from placer.market.words.selection import gpus_like, places_of
 from placer.market.words.selection import words as split
 from placer.problem.contradictions import without_contradictions

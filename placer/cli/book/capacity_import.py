@@ -19,15 +19,18 @@ from placer.market.books.folders import check_book_name
 from placer.market.books.layers import catalog_names
 from placer.market.catalog import Catalog
 from placer.market.launch_log import read_launch_log, region_of
-from placer.market.sources.capacity import live, quotas
+from placer.market.sources.capacity import quotas
 from placer.market.sources.capacity.answers import (
     Asked,
     answer_harvest,
+    ask_aws,
+    ask_google,
+    ask_quotas,
+    block_offers,
     machine_of,
     read_answer,
     read_json_answer,
 )
-from placer.market.sources.capacity.blocks import block_offers
 from placer.market.sources.capacity.own_launches import launches_harvest
 from placer.market.sources.harvest import Harvest, Origin
 from placer.market.sources.reading.fetch import read_document
@@ -171,8 +174,8 @@ def _answer(kind: str, asked: Asked, options: Options) -> tuple[dict[str, Any], 
     if options["file"]:
         return read_answer(options["file"])
     if KINDS[kind] == "aws":
-        return live.ask_aws(kind, asked, options["hours"])
-    return live.ask_google(options["project"], asked)
+        return ask_aws(kind, asked, options["hours"])
+    return ask_google(options["project"], asked)
 
 
 def _quotas(kind: str, book: Catalog, options: Options) -> None:
@@ -198,7 +201,7 @@ def _stated(kind: str, book: Catalog, options: Options) -> quotas.Found:
     if not file and kind != "aws-quotas":
         tip = "give --from FILE with the JSON that gcloud or az prints"
         raise PlacerError("which answer?", tip)
-    document, origin = read_json_answer(file) if file else live.ask_quotas(region)
+    document, origin = read_json_answer(file) if file else ask_quotas(region)
     if kind == "gcp-quotas":
         return quotas.gcp_quotas(document, book, origin.place)
     read = quotas.aws_quotas if kind == "aws-quotas" else quotas.azure_quotas

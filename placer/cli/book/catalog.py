@@ -90,7 +90,7 @@ def diff_command(old: str, new: str, *, limit: int = 30, as_json: Table) -> None
     import msgspec
 
     from placer.market.books.book_reader import over_default
-    from placer.market.checks.differences import differences
+    from placer.market.checks.coverage import differences
 
     (before, _), (after, _) = over_default([old]), over_default([new])
     changes = differences(before, after)

@@ -9,10 +9,9 @@ from msgspec import UNSET, Meta, field
 from placer.documents.schemas.parts import Anything, Day, Maybe, Named, Part, every_key
 from placer.market.capacity_table import CapacityRow
 from placer.market.catalog import VmOffer
-from placer.market.checks.coverage import Age, Cited, Covered, OfferGroup, Unsure
-from placer.market.checks.differences import Change
+from placer.market.checks.coverage import Age, Change, Cited, Covered, OfferGroup, Unsure
 from placer.market.checks.doubts import Finding
-from placer.market.sources.capacity.blocks import OfferedBlock
+from placer.market.sources.capacity.answers import OfferedBlock
 from placer.market.sources.capacity.quotas import QuotaRow
 from placer.market.sources.harvest import BookOrigin, Origin
 from placer.records import Count

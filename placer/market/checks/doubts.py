@@ -15,9 +15,8 @@ from placer.market.books.defended_figures import outlier_of
 from placer.market.capacity_table import CapacityRow, zone_capacity
 from placer.market.catalog import FREE, Catalog, VmOffer
 from placer.market.checks.agreement import Located
-from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import network_of
-from placer.market.network.link_model import light_rtt_s
+from placer.market.network.link_model import great_circle_km, light_rtt_s
 
 ABSURD = 1_000.0
 """A price this many times the median of its device, or that small a part of it, is a slip."""

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog, EgressPrice, MeasuredLink, VmOffer
-from placer.market.network.geography import Array
+from placer.market.network.link_model import Array
 from placer.market.network.tables import GBPS, EgressGrid, LinkGrid, first_paid, streams_bytes_per_s
 from placer.market.words.own_places import SITES
 from placer.records import replace

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from placer.market.catalog import Catalog, EgressPrice, MeasuredLink, Region
-from placer.market.network.geography import Array
-from placer.market.network.link_model import Pairs
+from placer.market.network.link_model import Array, Pairs
 from placer.market.words.own_places import PROVIDER
 from placer.units import GIB
 

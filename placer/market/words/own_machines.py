@@ -10,7 +10,7 @@ from placer.errors import PlacerError, unknown
 from placer.market.accelerators import processor_vcpus
 from placer.market.carbon import figure
 from placer.market.catalog import Catalog, EgressPrice, Gpu, MeasuredLink, Region, VmOffer
-from placer.market.network.geography import great_circle_km
+from placer.market.network.link_model import great_circle_km
 from placer.market.words.areas import City, cities, city_named, countries
 from placer.market.words.own_places import PREFIX, PROVIDER
 from placer.market.words.places import cities_in, is_place, place_in, place_words

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from placer.market.network.geography import great_circle_km
+from placer.market.network.link_model import great_circle_km
 from placer.market.words.areas import (
     City,
     cities,

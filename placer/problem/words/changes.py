@@ -15,7 +15,7 @@ from msgspec import Struct, to_builtins
 from placer.errors import PlacerError, unknown
 from placer.market.books.defended_figures import defended
 from placer.market.catalog import MARKET_WORDS, MARKETS, Catalog
-from placer.market.market_changes import Row, drop_offers, set_bandwidths, set_egress, set_prices
+from placer.market.scaled_market import Row, drop_offers, set_bandwidths, set_egress, set_prices
 from placer.problem.words.values import unknown_word
 from placer.problem.words.wishes import CHANGES
 from placer.records import replace
@@ -39,8 +39,7 @@ TARGETS = {
 
 def add_own_machines(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
     """Put machines of one's own into a book, each at the price of its electricity."""
-    from placer.market.words.own_machines import parse_own, with_own_machines
-    from placer.market.words.own_places import PREFIX
+    from placer.market.words.own_machines import PREFIX, parse_own, with_own_machines
 
     for text, *_ in rows:
         catalog = with_own_machines(catalog, parse_own(text.removeprefix(PREFIX), catalog))

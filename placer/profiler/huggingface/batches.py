@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placer.errors import PlacerError
-from placer.profiler.builtin.batches import generator, images, masked_text
+from placer.profiler.builtin import generator, images, masked_text
 from placer.profiler.torch_import import load_torch
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from placer.market.catalog import Catalog, device_name
 from placer.records import replace
 from placer.units import counted
 from placer.validation.calibration.least_squares import Pair, solve
-from placer.validation.calibration.outcome import LEAST_HALF_WIDTH, finished, fitted_figures
 from placer.validation.calibration.parameters import (
     LINK,
     RATE,
@@ -31,8 +30,11 @@ from placer.validation.calibration.parameters import (
     touches,
 )
 from placer.validation.calibration.quality import (
+    LEAST_HALF_WIDTH,
     CalibrationReport,
     check_runs,
+    finished,
+    fitted_figures,
     not_fitted,
     warnings_of,
 )

@@ -1,9 +1,10 @@
-"""How good a calibration is: errors before, after and left out, outliers, what could not be fitted,
-where it extrapolates.
+"""From fitted values to an overlay: intervals, spreads and framework efficiencies; and how good it
+is: errors before, after and left out, outliers, what could not be fitted, where it extrapolates.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import fsum
@@ -13,20 +14,199 @@ from msgspec import to_builtins
 
 from placer.documents.schemas.measured import ErrorSummary, Fitted, FittedRun, NotFitted
 from placer.market.catalog import Catalog
+from placer.records import replace
 from placer.validation.calibration.least_squares import Pair, Solution, candidates, solve
-from placer.validation.calibration.outcome import OUTLIER
 from placer.validation.calibration.parameters import (
     CONSTANT,
+    KAPPA,
+    LINK,
     RATE,
     SCALE,
     Equations,
     Parameter,
     Values,
+    kappa_field,
     overlay_of,
+    touches,
 )
 from placer.validation.calibration.runs import MeasuredRun
 from placer.version import __version__
-from placer.workload.overlay import NOTHING, SCHEMA, Overlay, overlay_document
+from placer.workload.constants import NINETY_PERCENT, PUBLISHED, peer_of
+from placer.workload.overlay import NOTHING, SCHEMA, ModelEfficiency, Overlay, overlay_document
+from placer.workload.profile import Efficiency
+
+LEAST_HALF_WIDTH = {RATE: 0.02, LINK: 0.05, KAPPA: 0.02, SCALE: 0.02, CONSTANT: 0.0}
+"""Least relative half-width of an interval: what a speed or a link varies from day to day."""
+ENOUGH = 5
+"""Degrees of freedom from which residuals may also widen a published spread; fewer only narrow it.
+"""
+OUTLIER = 0.5
+"""A run that counts less than this is named as an outlier."""
+SANE_RATIO = 5.0
+"""Measured over expected exchange times further off say nothing about a spread."""
+
+
+def fitted_figures(
+    solution: Solution, counts: dict[Parameter, int], runs: Sequence[MeasuredRun]
+) -> tuple[Fitted, ...]:
+    """Put an interval around each fitted value; that of a speed is no narrower than the rounds of
+    its runs lie apart.
+    """
+    found = []
+    for parameter, value in solution.values.items():
+        error = NINETY_PERCENT * solution.errors[parameter] * parameter.step
+        half = max(error, LEAST_HALF_WIDTH[parameter.kind] * value)
+        if parameter.kind == RATE:
+            own = [run.calculation_spread for run in runs if touches(parameter, run)]
+            half = max(half, math.expm1(max(own)) * value)
+        # What may be 0 has it as its least low end; the others are never below 0.
+        least = 0.0 if parameter.kind in (SCALE, CONSTANT) else value / (1 + half / value)
+        found.append(
+            Fitted(
+                **parameter.said,
+                value=value,
+                low=max(value - half, least),
+                high=value + half,
+                runs=counts[parameter],
+                at_limit=solution.at_limit(parameter),
+            )
+        )
+    return tuple(found)
+
+
+def finished(
+    solution: Solution,
+    figures: Sequence[Fitted],
+    runs: Sequence[MeasuredRun],
+    source: str,
+    as_of: str,
+) -> Overlay:
+    """Build the overlay of a solution with intervals, spreads and efficiencies."""
+    bare = overlay_of(solution.values, runs, source, as_of)
+    rates, links = [], []
+    around = {(f.kind, f.key): f for f in figures}
+    for row in bare.rates:
+        key = (row.model, row.rate.gpu, str(row.rate.gpu_count), row.rate.framework)
+        fitted = around[RATE, key]
+        rates.append(replace(row, rate=replace(row.rate, low=fitted.low, high=fitted.high)))
+    for link in bare.links:
+        fitted = around[LINK, (min(link.src, link.dst), max(link.src, link.dst))]
+        one = link.gbps_one_stream / fitted.value
+        links.append(replace(link, gbps_low=one * fitted.low, gbps_high=one * fitted.high))
+    kappa, field = _kappa(solution, bare, runs), kappa_field(runs[0].problem.transport)
+    software: dict[str, Any] = {} if kappa is None else {field: kappa}
+    calibration = replace(
+        bare.calibration,
+        **software,
+        spreads=_spreads(solution, bare, runs),
+        most_workers=max(PUBLISHED.most_workers, *(run.placement.workers for run in runs)),
+    )
+    overlay = replace(bare, calibration=calibration, rates=tuple(rates), links=tuple(links))
+    return replace(overlay, efficiencies=_efficiencies(overlay, runs, source))
+
+
+def _kappa(
+    solution: Solution, overlay: Overlay, runs: Sequence[MeasuredRun]
+) -> tuple[float, float, float] | None:
+    """Estimate kappa, slow and fast, from the runs between regions; None where they do not tell."""
+    value = next((v for p, v in solution.values.items() if p.kind == KAPPA), None)
+    published = getattr(PUBLISHED, kappa_field(runs[0].problem.transport))
+    if value is None:
+        return None
+    fitted = {p.key for p in solution.values if p.kind == LINK}
+    ratios = []
+    for run, weight in zip(runs, solution.weights, strict=True):
+        if run.one_region or weight < OUTLIER or fitted & set(run.pairs):
+            continue
+        parts = dict(run.step(overlay).parts)
+        measured = _exchange_s(run, overlay) - parts["averaging"]
+        ratios.append(_ratio(measured, parts["between regions"]))
+    half = _half_width(ratios, 1, math.log(published[1] / published[2]) / 2)
+    return value, value * math.exp(half), value * math.exp(-half)
+
+
+def _spreads(
+    solution: Solution, overlay: Overlay, runs: Sequence[MeasuredRun]
+) -> dict[str, tuple[float, float, float]]:
+    """Return the spread of averaging times of each fitted host class, from runs in one region."""
+    found = {}
+    for host in sorted({p.key[0] for p in solution.values if p.kind in (SCALE, CONSTANT)}):
+        ratios = [
+            _ratio(_exchange_s(run, overlay), run.step(overlay).communication)
+            for run, weight in zip(runs, solution.weights, strict=True)
+            if run.one_region and not run.alone and run.hosts() == {host} and weight >= OUTLIER
+        ]
+        count = sum(p.kind in (SCALE, CONSTANT) and p.key[0] == host for p in solution.values)
+        ring = peer_of(host)
+        published = PUBLISHED.averaging_spread if ring is None else ring.spread
+        half = _half_width(ratios, count, math.log(published[1] / published[2]) / 2)
+        half = max(half, *(run.exchange_spread for run in runs if host in run.hosts()))
+        found[host] = (1.0, math.exp(half), math.exp(-half))
+    return found
+
+
+def _exchange_s(run: MeasuredRun, overlay: Overlay) -> float:
+    """Return the logged seconds of the exchange, else what the calculation leaves."""
+    if run.communication_s is not None:
+        return run.communication_s
+    return run.step_s - (run.calculation_s or run.step(overlay).calculation)
+
+
+def _ratio(measured: float, expected: float) -> float | None:
+    ratio = measured / expected if expected > 0 else 0.0
+    return math.log(ratio) if 1 / SANE_RATIO < ratio < SANE_RATIO else None
+
+
+def _half_width(logs: Sequence[float | None], parameters: int, published: float) -> float:
+    """Return half of a 90 % interval in logarithms; the published one without data."""
+    found = [log for log in logs if log is not None]
+    freedom = len(found) - parameters
+    if freedom < 1:
+        return published
+    from scipy.special import stdtrit
+
+    sigma = math.sqrt(math.fsum(x * x for x in found) / freedom)
+    half = max(LEAST_HALF_WIDTH[KAPPA], float(stdtrit(freedom, 0.95)) * sigma)
+    return half if freedom >= ENOUGH else min(half, published)
+
+
+def _efficiencies(
+    overlay: Overlay, runs: Sequence[MeasuredRun], source: str
+) -> tuple[ModelEfficiency, ...]:
+    """Divide the local rate by the single-device rate, as a mean over the devices of a model."""
+    shares: dict[str, list[tuple[float, float, float]]] = {}
+    for row in overlay.rates:
+        if row.rate.framework == "none" or row.rate.gpu_count > 1:
+            continue
+        model, gpu = row.model, row.rate.gpu
+        run = next(
+            run
+            for run in runs
+            if run.model == model and gpu in {g.gpu for g in run.placement.groups}
+        )
+        book, profile = run.problem.catalog, overlay.over_profile(run.problem.profile)
+        alone = profile.rate(book.gpu(gpu), 1, "none", book)
+        if alone is None or alone.basis not in ("measured", "published"):
+            continue
+        if row.rate.high <= alone.value:
+            ends = (row.rate.low, row.rate.value, row.rate.high)
+            low, value, high = (end / alone.value for end in ends)
+            shares.setdefault(model, []).append((low, value, high))
+    return tuple(
+        ModelEfficiency(
+            model=model,
+            efficiency=Efficiency(
+                framework=runs[0].problem.transport,
+                low=min(low for low, _, _ in found),
+                value=math.fsum(value for _, value, _ in found) / len(found),
+                high=max(high for _, _, high in found),
+                basis="measured",
+                source=source,
+            ),
+        )
+        for model, found in shares.items()
+    )
+
 
 MOST_FITS = 50
 """Fits for the errors of runs that are left out."""

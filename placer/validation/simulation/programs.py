@@ -9,8 +9,7 @@ from math import fsum
 from placer.cost_model.timing.services import server_sum_seconds, summing_vcpus
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.exchange import crossings, edge_bytes, ring_messages
-from placer.validation.simulation.flows import Port, Process, Signal
-from placer.validation.simulation.scene import Machine, Scene, SiteGroup
+from placer.validation.simulation.scene import Machine, Port, Process, Scene, Signal, SiteGroup
 
 
 def calculate(scene: Scene) -> Process:

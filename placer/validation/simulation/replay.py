@@ -19,8 +19,7 @@ from placer.problem.problem import Problem
 from placer.report.shown import Shown
 from placer.units import format_speed
 from placer.validation.simulation import programs
-from placer.validation.simulation.flows import Process, Signal
-from placer.validation.simulation.scene import Noise, Scene
+from placer.validation.simulation.scene import Noise, Process, Scene, Signal
 
 MOST_ROUNDS = 100_000
 MOST_JITTER = 2.0

@@ -18,8 +18,8 @@ from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.divisions import stage_shape
 from placer.workload.island.hardware import Hardware, powers_of_two, usual_precision
-from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import ELEMENT_BYTES, MANY_GROUPS_BYTES, Memory
+from placer.workload.island.plans import rate_interval
 from placer.workload.island.question import Refusal, candidates
 from placer.workload.island.step import Step, step
 from placer.workload.island.transformer_speed import calculation_seconds

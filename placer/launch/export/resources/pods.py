@@ -9,20 +9,27 @@ from typing import Any
 from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import IMAGE, ExportPlan
-from placer.launch.export.resources.surroundings import EFA_DEVICES, SECRETS, fabric_of
-from placer.launch.export.texts import runtime_readme as runtime
-from placer.launch.export.texts.environment import Part, holder, parts
+from placer.launch.export.texts.environment import (
+    EFA_DEVICES,
+    SECRETS,
+    Part,
+    fabric_of,
+    holder,
+    parts,
+)
 from placer.launch.export.texts.files import comments, heading, script, shown, yaml_text
 from placer.launch.export.texts.readme import (
     KINDS,
+    WHEEL,
     Section,
+    gone_sections,
     meeting_program,
     meeting_words,
     meets_words,
     plain,
     readme,
+    wish_words,
 )
-from placer.launch.export.texts.runtime_readme import WHEEL
 from placer.launch.export.texts.start import WISHES, Site, start_lines
 
 NODE = 'PLACER_NODE="${JOB_COMPLETION_INDEX:-0}"'
@@ -273,9 +280,9 @@ def nodes(part: Part) -> dict[str, Any]:
 
 def _runtime_sections(plan: ExportPlan) -> list[Section]:
     options = [
-        *runtime.wish_words(arguments=False),
+        *wish_words(arguments=False),
         "Change or add these in the files before the start, `PLACER_RESUME` (`0`, `1` or `auto`) "
         "and `PLACER_OUT` too.",
     ]
-    after = runtime.gone_sections(plan, "by the cluster, or by applying the files")
+    after = gone_sections(plan, "by the cluster, or by applying the files")
     return [("Options", options, []), *after] if after else []

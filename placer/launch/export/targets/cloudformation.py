@@ -24,8 +24,14 @@ from placer.launch.export.resources.stacks import (
 from placer.launch.export.targets.torchrun import group_scripts
 from placer.launch.export.texts.environment import machines
 from placer.launch.export.texts.files import comments, heading, yaml_text
-from placer.launch.export.texts.readme import Section, readme, start_commands
-from placer.launch.export.texts.runtime_readme import copy_words, needs_words, wish_words
+from placer.launch.export.texts.readme import (
+    Section,
+    copy_words,
+    needs_words,
+    readme,
+    start_commands,
+    wish_words,
+)
 from placer.launch.serverless.functions import CloudFunction, region_of
 
 LAYER = {

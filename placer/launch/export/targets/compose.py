@@ -9,11 +9,16 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.pods import escaped, image_words
-from placer.launch.export.resources.surroundings import spans_places
-from placer.launch.export.texts.environment import machines
+from placer.launch.export.texts.environment import machines, spans_places
 from placer.launch.export.texts.files import comments, heading, script, yaml_text
-from placer.launch.export.texts.readme import Section, plain, readme
-from placer.launch.export.texts.runtime_readme import out_folder, shared_log_section, watch_words
+from placer.launch.export.texts.readme import (
+    Section,
+    out_folder,
+    plain,
+    readme,
+    shared_log_section,
+    watch_words,
+)
 from placer.launch.export.texts.start import ONLY_NODE, STEPS, Site, start_lines
 from placer.launch.mesh import mesh_of
 

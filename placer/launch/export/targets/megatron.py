@@ -8,9 +8,9 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.targets.torchrun import Trainer, check_trainable, inner_of, trainer_files
 from placer.launch.export.texts.environment import architecture_of, job_steps
 from placer.launch.export.texts.files import comments, heading, yaml_text
-from placer.launch.export.trainers import Trainer, check_trainable, inner_of, trainer_files
 from placer.workload.island.divisions import piece_layers
 from placer.workload.island.transports import MIB, bucket_mib
 from placer.workload.profile import fp32_bytes

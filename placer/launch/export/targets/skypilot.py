@@ -11,23 +11,32 @@ from typing import Any
 from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.resources.surroundings import fabric_of, spans_places
-from placer.launch.export.texts import runtime_readme as runtime
-from placer.launch.export.texts.environment import SERVER, Part, one_by_one, parts
+from placer.launch.export.texts.environment import (
+    SERVER,
+    Part,
+    fabric_of,
+    one_by_one,
+    parts,
+    spans_places,
+)
 from placer.launch.export.texts.files import comments, heading, shown, yaml_text
 from placer.launch.export.texts.readme import (
     MANIFEST_FILE,
     MEET_FILE,
     PLACES,
+    WHEEL,
+    copy_words,
     differing,
     fallback_file,
+    gone_sections,
     meeting_bucket,
     meeting_files,
     meeting_words,
     meets_words,
+    needs_words,
     readme,
+    wish_words,
 )
-from placer.launch.export.texts.runtime_readme import WHEEL
 from placer.launch.export.texts.start import WISHES, Site, start_lines
 from placer.market.sources.prices.skypilot.names import (
     PROVIDERS,
@@ -337,12 +346,12 @@ def _readme(plan: ExportPlan) -> str:
     if plan.uses_runtime:
         words = [
             "Needs SkyPilot 0.14 or newer. Launch from this folder: every machine gets a copy.",
-            *runtime.copy_words(plan),
+            *copy_words(plan),
             "A `requirements.txt` beside it is installed as well.",
-            *runtime.needs_words(plan),
+            *needs_words(plan),
             "The setup of each task does that: it needs the wheel in this folder.",
             "Steps are asked for with `--env PLACER_STEPS=1000`.",
-            *runtime.wish_words(arguments=False),
+            *wish_words(arguments=False),
             *(["", *meets] if meets else []),
         ]
     mounts = _meets(plan) and not _asks(plan)
@@ -365,7 +374,7 @@ def _readme(plan: ExportPlan) -> str:
         ("Launch", words, ["sky check", f"sky jobs launch{asked} {FILE}"]),
         ("Watch", [], ["sky jobs queue", f"sky jobs logs --name {name}"]),
         ("Tear down", [], [f"sky jobs cancel --name {name}", *remove]),
-        *runtime.gone_sections(plan, "by SkyPilot, or by launching it anew"),
+        *gone_sections(plan, "by SkyPilot, or by launching it anew"),
     ]
     return readme(plan, "skypilot", sections)
 

@@ -6,15 +6,18 @@ import math
 
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.texts import runtime_readme as runtime
 from placer.launch.export.texts.environment import job_steps, machines
 from placer.launch.export.texts.files import heading, script
 from placer.launch.export.texts.readme import (
     MEET_FILE,
     Section,
+    copy_words,
+    kept_sections,
     meeting_files,
     meeting_words,
+    needs_words,
     readme,
+    wish_words,
 )
 from placer.launch.export.texts.start import Site, start_lines
 
@@ -102,12 +105,7 @@ def _readme(plan: ExportPlan) -> str:
     if job_steps(plan.manifest) is None:
         words.append("`--time` is the cluster's default: nobody said how much the job trains.")
     if plan.uses_runtime:
-        words = [
-            *runtime.needs_words(plan),
-            *runtime.copy_words(plan),
-            *words[:-1],
-            *runtime.wish_words(arguments=True),
-        ]
+        words = [*needs_words(plan), *copy_words(plan), *words[:-1], *wish_words(arguments=True)]
     found = [
         "The first node of a job has the first machine of its world; jobs of one cluster find rank "
         "0 by the folder `meeting`.",
@@ -124,6 +122,6 @@ def _readme(plan: ExportPlan) -> str:
         ),
         ("Watch", [], [f"squeue --name={plan.manifest.name}", "tail -F slurm-JOB.out"]),
         ("Tear down", [], [cancel]),
-        *runtime.kept_sections(plan, "submit them with `--resume` behind the script's name."),
+        *kept_sections(plan, "submit them with `--resume` behind the script's name."),
     ]
     return readme(plan, "slurm", sections)

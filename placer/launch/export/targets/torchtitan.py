@@ -7,8 +7,8 @@ from __future__ import annotations
 from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.targets.torchrun import Trainer, check_trainable, inner_of, trainer_files
 from placer.launch.export.texts.environment import architecture_of, job_steps
-from placer.launch.export.trainers import Trainer, check_trainable, inner_of, trainer_files
 from placer.problem.exchange import fragments
 from placer.workload.island.divisions import piece_layers
 

@@ -11,8 +11,7 @@ from placer.documents.manifest.types import check_executable
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.stacks import check_aggregators
-from placer.launch.export.resources.surroundings import overlay_lines
-from placer.launch.export.texts.environment import job_steps
+from placer.launch.export.texts.environment import job_steps, overlay_lines
 from placer.launch.export.texts.files import require
 from placer.launch.mesh import Mesh
 from placer.problem.exchange import traits

@@ -12,8 +12,8 @@ from typing import Any
 from placer.errors import SourceError
 from placer.market.books.csv_rows import KEYS
 from placer.market.catalog import Catalog
-from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network
+from placer.market.network.link_model import great_circle_km
 from placer.market.network.tables import first_paid
 from placer.market.sources.guessed.columns import Guess, count_of, given_guesses, guessed, market_in
 from placer.market.sources.guessed.devices import device_in
