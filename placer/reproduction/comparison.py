@@ -5,7 +5,7 @@ verdicts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
@@ -119,20 +119,9 @@ class Finding:
 
 def claimed(said: PublishedClaim, found: Finding) -> Claim:
     """Put what placer found beside a published claim."""
-    return Claim(
-        id=said.id,
-        statement=said.statement,
-        published=said.value,
-        unit=said.unit,
-        passage=said.passage,
-        source=said.source,
-        as_of=said.as_of,
-        verdict=found.verdict,
-        ours=found.ours,
-        why=found.why,
-        condition=said.condition,
-        tolerance=said.tolerance,
-    )
+    told = asdict(said)
+    published = told.pop("value")
+    return Claim(**told, published=published, verdict=found.verdict, ours=found.ours, why=found.why)
 
 
 class Reproduction(measured.Reproduction, Shown, frozen=True):

@@ -5,22 +5,24 @@ and links.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
+from msgspec.structs import asdict, astuple
 
 from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import bounded
 from placer.files.json_text import parse_json
 from placer.market.catalog import Catalog, MeasuredLink
 from placer.market.network.graph import network_of
-from placer.records import Positive, replace
+from placer.records import Natural, Positive, Share, replace
 from placer.workload.constants import (
     PUBLISHED,
     Calibration,
     HostConstants,
-    calibration_document,
+    ServiceConstants,
+    drop_unused,
     peer_of,
 )
 from placer.workload.measurement import build, check_keys
@@ -28,25 +30,6 @@ from placer.workload.profile import Efficiency, ModelProfile, Rate
 
 SCHEMA = "placer.calibration/v1"
 FAMILY = "placer.calibration/v"
-KEYS = (
-    *(
-        "schema",
-        "name",
-        "created",
-        "placer_version",
-        "catalog",
-        "runs",
-        "hosts",
-        "kappa",
-        "site_kappa",
-        "ring_kappa",
-        "stream_power",
-        "averaging_spread",
-        "server_sum_bytes_per_s",
-    ),
-    *("spreads", "most_workers", "rates", "efficiencies", "links", "report"),
-)
-"""Keys of an overlay file; ``report`` is for people and changes nothing."""
 WRITE = "make it with placer profile runs RUNS.csv -o FILE"
 WRITE_AGAIN = "write it again with placer profile runs"
 
@@ -65,7 +48,7 @@ class ModelEfficiency(Struct, frozen=True, kw_only=True):
     efficiency: Efficiency
 
 
-class LinkSpeed(Struct, frozen=True, kw_only=True):
+class LinkSpeed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Effective bandwidth of one TCP stream from ``src`` to ``dst``; the round-trip time stays as
     the book knows it.
     """
@@ -86,6 +69,54 @@ class LinkSpeed(Struct, frozen=True, kw_only=True):
                 f"link {self.src}:{self.dst} has {low} .. {value} .. {high} Gb/s",
                 "0 < low <= value <= high",
             )
+
+
+class Triple(Struct, frozen=True, forbid_unknown_fields=True):
+    """Multiples of a time: 0 < fast <= value <= slow."""
+
+    value: Positive
+    slow: Positive
+    fast: Positive
+
+
+class CalibratedRate(Rate, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Measured speed of one machine with one model."""
+
+    model: str
+
+
+class CalibratedEfficiency(Efficiency, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Measured local rate under a framework over the rate alone."""
+
+    model: str
+
+
+class Figures(Struct, frozen=True, kw_only=True):
+    """The part of an overlay file that placer reads back."""
+
+    name: str
+    hosts: dict[str, HostConstants]
+    kappa: Triple
+    site_kappa: Triple
+    ring_kappa: Triple
+    stream_power: Share
+    averaging_spread: Triple
+    server_sum_bytes_per_s: Positive | None
+    spreads: dict[str, Triple]
+    most_workers: Natural
+    rates: list[CalibratedRate]
+    efficiencies: list[CalibratedEfficiency]
+    links: list[LinkSpeed]
+
+
+KEYS = (
+    *("schema", "created", "placer_version", "catalog", "runs", "report"),
+    *Figures.__struct_fields__,
+)
+"""Keys of an overlay file; ``report`` is for people and changes nothing."""
+TRIPLES = ("kappa", "site_kappa", "ring_kappa", "averaging_spread")
+LATER_OF_HOSTS = ("s_per_gb_sent", "least_period_s")
+"""What files of earlier versions do not say of a host, and is 0 there."""
 
 
 class Overlay(Struct, frozen=True, kw_only=True):
@@ -194,126 +225,70 @@ def overlay_from(raw: Any, where: str) -> Overlay:
             f"{where}: {f'schema {schema} is newer' if newer else f'not a {SCHEMA} file'}", hint
         )
     check_keys(raw, KEYS, where, WRITE_AGAIN)
+    first = [name for name in HostConstants.__struct_fields__ if name not in LATER_OF_HOSTS]
+    for key, kind in (("hosts", HostConstants), ("spreads", Triple)):
+        for host, row in raw[key].items() if isinstance(raw[key], Mapping) else ():
+            if host not in PUBLISHED.hosts and peer_of(host) is None:
+                error = unknown("host class", host, PUBLISHED.hosts)
+                raise PlacerError(f"{where}: {error.message}", error.hint)
+            if kind is HostConstants:
+                check_keys(row, first, f"{where}: {key}.{host}", WRITE_AGAIN, LATER_OF_HOSTS)
+            build(kind, row, f"{where}: {key}.{host}", WRITE_AGAIN)
+    told = {name: raw[name] for name in Figures.__struct_fields__}
+    figures: Figures = build(Figures, told, where, WRITE_AGAIN)
     try:
-        return Overlay(
-            calibration=_calibration(raw, where),
-            rates=tuple(
-                ModelRate(model=row.pop("model"), rate=_row(Rate, row, at))
-                for row, at in _rows(raw, "rates", Rate, where)
-            ),
-            efficiencies=tuple(
-                ModelEfficiency(model=row.pop("model"), efficiency=_row(Efficiency, row, at))
-                for row, at in _rows(raw, "efficiencies", Efficiency, where)
-            ),
-            links=tuple(
-                _row(LinkSpeed, row, at) for row, at in _rows(raw, "links", LinkSpeed, where, ())
-            ),
-        )
+        return _overlay(figures)
     except PlacerError as error:
-        message = error.message if error.message.startswith(where) else f"{where}: {error.message}"
-        raise PlacerError(message, error.hint) from None
+        raise PlacerError(f"{where}: {error.message}", error.hint) from None
+
+
+def _overlay(figures: Figures) -> Overlay:
+    """Put figures over the published ones; host classes that a file does not have stay so."""
+
+    def plain(kind: type[Any], row: Struct) -> Any:
+        return kind(**{name: getattr(row, name) for name in kind.__struct_fields__})
+
+    return Overlay(
+        calibration=Calibration(
+            name=figures.name,
+            hosts={**PUBLISHED.hosts, **figures.hosts},
+            spreads={host: astuple(row) for host, row in figures.spreads.items()},
+            most_workers=figures.most_workers,
+            services=ServiceConstants(server_sum_bytes_per_s=figures.server_sum_bytes_per_s),
+            stream_power=figures.stream_power,
+            **{name: astuple(getattr(figures, name)) for name in TRIPLES},
+        ),
+        rates=tuple(ModelRate(model=row.model, rate=plain(Rate, row)) for row in figures.rates),
+        efficiencies=tuple(
+            ModelEfficiency(model=row.model, efficiency=plain(Efficiency, row))
+            for row in figures.efficiencies
+        ),
+        links=tuple(figures.links),
+    )
 
 
 def overlay_document(overlay: Overlay) -> dict[str, Any]:
     """Build the part of an overlay file that placer reads back."""
-    import msgspec
-
     fitted = overlay.calibration
-    return {
-        "name": fitted.name,
-        "hosts": calibration_document(fitted)["hosts"],
-        "kappa": _triple(fitted.kappa),
-        "site_kappa": _triple(fitted.site_kappa),
-        "ring_kappa": _triple(fitted.ring_kappa),
-        "stream_power": fitted.stream_power,
-        "averaging_spread": _triple(fitted.averaging_spread),
-        "server_sum_bytes_per_s": fitted.services.server_sum_bytes_per_s,
-        "spreads": {host: _triple(spread) for host, spread in fitted.spreads.items()},
-        "most_workers": fitted.most_workers,
-        "rates": [{"model": row.model, **msgspec.to_builtins(row.rate)} for row in overlay.rates],
-        "efficiencies": [
-            {"model": row.model, **msgspec.to_builtins(row.efficiency)}
+    figures = Figures(
+        name=fitted.name,
+        hosts=dict(fitted.hosts),
+        stream_power=fitted.stream_power,
+        server_sum_bytes_per_s=fitted.services.server_sum_bytes_per_s,
+        spreads={host: Triple(*spread) for host, spread in fitted.spreads.items()},
+        most_workers=fitted.most_workers,
+        rates=[CalibratedRate(model=row.model, **asdict(row.rate)) for row in overlay.rates],
+        efficiencies=[
+            CalibratedEfficiency(model=row.model, **asdict(row.efficiency))
             for row in overlay.efficiencies
         ],
-        "links": [msgspec.to_builtins(link) for link in overlay.links],
-    }
-
-
-def _calibration(raw: Mapping[str, Any], where: str) -> Calibration:
-    """Build the constants; host classes that a file does not have stay as published."""
-    for key in ("hosts", "spreads", "report", "catalog", "runs"):
-        if not isinstance(raw[key], Mapping):
-            raise PlacerError(f"{where}: {key} is not an object", WRITE_AGAIN)
-    for host in (*raw["hosts"], *raw["spreads"]):
-        if host not in PUBLISHED.hosts and peer_of(host) is None:
-            error = unknown("host class", host, PUBLISHED.hosts)
-            raise PlacerError(f"{where}: {error.message}", error.hint)
-    made: Calibration = build(
-        Calibration,
-        {
-            "name": raw["name"],
-            "hosts": {
-                **PUBLISHED.hosts,
-                **{
-                    host: _host(row, f"{where}: hosts.{host}") for host, row in raw["hosts"].items()
-                },
-            },
-            "kappa": _three(raw["kappa"], f"{where}: kappa"),
-            "site_kappa": _three(raw["site_kappa"], f"{where}: site_kappa"),
-            "ring_kappa": _three(raw["ring_kappa"], f"{where}: ring_kappa"),
-            "stream_power": raw["stream_power"],
-            "averaging_spread": _three(raw["averaging_spread"], f"{where}: averaging_spread"),
-            "spreads": {
-                host: _three(row, f"{where}: spreads.{host}")
-                for host, row in raw["spreads"].items()
-            },
-            "most_workers": raw["most_workers"],
-            "services": {"server_sum_bytes_per_s": raw["server_sum_bytes_per_s"]},
-        },
-        where,
-        WRITE_AGAIN,
+        links=list(overlay.links),
+        **{name: Triple(*getattr(fitted, name)) for name in TRIPLES},
     )
-    return made
-
-
-def _host(row: Any, where: str) -> HostConstants:
-    """Build the constants of a host, all of which a file has but those of later versions."""
-    if isinstance(row, Mapping):
-        row = {"s_per_gb_sent": 0.0, "least_period_s": 0.0, **row}
-    check_keys(row, HostConstants.__struct_fields__, where, WRITE_AGAIN)
-    made: HostConstants = build(HostConstants, row, where, WRITE_AGAIN)
-    return made
-
-
-def _row(kind: type[Any], row: dict[str, Any], where: str) -> Any:
-    return build(kind, row, where, WRITE_AGAIN)
-
-
-def _three(row: Any, where: str) -> tuple[Any, ...]:
-    check_keys(row, ("value", "slow", "fast"), where, WRITE_AGAIN)
-    return row["value"], row["slow"], row["fast"]
-
-
-def _triple(given: tuple[float, float, float]) -> dict[str, float]:
-    return dict(zip(("value", "slow", "fast"), given, strict=True))
-
-
-def _rows(
-    raw: Mapping[str, Any],
-    key: str,
-    kind: type[Any],
-    where: str,
-    more: tuple[str, ...] = ("model",),
-) -> Iterable[tuple[dict[str, Any], str]]:
-    """Return the rows of a list of the file, checked for their keys."""
-    if not isinstance(raw[key], list):
-        raise PlacerError(f"{where}: {key} is not a list", WRITE_AGAIN)
-    for i, row in enumerate(raw[key]):
-        at = f"{where}: {key}[{i}]"
-        check_keys(row, [*more, *kind.__struct_fields__], at, WRITE_AGAIN)
-        if more and not isinstance(row["model"], str):
-            raise PlacerError(f"{at}: model is not text", WRITE_AGAIN)
-        yield dict(row), at
+    document: dict[str, Any] = to_builtins(figures)
+    for host in document["hosts"].values():
+        drop_unused(host)
+    return document
 
 
 def _rate_key(rate: Rate) -> tuple[str, int, str]:

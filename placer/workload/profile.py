@@ -117,13 +117,6 @@ class OutOfMemory(Struct, frozen=True, kw_only=True):
     gpu_count: Natural
     source: str
 
-    def __post_init__(self) -> None:
-        """Refuse counts below one."""
-        if self.gpu_count < 1:
-            raise PlacerError(
-                f"out_of_memory: {self.gpu_count} x {self.gpu}", "a machine has 1 device or more"
-            )
-
 
 class ModelProfile(Struct, frozen=True, kw_only=True):
     """One model: sizes in bytes, memory of one device and of its host, rates by device, and what

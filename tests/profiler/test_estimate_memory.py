@@ -23,11 +23,12 @@ from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.profiler.estimate.counters import Kept, flop_counter
 from placer.profiler.estimate.counting import Counts, count
-from placer.profiler.estimate.estimate import Estimate, estimate
-from placer.profiler.estimate.memory import (
+from placer.profiler.estimate.estimate import (
     ACTIVATIONS_OF_FP32,
+    Estimate,
     OptimizerState,
     components,
+    estimate,
     fits,
     optimizer_state,
 )

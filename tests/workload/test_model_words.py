@@ -16,8 +16,7 @@ from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import shipped_catalogs
 from placer.workload.models.configuration import read_configuration
 from placer.workload.models.configured_decoder import READERS, configured_decoder
-from placer.workload.models.decoder import FOUR_BIT_BYTES
-from placer.workload.models.ladder import decoder_of
+from placer.workload.models.decoder import FOUR_BIT_BYTES, decoder_of
 from placer.workload.models.model_words import public_model, read_model
 from placer.workload.profile import load_profile
 

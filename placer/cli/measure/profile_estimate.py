@@ -20,8 +20,8 @@ from placer.report.blocks import Cell, Report, Table, figure, section, table, te
 from placer.units import counted, format_bytes, format_number, format_plain, format_seconds
 
 if TYPE_CHECKING:
+    from placer.documents.schemas.measured import Fits
     from placer.profiler.estimate.estimate import Estimate
-    from placer.profiler.estimate.memory import Fit
     from placer.workload.measurement import Measurement, Point
     from placer.workload.profile import Efficiency, ModelProfile
 
@@ -329,7 +329,7 @@ def _checks(estimate: Estimate) -> Table | None:
     return table("Known rates", ("GPU", *figures), rows, numbers=figures)
 
 
-def _fits(fit: Fit) -> str:
+def _fits(fit: Fits) -> str:
     if fit.fits:
         return "yes"
     return f"{fit.largest_microbatch} at once" if fit.largest_microbatch else "no"

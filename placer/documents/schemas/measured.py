@@ -21,8 +21,8 @@ from placer.records import Amount, Count, Natural, Positive, Share, one_of
 from placer.workload.architecture import Architecture
 from placer.workload.constants import HostConstants
 from placer.workload.measurement import PRECISIONS
-from placer.workload.overlay import LinkSpeed
-from placer.workload.profile import LONGEST_SAMPLE, Efficiency, ModelProfile, Rate
+from placer.workload.overlay import Figures, Triple
+from placer.workload.profile import LONGEST_SAMPLE, ModelProfile
 from placer.workload.profile import SCHEMA as PROFILE_SCHEMA
 
 SHORT = Meta(extra_json_schema={"maxLength": LONGEST_SAMPLE})
@@ -56,26 +56,6 @@ class Models(Part, frozen=True, tag_field="schema", tag="placer.models/v1"):
     """
 
     models: list[Profile]
-
-
-class Triple(Closed, frozen=True):
-    """Multiples of a time: 0 < fast <= value <= slow."""
-
-    value: Positive
-    slow: Positive
-    fast: Positive
-
-
-class CalibratedRate(Rate, frozen=True, kw_only=True):
-    """Measured speed of one machine with one model."""
-
-    model: str
-
-
-class CalibratedEfficiency(Efficiency, frozen=True, kw_only=True):
-    """Measured local rate under a framework over the rate alone."""
-
-    model: str
 
 
 class CalibratedBook(Closed, frozen=True):
@@ -175,25 +155,19 @@ class FitReport(Part, frozen=True):
     exchange: Maybe[Anything] = UNSET
 
 
-class CalibrationFile(Closed, frozen=True, tag_field="schema", tag="placer.calibration/v1"):
+class CalibrationFile(
+    Figures, Closed, frozen=True, kw_only=True, tag_field="schema", tag="placer.calibration/v1"
+):
     """Figures that a user's own measured runs put over the published ones: seconds, samples per
     second of one machine, Gb/s of one TCP stream. The report is for people and changes nothing; its
     errors are shares of 1, expected over measured minus 1.
     """
 
-    name: str
     created: Day
     placer_version: str
     catalog: CalibratedBook
     runs: RunsFile
     hosts: dict[str, Annotated[HostConstants, NEEDS_TENSORS]]
-    kappa: Triple
-    averaging_spread: Triple
-    spreads: dict[str, Triple]
-    most_workers: Natural
-    rates: list[CalibratedRate]
-    efficiencies: list[CalibratedEfficiency]
-    links: list[LinkSpeed]
     report: FitReport
     site_kappa: Maybe[Triple] = UNSET
     ring_kappa: Maybe[Triple] = UNSET
@@ -217,13 +191,19 @@ class GradientSize(Closed, frozen=True):
     bytes_fp32: Natural
 
 
+Known = Literal["exact", "estimated", "assumed"]
+
+
 class MemoryPart(Closed, frozen=True):
-    """What takes memory."""
+    """What takes memory of a device at the microbatch asked for.
+
+    per_sample: What of it grows with each sample.
+    """
 
     name: str
     bytes: Amount
     per_sample: Amount
-    basis: Literal["exact", "estimated", "assumed"]
+    basis: Known
     source: str
 
 
@@ -235,7 +215,10 @@ class Memory(Closed, frozen=True):
 
 
 class Fits(Closed, frozen=True):
-    """Whether the model fits a device."""
+    """Whether the microbatch asked for fits a device.
+
+    largest_microbatch: Most samples that fit, 0 if not even one does.
+    """
 
     gpu: str
     memory_bytes: Positive
@@ -259,7 +242,11 @@ class EstimatedRate(Closed, frozen=True):
 
 
 class EstimateCheck(Closed, frozen=True):
-    """Errors of the estimate against known speeds of other devices."""
+    """Errors of the estimate against a known speed of the model; 0.1 is 10 % too fast.
+
+    never_measured: Without any speed of this model.
+    other_device: From its other known speeds; null without one.
+    """
 
     gpu: str
     samples_per_second: Positive

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -37,22 +37,21 @@ def check_book(
     """Refuse rows whose place or device no other file knows, and figures that cannot be."""
     for file in ("offers.csv", "functions.csv", "stores.csv"):
         for where, row in rows[file]:
-            if row.place not in regions:
-                words = f"{where}: region '{row.place}' is not in regions.csv"
-                raise PlacerError(words, "add it there with its coordinates")
+            _check_known(where, "region", row.place, regions, "add it there with its coordinates")
     for where, offer in rows["offers.csv"]:
-        if offer.gpu not in gpus:
-            words = f"{where}: gpu '{offer.gpu}' is not in gpus.csv"
-            raise PlacerError(words, "add it there with its memory")
+        _check_known(where, "gpu", offer.gpu, gpus, "add it there with its memory")
         _check_offer(where, offer)
     _check_egress(rows["egress.csv"], regions)
     for where, link in rows["links.csv"]:
         for place in (link.src, link.dst):
-            if place not in regions:
-                words = f"{where}: region '{place}' is not in regions.csv"
-                raise PlacerError(words, "add it there")
+            _check_known(where, "region", place, regions, "add it there")
         _check_rising(where, link, "gbps_low", "gbps_one_stream", "gbps_high")
     _check_capacity(rows["capacity.csv"], regions, gpus)
+
+
+def _check_known(where: str, kind: str, name: str, known: Container[str], tip: str) -> None:
+    if name not in known:
+        raise PlacerError(f"{where}: {kind} '{name}' is not in {kind}s.csv", tip)
 
 
 def check_figures(catalog: Catalog) -> None:
@@ -142,9 +141,9 @@ def _check_capacity(
         if row.provider not in (ANY, *providers):
             words = f"{where}: provider '{row.provider}' has no region"
             raise PlacerError(words, "correct it, or write *")
-        if row.region and row.place not in regions:
-            words = f"{where}: region '{row.place}' is not in regions.csv"
-            raise PlacerError(words, "add it there, or leave it empty for a class row")
+        if row.region:
+            tip = "add it there, or leave it empty for a class row"
+            _check_known(where, "region", row.place, regions, tip)
         if row.device not in (ANY, *gpus):
             words = f"{where}: device '{row.device}' is not in gpus.csv"
             raise PlacerError(words, "correct it, or write *")

@@ -2,8 +2,7 @@
 window; and lengths on the globe.
 
 Every figure that comes from here is labelled ``estimated``. The error stands at `ROUTE_FACTORS` and
-`SPREAD`; ``placer network check`` works it out for any measured grid, and
-`placer.market.network.measured_links` refits the factors.
+`SPREAD`; ``placer network check`` works it out for any measured grid.
 """
 
 from __future__ import annotations

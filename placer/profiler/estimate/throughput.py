@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from placer.documents.schemas.measured import EstimateCheck
 from placer.errors import unknown
 from placer.market.catalog import Catalog, Gpu
 from placer.profiler.devices import Device, device_of
@@ -203,19 +204,6 @@ OTHER_GPU = 1.3
 """And on GPUs of which no rate was published: assumed; software gets less out of the fastest."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Check:
-    """A rate of this model that is known, against its estimates; errors are shares (0.1 is 10 % too
-    fast). ``never_measured`` is the error without any rate of this model, ``other_device`` that
-    from its other known rates; None without one.
-    """
-
-    gpu: str
-    samples_per_second: float
-    never_measured: float
-    other_device: float | None
-
-
 def rates_from_work(
     work: Work, family: str, catalog: Catalog, precision: str, known: Sequence[Rate] = ()
 ) -> tuple[Rate, ...]:
@@ -246,7 +234,7 @@ def step_times(work: Work, family: str, catalog: Catalog, precision: str) -> dic
 
 def checks(
     work: Work, family: str, catalog: Catalog, precision: str, known: Sequence[Rate]
-) -> tuple[Check, ...]:
+) -> tuple[EstimateCheck, ...]:
     """Compare each known rate of one GPU with what would have been estimated without it."""
 
     def error(rate: Rate, others: Sequence[Rate]) -> float | None:
@@ -258,7 +246,7 @@ def checks(
         others, alone = [r for r in measured if r.gpu != rate.gpu], error(rate, ())
         if alone is not None:
             checks.append(
-                Check(
+                EstimateCheck(
                     gpu=rate.gpu,
                     samples_per_second=rate.value,
                     never_measured=alone,

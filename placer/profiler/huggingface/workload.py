@@ -13,8 +13,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError, installed
-from placer.profiler.huggingface.batches import ANY, CAUSAL, TASKS, Asked, Task, image_size, task_of
-from placer.profiler.huggingface.diffusion import diffusion_model
+from placer.profiler.huggingface.batches import (
+    ANY,
+    CAUSAL,
+    TASKS,
+    Asked,
+    Task,
+    diffusion_model,
+    image_size,
+    task_of,
+)
 from placer.profiler.torch_import import load_torch
 from placer.profiler.workload import Workload
 from placer.records import replace

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from math import inf
 
+import numpy as np
 from msgspec import UNSET, UnsetType
 
 from placer.cost_model.estimate import evaluate
@@ -72,7 +73,8 @@ def replay(
     ends, seen = _ends(scene, rounds)
     seconds = tuple(b - a for a, b in itertools.pairwise(ends))
     expected, shape = evaluate(placement, problem), problem.profile.architecture
-    mean, ordered = (ends[-1] - ends[0]) / rounds, sorted(seconds)
+    mean = (ends[-1] - ends[0]) / rounds
+    p5, p50, p95 = (float(end) for end in np.quantile(seconds, (0.05, 0.5, 0.95)))
     return Simulation(
         strategy=placement.exchange.strategy,
         rounds=rounds,
@@ -82,9 +84,9 @@ def replay(
         straggler_factor=float(straggler_factor),
         samples_per_second=expected.samples / mean,
         round_seconds=list(seconds),
-        p5=percentile(ordered, 0.05),
-        p50=percentile(ordered, 0.5),
-        p95=percentile(ordered, 0.95),
+        p5=p5,
+        p50=p50,
+        p95=p95,
         bytes_by_link=[
             LinkBytes(src=src, dst=dst, bytes_per_round=size / seen)
             for (src, dst), size in sorted(scene.sent.items())
@@ -182,15 +184,3 @@ def _overlapped(
         ends.append(scene.loop.now)
         scene.new_round()
         under_way = scene.loop.start(exchange(scene))
-
-
-def percentile(ordered: list[float], share: float) -> float:
-    """Return the value below which a share of ordered values lies, linear between neighbours.
-
-    >>> percentile([1.0, 2.0, 3.0], 0.5), percentile([1.0, 2.0, 3.0], 0.95)
-    (2.0, 2.9)
-    """
-    at = share * (len(ordered) - 1)
-    low = int(at)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (at - low) * (ordered[high] - ordered[low])

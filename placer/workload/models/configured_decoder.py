@@ -9,8 +9,7 @@ from placer.errors import PlacerError
 from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.models.configuration import Configuration
-from placer.workload.models.decoder import FOUR_BIT_BYTES, Decoder, language_model
-from placer.workload.models.ladder import nearest_rung
+from placer.workload.models.decoder import FOUR_BIT_BYTES, Decoder, language_model, nearest_rung
 from placer.workload.profile import ModelProfile
 
 MOST_LAYERS = 10_000

@@ -23,8 +23,7 @@ from placer.workload.models.configured_decoder import (
     configured_model,
     sequence_length,
 )
-from placer.workload.models.decoder import language_model
-from placer.workload.models.ladder import is_size, nearest_rung, sized_model
+from placer.workload.models.decoder import is_size, language_model, nearest_rung, sized_model
 from placer.workload.profile import ModelProfile, load_profile, profile_names
 
 FILE = "public_models.csv"
