@@ -91,22 +91,27 @@ class CalibratedEfficiency(Efficiency, frozen=True, kw_only=True, forbid_unknown
     model: str
 
 
-class Figures(Struct, frozen=True, kw_only=True):
-    """The part of an overlay file that placer reads back."""
+class FirstFigures(Struct, frozen=True, kw_only=True):
+    """What files of all versions say of the timing model."""
 
     name: str
     hosts: dict[str, HostConstants]
     kappa: Triple
-    site_kappa: Triple
-    ring_kappa: Triple
-    stream_power: Share
     averaging_spread: Triple
-    server_sum_bytes_per_s: Positive | None
     spreads: dict[str, Triple]
     most_workers: Natural
     rates: list[CalibratedRate]
     efficiencies: list[CalibratedEfficiency]
     links: list[LinkSpeed]
+
+
+class Figures(FirstFigures, frozen=True, kw_only=True):
+    """The part of an overlay file that placer reads back."""
+
+    site_kappa: Triple
+    ring_kappa: Triple
+    stream_power: Share
+    server_sum_bytes_per_s: Positive | None
 
 
 KEYS = (

@@ -21,7 +21,7 @@ from placer.records import Amount, Count, Natural, Positive, Share, one_of
 from placer.workload.architecture import Architecture
 from placer.workload.constants import HostConstants
 from placer.workload.measurement import PRECISIONS
-from placer.workload.overlay import Figures, Triple
+from placer.workload.overlay import FirstFigures, Triple
 from placer.workload.profile import LONGEST_SAMPLE, ModelProfile
 from placer.workload.profile import SCHEMA as PROFILE_SCHEMA
 
@@ -156,7 +156,7 @@ class FitReport(Part, frozen=True):
 
 
 class CalibrationFile(
-    Figures, Closed, frozen=True, kw_only=True, tag_field="schema", tag="placer.calibration/v1"
+    FirstFigures, Closed, frozen=True, kw_only=True, tag_field="schema", tag="placer.calibration/v1"
 ):
     """Figures that a user's own measured runs put over the published ones: seconds, samples per
     second of one machine, Gb/s of one TCP stream. The report is for people and changes nothing; its

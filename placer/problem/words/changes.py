@@ -39,7 +39,8 @@ TARGETS = {
 
 def add_own_machines(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
     """Put machines of one's own into a book, each at the price of its electricity."""
-    from placer.market.words.own_machines import PREFIX, parse_own, with_own_machines
+    from placer.market.words.own_machines import parse_own, with_own_machines
+    from placer.market.words.own_places import PREFIX
 
     for text, *_ in rows:
         catalog = with_own_machines(catalog, parse_own(text.removeprefix(PREFIX), catalog))

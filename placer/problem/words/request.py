@@ -92,7 +92,8 @@ def _with_own(catalog: Catalog, given: Any) -> Catalog:
     """Put the user's own machines into the book, as changes of it that documents keep."""
     if not given:
         return catalog
-    from placer.market.words.own_machines import PREFIX, own_words
+    from placer.market.words.own_machines import own_words
+    from placer.market.words.own_places import PREFIX
 
     made = [Change(text=f"{PREFIX}{word}", what="own", value=word) for word in own_words(given)]
     return changed_book(catalog, made)
