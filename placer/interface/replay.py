@@ -17,7 +17,7 @@ from placer.units import GIB, SECONDS_PER_HOUR, parse_bytes, parse_fraction, par
 
 if TYPE_CHECKING:
     from placer.advice.policy.replay import Replay
-    from placer.advice.policy.state import Job, Market
+    from placer.advice.policy.trace import Job, Market
     from placer.advice.policy.watch import Change
     from placer.advice.policy.zone_prices import ZonePrices
     from placer.cost_model.capacity.forecast import CapacityForecast
@@ -99,7 +99,7 @@ def replay(
     [0, 0]
     """
     from placer.advice.policy.replay import replay as replay_trace
-    from placer.advice.policy.state import trace_of
+    from placer.advice.policy.trace import trace_of
     from placer.advice.runner.runner import opener
     from placer.market.launch_log import read_launch_log
 
@@ -123,7 +123,7 @@ def replay(
 
 def job_of(machines: int, work_h: float, deadline_h: float, words: Following) -> Job:
     """Build a job from the words that say what it loses when its machines change."""
-    from placer.advice.policy.state import Job
+    from placer.advice.policy.trace import Job
 
     return Job(
         machines=machines,

@@ -23,9 +23,10 @@ from placer.market.scaled_market import ONE_ROW, REPRICED, Repriced, RowChange
 from placer.problem.kept_answers import Recent
 from placer.problem.question import KEPT_POOLS, PARTS
 from placer.problem.requirements import LATER_FIELDS, Narrowed, Requirements
+from placer.problem.workers.admission import WithAdmission
 from placer.problem.workers.islands import IslandQuestion, StepPart
 from placer.problem.workers.pool import Pool
-from placer.problem.workers.speeds import WithAdmission, island_kind
+from placer.problem.workers.speeds import island_kind
 from placer.problem.workers.worker_sizes import ROUNDING, Kind, Limits, Size, Twins, sizes
 from placer.records import replace
 from placer.workload.constants import calibration_document

@@ -10,7 +10,7 @@ from typing import Any
 from placer.market.catalog import VmOffer, worker_name
 from placer.problem.problem import Problem
 from placer.problem.words.wishes import INSIDE
-from placer.problem.workers.speeds import STALE
+from placer.problem.workers.admission import STALE
 from placer.records import replace
 from placer.solving.parts.chains import best_chain
 from placer.units import format_usd

@@ -25,7 +25,7 @@ from placer.files.whole_files import write_whole
 from placer.market.carbon import NO_GRID
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.workers.speeds import STALE
+from placer.problem.workers.admission import STALE
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Reason, StoppedError

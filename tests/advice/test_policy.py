@@ -18,18 +18,8 @@ from placer.advice.policy.replay import (
     starts_of,
     ticks_of,
 )
-from placer.advice.policy.state import (
-    Job,
-    Market,
-    Observation,
-    changed,
-    hours_for,
-    lives_h,
-    ran,
-    start,
-    steady,
-    work_in,
-)
+from placer.advice.policy.state import changed, hours_for, ran, start, work_in
+from placer.advice.policy.trace import Job, Market, Observation, lives_h, steady
 from placer.errors import PlacerError
 from placer.records import replace
 

@@ -19,7 +19,7 @@ import pytest
 
 import placer
 from conftest import PROCESS_TIMEOUT_S, ROOT
-from placer.advice.policy.state import Job, Market
+from placer.advice.policy.trace import Job, Market
 from placer.advice.policy.watch import Change, watch
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError

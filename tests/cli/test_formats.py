@@ -14,7 +14,8 @@ import yaml
 from conftest import Run
 from placer.cli.screen.formats import FORMATS
 from placer.report.blocks import Report, Table, section, table
-from placer.report.draw.terminal import as_csv, as_html, as_jsonl, as_markdown, table_lines
+from placer.report.draw.formats import as_csv, as_html, as_jsonl, as_markdown
+from placer.report.draw.terminal import table_lines
 from placer.report.draw.wrapping import fold
 
 ERBEN = ("--model", "roberta-xlm", "--catalog", "erben-2023")

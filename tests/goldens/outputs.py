@@ -26,7 +26,7 @@ from placer.errors import PlacerError
 from placer.launch.export import TARGETS
 from placer.report.blocks import in_text
 from placer.report.contents import KINDS, contents
-from placer.report.draw.terminal import as_markdown
+from placer.report.draw.formats import as_markdown
 from placer.solving.answer import SolveOptions
 
 ASKED = Path(__file__).parent / "asked"

@@ -8,10 +8,7 @@ from dataclasses import dataclass
 
 from placer.advice.policy.state import (
     EPSILON_H,
-    Job,
     Machines,
-    Market,
-    Observation,
     State,
     after_losses,
     changed,
@@ -19,6 +16,7 @@ from placer.advice.policy.state import (
     ran,
     work_in,
 )
+from placer.advice.policy.trace import Job, Market, Observation
 from placer.records import replace
 
 Rule = Callable[[State, Observation, float, Job, Market], Machines]

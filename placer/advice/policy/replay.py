@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from placer.advice.policy.policies import POLICIES, Rule, policy_named, step
-from placer.advice.policy.state import Job, Market, Observation, State, Trace, start
+from placer.advice.policy.state import State, start
+from placer.advice.policy.trace import Job, Market, Observation, Trace
 from placer.advice.runner.runner import Opener, answers, here
 from placer.documents.schemas import worlds
 from placer.documents.schemas.worlds import Policy

@@ -14,18 +14,8 @@ import numpy.typing as npt
 from msgspec import to_builtins
 
 from placer.advice.policy.policies import decide, span
-from placer.advice.policy.state import (
-    MEMORY_H,
-    Job,
-    Market,
-    Observation,
-    State,
-    after_losses,
-    checkpoint_usd,
-    observed,
-    ran,
-    start,
-)
+from placer.advice.policy.state import State, after_losses, checkpoint_usd, ran, start
+from placer.advice.policy.trace import MEMORY_H, Job, Market, Observation, observed
 from placer.documents.schemas.worlds import Action, Watch
 from placer.errors import PlacerError, unknown
 from placer.files.growing_file import Line

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placer.advice.policy.state import Market
+from placer.advice.policy.trace import Market
 from placer.errors import PlacerError
 from placer.files.bounded_file import bounded
 from placer.market.catalog import Catalog

@@ -121,14 +121,14 @@ def _tables(items: Sequence[Item]) -> list[Table]:
 
 def _written(name: str, items: Sequence[Item]) -> str:
     """Write what was kept: the tables alone in a format of rows."""
-    from placer.report.draw import terminal
+    from placer.report.draw import formats
 
-    writer: Callable[..., str] = getattr(terminal, f"as_{name}")
+    writer: Callable[..., str] = getattr(formats, f"as_{name}")
     return writer(_tables(items) if name in ROWS else items)
 
 
 WRITERS = {"csv": "csv", "jsonl": "jsonl", "md": "markdown", "html": "html"}
-"""Formats of answers by name, and how `placer.report.draw.terminal` calls them."""
+"""Formats of answers by name, and how `placer.report.draw.formats` calls them."""
 ROWS = ("csv", "jsonl")
 """Formats of rows, numbers in full."""
 DOCUMENTS = ("json", "yaml")
