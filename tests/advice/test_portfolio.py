@@ -116,6 +116,36 @@ def test_a_team_that_lacks_something_is_named_with_what_it_needs() -> None:
     assert short.left == pytest.approx(0.4)
 
 
+def test_one_more_changes_the_sum_as_asking_again_with_it_does() -> None:
+    """A team has one A10 and 3 T4, fewer than the second job needs, which takes eight V100 for
+    14.60 USD/h in place of one A10 for 0.60: one more A10 saves 14.00. The price of the relaxation,
+    in which a part of a job takes what is left of the T4, is 11.40.
+    """
+    jobs = [{**JOB, "name": name, "team": "x"} for name in ("a", "b")]
+
+    def asked(a10: int, t4: int) -> placer.PortfolioAnswer:
+        teams = [{"name": "x", "quota": {"A10": a10, "T4": t4}}]
+        return placer.portfolio(jobs, teams=teams, catalog="erben-2023")
+
+    for t4 in (3, 8):
+        one, two = asked(1, t4), asked(2, t4)
+        (row,) = one.worths
+        assert row.resource == "A10 on-demand in lambda/us-west-1 of team x"
+        assert row.usd == pytest.approx(one.usd - two.usd)
+        assert two.worths == ()
+
+
+def test_one_more_lets_a_job_run_that_is_left_out() -> None:
+    """Then the sum grows by 0.60 USD/h, with its sign, and the job is named."""
+    jobs = [{**JOB, "name": name, "in": "lambda", "gpu": "A10"} for name in ("a", "b", "c")]
+    answer = placer.portfolio(jobs, catalog="erben-2023", quota={"A10": 1})
+    (row,) = answer.worths
+    assert row.runs == ("b",)
+    assert row.usd == pytest.approx(-0.6)
+    words = " ".join(drawn(answer).split())
+    assert "A10 on-demand in lambda/us-west-1 runs b, and costs $0.60/h" in words
+
+
 def test_the_checker_sums_each_team() -> None:
     """Limits that are tightened afterwards are found broken, by the sums of the document alone."""
     limits = {"quota": {"A10": 1}, "budget": "3/h"}

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from placer.advice.portfolio.columns import Column
 from placer.advice.portfolio.generation import Found
 from placer.advice.portfolio.jobs import Job, Portfolio
-from placer.advice.portfolio.pricing import Ledger, displacements, worths
+from placer.advice.portfolio.pricing import Ledger, displacements
 from placer.cost_model.estimate import estimate
 from placer.cost_model.objective import gap_between
 from placer.documents.many_check import PORTFOLIO_SCHEMA, wrong_sums
@@ -265,7 +265,7 @@ def answered(found: Found) -> PortfolioAnswer:
         least_share=least,
         least_share_bound=most,
         greedy_left_out=len(jobs) - sum(found.greedy.values()),
-        worths=worths(found.duals, portfolio.objective),
+        worths=tuple(sorted(found.worths, key=lambda row: -row.usd)),
         giving_way=tuple(
             jobs[n].name
             for n in sorted(assigned, key=lambda n: (jobs[n].priority, jobs[n].weight, -n))

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
+from msgspec import UNSET
+
 from placer.advice.portfolio.columns import Column, Columns, Duals, Group, Held, Resource
 from placer.advice.portfolio.jobs import Portfolio
-from placer.advice.portfolio.pricing import Pricing
+from placer.advice.portfolio.pricing import Ledger, Pricing, running, worth
 from placer.advice.portfolio.search import Sought
+from placer.documents.schemas.many import ResourceWorth
 from placer.errors import installed
 from placer.records import replace
 from placer.solving import allowance
@@ -23,6 +26,10 @@ GAP = 1e-9
 """Relative gap of a program in whole numbers."""
 
 
+MOST_SCARCE, MORE_S = 12, 2.0
+"""Scarce resources that are asked about, the dearest first, and seconds for one more of each."""
+LEAST_SAVED = 1e-6
+"""Share of the value below which one more saves nothing."""
 LP_S = 60.0
 """Seconds of a program with fractions at most: it takes hundredths."""
 Terms = Sequence[tuple[Any, float]]
@@ -36,9 +43,15 @@ class Program:
     """
 
     def __init__(
-        self, columns: Columns, counts: Sequence[int], choices: Sequence[Column], *, whole: bool
+        self,
+        columns: Columns,
+        counts: Sequence[int],
+        choices: Sequence[Column],
+        *,
+        whole: bool,
+        more: Resource | None = None,
     ) -> None:
-        self.columns, self.choices = columns, choices
+        self.columns, self.choices, self.more = columns, choices, more
         self.model = _solver("SCIP" if whole else "GLOP")
         self.unit = max((abs(column.value) for column in choices), default=0.0) or 1.0
         variable = self.model.IntVar if whole else self.model.NumVar
@@ -65,7 +78,7 @@ class Program:
         """Add the limit of what columns take of a resource; a block must be bought first."""
         blocks, own = self.columns.portfolio.blocks, self.columns.limits.blocks.get(held[0])
         if own is None:
-            return self.limit([], self.columns.limits.capacity(held))
+            return self.limit([], self.columns.limits.capacity(held) + (held[0] == self.more))
         there = [i for i in own if held[1] in blocks[i].slots]
         return self.limit([(self.buy[i], -blocks[i].machines) for i in there], 0)
 
@@ -143,15 +156,20 @@ def relaxed(
 
 
 def whole(
-    columns: Columns, seconds: float, share: Callable[[Column], float] | None = None
+    columns: Columns,
+    seconds: float,
+    share: Callable[[Column], float] | None = None,
+    more: Resource | None = None,
 ) -> tuple[dict[Column, int], bool]:
     """Choose a whole number of each column: the most weight of the highest priority runs, then of
     the next, then the least share of any job is as large as possible (None: shares do not count),
-    and then the value is the least. Each step takes so many seconds. Returns how often each column
-    is taken, and whether it is proved that none do better.
+    and then the value is the least. Each step takes so many seconds. There may be one ``more`` of a
+    resource in every slot. Returns how often each column is taken, and whether it is proved that
+    none do better.
     """
     choices = columns.kept
-    program = Program(columns, [group.count for group in columns.groups], choices, whole=True)
+    everybody = [group.count for group in columns.groups]
+    program = Program(columns, everybody, choices, whole=True, more=more)
     everyone = program.limit([(left, 1) for left in program.left], 0)
     solved, proved = program.minimise(program.value, seconds)
     if not solved:
@@ -182,6 +200,45 @@ def whole(
         else:
             high = middle - 1
     return counts, proved
+
+
+def worths(
+    columns: Columns,
+    counts: Mapping[Column, int],
+    duals: Duals,
+    share: Callable[[Column], float] | None = None,
+) -> Iterator[ResourceWorth]:
+    """Yield what one more of each scarce resource changes, by choosing again among the known
+    columns: a longer search may find more. In dollars of the budget where cost is no aim.
+
+    The price of a relaxation would hold for a small change only, and is none where jobs are left
+    out: a whole one changes which of them run.
+    """
+    portfolio = columns.portfolio
+    dollar = 1.0 if portfolio.objective == "cost" else duals.budget
+    ledger = Ledger(columns, counts)
+    scarce: dict[Resource, dict[int, float]] = {}
+    for resource, slot in {*duals.prices, *ledger.held}:
+        if resource not in columns.limits.blocks and ledger.left((resource, slot)) < 1:
+            price = duals.prices.get((resource, slot), 0.0)
+            scarce.setdefault(resource, {})[slot] = price
+    *missed, now = worth(columns, counts)
+    run = running(columns, counts)
+    dearest = sorted(scarce, key=lambda one: (-sum(scarce[one].values()), one))
+    for resource in dearest[:MOST_SCARCE] if dollar else ():
+        other, _ = whole(columns, MORE_S, share, resource)
+        *left, then = worth(columns, other)
+        saved = (now - then) / dollar
+        if (left, -saved) < (missed, -LEAST_SAVED * abs(now) / dollar):
+            pairs = zip(columns.groups, run, running(columns, other), strict=True)
+            names = [portfolio.jobs[n].name for g, own, new in pairs for n in g.members[own:new]]
+            yield ResourceWorth(
+                resource=resource.words,
+                unit=resource.unit,
+                usd=saved,
+                slots=tuple(sorted(scarce[resource])),
+                runs=tuple(names) if left < missed else UNSET,
+            )
 
 
 def _solver(name: str) -> Any:

@@ -8,11 +8,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import inf
 
-from placer.advice.portfolio.bounds import Bounds, all_columns, whole
+from placer.advice.portfolio.bounds import Bounds, all_columns, whole, worths
 from placer.advice.portfolio.columns import Column, Columns, Duals, Group
 from placer.advice.portfolio.jobs import Portfolio
 from placer.advice.portfolio.pricing import Pricing, one_by_one, running, worth
 from placer.advice.portfolio.search import Search, Sought, seeds
+from placer.documents.schemas.many import ResourceWorth
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Allowance
@@ -69,6 +70,7 @@ class Found:
     seconds: float = 0.0
     stopped: bool = False
     shares: tuple[float, float] | None = None
+    worths: tuple[ResourceWorth, ...] = ()
 
 
 def chosen(portfolio: Portfolio, options: SolveOptions) -> Found:
@@ -159,6 +161,7 @@ class Generation:
             rounds=self.rounds,
             searches=self.pricing.search.searches,
             shares=(share, top) if fair else None,
+            worths=tuple(worths(self.columns, counts, prices, bounds.share if fair else None)),
         )
 
     def _state(self, counts: Mapping[Column, int]) -> tuple[list[int], float, float]:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from placer.advice.portfolio.columns import Column, Columns, Duals, Group, Held, Resource, Unit
+from placer.advice.portfolio.columns import Column, Columns, Duals, Group, Held, Resource
 from placer.advice.portfolio.jobs import HOUR_S
 from placer.advice.portfolio.search import Search, Sought, elsewhere
-from placer.documents.schemas.many import Displaced, ResourceWorth
+from placer.documents.schemas.many import Displaced
 from placer.problem.placement import Placement
 from placer.records import replace
 from placer.solving import allowance
@@ -411,18 +411,3 @@ def displacements(
                 by=holders(amount),
                 slot=0,
             )
-
-
-def worths(duals: Duals, objective: str) -> tuple[ResourceWorth, ...]:
-    """List what is scarce, the dearest first; in dollars of the budget where cost is no aim."""
-    if objective != "cost" and not duals.budget:
-        return ()
-    dollar = 1.0 if objective == "cost" else duals.budget
-    prices: dict[tuple[str, Unit], dict[int, float]] = {}
-    for (resource, slot), usd in duals.prices.items():
-        prices.setdefault((resource.words, resource.unit), {})[slot] = usd / dollar
-    rows = (
-        ResourceWorth(resource=words, unit=unit, usd=sum(usd.values()), slots=tuple(sorted(usd)))
-        for (words, unit), usd in prices.items()
-    )
-    return tuple(sorted((row for row in rows if row.usd > 0), key=lambda row: -row.usd))

@@ -224,16 +224,18 @@ class PortfolioJob(Part, frozen=True):
 
 
 class ResourceWorth(Part, frozen=True):
-    """What one more unit of a resource saves: a price of the relaxation, which holds for a small
-    change, and jobs come whole.
+    """What the jobs save with one more of a resource and all else as it is, among the placements
+    that were looked at.
 
-    usd: Per hour, or in total with slots.
+    usd: Per hour, or in total with slots; below 0 where more jobs run, and what they cost.
+    runs: Jobs that run then, too.
     """
 
     resource: str
     unit: Literal["GPU", "machine"]
     usd: float
     slots: tuple[int, ...]
+    runs: Maybe[tuple[str, ...]] = UNSET
 
 
 class PortfolioSearch(Part, frozen=True):

@@ -296,14 +296,21 @@ def _scope(quota: Document) -> str:
 
 def _worth(document: Document) -> tuple[Section, ...]:
     each = "/h" if document["unit"] == "USD/h" else ""
+    per_dollar, unit = _objective(document).get("per_dollar"), _objective(document).get("unit")
+
+    def change(row: Document) -> str:
+        usd = f"{format_usd(abs(row['usd']))}{each}"
+        if not row.get("runs"):
+            return f"is worth {usd}" if per_dollar else f"saves {usd}"
+        return f"runs {', '.join(row['runs'])}, and {'costs' if row['usd'] < 0 else 'saves'} {usd}"
+
     rows = [
         [
             row["resource"] if row["unit"] == "GPU" else f"{row['unit']} {row['resource']}",
-            (f"{format_usd(row['usd'])}{each}", row["usd"]),
+            change(row),
         ]
         for row in document["worth"]
     ]
-    per_dollar, unit = _objective(document).get("per_dollar"), _objective(document).get("unit")
     return section(
         "What one more is worth",
         text(
@@ -312,8 +319,8 @@ def _worth(document: Document) -> tuple[Section, ...]:
             else ""
         ),
         table(
-            "Prices of the relaxation, in which jobs may be divided: they hold for a small change",
-            ("one more", "is worth"),
+            "Chosen again with one more and all else as it is, among the placements looked at",
+            ("with one more", "the same search"),
             rows,
         ),
     )
