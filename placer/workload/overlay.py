@@ -16,7 +16,8 @@ from placer.files.bounded_file import bounded
 from placer.files.json_text import parse_json
 from placer.market.catalog import Catalog, MeasuredLink
 from placer.market.network.graph import network_of
-from placer.records import Natural, Positive, Share, replace
+from placer.records import Json, Natural, Positive, Share, replace
+from placer.version import __version__
 from placer.workload.constants import (
     PUBLISHED,
     Calibration,
@@ -272,8 +273,12 @@ def _overlay(figures: Figures) -> Overlay:
     )
 
 
-def overlay_document(overlay: Overlay) -> dict[str, Any]:
-    """Build the part of an overlay file that placer reads back."""
+def overlay_document(
+    overlay: Overlay, created: str, catalog: Catalog, runs: Json, report: Json
+) -> dict[str, Any]:
+    """Build the document of an overlay file: what placer reads back, the book and the file of the
+    ``runs`` behind it, and a ``report`` for people.
+    """
     fitted = overlay.calibration
     figures = Figures(
         name=fitted.name,
@@ -293,7 +298,16 @@ def overlay_document(overlay: Overlay) -> dict[str, Any]:
     document: dict[str, Any] = to_builtins(figures)
     for host in document["hosts"].values():
         drop_unused(host)
-    return document
+    return {
+        "schema": SCHEMA,
+        "name": document.pop("name"),
+        "created": created,
+        "placer_version": __version__,
+        "catalog": {"name": catalog.name, "digest": catalog.digest},
+        "runs": runs,
+        **document,
+        "report": report,
+    }
 
 
 def _rate_key(rate: Rate) -> tuple[str, int, str]:

@@ -115,7 +115,8 @@ def test_a_host_like_the_reference_has_the_published_constants() -> None:
     here, shipped = report.overlay.calibration.hosts["a10"], PUBLISHED.hosts["a10"]
     for name in ("base_s", "s_per_gb_sent", "s_per_peer", "s_per_tensor"):
         assert getattr(here, name) == pytest.approx(getattr(shipped, name), rel=1e-4)
-    assert [term.basis for term in report.terms] == ["estimated", "estimated", "assumed", "assumed"]
+    assert [one.key[1] for one in report.scaled] == ["s_per_gb_sent", "s_per_tensor"]
+    assert [one.key[1] for one in report.kept] == ["base_s", "s_per_peer"]
     assert report.overlay.calibration.hosts["t4"] == PUBLISHED.hosts["t4"]
 
 

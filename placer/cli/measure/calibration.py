@@ -172,22 +172,25 @@ def _sums(report: HostReport) -> Table | None:
 
 
 def _constants(report: HostReport) -> Table | None:
+    from placer.documents.schemas.measured import NotFitted
+    from placer.profiler.host.overlay import BASE
     from placer.report.blocks import Cell, table
     from placer.workload.constants import PUBLISHED
 
     classes = list(PUBLISHED.hosts)
     rows: list[list[Cell]] = []
-    for term in report.terms:
-        values = [*(getattr(PUBLISHED.hosts[name], term.name) for name in classes), term.value]
-        rows.append(
-            [
-                term.name,
-                term.unit,
-                *((format_plain(value), value) for value in values),
-                _ends(term.low, term.high) if term.high > term.low else "",
-                f"{term.basis}: {term.source}",
-            ]
-        )
+    here = report.overlay.calibration.hosts[report.host]
+    ends = {one.key[1]: _ends(one.low, one.high) for one in report.scaled if one.high > one.low}
+    for one in (*report.scaled, *report.kept):
+        name = one.key[1]
+        values = [getattr(host, name) for host in (*PUBLISHED.hosts.values(), here)]
+        if isinstance(one, NotFitted):
+            why = one.because
+        else:
+            times = one.value / getattr(PUBLISHED.hosts[BASE], name)
+            why = f"estimated: {BASE} x {times:.2f}, the arithmetic here over the reference"
+        shown = [(format_plain(value), value) for value in values]
+        rows.append([name, one.unit, *shown, ends.get(name, ""), why])
     _, slow, fast = report.overlay.calibration.spreads[report.host]
     why = "assumed: how far the rest of hivemind follows the arithmetic"
     missing: list[Cell] = [("", None)] * len(classes)

@@ -17,15 +17,15 @@ from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from placer.cost_model.timing.transfers import GB
+from placer.documents.schemas.measured import Fitted, NotFitted
 from placer.errors import PlacerError, unknown
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.profiler.host.averaging import HostMeasurement, SumPoint
 from placer.records import replace
 from placer.units import Interval
-from placer.version import __version__
 from placer.workload.constants import NINETY_PERCENT, PUBLISHED, Calibration, HostConstants
-from placer.workload.overlay import SCHEMA, Overlay, overlay_document
+from placer.workload.overlay import Overlay, overlay_document
 
 LEAST_RELATIVE = 0.02
 """Least relative half-width of an interval: what a processor's clock varies from day to day."""
@@ -139,20 +139,6 @@ long per GB as A10 ones.
 """
 
 
-@dataclass(frozen=True)
-class HostTerm:
-    """One constant of a host class: published, and here with a 90 % interval."""
-
-    name: str
-    unit: str
-    published: float
-    value: float
-    low: float
-    high: float
-    basis: str
-    source: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class HostReport:
     """What a machine measured, its fits, and the constants of a host class made of them."""
@@ -161,7 +147,8 @@ class HostReport:
     fits: Mapping[str, HostFit]
     host: str
     devices: tuple[str, ...]
-    terms: tuple[HostTerm, ...]
+    scaled: tuple[Fitted, ...]
+    kept: tuple[NotFitted, ...]
     overlay: Overlay
     created: str
 
@@ -210,9 +197,12 @@ def host_report(measured: HostMeasurement, host: str, today: str | None = None) 
             "no FP16 messages were measured",
             "the published constants are of FP16: measure it as well",
         )
-    terms = _terms(fits["fp16"], kind)
+    runs = len(measured.of("fp16"))
+    scaled, kept = _scaled(fits["fp16"], kind, runs), _kept(kind)
     devices = sorted(device.gpu for device in catalog.gpus.values() if device.host == kind)
-    constants = HostConstants(s_per_gb=0.0, **{term.name: term.value for term in terms})
+    values = {one.key[1]: one.value for one in scaled}
+    values |= {one.key[1]: getattr(PUBLISHED.hosts[BASE], one.key[1]) for one in kept}
+    constants = HostConstants(s_per_gb=0.0, **values)
     partial = " (partial)" if measured.partial else ""
     calibration = replace(
         PUBLISHED,
@@ -225,7 +215,8 @@ def host_report(measured: HostMeasurement, host: str, today: str | None = None) 
         fits=fits,
         host=kind,
         devices=tuple(devices),
-        terms=terms,
+        scaled=scaled,
+        kept=kept,
         overlay=Overlay(calibration=calibration),
         created=created,
     )
@@ -239,48 +230,36 @@ def host_report(measured: HostMeasurement, host: str, today: str | None = None) 
 
 def host_document(report: HostReport) -> dict[str, Any]:
     """Build the overlay's document; ``report`` holds the fits, assumptions and points."""
-    catalog = load_catalog("default")
-    figures = overlay_document(report.overlay)
     measured = report.measured
     points = [to_builtins(point) for point in measured.points]
-    return {
-        "schema": SCHEMA,
-        "name": figures.pop("name"),
-        "created": report.created,
-        "placer_version": __version__,
-        "catalog": {"name": catalog.name, "digest": catalog.digest},
-        "runs": {
-            "file": "placer profile exchange",
-            "sha256": hashlib.sha256(json.dumps(points, sort_keys=True).encode()).hexdigest(),
-            "rows": len(points),
-        },
-        **figures,
-        "report": {
-            "fitted": [*_fitted(report), *_summed(report)],
-            "not_fitted": [
-                {**_figure(report, term), "because": f"assumed: {term.source}"}
-                for term in report.terms
-                if term.basis == "assumed"
-            ],
-            "runs": [],
-            "errors": {"before": None, "after": None, "left_out": None},
-            "warnings": warnings_of(report),
-            "exchange": {
-                "host": report.host,
-                "devices": list(report.devices),
-                **{name: getattr(measured, name) for name in MACHINE},
-                "torch": measured.torch_version,
-                "arithmetic": {name: to_builtins(fit) for name, fit in report.fits.items()},
-                "reference": {
-                    "s_per_gb": REFERENCE_S_PER_GB,
-                    "s_per_tensor": REFERENCE_S_PER_TENSOR,
-                    "alike_within_factor": ALIKE,
-                },
-                "points": points,
-                "sums": [to_builtins(point) for point in measured.sums],
-            },
-        },
+    runs = {
+        "file": "placer profile exchange",
+        "sha256": hashlib.sha256(json.dumps(points, sort_keys=True).encode()).hexdigest(),
+        "rows": len(points),
     }
+    exchange = {
+        "host": report.host,
+        "devices": list(report.devices),
+        **{name: getattr(measured, name) for name in MACHINE},
+        "torch": measured.torch_version,
+        "arithmetic": {name: to_builtins(fit) for name, fit in report.fits.items()},
+        "reference": {
+            "s_per_gb": REFERENCE_S_PER_GB,
+            "s_per_tensor": REFERENCE_S_PER_TENSOR,
+            "alike_within_factor": ALIKE,
+        },
+        "points": points,
+        "sums": [to_builtins(point) for point in measured.sums],
+    }
+    told = {
+        "fitted": to_builtins([*report.scaled, *_summed(report)]),
+        "not_fitted": to_builtins(report.kept),
+        "runs": [],
+        "errors": {"before": None, "after": None, "left_out": None},
+        "warnings": warnings_of(report),
+        "exchange": exchange,
+    }
+    return overlay_document(report.overlay, report.created, load_catalog("default"), runs, told)
 
 
 def warnings_of(report: HostReport) -> list[str]:
@@ -300,28 +279,27 @@ def warnings_of(report: HostReport) -> list[str]:
     return warnings
 
 
-def _terms(fit: HostFit, kind: str) -> tuple[HostTerm, ...]:
-    base, shown = PUBLISHED.hosts[BASE], PUBLISHED.hosts[kind]
+def _scaled(fit: HostFit, kind: str, points: int) -> tuple[Fitted, ...]:
+    """Scale the constants of `BASE` by the arithmetic here over the reference."""
+    found = []
+    for name, unit, here, reference in (
+        ("s_per_gb_sent", "s/GB", fit.s_per_gb, REFERENCE_S_PER_GB),
+        ("s_per_tensor", "s/tensor", fit.s_per_tensor, REFERENCE_S_PER_TENSOR),
+    ):
+        factor = getattr(PUBLISHED.hosts[BASE], name) / reference
+        ends = {end: factor * getattr(here, end) for end in ("value", "low", "high")}
+        figure = _figure(kind, name, unit)
+        found.append(Fitted(**figure, **ends, runs=points, at_limit=ends["value"] == 0.0))
+    return tuple(found)
 
-    def term(name: str, unit: str, here: Interval, basis: str, source: str) -> HostTerm:
-        published = getattr(shown, name)
-        return HostTerm(name, unit, published, here.value, here.low, here.high, basis, source)
 
-    def scaled(name: str, unit: str, here: Interval, reference: float) -> HostTerm:
-        factor = getattr(base, name) / reference
-        ends = {end: getattr(here, end) * factor for end in ("value", "low", "high")}
-        source = f"{BASE} x {here.value / reference:.2f}, the arithmetic here over the reference"
-        return term(name, unit, Interval(**ends), "estimated", source)
-
-    def kept(name: str, unit: str, why: str) -> HostTerm:
-        same = Interval(**dict.fromkeys(("value", "low", "high"), getattr(base, name)))
-        return term(name, unit, same, "assumed", f"as {BASE}, {why}")
-
-    return (
-        scaled("s_per_gb_sent", "s/GB", fit.s_per_gb, REFERENCE_S_PER_GB),
-        scaled("s_per_tensor", "s/tensor", fit.s_per_tensor, REFERENCE_S_PER_TENSOR),
-        kept("base_s", "s", "as matchmaking needs peers"),
-        kept("s_per_peer", "s/worker", "as it needs peers"),
+def _kept(kind: str) -> tuple[NotFitted, ...]:
+    return tuple(
+        NotFitted(**_figure(kind, name, unit), because=f"assumed: as {BASE}, {why}")
+        for name, unit, why in (
+            ("base_s", "s", "as matchmaking needs peers"),
+            ("s_per_peer", "s/worker", "as it needs peers"),
+        )
     )
 
 
@@ -334,44 +312,31 @@ def _spread(published: Calibration, fit: HostFit) -> tuple[float, float, float]:
     return 1.0, math.exp(half), math.exp(-half)
 
 
-def _fitted(report: HostReport) -> list[dict[str, Any]]:
-    return [
-        {
-            **_figure(report, term),
-            **{name: getattr(term, name) for name in ("value", "low", "high")},
-            "runs": len(report.measured.of("fp16")),
-            "at_limit": term.value == 0.0,
-        }
-        for term in report.terms
-        if term.basis == "estimated"
-    ]
-
-
-def _summed(report: HostReport) -> list[dict[str, Any]]:
+def _summed(report: HostReport) -> list[Fitted]:
     """List the row of the measured sum of a parameter server, if there is one."""
     point = report.server_sum
     if point is None:
         return []
     ends = {"value": point.seconds, "low": point.most_s, "high": point.least_s}
     return [
-        {
-            "figure": "sum of a parameter server, each vCPU",
-            "kind": "constant",
-            "key": ["server_sum_bytes_per_s"],
-            "unit": "bytes/s",
-            "published": PUBLISHED.services.server_sum_bytes_per_s,
+        Fitted(
+            figure="sum of a parameter server, each vCPU",
+            kind="constant",
+            key=("server_sum_bytes_per_s",),
+            unit="bytes/s",
+            published=PUBLISHED.services.server_sum_bytes_per_s or 0.0,
             **{end: point.bytes_per_s(s) / point.threads for end, s in ends.items()},
-            "runs": point.rounds,
-            "at_limit": False,
-        }
+            runs=point.rounds,
+            at_limit=False,
+        )
     ]
 
 
-def _figure(report: HostReport, term: HostTerm) -> dict[str, Any]:
+def _figure(kind: str, name: str, unit: str) -> dict[str, Any]:
     return {
-        "figure": f"{term.name} of {report.host} hosts",
+        "figure": f"{name} of {kind} hosts",
         "kind": "constant",
-        "key": [report.host, term.name],
-        "unit": term.unit,
-        "published": term.published,
+        "key": (kind, name),
+        "unit": unit,
+        "published": getattr(PUBLISHED.hosts[kind], name),
     }

@@ -30,9 +30,8 @@ from placer.validation.calibration.parameters import (
     touches,
 )
 from placer.validation.calibration.runs import MeasuredRun
-from placer.version import __version__
 from placer.workload.constants import NINETY_PERCENT, PUBLISHED, peer_of
-from placer.workload.overlay import NOTHING, SCHEMA, ModelEfficiency, Overlay, overlay_document
+from placer.workload.overlay import NOTHING, ModelEfficiency, Overlay, overlay_document
 from placer.workload.profile import Efficiency
 
 LEAST_HALF_WIDTH = {RATE: 0.02, LINK: 0.05, KAPPA: 0.02, SCALE: 0.02, CONSTANT: 0.0}
@@ -363,22 +362,13 @@ class CalibrationReport:
         """Build the ``placer.calibration/v1`` document: what ``--calibration`` reads, and a report.
         Errors are shares of 1.
         """
-        figures = overlay_document(self.overlay)
-        return {
-            "schema": SCHEMA,
-            "name": figures.pop("name"),
-            "created": self.created,
-            "placer_version": __version__,
-            "catalog": {"name": self.catalog.name, "digest": self.catalog.digest},
-            "runs": {"file": self.file, "sha256": self.sha256, "rows": max(1, len(self.checks))},
-            **figures,
-            "report": {
-                "fitted": to_builtins(list(self.figures)),
-                "not_fitted": to_builtins(list(self.unfitted)),
-                "runs": to_builtins(list(self.checks)),
-                "errors": to_builtins(
-                    {"before": self.before, "after": self.after, "left_out": self.left_out}
-                ),
-                "warnings": list(self.warnings),
-            },
+        report = {
+            "fitted": self.figures,
+            "not_fitted": self.unfitted,
+            "runs": self.checks,
+            "errors": {"before": self.before, "after": self.after, "left_out": self.left_out},
+            "warnings": self.warnings,
         }
+        runs = {"file": self.file, "sha256": self.sha256, "rows": max(1, len(self.checks))}
+        told = to_builtins(report)
+        return overlay_document(self.overlay, self.created, self.catalog, runs, told)
