@@ -231,9 +231,12 @@ def overlay_from(raw: Any, where: str) -> Overlay:
             f"{where}: {f'schema {schema} is newer' if newer else f'not a {SCHEMA} file'}", hint
         )
     check_keys(raw, KEYS, where, WRITE_AGAIN)
+    for key in ("hosts", "spreads", "report", "catalog", "runs"):
+        if not isinstance(raw[key], Mapping):
+            raise PlacerError(f"{where}: {key} is not an object", WRITE_AGAIN)
     first = [name for name in HostConstants.__struct_fields__ if name not in LATER_OF_HOSTS]
     for key, kind in (("hosts", HostConstants), ("spreads", Triple)):
-        for host, row in raw[key].items() if isinstance(raw[key], Mapping) else ():
+        for host, row in raw[key].items():
             if host not in PUBLISHED.hosts and peer_of(host) is None:
                 error = unknown("host class", host, PUBLISHED.hosts)
                 raise PlacerError(f"{where}: {error.message}", error.hint)

@@ -310,6 +310,7 @@ def broken(
         (lambda d: d["hosts"].update(t5=d["hosts"]["t4"]), "unknown host class 't5'"),
         (lambda d: d["hosts"].update(t4=3), "hosts.t4: not an object"),
         (lambda d: d["kappa"].update(slow=0.1), "kappa is"),
+        (lambda d: d.update(report=3), "report is not an object"),
         (lambda d: d["rates"][0].update(value=0), "rates[0].value is 0"),
         (lambda d: d["rates"][0].update(model=4), "rates[0].model is 4: expected `str`"),
         (lambda d: d["rates"][0].pop("gpu"), "rates[0]: object missing required field `gpu`"),
