@@ -172,7 +172,7 @@ def _sums(report: HostReport) -> Table | None:
 
 
 def _constants(report: HostReport) -> Table | None:
-    from placer.documents.schemas.measured import NotFitted
+    from placer.documents.schemas.measured import Fitted, NotFitted
     from placer.profiler.host.overlay import BASE
     from placer.report.blocks import Cell, table
     from placer.workload.constants import PUBLISHED
@@ -181,7 +181,8 @@ def _constants(report: HostReport) -> Table | None:
     rows: list[list[Cell]] = []
     here = report.overlay.calibration.hosts[report.host]
     ends = {one.key[1]: _ends(one.low, one.high) for one in report.scaled if one.high > one.low}
-    for one in (*report.scaled, *report.kept):
+    figures: list[Fitted | NotFitted] = [*report.scaled, *report.kept]
+    for one in figures:
         name = one.key[1]
         values = [getattr(host, name) for host in (*PUBLISHED.hosts.values(), here)]
         if isinstance(one, NotFitted):
