@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import count
 from typing import Any
 
@@ -14,6 +14,7 @@ import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
+from placer.documents.schemas import schema_document
 from placer.errors import PlacerError, one_line, unknown
 from placer.records import Json, replace
 from placer.report.blocks import asides, in_text
@@ -31,6 +32,8 @@ from placer.service.working.session import said
 from placer.version import __version__
 
 COLUMNS = 100
+PROGRESS_S = 1.0
+"""Seconds between two notes of how long a call has taken, to clients that want them."""
 MOST_KEPT = 64
 """Answers that are kept by name; the oldest is forgotten first."""
 MANIFEST = "manifest"
@@ -67,12 +70,15 @@ class Tools:
             return types.ListToolsResult(tools=tools())
 
         async def called(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+            telling = asyncio.ensure_future(self._tell_time(ctx.session.report_progress))
             try:
                 return await self.call(params.name, params.arguments or {})
             except PlacerError as error:
                 return wrong(error.message, error.hint)
             except GateError as error:
                 return wrong(error.detail, error.hint)
+            finally:
+                telling.cancel()
 
         return Server(
             "placer",
@@ -82,6 +88,12 @@ class Tools:
             on_list_tools=listed,
             on_call_tool=called,
         )
+
+    async def _tell_time(self, report: Callable[[float, float], Awaitable[None]]) -> None:
+        """Report the seconds of a call, of those that a search may take."""
+        for number in count(1):
+            await asyncio.sleep(PROGRESS_S)
+            await report(number * PROGRESS_S, self.settings.seconds)
 
     async def call(self, name: str, words: Json) -> types.CallToolResult:
         """Answer a call: the document, and the short answer as text.
@@ -148,21 +160,62 @@ class Tools:
 
 def tools() -> list[types.Tool]:
     """List the tools with the JSON Schemas of their words, as the service has them."""
-    verbs = [(verb.name, verb.summary, _with_names(verb.name)) for verb in VERBS.values()]
+    verbs = [
+        (verb.name, verb.summary, _with_names(verb.name), verb.document) for verb in VERBS.values()
+    ]
     # In an address a catalog is repeated, here it is a list.
     own = {"catalog": words_of("recommend")["catalog"]}
     lists = [
-        (name, f"List the {name}.", _object({word: own.get(word, rows[word]) for word in rows}))
+        (
+            name,
+            f"List the {name}.",
+            _object({word: own.get(word, rows[word]) for word in rows}),
+            name,
+        )
         for name, rows in LISTS.items()
     ]
     answer = {"type": "string", "description": "Name of an earlier answer, such as answer-1."}
     manifest = _object({"answer": answer}) | {"required": ["answer"]}
     summary = "Return the launch manifest of an earlier answer."
+    # A manifest with islands is of another version.
+    either = {"type": "object", "anyOf": [core_schema(f"manifest{v}") for v in ("", "-v2")]}
     hints = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
     return [
-        types.Tool(name=name, description=summary, input_schema=schema, annotations=hints)
-        for name, summary, schema in (*verbs, *lists, (MANIFEST, summary, manifest))
+        types.Tool(
+            name=name,
+            description=summary,
+            input_schema=schema,
+            output_schema=core_schema(document) if document != MANIFEST else either,
+            annotations=hints,
+        )
+        for name, summary, schema, document in (
+            *verbs,
+            *lists,
+            (MANIFEST, summary, manifest, MANIFEST),
+        )
     ]
+
+
+def core_schema(document: str) -> dict[str, Any]:
+    """Return what a client may rely on in a document: its keys that are always there, with their
+    kinds, and the objective with value, bound and gap. Whole schemas would take 450 kB in a list
+    that each conversation reads; ``placer validate --schema`` prints them.
+    """
+    whole = schema_document(document)
+    parts = whole.get("$defs", {})
+
+    def kind(schema: dict[str, Any], *, deep: bool) -> dict[str, Any]:
+        own = parts[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+        if "anyOf" in own:
+            return {"anyOf": [kind(one, deep=deep) for one in own["anyOf"]]}
+        brief = {key: own[key] for key in ("type", "enum", "const") if key in own}
+        if deep and "properties" in own:
+            rows = {name: own["properties"][name] for name in own.get("required", ())}
+            named = {name: kind(row, deep=name == "objective") for name, row in rows.items()}
+            brief |= {"properties": named, "required": [*named]}
+        return brief
+
+    return kind(whole, deep=True)
 
 
 def documents_of(verb: str) -> list[str]:

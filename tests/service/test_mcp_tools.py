@@ -51,7 +51,9 @@ CALLS: dict[str, dict[str, Any]] = {
 """A call of each tool; that of ``replan`` is refused for its log."""
 
 
-def asked(*calls: tuple[str, dict[str, Any]], transport: Any = None) -> list[Any]:
+def asked(
+    *calls: tuple[str, dict[str, Any]], transport: Any = None, progress: Any = None
+) -> list[Any]:
     """List the tools, then make calls, one after the other; return the tools and the results."""
     mcp = pytest.importorskip("mcp")
     stdio = pytest.importorskip("mcp.client.stdio")
@@ -61,7 +63,12 @@ def asked(*calls: tuple[str, dict[str, Any]], transport: Any = None) -> list[Any
     async def talk() -> None:
         async with mcp.Client(transport or stdio.stdio_client(parameters)) as client:
             found.append((await client.list_tools()).tools)
-            found.extend([await client.call_tool(name, words) for name, words in calls])
+            found.extend(
+                [
+                    await client.call_tool(name, words, progress_callback=progress)
+                    for name, words in calls
+                ]
+            )
 
     run: Callable[[Callable[[], Awaitable[None]]], None] = anyio.run
     run(talk)
@@ -81,9 +88,16 @@ def test_every_tool_is_listed_and_answers() -> None:
     for tool in tools:
         Draft202012Validator.check_schema(tool.input_schema)
         Draft202012Validator(tool.input_schema).validate(CALLS[tool.name])
+        Draft202012Validator.check_schema(tool.output_schema)
         if tool.name in VERBS:
             assert tool.description == VERBS[tool.name].summary
             assert {*tool.input_schema["properties"]} == {*words_of(tool.name)}
+    assert sum(len(json.dumps(tool.output_schema)) for tool in tools) < 20_000
+    core = next(tool.output_schema["properties"] for tool in tools if tool.name == "recommend")
+    assert "optimal" in core["status"]["enum"]
+    assert {*core["objective"]["properties"]} == {"name", "value", "bound", "gap"}
+    assert core["nearest"] == {"type": "array"}
+    outputs = {tool.name: Draft202012Validator(tool.output_schema) for tool in tools}
     for name, result in zip(CALLS, results, strict=True):
         text = said(result)
         if name == "replan":
@@ -93,6 +107,8 @@ def test_every_tool_is_listed_and_answers() -> None:
         assert not result.is_error, text
         kind = VERBS[name].document if name in VERBS else name
         Draft202012Validator(schema_document(kind)).validate(result.structured_content)
+        outputs[name].validate(result.structured_content)
+        assert not outputs[name].is_valid({"schema": "placer.other/v1"})
         if name == "export":
             assert "workers-0.sh:" in text
             continue
@@ -136,9 +152,18 @@ WRONG: Sequence[tuple[str, dict[str, Any], str]] = (
 
 
 def test_what_is_wrong_is_one_line_and_long_questions_are_cut() -> None:
-    """A call that is wrong ends none; a search of two seconds says what gap is left."""
+    """A call that is wrong ends none; a search of two seconds says what gap is left, and on the way
+    how many of the 20 s have passed.
+    """
     cut = ("recommend", {**LONG, "time_limit": "2s"})
-    _, *results, long = asked(*((name, words) for name, words, _ in WRONG), cut)
+    told: list[tuple[float, float | None]] = []
+
+    async def progress(passed: float, most: float | None, _: str | None) -> None:
+        told.append((passed, most))
+
+    calls = ((name, words) for name, words, _ in WRONG)
+    _, *results, long = asked(*calls, cut, progress=progress)
+    assert told[0] == (1.0, 20.0)
     for (_, _, words), result in zip(WRONG, results, strict=True):
         assert result.is_error
         assert words in said(result)
