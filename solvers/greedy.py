@@ -7,8 +7,7 @@ from __future__ import annotations
 from placer.problem.problem import Problem
 from placer.solving.answer import Answer, SolveOptions
 
-from ._drafts.construction import answered, construct
-from ._drafts.neighbourhood import NearPlaces
+from ._drafts.construction import Drafting, answered
 
 PROVES = False
 """It has no bounds."""
@@ -21,4 +20,9 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     seed are not used. Returned: feasible, without a bound: a better placement may exist. If there
     is none, that proves nothing, unless no machine is admitted at all.
     """
-    return answered(problem, options, lambda judge: construct(judge, NearPlaces(judge)))
+    return drafted(Drafting(problem, options))
+
+
+def drafted(drafting: Drafting) -> Answer:
+    """Make the drafts of a question, as `solve`."""
+    return answered(drafting, lambda made: made.drafts)

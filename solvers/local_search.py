@@ -13,7 +13,7 @@ from placer.problem.problem import Problem
 from placer.solving.allowance import OutOfTimeError
 from placer.solving.answer import Answer, SolveOptions
 
-from ._drafts.construction import SeveralRegionDrafts, answered, construct, judge_of
+from ._drafts.construction import Drafting, SeveralRegionDrafts, answered, judge_of
 from ._drafts.draft import Draft, Judge
 from ._drafts.neighbourhood import Descent, NearPlaces, Neighbourhood
 from ._market.market import Market
@@ -45,7 +45,12 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     are not used. It is never worse than `greedy`. If it finds none, that proves nothing, unless no
     machine is admitted at all.
     """
-    return answered(problem, options, lambda judge: _improve(judge, options.seed))
+    return improved(Drafting(problem, options), options.seed)
+
+
+def improved(drafting: Drafting, seed: int) -> Answer:
+    """Go on from the drafts of a question, as `solve`."""
+    return answered(drafting, lambda made: _improve(made, seed))
 
 
 def go_on(problem: Problem, options: SolveOptions) -> Placement | None:
@@ -66,11 +71,10 @@ def go_on(problem: Problem, options: SolveOptions) -> Placement | None:
     return judge.target.best
 
 
-def _improve(judge: Judge, seed: int) -> None:
+def _improve(made: Drafting, seed: int) -> None:
     from ._drafts.zones import ZoneSearch
 
-    near = NearPlaces(judge)
-    drafts = construct(judge, near)
+    judge, near, drafts = made.judge, made.near, made.drafts
     zones = ZoneSearch(judge)
     zones.run(seed)
     if zones.leads:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import permutations
 
 import numpy as np
@@ -191,6 +192,20 @@ GROWTH = 300
 """Drafts that growing may rank, beside those before."""
 
 
+class Drafting:
+    """The drafts of a question, made once for `greedy` and for what goes on from them."""
+
+    def __init__(self, problem: Problem, options: SolveOptions) -> None:
+        self.market = Market.of(problem)
+        self.judge = judge_of(self.market, options)
+        self.near = NearPlaces(self.judge)
+
+    @cached_property
+    def drafts(self) -> list[Draft]:
+        """Single, equal and spread machines, the best of them grown; best first."""
+        return construct(self.judge, self.near)
+
+
 def judge_of(market: Market, options: SolveOptions) -> Judge:
     """Build the judge of a question; it counts drafts, and no nodes."""
     target = Target.of(
@@ -284,16 +299,15 @@ def _fallback_drafts(judge: Judge, modes: list[Mode]) -> list[Draft]:
     ]
 
 
-def answered(problem: Problem, options: SolveOptions, search: Callable[[Judge], object]) -> Answer:
+def answered(drafting: Drafting, search: Callable[[Drafting], object]) -> Answer:
     """Return the best placement of a search by drafts, with what stopped it; nothing is proved,
     unless no machine is admitted at all.
     """
-    market = Market.of(problem)
-    if not market.pools:
+    if not drafting.market.pools:
         return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
-    judge, reason = judge_of(market, options), None
+    judge, reason = drafting.judge, None
     try:
-        search(judge)
+        search(drafting)
     except OutOfTimeError as why:
         reason = why.reason
     except KeyboardInterrupt:

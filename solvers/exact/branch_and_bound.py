@@ -32,6 +32,7 @@ from placer.solving.answer import Answer, SolveOptions, Status, stopped_by, tota
 from placer.units import SECONDS_PER_HOUR
 
 from .. import greedy, local_search
+from .._drafts.construction import Drafting
 from .._market.arrays import Array
 from .._market.market import Market
 from .._market.shared_tables import APART
@@ -508,9 +509,11 @@ def _offer_draft(target: Target, options: SolveOptions, searches: list[Search]) 
     """Offer what `greedy` finds, then local search: not where nodes are counted, or where only
     placements of one region are open, which the searches enumerate faster.
     """
-    for solver in (greedy, local_search):
-        seconds = DRAFT_SHARE * max(0.0, target.deadline - time.monotonic())
-        draft = solver.solve(target.problem, replace(options, time_limit_s=seconds))
+    drafting = Drafting(target.problem, options)
+    for draw in (greedy.drafted, partial(local_search.improved, seed=options.seed)):
+        left = max(0.0, target.deadline - time.monotonic())
+        drafting.judge.target.deadline = time.monotonic() + DRAFT_SHARE * left
+        draft = draw(drafting)
         if draft.placement is not None:
             target.offer(draft.placement)
         if draft.interrupted:  # the user ends the whole search
