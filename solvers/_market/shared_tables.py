@@ -14,6 +14,10 @@ from placer.problem.requirements import Requirements
 
 KEPT_MARKETS = 8
 """Markets that a catalog keeps, of some 10 MB each: one for each model of a mixed load."""
+SMALL = 400
+"""Pools of a market that takes little memory, such as that of one kind of machine."""
+KEPT_SMALL = 40
+"""Such markets that a catalog keeps: five kinds of each large one."""
 APART = frozenset(
     {
         "aggregator",
@@ -57,8 +61,9 @@ def shared_tables(problem: Problem) -> dict[Any, Any]:
     wishes = (*(getattr(wish, name) for name in ALIKE), wish.counts_carbon)
     same = id(problem.profile), id(problem.pools), problem.batch, problem.joint_limits
     key = *same, wishes, threading.get_ident()
+    small = len(problem.pools) <= SMALL
     held: Recent[tuple[object, object, dict[Any, Any]]] = problem.catalog.memo.setdefault(
-        "markets", Recent(KEPT_MARKETS)
+        "small markets" if small else "markets", Recent(KEPT_SMALL if small else KEPT_MARKETS)
     )
     return held.get(key, lambda: (problem.profile, problem.pools, {}))[
         2

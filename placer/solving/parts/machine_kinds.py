@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
+
+from msgspec import Struct
 
 from placer.cost_model.dollars import usd_per_million_samples
 from placer.cost_model.estimate import pool_of
 from placer.market.carbon import offer_carbon
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import exchanges
+from placer.problem.kept_answers import Recent
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.problem.workers.pool import Pool
@@ -79,6 +82,44 @@ def _device(machines: WorkerGroup | VmOffer) -> str:
     return f"{machines.gpu}:{machines.gpu_count}"
 
 
+class _Kind(Struct, frozen=True):
+    """Workers of one kind of machine: the fastest, and the least USD/h of a sample each second."""
+
+    pools: tuple[Pool, ...]
+    fastest: float
+    usd: float
+
+    @staticmethod
+    def of(pools: Iterable[Pool]) -> _Kind:
+        """Look for the fastest and the cheapest workers of some alike ones."""
+        each = tuple(pools)
+        speeds = [max(pool.alone.value, pool.shared.value) for pool in each]
+        usd = min(pool.usd_per_hour / speed for pool, speed in zip(each, speeds, strict=True))
+        return _Kind(each, max(speeds), usd)
+
+
+KEPT_KINDS = 16
+"""Sets of machines that a catalog keeps divided into kinds."""
+
+
+def _kinds(problem: Problem) -> dict[str, _Kind]:
+    """Divide the admitted machines into kinds, once for all questions that admit the same: the
+    markets of these kinds have tables that such questions share too.
+    """
+
+    def divided() -> tuple[object, dict[str, _Kind]]:
+        pools: dict[str, list[Pool]] = {}
+        for pool in problem.pools:
+            pools.setdefault(_device(pool.offer), []).append(pool)
+        return problem.pools, {device: _Kind.of(alike) for device, alike in pools.items()}
+
+    kept: Recent[tuple[object, dict[str, _Kind]]] = problem.catalog.memo.setdefault(
+        "kinds of machines", Recent(KEPT_KINDS)
+    )
+    # While the machines are held, nothing else has their id.
+    return kept.get(id(problem.pools), divided)[1]
+
+
 class _KindSearch(PartSearch):
     """The best answer so far, and the kinds of machines that are open."""
 
@@ -131,15 +172,13 @@ class _KindSearch(PartSearch):
         return sorted(speed, key=lambda device: (-speed[device], device))
 
     def begin(self) -> None:
-        kinds: dict[str, list[Pool]] = {}
-        for pool in self.problem.pools:
-            kinds.setdefault(_device(pool.offer), []).append(pool)
-        for number, kind in enumerate(dict.fromkeys([*self.first, *kinds])):
-            pools = kinds[kind]
-            wish = replace(self.problem.requirements, gpus=(kind,), uniform=False)
-            asked = self.problem.with_pools(wish, tuple(pools))
-            part = Part(rank=max(self.least, self._rank(pools)), number=number, asked=asked)
-            if kind in self.first and not self.spent:
+        kinds = _kinds(self.problem)
+        for number, device in enumerate(dict.fromkeys([*self.first, *kinds])):
+            kind = kinds[device]
+            wish = replace(self.problem.requirements, gpus=(device,), uniform=False)
+            asked = self.problem.with_pools(wish, kind.pools)
+            part = Part(rank=max(self.least, self._rank(kind)), number=number, asked=asked)
+            if device in self.first and not self.spent:
                 self.work(part, asked)
             else:
                 self.push(part)
@@ -170,16 +209,12 @@ class _KindSearch(PartSearch):
             for exchange in islice(alike, 1):
                 yield replace(alone, exchange=exchange)
 
-    def _rank(self, pools: Sequence[Pool]) -> float:
+    def _rank(self, kind: _Kind) -> float:
         """Return a bound on the value of a kind, lowest is best. Exchanges take time and money: no
         placement is faster than its machines are together, nor cheaper than they are.
         """
         wish = self.problem.requirements
-        fastest = max(max(pool.alone.value, pool.shared.value) for pool in pools)
-        usd = min(
-            pool.usd_per_hour / max(pool.alone.value, pool.shared.value) for pool in pools
-        )  # of a sample each second
-        speed = wish.max_workers * fastest
+        speed, usd = wish.max_workers * kind.fastest, kind.usd
         if wish.budget_usd_per_hour is not None and usd > 0:
             speed = min(speed, wish.budget_usd_per_hour / usd)
         speed *= (1 + ROUNDING) / self.multiplier
@@ -187,7 +222,7 @@ class _KindSearch(PartSearch):
         if self.objective.by_sample:
             return self.objective.from_usd_per_million(usd_per_million_samples(usd, 1.0))
         least = usd * (wish.floor_samples_per_second or 0.0)
-        value = self.objective.value_at(speed, least, self._least_carbon(pools))
+        value = self.objective.value_at(speed, least, self._least_carbon(kind.pools))
         return -self.objective.sign * value if math.isfinite(value) else -math.inf
 
     def _least_carbon(self, pools: Sequence[Pool]) -> float:
