@@ -13,9 +13,10 @@ from placer.problem.problem import Problem
 from placer.solving.allowance import OutOfTimeError
 from placer.solving.answer import Answer, SolveOptions
 
-from ._drafts.construction import Drafting, SeveralRegionDrafts, answered, judge_of
+from ._drafts.construction import Drafting, answered, judge_of
 from ._drafts.draft import Draft, Judge
 from ._drafts.neighbourhood import Descent, NearPlaces, Neighbourhood
+from ._drafts.several_regions import SeveralRegionDrafts
 from ._market.market import Market
 from ._mode import Mode
 

@@ -152,6 +152,10 @@ def _divided(problem: Problem, solver: str, options: SolveOptions, run: Run) -> 
         return _checked(asked, solver, own, run)
 
     if _asks_by_kind(problem, solver):
+        alike = options.proof != "full" and _draws_alike(solver)
+        drafted = ask(problem, options) if alike else None
+        if drafted is not None and drafted.placement is not None:
+            return drafted
         from placer.solving.parts.machine_kinds import best_of_kinds as best  # hivemind does not
     elif _counts_workers(problem, solver):
         from placer.solving.parts.worker_counts import best_worker_count as best
@@ -169,6 +173,10 @@ def _counts_workers(problem: Problem, solver: str) -> bool:
     """Tell whether a question is asked for each number of workers with plans."""
     open_ = problem.island_question is not None and problem.requirements.narrowed is None
     return open_ and not _prices_all(solver)
+
+
+def _draws_alike(solver: str) -> bool:
+    return bool(getattr(load_solver(solver), "DRAWS_ALIKE", False))
 
 
 def _prices_all(solver: str) -> bool:

@@ -5,185 +5,27 @@ of several.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
-from itertools import permutations
 
 import numpy as np
 
-from placer.problem.exchange import traits
 from placer.problem.problem import Problem
 from placer.solving.allowance import OutOfTimeError, Reason
 from placer.solving.answer import Answer, SolveOptions, Status, stopped_by
-from placer.units import SECONDS_PER_HOUR
 
-from .._market.arrays import Array, Indices
 from .._market.market import Market
 from .._mode import Mode
 from .._target import Target
 from .draft import NEVER, Draft, Judge
 from .neighbourhood import Descent, NearPlaces, Neighbourhood
-from .one_place import OnePlaceDrafts, promise, single_machines
-
-SIDES = (1, 2, 4, 8)
-"""Equal machines in each region."""
-LARGE = (4, 16)
-"""Equal machines in one region, beside a single one in each other."""
-MOST_REGIONS = 6
-"""Regions of such a draft; more are added later."""
-
-
-class SeveralRegionDrafts:
-    """Drafts over as many regions as there must be, or over all where data must stay."""
-
-    def __init__(self, judge: Judge, near: NearPlaces) -> None:
-        self.judge, self.near, self.market = judge, near, judge.market
-        self.sets = self._sets(min(max(2, judge.wish.min_regions), MOST_REGIONS))
-        problem, places = judge.problem, self.market.places
-        speed = problem.network.speeds(places, problem.requirements.streams)
-        size = problem.gradient_bytes
-        self.ways = list(permutations(range(self.sets.shape[1]), 2))
-        links = [(self.sets[:, a], self.sets[:, b]) for a, b in self.ways]
-        self.seconds: Array = size / np.min([speed[link] for link in links], axis=0)
-        self.usd: Array = size * np.array([self.market.prices[link] for link in links])
-
-    def _sets(self, regions: int) -> Indices:
-        """List pairs of neighbours with the nearest places; shape (sets, regions)."""
-        rows = {(min(i, j), max(i, j)) for i, row in enumerate(self.near.neighbours) for j in row}
-        sets: Indices = np.array(sorted(rows), dtype=np.intp).reshape(-1, 2)
-        for _ in range(min(regions, len(self.market.places)) - 2):
-            away = self.near.km[sets].sum(axis=1)
-            np.put_along_axis(away, sets, np.inf, axis=1)
-            nearest = np.argmin(away, axis=1)
-            reached = np.take_along_axis(away, nearest[:, None], axis=1)[:, 0] < np.inf
-            grown = np.sort(np.column_stack([sets, nearest])[reached], axis=1)
-            # Asked for indices too, NumPy does not load its masked arrays: a tenth of its import.
-            sets, _ = np.unique(grown, axis=0, return_index=True)
-        return sets
-
-    def of(self, modes: list[Mode], most: int) -> list[Draft]:
-        """Rank the most promising even drafts of some modes, and one uneven of each kind."""
-        if self.judge.needed:
-            return self._where_data_stays(modes)
-        drafts: dict[Draft, None] = {}
-        for steps in sorted(
-            {mode.local_steps for mode in modes}
-            & {1, max((mode.local_steps for mode in modes), default=1)}
-        ):
-            alike = [mode for mode in modes if mode.local_steps == steps]
-            for counts in self._promising(alike[0], most):
-                for mode in alike:
-                    for draft in self._exchanged(counts, mode):
-                        drafts[draft] = None
-        return sorted(drafts, key=lambda draft: (self.judge.rank(draft), draft.counts, draft.mode))
-
-    def _exchanged(self, counts: dict[int, int], mode: Mode) -> list[Draft]:
-        """Return the draft with each hub of a mode, as far as it may be."""
-        places = tuple(sorted({self.market.pools[i].place for i in counts}))
-        if len(places) < traits(mode.strategy).least_regions:
-            return []
-        drafts = [
-            Draft.of(counts, (mode.strategy, mode.local_steps), hub)
-            for hub in self.judge.hubs.of(mode.strategy, places)[:3]
-        ]
-        return [draft for draft in drafts if self.judge.rank(draft) < NEVER]
-
-    def _promising(self, mode: Mode, most: int) -> list[dict[int, int]]:
-        """List the machines of the best sets by a rough round over the slowest link."""
-        mixes: dict[tuple[tuple[int, int], ...], dict[int, int]] = {}
-        if not len(self.sets):
-            return []
-        market = self.market
-        for pool, count in self._teams():
-            self.judge.target.check_time()
-            there, workers = np.all((pool >= 0) & (count > 0), axis=1), count.sum(axis=1)
-            even = bool(np.all(count == count[:, :1]))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                # Each worker sends its part of the gradient to every other, there and back, or the
-                # whole to its neighbour: a region has two of the R (R - 1) ways between all.
-                each, part = (np.minimum(count, 1), workers - 1) if mode.ring else (count, 1)
-                communication = self.seconds * 2 * part / workers
-                together = (count * market.speed[pool]).sum(axis=1)
-                seconds = mode.round_s(
-                    mode.samples / np.where(there, together, np.nan), communication
-                )
-                crossing = sum(
-                    usd * each[:, a] * each[:, b]
-                    for usd, (a, b) in zip(self.usd, self.ways, strict=True)
-                )
-                if mode.ring:
-                    crossing = crossing * part / max(1, count.shape[1] - 1)
-                egress = SECONDS_PER_HOUR / seconds * 2 * crossing / workers
-            speed = np.nan_to_num(mode.samples / mode.multiplier / seconds)
-            usd = (count * market.usd[pool]).sum(axis=1) + egress
-            usd, carbon = (
-                np.nan_to_num(each, nan=np.inf, posinf=np.inf)
-                for each in (usd, (count * market.carbon[pool]).sum(axis=1))
-            )
-            order, _ = promise(self.judge, speed, usd, carbon)
-            if not order.size:
-                order = np.argsort(-speed, kind="stable")
-            for k in order[: most if even else 1]:
-                if there[k]:
-                    numbers = count[k].astype(int).tolist()
-                    counts = dict(zip(pool[k].tolist(), numbers, strict=True))
-                    mixes[tuple(counts.items())] = counts
-        return list(mixes.values())
-
-    def _teams(self) -> Iterator[tuple[Indices, Array]]:
-        """Yield the pool of each region of each set, -1 for none, and how many machines: as many in
-        each, then, of the best value, many in one region and a single one in each other: however
-        many there are, they send little more over the links. Shapes (sets, regions).
-        """
-        budget, regions = self.judge.target.budget_usd_per_hour, self.sets.shape[1]
-        for count in SIDES:
-            for side in self._sides(count, budget / regions):
-                yield side[self.sets], np.full(self.sets.shape, float(count))
-        *_, side = self._sides(1, budget / regions)
-        pool = side[self.sets]
-        for large in range(regions):
-            most = self.market.cap[pool[:, large]]
-            for count in LARGE:
-                counts = np.ones(pool.shape)
-                counts[:, large] = np.where(most >= count, count, 0)
-                yield pool, counts
-
-    def _sides(self, count: int, part_usd: float) -> Iterator[Indices]:
-        """Yield each place's fastest machines that fit a budget, and the best for it."""
-        market = self.market
-        able = np.flatnonzero((market.cap >= count) & (market.usd * count <= part_usd))
-        for order in (
-            able[np.lexsort((market.usd[able], -market.speed[able]))],
-            able[np.lexsort((able, market.usd[able] / market.speed[able]))],
-        ):
-            pool = np.full(len(market.places), -1)
-            places, first = np.unique(market.place_of[order], return_index=True)
-            pool[places] = order[first]
-            yield pool
-
-    def _where_data_stays(self, modes: list[Mode]) -> list[Draft]:
-        """Return machines at every place where data must stay."""
-        market, drafts = self.market, []
-        homes = [place for place, name in enumerate(market.places) if name in self.judge.needed]
-        for choose in (0, 1):
-            for count in SIDES[:3]:
-                counts = {}
-                for place in homes:
-                    pools = self.near.pools(place)
-                    if pools:
-                        pool = (
-                            pools[0] if choose == 0 else max(pools, key=lambda i: market.speed[i])
-                        )
-                        counts[pool] = min(count, int(market.cap[pool]))
-                drafts += [draft for mode in modes for draft in self._exchanged(counts, mode)]
-        return sorted(
-            dict.fromkeys(drafts),
-            key=lambda draft: (self.judge.rank(draft), draft.counts, draft.mode),
-        )
-
+from .one_place import OnePlaceDrafts, single_machines
+from .several_regions import SeveralRegionDrafts
 
 SPREAD = 3
 """Spread drafts of each number of machines that are ranked."""
+SPENT = 0.8
+"""Share of a budget below which machines of another region are drafted beside those of one."""
 GROWN = 2
 """Drafts that are grown."""
 UNEVEN = 4
@@ -221,31 +63,53 @@ def judge_of(market: Market, options: SolveOptions) -> Judge:
 
 def construct(judge: Judge, near: NearPlaces) -> list[Draft]:
     """Rank single, equal and spread machines, and grow the best while that helps; best first."""
-    wish = judge.wish
+    wish, (one_place, several_regions) = judge.wish, _ways(judge)
     modes = [Mode(judge.problem, name, steps) for name, steps in judge.problem.modes]
     drafts: list[Draft] = []
     if judge.market.fewest_regions <= 1 or judge.rules:
         if wish.min_workers <= 1:
             drafts += single_machines(judge)[:3]
         if judge.most > 1:
-            one = OnePlaceDrafts(judge)
+            one = one_place(judge)
             drafts += [draft for mode in modes for draft in one.drafts(mode)]
     if (
         judge.most > 1
         and wish.max_regions > 1
-        and (judge.market.fewest_regions > 1 or judge.target.best is None)
+        and (judge.market.fewest_regions > 1 or judge.target.best is None or _wants_more(judge))
     ):
-        drafts += SeveralRegionDrafts(judge, near).of(modes, SPREAD)
+        drafts += several_regions(judge, near).of(modes, SPREAD)
     if not drafts:
         drafts += _fallback_drafts(judge, modes)
     drafts = _ranked(judge, _with_used(near, drafts, modes) if judge.rules else drafts)
     around = Neighbourhood(judge, near)
-    grow = Descent(judge, (around.grown, around.exchanged))
+    kinds = (around.grown, around.exchanged)
+    grow = Descent(judge, (around.shrunk, *kinds) if judge.alike else kinds)
     grown = [grow.run(draft, judge.tried + GROWTH) for draft in _diverse(judge, drafts)[:GROWN]]
     if judge.target.best is None:
         repair = Descent(judge, (around.shrunk, around.swapped, around.grown))
         grown += [repair.run(draft, judge.tried + GROWTH) for draft in _ranked(judge, grown)[:1]]
     return _ranked(judge, [*grown, *drafts])
+
+
+def _ways(judge: Judge) -> tuple[type[OnePlaceDrafts], type[SeveralRegionDrafts]]:
+    """Return what drafts machines in one place and in several, of one device where they must be."""
+    if not judge.alike:
+        return OnePlaceDrafts, SeveralRegionDrafts
+    from .like_machines import LikePlaceDrafts, LikeRegionDrafts  # questions with a proof do not
+
+    return LikePlaceDrafts, LikeRegionDrafts
+
+
+def _wants_more(judge: Judge) -> bool:
+    """Return whether like machines of several regions may be better than those of one: money is
+    left, or they need not meet in every step.
+    """
+    if not judge.alike or judge.best is None:
+        return False
+    spent = sum(judge.market.usd[i] * n for i, n in judge.best.counts)
+    most = judge.target.budget_usd_per_hour if judge.target.objective.by_speed else np.inf
+    left = bool(spent < SPENT * most < np.inf)
+    return left or any(steps > 1 for _, steps in judge.problem.modes)
 
 
 def _with_used(near: NearPlaces, drafts: list[Draft], modes: list[Mode]) -> list[Draft]:

@@ -135,7 +135,8 @@ class Judge:
     its target.
 
     ``market``: the pools that drafts count. ``target``: keeps every draft that is within the limits
-    and better than the best so far.
+    and better than the best so far. ``device`` is that of each pool, and ``alike`` tells whether
+    all machines of a draft are to have the same.
     """
 
     def __init__(self, market: Market, target: Target) -> None:
@@ -151,13 +152,18 @@ class Judge:
         ]
         self._joint = market.problem.joint_limits
         if "judged" not in market.kept:
-            rows = [(p.place, p.bucket, p.gpus, p.max_count) for p in market.pools]
-            market.kept["judged"] = list(zip(*rows, strict=True)) or [()] * 4
+            rows = [
+                (p.place, p.bucket, p.gpus, p.max_count, (p.offer.gpu, p.offer.gpu_count))
+                for p in market.pools
+            ]
+            market.kept["judged"] = list(zip(*rows, strict=True)) or [()] * 5
         self._place: tuple[str, ...]
         self._bucket: tuple[tuple[str, ...], ...]
         self._gpus: tuple[int, ...]
         self._most: tuple[int, ...]
-        self._place, self._bucket, self._gpus, self._most = market.kept["judged"]
+        self.device: tuple[tuple[str, int], ...]
+        self._place, self._bucket, self._gpus, self._most, self.device = market.kept["judged"]
+        self.alike = market.problem.uniform
         self._usd, self._speed = market.usd.tolist(), market.speed.tolist()
         self._carbon = market.carbon.tolist()
         self._multipliers: dict[tuple[str, int], float] = {}
@@ -288,6 +294,8 @@ class Judge:
         return self._servers[place, workers]
 
     def _ranked(self, draft: Draft) -> Rank:
+        if self.alike and len({self.device[i] for i, _ in draft.counts}) > 1:
+            return NEVER
         counts = self.by_place(draft)
         lacking = self._lacking(counts) + self._owed(draft)
         placement = (

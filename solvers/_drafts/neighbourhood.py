@@ -147,6 +147,8 @@ class NearPlaces:
 
     def of(self, draft: Draft, reach: int = 4) -> list[int]:
         """List the pools worth adding to a draft: of its places and of some neighbours."""
+        if self.judge.alike:
+            return self._alike(draft, reach)
         own = list(dict.fromkeys(int(self.market.place_of[i]) for i, _ in draft.counts))
         pools = [i for place in own for i in self.pools(place)]
         if len(own) < self.judge.wish.max_regions:
@@ -155,6 +157,18 @@ class NearPlaces:
             around += [j for j in self.cheapest if j not in own and self.km[own[0], j] < np.inf]
             pools += [i for place in dict.fromkeys(around) for i in self._brief(place)]
         return list(dict.fromkeys(pools))
+
+    def _alike(self, draft: Draft, reach: int) -> list[int]:
+        """List the pools of a draft's device in its places and in some neighbours."""
+        own = list(dict.fromkeys(int(self.market.place_of[i]) for i, _ in draft.counts))
+        places = dict.fromkeys(own)
+        if len(own) < self.judge.wish.max_regions:
+            places.update(dict.fromkeys(self._lacking(own)))
+            places.update(dict.fromkeys(j for i in own for j in self.neighbours[i][:reach]))
+        device = self.judge.device[draft.counts[0][0]]
+        return [
+            i for place in places for i in self.by_place[place] if self.judge.device[i] == device
+        ]
 
     def _brief(self, place: int) -> tuple[int, ...]:
         pools = self.pools(place)

@@ -17,7 +17,7 @@ from placer.problem.exchange import traits
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
-from .._market.arrays import Array, Indices
+from .._market.arrays import Array, Indices, Mask
 from .._market.market import Market
 from .._market.shared_tables import APART
 from .._mode import Mode
@@ -126,7 +126,7 @@ PROBES = (2, 8)
 between them it is taken as a line.
 """
 PLACES = 24
-"""Places whose exchange is worked out where it depends on the place."""
+"""Places or classes of hosts whose exchange is worked out."""
 DRAFTS = 6
 """Drafts of a mode that are ranked."""
 EXCHANGED = tuple(
@@ -202,19 +202,22 @@ def promise(judge: Judge, speed: Array, usd: Array, carbon: Array) -> tuple[Indi
 
 
 class OnePlaceDrafts:
-    """Machines of one place: equal ones in every number, and mixes of kinds."""
+    """Machines of one place: equal ones in every number, and mixes of kinds. ``hubs``: places of a
+    hub that are tried.
+    """
+
+    hubs = PLACES
 
     def __init__(self, judge: Judge) -> None:
         self.judge, market = judge, judge.market
+        self._promised: dict[float, tuple[Indices, Array]] = {}
         budget = judge.target.budget_usd_per_hour
         payable = (
             np.full(len(market.pools), 1e9)
             if budget == np.inf
             else budget // np.maximum(market.usd, 1e-9)
         )
-        has_data = np.array([judge.needed <= {place} for place in market.places])[
-            market.place_of
-        ] & market.required_machines.complete(market.place_of)
+        has_data = self._complete()
         cap = np.where(has_data, np.minimum(market.cap, judge.most), 0)
         columns = np.column_stack([np.tile(COUNTS, (len(cap), 1)), np.minimum(payable, cap), cap])
         self.pool, column = np.nonzero(
@@ -258,15 +261,35 @@ class OnePlaceDrafts:
         slowest = [max(mix, key=lambda pool: float(slow[pool])) for mix in self.mixes]
         self.pool = np.concatenate([self.pool, slowest]).astype(np.intp)
 
+    def _complete(self) -> Mask:
+        """Return at which places all data and required machines are; shape (pools,)."""
+        market = self.judge.market
+        holds = np.array([self.judge.needed <= {place} for place in market.places])
+        return holds[market.place_of] & market.required_machines.complete(market.place_of)
+
+    def counts(self, cell: int) -> dict[int, int]:
+        """Count the machines of a draft by pool."""
+        if cell >= self.equal:
+            return self.mixes[cell - self.equal]
+        return {int(self.pool[cell]): int(self.count[cell])}
+
+    def picked(self, cells: list[int]) -> list[int]:
+        """Return the drafts that are ranked, of those in the order of their promise."""
+        return cells[:DRAFTS]
+
     def drafts(self, mode: Mode) -> list[Draft]:
         """Rank the most promising drafts of a mode; none if even free exchanges lose."""
-        order, values = promise(self.judge, self.speed / mode.multiplier, self.usd, self.carbon)
+        if mode.multiplier not in self._promised:  # the same for most modes
+            speed = self.speed / mode.multiplier
+            self._promised[mode.multiplier] = promise(self.judge, speed, self.usd, self.carbon)
+        order, values = self._promised[mode.multiplier]
         if self.judge.target.best is not None:
             order = order[values[order] < self.judge.target.best_key[0]]
         if not order.size:
             return []
         keys = self._keys(mode)
-        chosen = list(dict.fromkeys(keys[self.pool[order]].tolist()))[:PLACES]
+        chosen = list(dict.fromkeys(keys[self.pool[order]].tolist()))
+        chosen = chosen[: self.hubs if traits(mode.strategy).hub else PLACES]
         known = {
             key: self._exchanges(mode, int(self.pool[order][keys[self.pool[order]] == key][0]))
             for key in chosen
@@ -278,14 +301,8 @@ class OnePlaceDrafts:
             mode, cells, [known[key] for key in keys[self.pool[cells]].tolist()]
         )
         drafts: list[Draft] = []
-        for cell in cells[best][:DRAFTS].tolist():
-            pool = int(self.pool[cell])
-            counts = (
-                {pool: int(self.count[cell])}
-                if cell < self.equal
-                else self.mixes[cell - self.equal]
-            )
-            exchange = known[int(keys[pool])]
+        for cell in self.picked(cells[best].tolist()):
+            counts, exchange = self.counts(cell), known[int(keys[self.pool[cell]])]
             assert exchange is not None
             draft = Draft.of(counts, (mode.strategy, mode.local_steps), exchange.hub)
             fewer = (

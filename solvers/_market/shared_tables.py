@@ -42,6 +42,7 @@ APART = frozenset(
         "storage",
         "streams",
         "unavailable",
+        "uniform",
     }
 )
 """Wishes that say nothing about the machines themselves: markets that differ in these alone share

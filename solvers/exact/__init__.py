@@ -13,4 +13,7 @@ searches, `hubs/` the bounds and the enumeration of the third.
 
 from .branch_and_bound import prepare, solve
 
-__all__ = ["prepare", "solve"]
+__all__ = ["DRAWS_ALIKE", "prepare", "solve"]
+
+DRAWS_ALIKE = True
+"""Its drafts without a full proof are of machines of one kind where these are asked for."""

@@ -1,0 +1,202 @@
+"""Drafts whose machines all have one device, by tables: an instant answer where a step is divided
+equally.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from .._market.arrays import Array, Indices
+from .._mode import Mode
+from .draft import Judge
+from .one_place import COUNTS, OnePlaceDrafts, promise
+from .several_regions import SeveralRegionDrafts
+
+BESIDE_EXCHANGES = (1.0, 1.02, 1.05, 1.1, 1.2, 1.35, 1.5)
+"""Speeds that are tried, over a floor: an exchange takes its part of the time."""
+NUMBERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+"""Machines in each region, or in one of them beside a single one in each other."""
+DEVICES = 8
+"""Devices of which machines in several regions are drafted."""
+PROVIDERS = 2
+"""Drafts of a device, of as many providers."""
+LOOKED_AT = 200
+"""The best of a device, among which these are looked for."""
+DRAFTED = 10
+"""Drafts of several regions whose exchanges are worked out."""
+
+
+class LikeMachines:
+    """What machines of one device in one place cost and do: a team, the best for its price first.
+
+    ``machine`` is the pool of each, -1 where there are no more; shape (teams, most). ``usd``,
+    ``speed`` and ``carbon`` are those of the first n, infinite dollars where there are fewer; shape
+    (teams, most + 1).
+    """
+
+    def __init__(self, judge: Judge) -> None:
+        market, numbers = (
+            judge.market,
+            {name: n for n, name in enumerate(dict.fromkeys(judge.device))},
+        )
+        device = np.array([numbers[name] for name in judge.device])
+        order = np.lexsort((market.usd / market.speed, device, market.place_of))
+        cap = np.minimum(market.cap, judge.most).astype(np.intp)
+        machine = np.repeat(order, cap[order])
+        team_of = market.place_of * len(numbers) + device
+        if not all(pool.supplied for pool in market.pools):
+            machine = self._within_quotas(machine, team_of, judge)
+        place_in_team = _rank(team_of[machine])
+        kept = place_in_team < judge.most
+        machine, column = machine[kept], place_in_team[kept]
+        teams, row = np.unique(team_of[machine], return_inverse=True)
+        self.place, self.device = teams // len(numbers), teams % len(numbers)
+        self.machine = np.full((len(teams), judge.most), -1)
+        self.machine[row, column] = machine
+        self.usd = self._sums(market.usd, np.inf)
+        self.speed = self._sums(market.speed, 0.0)
+        self.carbon = self._sums(market.carbon, 0.0)
+
+    @staticmethod
+    def _within_quotas(machine: Indices, team_of: Indices, judge: Judge) -> Indices:
+        """Leave out what is above a quota that machine types share, as each by itself is within."""
+        pools = judge.market.pools
+        buckets = {name: n for n, name in enumerate(dict.fromkeys(p.bucket for p in pools))}
+        bucket = team_of * len(buckets) + np.array([buckets[pool.bucket] for pool in pools])
+        room = np.array([pool.gpu_quota // pool.gpus for pool in pools])
+        order = np.argsort(bucket[machine], kind="stable")
+        taken = np.empty(len(machine), dtype=np.intp)
+        taken[order] = _rank(bucket[machine[order]])
+        return machine[taken < room[machine]]
+
+    @staticmethod
+    def of(judge: Judge) -> LikeMachines:
+        """Return the teams of a market, which do not depend on limits."""
+        kept = judge.market.kept
+        if "like machines" not in kept:
+            kept["like machines"] = LikeMachines(judge)
+        teams: LikeMachines = kept["like machines"]
+        return teams
+
+    def _sums(self, each: Array, beyond: float) -> Array:
+        values = np.where(self.machine >= 0, each[self.machine], beyond)
+        return np.pad(np.cumsum(values, axis=1), ((0, 0), (1, 0)))
+
+    def counts(self, team: int, machines: int) -> dict[int, int]:
+        """Count the first machines of a team by pool."""
+        pools, counts = np.unique(self.machine[team, :machines], return_counts=True)
+        return dict(zip(pools.tolist(), counts.tolist(), strict=True))
+
+
+def _rank(groups: Indices) -> Indices:
+    """Return how many of the same group stand before each; equal groups stand together."""
+    first = np.flatnonzero(np.diff(groups, prepend=-1))
+    return np.arange(len(groups)) - np.repeat(first, np.diff(first, append=len(groups)))
+
+
+class LikePlaceDrafts(OnePlaceDrafts):
+    """Machines of one device in one place, in many numbers."""
+
+    hubs = 4
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge, self.like, self._promised = judge, LikeMachines.of(judge), {}
+        like, budget = self.like, judge.target.budget_usd_per_hour
+        payable = ((like.usd <= budget) & np.isfinite(like.usd)).sum(axis=1) - 1
+        payable[~self._complete()[like.machine[:, 0]]] = 0
+        floor = judge.target.floor_samples_per_second
+        reached = [(like.speed < share * floor).sum(axis=1) for share in BESIDE_EXCHANGES]
+        columns = np.column_stack([np.tile(COUNTS, (len(payable), 1)), payable, *reached])
+        team, column = np.nonzero(
+            (columns <= payable[:, None]) & (columns >= max(2, judge.wish.min_workers))
+        )
+        cells = np.unique(team * (judge.most + 1) + columns[team, column], return_index=True)[0]
+        self.team, self.count = np.divmod(cells, judge.most + 1)
+        self.pool = like.machine[self.team, 0]
+        self.speed, self.usd, self.carbon = (
+            table[self.team, self.count] for table in (like.speed, like.usd, like.carbon)
+        )
+        for taken, row in zip(judge.market.joint, judge.problem.joint_limits, strict=True):
+            both = like._sums(taken, 0.0)[self.team, self.count]
+            self.usd = np.where(both <= row.most, self.usd, np.inf)
+
+    def counts(self, cell: int) -> dict[int, int]:
+        """Count the machines of a draft by pool."""
+        return self.like.counts(int(self.team[cell]), int(self.count[cell]))
+
+    def picked(self, cells: list[int]) -> list[int]:
+        """Return the first of each device and number of machines, as the same ones stand in many
+        places.
+        """
+        first: dict[tuple[int, int], int] = {}
+        for cell in cells[:LOOKED_AT]:
+            first.setdefault((int(self.like.device[self.team[cell]]), int(self.count[cell])), cell)
+        return super().picked([*first.values()])
+
+
+class LikeRegionDrafts(SeveralRegionDrafts):
+    """Machines of one device over several regions: as many in each, or many beside single ones."""
+
+    def _promising(self, mode: Mode, most: int) -> list[dict[int, int]]:
+        judge, like = self.judge, LikeMachines.of(self.judge)
+        numbers = self._numbers()
+        found: list[tuple[float, tuple[int, ...], tuple[int, ...]]] = []
+        for device in self._devices(like) if len(numbers) else ():
+            judge.target.check_time()
+            team_at = np.full(len(self.market.places), -1)
+            own = np.flatnonzero(like.device == device)
+            team_at[like.place[own]] = own
+            teams = team_at[self.sets]
+            sets = np.flatnonzero(np.all(teams >= 0, axis=1))
+            teams = teams[sets][:, None]
+            usd = like.usd[teams, numbers].sum(axis=2)
+            at, chosen = np.nonzero(usd <= min(judge.target.budget_usd_per_hour, 1e12))
+            count, team = numbers[chosen], teams[at, 0]
+            speed, egress = self._figures(
+                mode, sets[at], count.astype(np.float64), like.speed[team, count].sum(axis=1)
+            )
+            order, value = promise(
+                judge, speed, usd[at, chosen] + egress, like.carbon[team, count].sum(axis=1)
+            )
+            first: dict[str, int] = {}  # links of one provider are alike
+            for k in order[:LOOKED_AT].tolist():
+                place = self.market.places[like.place[team[k, 0]]]
+                first.setdefault(place.split("/")[0], k)
+            found += [
+                (float(value[k]), tuple(team[k].tolist()), tuple(count[k].tolist()))
+                for k in [*first.values()][:PROVIDERS]
+            ]
+        return [
+            {
+                pool: n
+                for one, many in zip(team, count, strict=True)
+                for pool, n in like.counts(one, many).items()
+            }
+            for _, team, count in sorted(found)[:DRAFTED]
+        ]
+
+    def _numbers(self) -> Indices:
+        """List machines of each region; shape (choices, regions)."""
+        regions, most = self.sets.shape[1], self.judge.most
+        rows = {(n,) * regions for n in NUMBERS}
+        rows |= {
+            tuple(n if other == large else 1 for other in range(regions))
+            for n, large in product(NUMBERS, range(regions))
+        }
+        within = [row for row in rows if self.judge.wish.min_workers <= sum(row) <= most]
+        return np.array(sorted(within), dtype=np.intp).reshape(-1, regions)
+
+    def _devices(self, like: LikeMachines) -> list[int]:
+        """List the devices that do most in a region for its part of the budget, or for their price
+        where there is none.
+        """
+        target = self.judge.target
+        part_usd = target.budget_usd_per_hour / self.sets.shape[1]
+        payable = (like.usd <= min(part_usd, 1e12)).sum(axis=1) - 1
+        worth = np.take_along_axis(like.speed, payable[:, None], axis=1)[:, 0]
+        if not target.objective.by_speed:
+            worth = np.where(payable > 0, like.speed[:, 1] / np.maximum(like.usd[:, 1], 1e-9), 0)
+        order = np.argsort(-worth, kind="stable")
+        return list(dict.fromkeys(like.device[order].tolist()))[:DEVICES]
