@@ -34,8 +34,8 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Processes of one world that start together, on machine ``node`` of the ``nodes`` of their
-    world; that of the run's first process serves the store at which all meet. ``prefix`` are words
+    """Processes that start together: of one world, on machine ``node`` of its ``nodes``, or of all.
+    That of the run's first process serves the store at which all meet. ``prefix`` are words
     before the command, which start it in a network of its own.
     """
 

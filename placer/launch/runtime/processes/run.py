@@ -58,7 +58,7 @@ def run_here(
     """
     if plan.engine == "torchft":
         check_torchft(plan, settings.steps)
-    machines = _machines(plan.seats(settings.processes), network)
+    machines = _machines(plan, settings, network)
     host = machines[0].address
     with ExitStack() as stack:
         extra, listening = {**QUIET, **environment}, None
@@ -94,10 +94,19 @@ def run_here(
         return _logged(job, folder, watch)
 
 
-def _machines(seats: Sequence[Seat], network: ShapedNetwork | None) -> tuple[Machine, ...]:
-    """Start the processes of each world together, or in a network those of each machine."""
+def _machines(
+    plan: RunPlan, settings: Settings, network: ShapedNetwork | None
+) -> tuple[Machine, ...]:
+    """Start the processes of each world together, or in a network those of each machine.
+
+    Where none has a GPU, and none goes on without another, all start together: PyTorch is imported
+    once.
+    """
+    seats = plan.seats(settings.processes)
     if network is not None:
         return _by_machine(seats, "", network)
+    if settings.device == "cpu" and plan.engine != "torchft":
+        return (Machine(seats=tuple(seats), address=LOOPBACK),)
     worlds = groupby(seats, key=lambda seat: seat.world)
     return tuple(Machine(seats=tuple(world), address=LOOPBACK) for _, world in worlds)
 
