@@ -169,6 +169,18 @@ def test_a_place_that_may_be_two_is_asked_for(tmp_path: Path, cell: str, asked: 
     assert [row["region"] for row in regions] == ["dallas"]
 
 
+def test_all_places_of_a_providers_own_are_asked_for_at_once(tmp_path: Path) -> None:
+    """A column that says by its header that it has places is taken for one."""
+    text = "gpu,Region,USD per hour\nL4,US-East,0.75\nL4,Zone 9,0.80\n"
+    with pytest.raises(PlacerError, match="where 'US-East' is is not known, and 1 more") as it:
+        read(tmp_path, text)
+    words = "--columns 'US-East=Frankfurt','Zone 9=Frankfurt'"
+    assert words in it.value.hint
+    given = _pairs(("US-East=Ashburn,Zone 9=Oslo",))
+    rows = read(tmp_path, text, {}, **given).rows["regions.csv"]
+    assert [row["region"] for row in rows] == ["ashburn", "oslo"]
+
+
 @pytest.mark.parametrize(
     ("cell", "cities"),
     [

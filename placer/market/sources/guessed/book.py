@@ -131,6 +131,12 @@ def harvest_of(
     tally = found.tally
     reader = _Reader(found, provider, rates, book)
     offers = [one for where, row in found.rows for one in reader.offers(where, row)]
+    if reader.unplaced:
+        rest = len(reader.unplaced) - 1
+        raise SourceError(
+            f"{next(iter(reader.unplaced.values()))}{f', and {rest} more' * bool(rest)}",
+            f"say it: --columns {','.join(reader.unplaced)}, each with its city",
+        )
     if not offers:
         raise tally.nothing()
     regions = list(reader.regions.values())
@@ -180,6 +186,7 @@ class _Reader:
         self.rules = [r for r in shipped_mapping("csv").refuse if not r.reason.startswith(_GUESSED)]
         self.regions: dict[str, Row] = {}
         self.names: dict[City, str] = {}
+        self.unplaced: dict[str, str] = {}
         self.traffic: dict[str, list[float | None]] = defaultdict(list)
         self.notes: list[str] = []
         self.source = f"{found.origin.place.rpartition('/')[2]}, read by placer try"
@@ -346,11 +353,10 @@ class _Reader:
                 self.tally.leave_out("place that is no one place (--columns 'NAME=CITY')", cell)
                 return []
             several = [*map(place_words, cities_in(said))]
-            may = f"'{cell}' may be {' or '.join(several)}"
-            raise SourceError(
-                f"{where}: {may if several else 'where ' + repr(cell) + ' is is not known'}",
-                f"say it: --columns '{cell}={(*several, 'Frankfurt')[0]}', with its city",
-            )
+            words = f"'{cell}' may be {' or '.join(several)}"
+            words = words if several else f"where '{cell}' is is not known"
+            self.unplaced.setdefault(f"'{cell}={(*several, 'Frankfurt')[0]}'", f"{where}: {words}")
+            return []
         if cell not in self.found.places and not is_said(city, cell):
             self.notes.append(f"'{cell}' is taken to be in {place_words(city)}")
         return [city]

@@ -212,6 +212,8 @@ def _score(field: str, name: str, rows: Rows, book: Catalog) -> float:
     if field in ("currency", "unit"):
         return fits + 0.5 * header if fits == 1 else 0.0
     if field in ("gpu", "region", "market"):  # cells decide, headers help
+        if field == "region" and header and fits <= 0.2:
+            return 0.1  # names of a provider's own, which are asked for
         return 0.0 if fits <= MOST and not (header and fits > 0.2) else fits + 0.5 * header
     return fits + 0.5 if header and fits > MOST else 0.0
 
