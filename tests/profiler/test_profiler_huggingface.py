@@ -207,6 +207,9 @@ def test_nothing_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ("config", "said"),
     [
         ({"hidden_size": 3}, "names no model_type"),
+        ({"tokenizer_class": "LlamaTokenizer"}, "is the configuration of a tokenizer"),
+        ({"eos_token_id": 2, "temperature": 0.6}, "is the configuration of generation"),
+        ({"weight_map": {}, "metadata": {}}, "is the index of files of weights"),
         (
             {"model_type": "roberta", "auto_map": {"AutoConfig": "there.Config"}},
             "needs code of its own (auto_map)",

@@ -131,6 +131,16 @@ def read_configuration(path: str | Path) -> Configuration:
     raise _no_model(file, values)
 
 
+BESIDE = {
+    "tokenizer_class": "the configuration of a tokenizer",
+    "image_processor_type": "the configuration of a preprocessor",
+    "feature_extractor_type": "the configuration of a preprocessor",
+    "weight_map": "the index of files of weights",
+    "eos_token_id": "the configuration of generation",
+}
+"""Keys of files that lie beside a ``config.json``, and what such a file is."""
+
+
 def _no_model(file: Path, values: Mapping[str, Any]) -> PlacerError:
     """Say what a file is that is no configuration of a model, and which to give."""
     if "peft_type" in values:
@@ -149,9 +159,9 @@ def _no_model(file: Path, values: Mapping[str, Any]) -> PlacerError:
             f"'{file}' lists the parts of a {str(values[DIFFUSION])[:60]}",
             "give the config.json in its folder unet or transformer",
         )
-    return PlacerError(
-        f"'{file}' names no model_type", "give the config.json of a transformers model"
-    )
+    kind = next((words for key, words in BESIDE.items() if key in values), "")
+    what = f"is {kind}, which says nothing of sizes" if kind else "names no model_type"
+    return PlacerError(f"'{file}' {what}", "give the config.json of a transformers model")
 
 
 def _of_params(asked: Configuration) -> dict[str, Any]:
