@@ -90,8 +90,10 @@ def _job(draw: random.Random, number: int, base: Problem, quotas: tuple[Quota, .
     )
 
 
-def fair_portfolio(seed: int) -> Portfolio:
-    """Draw a tiny portfolio with a budget and fair shares; some jobs have no floor."""
+def speed_portfolio(seed: int) -> Portfolio:
+    """Draw a tiny portfolio with a budget in which speed counts: the most work, the least hours or
+    fair shares; some jobs have no floor.
+    """
     draw, base = random.Random(f"speed {seed}"), tiny_portfolio(seed, alike=seed % 3 == 0)
     jobs = []
     for job in base.jobs[:3]:
@@ -99,14 +101,17 @@ def fair_portfolio(seed: int) -> Portfolio:
         if draw.random() < 0.4:
             wish = replace(wish, min_samples_per_second=None)
         jobs.append(replace(job, problem=replace(job.problem, requirements=wish)))
+    objective, fair = draw.choice(
+        [("throughput", False), ("time", False), ("cost", True), ("throughput", True)]
+    )
     budget = round(draw.uniform(1, 6), 2)
-    return replace(base, jobs=tuple(jobs), budget_usd=budget, fair=True)
+    return replace(base, jobs=tuple(jobs), budget_usd=budget, objective=objective, fair=fair)
 
 
 def team_portfolio(seed: int) -> Portfolio:
     """Draw a tiny portfolio of two teams, some with quotas and budgets of their own."""
     draw = random.Random(f"teams {seed}")
-    base = draw.choice((tiny_portfolio, fair_portfolio, slot_portfolio))(seed)
+    base = draw.choice((tiny_portfolio, speed_portfolio, slot_portfolio))(seed)
     gpus = sorted({offer.gpu for offer in base.jobs[0].problem.catalog.offers})
     teams = tuple(
         Team(
@@ -183,7 +188,7 @@ def brute_force(portfolio: Portfolio) -> tuple[float, ...]:
         every = [c for p in placements(group.job.problem) for c in columns.made(group, p)]
         every = [column for column in every if _fits(Ledger(columns, {column: 1}), most)]
         alone[group.number] = max((c.samples_per_second for c in every), default=inf)
-        lists += [[*_best_columns(every, speed=portfolio.fair), None]] * group.count
+        lists += [[*_best_columns(every, speed=portfolio.by_speed), None]] * group.count
     best: tuple[float, ...] = (inf,)
     for combination in product(*lists):
         counts = Counter(column for column in combination if column is not None)

@@ -34,7 +34,7 @@ OWN_WORDS = ("name", "model", "team", "priority", "weight", "max_share", "earlie
 """Words of a job beside those of a request."""
 SHARED = {
     "quota": "quotas are shared: give them for all jobs",
-    "objective": "all jobs together cost the least: leave it out",
+    "objective": "it is of all jobs together: give it once, for all of them",
 }
 """Words of a request that a job does not take, and why."""
 COMMAND_WORDS = {
@@ -42,6 +42,8 @@ COMMAND_WORDS = {
 }
 """Words of a request as the command line and files write them, by their name in Python."""
 MACHINE_WORDS = ("name", "place", "device", "machines", "usd", "start", "duration")
+OBJECTIVES = ("cost", "throughput", "time")
+"""What all jobs together may be for."""
 MOST_SLOTS = 400
 """More slots than that are too many to search."""
 Where = Callable[[int, str | None], str]
@@ -51,8 +53,8 @@ QUOTA_WORDS = {"place", "gpu", "market", "gpus", "scope"}
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
-    """What jobs share while they are read; ``needs_floor``: whether each must say how fast it is to
-    be where they run side by side.
+    """What jobs share while they are read; ``needed`` is what each must say that runs side by side
+    with others: a ``floor``, an ``amount`` or nothing.
     """
 
     advisor: Advisor
@@ -60,7 +62,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     quotas: tuple[Quota, ...]
     quota_gpus: int | None
     slots: Slots | None
-    needs_floor: bool
+    needed: str
     teams: tuple[Team, ...]
 
 
@@ -78,6 +80,7 @@ def portfolio(
     begins: str | None = None,
     reservations: Sequence[Mapping[str, Any]] = (),
     teams: Sequence[Mapping[str, Any]] = (),
+    objective: str = "cost",
     fair: bool = False,
     where: Where | None = None,
     advisor: Advisor | None = None,
@@ -107,10 +110,14 @@ def portfolio(
     reservations: Machines that are paid for anyway: ``name``, ``place``, ``device``, ``machines``.
     teams: What the jobs of a team may take together: ``name``, and ``quota`` and ``budget`` as for
         all jobs.
+    objective (cost|throughput|time): cost: the least dollars; throughput: the most samples/s; time:
+        the least hours of all jobs. Each job's samples or hours count times its weight.
+
+        The last two need a budget and jobs that run side by side.
     fair: First make the smallest share of any job as large as possible: its speed over the speed
         that it would have with the budget and the quotas to itself.
 
-        The cheapest of such choices is taken. It needs a budget, and jobs that run side by side.
+        Then follow the objective. Needs a budget too.
     where (Python): Says where a job or a word of it stands, for messages.
     advisor (Python): An advisor that has read books already; None: they are read.
     gap (SHARE): Relative gap to reach.
@@ -129,7 +136,7 @@ def portfolio(
     1.44
     """
     slots = _slots(slot, horizon)
-    _check_fair(fair, budget, slots)
+    _check_objective(objective, fair, budget, slots)
     options = solve_options(**words)
     at = where or (lambda number, word: f"job '{_name(jobs[number], number)}'")
     if not jobs:
@@ -146,13 +153,14 @@ def portfolio(
         made += [] if blocks_file is None else _offered(blocks_file, book, slots, begins)
     book = with_offers(book, (*book.offers, *(offer for offer, _ in made)))
     quotas, quota_gpus = _quotas(quota, book)
+    needed = "floor" if objective == "cost" and not fair else ""
     shared = Shared(
         advisor=advisor,
         book=book,
         quotas=quotas,
         quota_gpus=quota_gpus,
         slots=slots,
-        needs_floor=not fair,
+        needed="amount" if objective == "time" else needed,
         teams=_teams(teams, book, slots),
     )
     asked = tuple(_job(shared, row, number, at) for number, row in enumerate(jobs))
@@ -167,19 +175,25 @@ def portfolio(
         slots=slots,
         blocks=tuple(block for _, block in made),
         teams=shared.teams,
+        objective=objective,
         fair=fair,
     )
     return answered(chosen(question, options))
 
 
-def _check_fair(fair: bool, budget: str | None, slots: Slots | None) -> None:
-    """Refuse fair shares that nothing limits."""
+def _check_objective(objective: str, fair: bool, budget: str | None, slots: Slots | None) -> None:
+    """Refuse an objective that does not exist, or that has nothing to limit it."""
+    if objective not in OBJECTIVES:
+        raise unknown("objective", str(objective), OBJECTIVES)
     if not isinstance(fair, bool):
         raise PlacerError(f"fair {fair!r} is neither true nor false", "write fair = true")
-    if fair and slots is not None:
-        raise PlacerError("fair shares with slots", "leave out slot and horizon, or fair")
-    if fair and budget is None:
-        raise PlacerError("fair shares without a budget", "say what all jobs may cost: budget 60/h")
+    if objective == "cost" and not fair:
+        return
+    what = "fair shares" if objective == "cost" else f"objective '{objective}'"
+    if slots is not None:
+        raise PlacerError(f"{what} with slots", "leave out slot and horizon, or minimise the cost")
+    if budget is None:
+        raise PlacerError(f"{what} without a budget", "say what all jobs may cost: budget 60/h")
 
 
 def _name(row: Mapping[str, Any], number: int) -> str:
@@ -271,7 +285,11 @@ def _check_amount(wish: Requirements, duration: float | None, shared: Shared) ->
     if shared.slots is None:
         if duration is not None:
             raise PlacerError("duration without slots", "say how long a slot is: slot and horizon")
-        if shared.needs_floor and not wish.floor_samples_per_second:
+        if shared.needed == "amount" and wish.samples is None:
+            raise PlacerError(
+                "nothing says how much it has to do", "give tokens or samples: hours count"
+            )
+        if shared.needed == "floor" and not wish.floor_samples_per_second:
             raise PlacerError(
                 "nothing says how fast it must be",
                 "give min_throughput, or tokens or samples with a deadline",

@@ -87,6 +87,7 @@ SHARED_WORDS = (
     "catalog",
     "quota",
     "budget",
+    "objective",
     "fair",
     "slot",
     "horizon",
@@ -178,13 +179,14 @@ def portfolio_from_file(
     *,
     catalog: tuple[str, ...] = (),
     budget: str | None = None,
+    objective: str | None = None,
     fair: bool | None = None,
     **words: Unpack[Limits],
 ) -> PortfolioAnswer:
     """Read a file of jobs and choose where they run; see `placer.portfolio`.
 
     ``path``: TOML with ``[[job]]``, the shared words, and ``[defaults]`` for words of every job.
-    ``catalog``, ``budget``, ``fair``: in place of those of the file. Raise a
+    ``catalog``, ``budget``, ``objective``, ``fair``: in place of those of the file. Raise a
     `PlacerError` that names file, line, job and word that are wrong.
     """
     file = read_jobs(path)
@@ -204,6 +206,7 @@ def portfolio_from_file(
         begins=shared.get("begins"),
         reservations=shared.get("reservation", ()),
         teams=shared.get("team", ()),
+        objective=objective or shared.get("objective", "cost"),
         fair=shared.get("fair", False) if fair is None else fair,
         where=file.where,
         **words,

@@ -254,7 +254,7 @@ def test_fair_shares_say_who_is_held_back_and_by_whom() -> None:
     """Two like jobs: alone each has all machines; together one has the A10 and the other four T4,
     and the words name what is missing and who has it.
     """
-    answer = placer.portfolio([FAST, FAST], fair=True, **TOGETHER)
+    answer = placer.portfolio([FAST, FAST], fair=True, objective="throughput", **TOGETHER)
     assert wrong_sums(answer.to_dict()) == ""
     assert len(answer.left_out) == 0
     assert answer.least_share == min(job.share or 0.0 for job in answer.jobs)
@@ -262,3 +262,4 @@ def test_fair_shares_say_who_is_held_back_and_by_whom() -> None:
     text = " ".join(drawn(answer).split())
     assert f"held back most: {answer.held_back[0]}" in text
     assert "are left after job-" in text
+    assert "weighted samples/s together" in text

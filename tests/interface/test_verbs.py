@@ -109,7 +109,7 @@ def test_the_help_of_the_command_names_each_word(name: str, run: Run) -> None:
     """With what the entry says of it, but those that only Python takes or the command answers."""
     shown = " ".join(run(*COMMANDS.get(name, name).split(), "--help", "all").stdout.split())
     verb = verb_of(FUNCTIONS[name])
-    inner = {"portfolio": {*verb.rows} - {"budget", "gap", "time_limit"}}
+    inner = {"portfolio": {*verb.rows} - {"budget", "objective", "gap", "time_limit"}}
     arguments = {*verb.needed, "workers", "placements", "alternatives"} - {"machines"}
     for row in verb.rows.values():
         if not row.here and row.name not in arguments | inner.get(name, set()):

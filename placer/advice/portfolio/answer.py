@@ -22,6 +22,8 @@ from placer.solving.answer import Status
 from placer.solving.result import Result, answer_document
 from placer.units import format_usd
 
+UNITS = {"throughput": "weighted samples/s", "time": "weighted h"}
+"""Units of objectives that are not dollars."""
 SAME_SHARE = 1e-9
 """Relative slack of equal shares."""
 OFFER = ("place", "offer", "gpu", "gpu_count", "market")
@@ -46,7 +48,7 @@ class Placed:
 
     ``result`` is None where the job is left out, for ``reason``. ``usd`` and ``alone_usd`` are what
     it costs here and with the market to itself; per hour, or in total with slots. ``share`` is its
-    speed over the one that it would have alone, where shares are fair.
+    speed over the one that it would have alone, where speed counts.
     """
 
     job: Job = field(repr=False)
@@ -78,11 +80,11 @@ class Placed:
 class PortfolioAnswer(Shown):
     """Who runs where, and when.
 
-    ``usd`` is what all jobs cost, and ``bound`` what the same jobs cannot cost less than.
-    ``greedy_usd`` and ``greedy_left_out`` are those of jobs placed one by one.
-    ``left_out_proved``: no choice of jobs leaves out less. ``least_share`` is that of the job that
-    is held back most, and ``least_share_bound`` what no choice gives all of them; None unless
-    shares are to be fair.
+    ``usd`` is what all jobs cost, ``value`` the objective: the same dollars, weighted samples/s or
+    weighted hours; ``bound`` is on the value of the same jobs. ``greedy_usd``, ``greedy_value`` and
+    ``greedy_left_out`` are those of jobs placed one by one. ``left_out_proved``: no choice of jobs
+    leaves out less. ``least_share`` is that of the job that is held back most, and
+    ``least_share_bound`` what no choice gives all of them; None unless shares are to be fair.
     """
 
     portfolio: Portfolio = field(repr=False)
@@ -99,6 +101,9 @@ class PortfolioAnswer(Shown):
     rounds: int
     searches: int
     machines: tuple[dict[str, Any], ...] = ()
+    value: float = 0.0
+    greedy_value: float = 0.0
+    per_dollar: float | None = None
     least_share: float | None = None
     least_share_bound: float | None = None
 
@@ -115,14 +120,15 @@ class PortfolioAnswer(Shown):
     @property
     def gap(self) -> float | None:
         """Relative distance of the value from its bound."""
-        return None if self.bound is None else gap_between(self.usd, self.bound)
+        return None if self.bound is None else gap_between(self.value, self.bound)
 
     @property
     def saving(self) -> float | None:
         """Share saved, or done more, against jobs placed one by one; None if others run."""
-        if self.greedy_left_out != len(self.left_out) or not self.greedy_usd:
+        if self.greedy_left_out != len(self.left_out) or not self.greedy_value:
             return None
-        return (self.greedy_usd - self.usd) / self.greedy_usd
+        sign = -1 if self.portfolio.maximised else 1
+        return sign * (self.greedy_value - self.value) / self.greedy_value
 
     @property
     def held_back(self) -> tuple[str, ...]:
@@ -131,6 +137,11 @@ class PortfolioAnswer(Shown):
             return ()
         most = self.least_share * (1 + SAME_SHARE)
         return tuple(job.name for job in self.jobs if job.share is not None and job.share <= most)
+
+    @property
+    def unit(self) -> str:
+        """Unit of the objective."""
+        return UNITS.get(self.portfolio.objective, self.portfolio.unit)
 
     def __getitem__(self, name: str) -> Placed:
         """Return the job of a name."""
@@ -145,12 +156,12 @@ class PortfolioAnswer(Shown):
         return {
             "schema": PORTFOLIO_SCHEMA,
             "objective": {
-                "name": "cost",
-                "unit": self.portfolio.unit,
-                "value": self.usd,
+                "name": self.portfolio.objective,
+                "unit": self.unit,
+                "value": self.value,
                 "bound": self.bound,
                 "gap": self.gap,
-                "per_dollar": None,  # of objectives that ended; no key of a version is removed
+                "per_dollar": self.per_dollar,
             },
             "fair": fair,
             "status": self.status,
@@ -158,7 +169,7 @@ class PortfolioAnswer(Shown):
             "unit": self.portfolio.unit,
             "one_by_one": {
                 "usd": self.greedy_usd,
-                "value": self.greedy_usd,
+                "value": self.greedy_value,
                 "left_out": self.greedy_left_out,
                 "saving": self.saving,
             },
@@ -235,6 +246,8 @@ def answered(found: Found) -> PortfolioAnswer:
     ledger, greedy = Ledger(columns, found.counts), Ledger(columns, found.greedy)
     jobs, assigned = portfolio.jobs, dict(_assigned(found))
     group_of = {number: group.number for group in columns.groups for number in group.members}
+    sign = -1.0 if portfolio.maximised else 1.0
+    by_dollar = portfolio.objective != "cost" and found.duals.budget
     least, most = found.shares or (None, None)
     held = sorted({key for key, _ in ledger.held if key.kind == "machines"})
     answer = PortfolioAnswer(
@@ -244,8 +257,11 @@ def answered(found: Found) -> PortfolioAnswer:
             for number in range(len(jobs))
         ),
         usd=ledger.usd,
-        bound=found.bound,
+        value=sign * ledger.total,
+        bound=None if found.bound is None else sign * found.bound,
         greedy_usd=greedy.usd,
+        greedy_value=sign * greedy.total,
+        per_dollar=found.duals.budget if by_dollar else None,
         least_share=least,
         least_share_bound=most,
         greedy_left_out=len(jobs) - sum(found.greedy.values()),
@@ -288,11 +304,11 @@ def _placed(
     found: Found, assigned: Mapping[int, Column], ledger: Ledger, number: int, alone: Column | None
 ) -> Placed:
     portfolio, column = found.columns.portfolio, assigned.get(number)
-    job, fair = portfolio.jobs[number], portfolio.fair
+    job, by_speed = portfolio.jobs[number], portfolio.by_speed
     displaced: tuple[Displaced, ...] = ()
-    if alone is not None and (column is None or _worse(column, alone, fair=fair)):
+    if alone is not None and (column is None or _worse(column, alone, by_speed=by_speed)):
         displaced = tuple(displacements(ledger, assigned, number, alone))
-    speed = alone.samples_per_second if alone is not None and fair else None
+    speed = alone.samples_per_second if alone is not None and by_speed else None
     placed = Placed(
         job=job,
         result=None,
@@ -321,9 +337,9 @@ def _placed(
     )
 
 
-def _worse(column: Column, alone: Column, *, fair: bool) -> bool:
+def _worse(column: Column, alone: Column, *, by_speed: bool) -> bool:
     """Tell whether a column is dearer than the one that its job would have alone, or slower."""
-    if fair:
+    if by_speed:
         return column.samples_per_second < alone.samples_per_second * (1 - SAME_SHARE)
     return column.usd > alone.usd
 

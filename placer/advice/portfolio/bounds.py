@@ -53,7 +53,7 @@ class Program:
     ) -> None:
         self.columns, self.choices, self.more = columns, choices, more
         self.model = _solver("SCIP" if whole else "GLOP")
-        self.unit = max((column.usd for column in choices), default=0.0) or 1.0
+        self.unit = max((abs(column.value) for column in choices), default=0.0) or 1.0
         variable = self.model.IntVar if whole else self.model.NumVar
         blocks, budget = columns.portfolio.blocks, columns.portfolio.budget_usd
         self.take = [variable(0, counts[c.group] if whole else inf, "") for c in choices]
@@ -91,8 +91,8 @@ class Program:
 
     @property
     def value(self) -> Terms:
-        """The dollars of what is taken, over the most of a column."""
-        taken = [(v, c.usd / self.unit) for v, c in zip(self.take, self.choices, strict=True)]
+        """The value of what is taken, over the largest of a column."""
+        taken = [(v, c.value / self.unit) for v, c in zip(self.take, self.choices, strict=True)]
         blocks = self.columns.portfolio.blocks
         paid = [(v, b.usd / self.unit) for v, b in zip(self.buy, blocks, strict=True)]
         return [*taken, *paid]
@@ -209,12 +209,13 @@ def worths(
     share: Callable[[Column], float] | None = None,
 ) -> Iterator[ResourceWorth]:
     """Yield what one more of each scarce resource changes, by choosing again among the known
-    columns: a longer search may find more.
+    columns: a longer search may find more. In dollars of the budget where cost is no aim.
 
     The price of a relaxation would hold for a small change only, and is none where jobs are left
     out: a whole one changes which of them run.
     """
     portfolio = columns.portfolio
+    dollar = 1.0 if portfolio.objective == "cost" else duals.budget
     ledger = Ledger(columns, counts)
     scarce: dict[Resource, dict[int, float]] = {}
     for resource, slot in {*duals.prices, *ledger.held}:
@@ -224,11 +225,11 @@ def worths(
     *missed, now = worth(columns, counts)
     run = running(columns, counts)
     dearest = sorted(scarce, key=lambda one: (-sum(scarce[one].values()), one))
-    for resource in dearest[:MOST_SCARCE]:
+    for resource in dearest[:MOST_SCARCE] if dollar else ():
         other, _ = whole(columns, MORE_S, share, resource)
         *left, then = worth(columns, other)
-        saved = now - then
-        if (left, -saved) < (missed, -LEAST_SAVED * abs(now)):
+        saved = (now - then) / dollar
+        if (left, -saved) < (missed, -LEAST_SAVED * abs(now) / dollar):
             pairs = zip(columns.groups, run, running(columns, other), strict=True)
             names = [portfolio.jobs[n].name for g, own, new in pairs for n in g.members[own:new]]
             yield ResourceWorth(
@@ -248,6 +249,8 @@ def _solver(name: str) -> Any:
 
 OUT = 10.0
 """Leaving out a job costs so many times what all jobs are worth: any job is worth its place."""
+FLAT = 1e-3
+"""Least price of a dollar where speed counts, as a share of the mean value of a dollar."""
 HALVINGS = 12
 """Halvings of the least share that is proved to be out of reach."""
 SAME = 1e-9
@@ -295,6 +298,10 @@ class Bounds:
 
         A bound that is so ``near`` to the best column is enough; infinite: nothing is searched.
         """
+        if self.portfolio.objective != "cost":
+            values = (abs(column.value) for column in self.columns.kept)
+            flat = FLAT * max(values, default=0.0) / (self.portfolio.budget_usd or 1.0)
+            duals = replace(duals, budget=max(duals.budget, flat, 1e-12))
         each, proved = [-inf] * len(run), dict[object, float]()
         for group in self._order(share):
             if run[group.number]:
@@ -378,7 +385,9 @@ class Bounds:
 
     def _out_of_reach(self, run: Sequence[int], share: float, duals: Duals) -> bool:
         """Tell whether jobs with a share each cost more than the budget, by Lagrange's bound."""
-        factor = duals.budget + 1.0
+        factor = duals.budget + (1.0 if self.portfolio.objective == "cost" else 0.0)
+        if not factor:
+            return False
         usd = -self._paid(replace(duals, budget=0.0))
         for group, count in zip(self.columns.groups, run, strict=True):
             floor = self.floor(group, share)
@@ -391,9 +400,9 @@ class Bounds:
     @property
     def _out(self) -> float:
         """The value of leaving out a job of weight 1: more than any choice is worth."""
-        pick = max if self.portfolio.fair else min
+        pick = max if self.portfolio.by_speed else min
         values = (
-            group.count * pick((c.usd for c in self.columns.of(group)), default=0.0)
+            group.count * pick((abs(c.value) for c in self.columns.of(group)), default=0.0)
             for group in self.columns.groups
         )
         return OUT * max(1e-6, sum(values))
@@ -448,7 +457,7 @@ def all_columns(pricing: Pricing, group: Group, threshold: float, gap: float) ->
     costs no more; tells whether none is missing.
 
     Such columns are found by asking for the best one, and again with less of each resource that it
-    takes; of fair shares, also for a faster one.
+    takes; where speed counts, also for a faster one.
     """
     waiting, seen = [Within()], set[tuple[object, ...]]()
     answers: list[tuple[Within, Column]] = []
@@ -492,7 +501,7 @@ def _less(columns: Columns, column: Column, limit: Within) -> Iterator[Within]:
     used = {resource.anyones: amount for (resource, _), amount in column.use.items()}
     for resource, amount in used.items():
         yield replace(limit, caps={**limit.caps, resource: amount - 1})
-    if columns.portfolio.fair:
+    if columns.portfolio.by_speed:
         yield replace(limit, floor=column.samples_per_second * FASTER)
     amount_counts = columns.groups[column.group].job.wish.samples is not None
     if columns.portfolio.slots is not None and amount_counts:

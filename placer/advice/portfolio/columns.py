@@ -217,7 +217,7 @@ def capped(problem: Problem, caps: Mapping[Resource, float]) -> Problem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Duals:
-    """Prices of what jobs share, in dollars: of resources in slots, of a dollar of the budget, and
+    """Prices of what jobs share, in units of the objective: of resources in slots, of a dollar, and
     of a dollar of each team.
     """
 
@@ -235,21 +235,23 @@ class Duals:
 class Column:
     """A placement of a job of one group.
 
-    ``usd`` are true dollars: per hour, or in total with slots.
+    ``usd`` are true dollars: per hour, or in total with slots. ``value`` is what it adds to the
+    objective, of which the least is best: the same dollars where cost is what counts.
     """
 
     group: int
     placement: Placement
     usd: float
+    value: float
     samples_per_second: float
     use: Mapping[Held, float]
     start: int = 0
     slots: int = 1
 
     def reduced(self, duals: Duals) -> float:
-        """Return its dollars with what it takes at the prices that its job pays."""
+        """Return its value with what it takes at the prices that its job pays."""
         taken = sum(duals.prices.get(held, 0.0) * amount for held, amount in self.use.items())
-        return self.usd + duals.budget * self.usd + taken
+        return self.value + duals.budget * self.usd + taken
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,6 +343,7 @@ class Columns:
                 group=group.number,
                 placement=placement,
                 usd=usd,
+                value=self.portfolio.value(job, usd, outcome.samples_per_second),
                 samples_per_second=outcome.samples_per_second,
                 use={
                     (resource, slot): amount

@@ -114,7 +114,7 @@ class Generation:
     def solved(self) -> Found:
         """Search until the gap is reached, or time is up."""
         self.begin()
-        if not (self.small and self.portfolio.fair):
+        if not (self.small and self.portfolio.by_speed):
             with part(ROUNDS_TIME):
                 self._rounds(self.everyone)
         counts = greedy = one_by_one(self.pricing, searched=False)
@@ -146,7 +146,7 @@ class Generation:
         top = share if closed or not fair else bounds.most_share(run, share)
         cheapest = ((g.number, self.columns.cheapest(g)) for g in self.columns.groups)
         alone = {number: column for number, column in cheapest if column is not None}
-        alone = dict(bounds.alone) if self.portfolio.fair else alone
+        alone = dict(bounds.alone) if self.portfolio.by_speed else alone
         for group in self.columns.groups:
             if group.number not in alone and group.job.team:
                 alone.update((group.number, column) for column in self._without_team(group))
@@ -179,15 +179,15 @@ class Generation:
 
     def begin(self) -> None:
         """Make the first columns, and bound what jobs cost alone."""
-        groups, fair = self.columns.groups, self.portfolio.fair
-        with part(ALONE_TIME if fair else 1.0):
+        groups, by_speed = self.columns.groups, self.portfolio.by_speed
+        with part(ALONE_TIME if by_speed else 1.0):
             for number, group in enumerate(groups):
-                if fair:
+                if by_speed:
                     self._begin_alone(group, len(groups) - number)
                 elif not allowance.current().spent:
                     seeds(self.columns, group, self.pricing.slowest(group))
         if not allowance.current().spent:
-            near = 0.0 if self.small and not fair else inf
+            near = 0.0 if self.small and not by_speed else inf
             self.bounds.price(Duals(), 0.0, self.everyone, near)
 
     def _begin_alone(self, group: Group, waiting: int) -> None:
@@ -252,7 +252,7 @@ class Generation:
         """Ask for all columns that may make a choice better; tells whether none is missing."""
         run, value, _ = self._state(counts)
         best, thresholds = self.bounds.best(run), [inf] * len(run)
-        if self.portfolio.fair:
+        if self.portfolio.by_speed:
             thresholds = [(self.portfolio.budget_usd or inf) * (1 + 1e-6)] * len(run)
         elif run == self.everyone and best is not None:
             # A better choice has no column whose reduced value is above its bound by the gap.
@@ -271,7 +271,7 @@ class Generation:
         their end, the weakest proof first; returns the best choice.
         """
         run, value, share = self._state(counts)
-        if run != self.everyone or self.portfolio.fair:
+        if run != self.everyone or self.portfolio.by_speed:
             with part(ROUNDS_TIME):
                 self._rounds(run, share)
             counts = self._best(counts, self._whole()[0])

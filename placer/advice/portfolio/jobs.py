@@ -13,6 +13,8 @@ from placer.problem.requirements import Quota, Requirements, matches
 from placer.records import replace
 
 HOUR_S = 3600.0
+MAXIMISED = frozenset({"throughput"})
+"""Objectives of which more is better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,9 +116,10 @@ class Portfolio:
     Without ``slots`` all jobs run side by side, and dollars are per hour; with slots each job runs
     once from a slot on, and dollars are in total. ``quotas`` and ``quota_gpus`` are as in
     `Requirements`. ``budget_usd`` is for all jobs: per hour without slots, else in total.
-    All jobs together cost the least. ``fair``: the least share of any job is as large as possible
-    first, of the speed that it would have alone. What blocks cost counts towards the budget of all,
-    and towards that of no team.
+    ``objective`` is ``cost``, ``throughput`` (most samples/s, each job's times its weight) or
+    ``time`` (least hours of all jobs, each job's times its weight). ``fair``: the least share of
+    any job is as large as possible first, of the speed that it would have alone. What blocks cost
+    counts towards the budget of all, and towards that of no team.
     """
 
     jobs: tuple[Job, ...]
@@ -126,7 +129,29 @@ class Portfolio:
     slots: Slots | None = None
     blocks: tuple[Block, ...] = ()
     teams: tuple[Team, ...] = ()
+    objective: str = "cost"
     fair: bool = False
+
+    @property
+    def by_speed(self) -> bool:
+        """Tell whether a faster placement of a job may be better than a slower one."""
+        return self.fair or self.objective != "cost"
+
+    @property
+    def maximised(self) -> bool:
+        """Tell whether more of the objective is better."""
+        return self.objective in MAXIMISED
+
+    def value(self, job: Job, usd: float, samples_per_second: float) -> float:
+        """Return what a placement adds to the objective, lowest is best: USD, weighted samples/s
+        times -1, or weighted hours.
+        """
+        if self.maximised:
+            return -job.weight * samples_per_second
+        if self.objective == "time":
+            assert job.wish.samples is not None
+            return job.weight * job.wish.samples / samples_per_second / HOUR_S
+        return usd
 
     @property
     def unit(self) -> Literal["USD/h", "USD"]:

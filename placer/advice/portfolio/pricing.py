@@ -16,22 +16,29 @@ from placer.records import replace
 from placer.solving import allowance
 
 MOST_SEARCHES = 10
-"""Searches for one job at one set of prices."""
+"""Searches for one job at one set of prices; `MOST_SPEEDS` where speed counts."""
+MOST_SPEEDS = 3
 ENOUGH = 0.003
 """Relative distance of a bound from the best column at which windows of slots are split no more."""
 MOST_REGIONS = 120
 """Regions of a job at one set of prices at most."""
+SLOWEST = 1e-3
+"""The first range of speeds ends at this share of the last one, where a job has no floor."""
+NARROW = 1.01
+"""A range of speeds with ends in this relation is searched; a wider one is split."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Region:
-    """Columns of a job that begin in some slots, hold some number of slots, and do at least so many
-    samples/s. ``searched``: its bound is that of a search.
+    """Columns of a job that begin in some slots, hold some number of slots, and do so many
+    samples/s: at least the first figure, and no more than the second.
+
+    ``searched``: its bound is that of a search.
     """
 
     starts: tuple[int, int]
     lengths: tuple[int, int]
-    floor: float
+    speeds: tuple[float, float]
     searched: bool = False
 
 
@@ -54,23 +61,31 @@ class Pricing:
         """Add the best columns of a job at some prices, and bound the reduced value of all that are
         at least as fast as a floor; infinite if there are none.
 
-        A bound so ``near`` to the best column is enough; ``proved`` is known.
+        A bound so ``near`` to the best column is enough; ``proved`` is known. A column in a range
+        of speeds has at most the value of its upper end, and at least the dollars of its lower end.
         """
         columns, gap = self.columns, self.search.options.gap
         if columns.portfolio.slots is not None:
             gap = max(gap, ENOUGH)
-        left = MOST_SEARCHES
+        ranges = columns.portfolio.objective != "cost"
+        left, raised = MOST_SPEEDS if ranges else MOST_SEARCHES, list[tuple[float, float]]()
         heap = [(self._relaxed(group, duals, r), r) for r in self._whole(group, floor)]
         while heap:
             bound, region = heap[0]
+            low, gain = region.speeds[0], self._gain(group, region)
+            slower = max((usd for speed, usd in raised if speed <= low), default=-inf)
+            if gain + slower > bound:  # what is as fast costs no less than what is slower
+                heapq.heapreplace(heap, (gain + slower, region))
+                continue
             best = columns.least(group, duals, floor)
             if max(bound, proved) >= best - max(near, gap * abs(best)) or allowance.current().spent:
                 break
             halves = self._halves(group, region)
-            if not region.searched and left:
+            if not region.searched and not (ranges and halves) and left:
                 left -= 1
                 bound = max(bound, self._searched(group, duals, region, best))
                 heapq.heapreplace(heap, (bound, replace(region, searched=True)))
+                raised += [(low, bound - gain)] if ranges and -inf < gain <= bound < inf else []
             elif halves and left and len(heap) < MOST_REGIONS:
                 heapq.heappop(heap)
                 for half in halves:
@@ -112,7 +127,7 @@ class Pricing:
         """Return what tells a job's question from others but for speed: what is proved of a slow
         job holds for faster ones.
         """
-        alike = self.columns.portfolio.slots is None
+        alike = self.columns.portfolio.slots is None and self.columns.portfolio.objective == "cost"
         return (self.search.family(group.question), group.job.team) if alike else group.number
 
     def least_usd(self, group: Group, duals: Duals, floor: float) -> float:
@@ -140,23 +155,26 @@ class Pricing:
         if len(window) < short or low > high * (1 + 1e-9) or low == inf:
             return []
         starts = window.start, window.stop - short
-        return [Region(starts=starts, lengths=(short, long), floor=low)]
+        return [Region(starts=starts, lengths=(short, long), speeds=(low, high))]
 
     def _halves(self, group: Group, region: Region) -> list[Region]:
-        """Split a region along its longer side; nothing if it is one window."""
-        (first, last), (short, long) = region.starts, region.lengths
-        if self.columns.portfolio.slots is None or (first, short) == (last, long):
+        """Split a region along its longer side; nothing if it is one window, or narrow."""
+        (first, last), (short, long), (low, high) = region.starts, region.lengths, region.speeds
+        if self.columns.portfolio.slots is None:
+            if self.columns.portfolio.objective == "cost" or high == inf or high <= low * NARROW:
+                return []
+            middle = (max(low, high * SLOWEST) * high) ** 0.5
+            parts = [{"speeds": (low, middle)}, {"speeds": (middle, high)}]
+        elif (first, short) == (last, long):
             return []
-        left = replace(region, searched=False)
-        if last - first >= long - short:
+        elif last - first >= long - short:
             half = (first + last) // 2
-            return [replace(left, starts=(first, half)), replace(left, starts=(half + 1, last))]
-        half = (short + long) // 2
-        fast = self.slowest(group, half)
-        return [
-            replace(left, lengths=(short, half), floor=fast),
-            replace(left, lengths=(half + 1, long)),
-        ]
+            parts = [{"starts": (first, half)}, {"starts": (half + 1, last)}]
+        else:
+            half = (short + long) // 2
+            fast = self.slowest(group, half), high
+            parts = [{"lengths": (short, half), "speeds": fast}, {"lengths": (half + 1, long)}]
+        return [replace(region, searched=False, **part) for part in parts]
 
     def _windows(self, group: Group, region: Region) -> list[tuple[int, int]]:
         """List first slot and number of slots of the columns of a region."""
@@ -173,7 +191,7 @@ class Pricing:
         the hour is at least that of the cheapest window, spread over the window.
         """
         portfolio = self.columns.portfolio
-        factor = duals.budget + 1.0
+        factor = duals.budget + (1.0 if portfolio.objective == "cost" else 0.0)
         if portfolio.slots is None:
             return {held[0]: price / factor for held, price in duals.prices.items()}, factor
         prices: dict[Resource, dict[int, float]] = {}
@@ -186,19 +204,26 @@ class Pricing:
         }
         return {resource: price / (factor * hours) for resource, price in least.items()}, factor
 
+    def _gain(self, group: Group, region: Region) -> float:
+        """Return the least part of the value of a region's columns that is not dollars."""
+        portfolio = self.columns.portfolio
+        cost = portfolio.objective == "cost"
+        return 0.0 if cost else portfolio.value(group.job, 0.0, region.speeds[1])
+
     def _relaxed(self, group: Group, duals: Duals, region: Region) -> float:
         """Return a bound on the reduced value of a region's columns that takes no search."""
         if not self._windows(group, region):
             return inf
         surcharges, factor = self._surcharges(group, duals, region)
         per_sample, scale = self._scale(group)
-        usd = self.search.relaxed(group.question, surcharges, region.floor, per_sample=per_sample)
-        return factor * scale * usd
+        low = region.speeds[0]
+        usd = self.search.relaxed(group.question, surcharges, low, per_sample=per_sample)
+        return self._gain(group, region) + factor * scale * usd
 
     def _searched(self, group: Group, duals: Duals, region: Region, best: float) -> float:
         """Search the least dollars in a region; returns a bound on its reduced values."""
         surcharges, factor = self._surcharges(group, duals, region)
-        limits, floor = self.columns.limits, region.floor
+        limits, gain, floor = self.columns.limits, self._gain(group, region), region.speeds[0]
         windows = [range(start, start + n) for start, n in self._windows(group, region)]
         closed = (
             resource
@@ -211,10 +236,10 @@ class Pricing:
             floor=floor,
             surcharges=surcharges,
             caps=dict.fromkeys(closed, 0.0),
-            known=best / factor,
+            known=(best - gain) / factor,
             start=None if start is None else start.placement,
         )
-        return factor * self.cheapest(group, sought)[0]
+        return gain + factor * self.cheapest(group, sought)[0]
 
 
 SLACK = 1e-9
@@ -230,8 +255,14 @@ class Ledger:
         self.bought: set[int] = set()
         self.usd = 0.0
         self.team_usd: dict[str, float] = {}
+        self._value = 0.0
         for column, count in (counts or {}).items():
             self.take(column, count)
+
+    @property
+    def total(self) -> float:
+        """Value of all that is taken; blocks are paid for in dollars."""
+        return self.usd if self.columns.portfolio.objective == "cost" else self._value
 
     def take(self, column: Column, count: int = 1) -> None:
         """Take what a column holds, so many times."""
@@ -239,6 +270,7 @@ class Ledger:
         self.usd += count * column.usd + self._paid(column)
         self.team_usd[team] = self.team_usd.get(team, 0.0) + count * column.usd
         self.bought |= self._needed(column)
+        self._value += count * column.value
         for held, amount in column.use.items():
             self.held[held] = self.held.get(held, 0.0) + count * amount
 
@@ -253,7 +285,7 @@ class Ledger:
     def best(self, group: Group) -> Column | None:
         """Return the best known column of one more job that fits, with blocks it buys."""
         fitting = (column for column in self.columns.of(group) if self._fits(column))
-        return min(fitting, key=lambda column: column.usd + self._paid(column), default=None)
+        return min(fitting, key=lambda column: column.value + self._paid(column), default=None)
 
     def caps(self, team: str) -> dict[Resource, float]:
         """Return what is left to a team of each resource in all slots, where anything is taken."""
@@ -323,20 +355,20 @@ def running(columns: Columns, counts: Mapping[Column, int]) -> list[int]:
 
 
 def worth(columns: Columns, counts: Mapping[Column, int]) -> tuple[float, ...]:
-    """Return a sort key of a choice, lowest is best: weight left out by priority, then dollars."""
+    """Return a sort key of a choice, lowest is best: weight left out by priority, then value."""
     missed: dict[int, float] = {}
     for group, run in zip(columns.groups, running(columns, counts), strict=True):
         priority = -group.job.priority
         lost = (group.count - run) * group.job.weight
         missed[priority] = missed.get(priority, 0.0) + lost
-    total = Ledger(columns, counts).usd
+    total = Ledger(columns, counts).total
     return (*(round(missed[priority], 9) for priority in sorted(missed)), total)
 
 
 def displacements(
     ledger: Ledger, assigned: Mapping[int, Column], job: int, alone: Column
 ) -> Iterator[Displaced]:
-    """Yield what keeps a job from its column ``alone``; of fair shares, dollars too."""
+    """Yield what keeps a job from its column ``alone``; where speed counts, dollars too."""
     portfolio, own = ledger.columns.portfolio, assigned.get(job)
 
     def holders(amount: Callable[[Column], float]) -> tuple[str, ...]:
@@ -365,7 +397,7 @@ def displacements(
         return column.usd if ledger.columns.groups[column.group].job.team == team else 0.0
 
     budgets = [(f"of the budget of team {team}", ledger.left_of(team) + back, of_team)]
-    if portfolio.budget_usd is not None and portfolio.fair:
+    if portfolio.budget_usd is not None and portfolio.by_speed:
         left = portfolio.budget_usd - ledger.usd + back
         budgets.append(("of the budget", left, lambda column: column.usd))
     for words, left, amount in budgets:

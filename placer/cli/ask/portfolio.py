@@ -18,7 +18,7 @@ from placer.errors import PlacerError
 EXAMPLE = """\b
 Examples:
   placer portfolio examples/jobs.toml
-  placer portfolio examples/jobs.toml --fair
+  placer portfolio examples/jobs.toml --objective throughput --fair
   placer portfolio jobs.toml --time-limit 5min -o portfolio.json --manifests plans
 """
 
@@ -30,6 +30,7 @@ def command(
     *,
     catalog: tuple[str, ...] = (),
     budget: str | None = None,
+    objective: str | None = None,
     fair: bool | None = None,
     gap: str = "1%",
     time_limit: str = "60s",
@@ -46,6 +47,8 @@ def command(
     file (JOBS.TOML):
     catalog (NAME|DIR|CSV): Price book, in place of the one that the file names.
     budget (USD[/h]): Budget of all jobs, in place of the one in the file.
+    objective ({cost, throughput, time}): Least cost, or for a budget the most weighted samples/s or
+        the least weighted hours, in place of the one in the file.
     fair (--fair/--no-fair): First make the smallest share of any job as large as possible: its
         speed over the speed that it would have with the budget and the quotas to itself.
     gap (SHARE): Relative gap to reach.
@@ -63,6 +66,7 @@ def command(
             file,
             catalog=catalog,
             budget=budget,
+            objective=objective,
             fair=fair,
             gap=gap,
             time_limit=time_limit,

@@ -20,7 +20,7 @@ from placer.report.blocks import (
 from placer.report.charts.rows import Dot, interval_chart
 from placer.report.figures import Document, format_speed_of, percent, placement_words
 from placer.report.kinds.shared.provenance import provenance_table
-from placer.units import counted, format_usd
+from placer.units import counted, format_number, format_usd
 
 STATUSES = {
     "all_run": "All jobs run",
@@ -33,6 +33,8 @@ SMALL_USD = 0.005
 """Differences below are not worth a word."""
 MOST_NAMES = 3
 """Jobs that are named in one sentence."""
+COST: Document = {"name": "cost"}
+"""Objective of documents that are older than the key."""
 
 
 def report(document: Document, today: date) -> Report:
@@ -57,25 +59,41 @@ def report(document: Document, today: date) -> Report:
     )
 
 
+def _objective(document: Document) -> Document:
+    return document.get("objective") or COST
+
+
 def _verdict(document: Document) -> str:
-    jobs, saving = document["jobs"], document["one_by_one"]["saving"]
-    less = bool(saving and saving > 0)
-    saved = f" That is {percent(saving)} less than with the jobs placed one by one." if less else ""
+    jobs, objective = document["jobs"], _objective(document)
+    most = objective["name"] == "throughput"
+    work = "" if objective["name"] == "cost" else f", {_value(objective)} together"
+    saving = document["one_by_one"]["saving"]
+    saved = (
+        f" That is {percent(saving)} {'more' if most else 'less'} than with the jobs placed one by "
+        "one."
+        if saving and saving > 0
+        else ""
+    )
     running = sum(1 for job in jobs if job["runs"])
     return (
         f"{STATUSES.get(document['status'], document['status'])}: {running} of "
-        f"{counted(len(jobs), 'job')} for {_money(document['usd'], document)}"
+        f"{counted(len(jobs), 'job')} for {_money(document['usd'], document)}{work}"
         f"{_bound(document)}.{_shares(document)}{saved}"
     )
 
 
 def _bound(document: Document) -> str:
     """Say what no other places for the same jobs can do better than."""
-    objective = document.get("objective", {})  # older documents have none, or one in speed
+    objective = _objective(document)
     bound, gap = objective.get("bound"), objective.get("gap")
-    if bound is None or gap is None or objective["name"] != "cost":
+    if bound is None or gap is None:
         return ""
-    return f"; they cannot cost less than {_money(max(0.0, bound), document)} (gap {percent(gap)})"
+    least = max(0.0, bound)
+    words = {
+        "throughput": f"do more than {format_number(least)}",
+        "time": f"take less than {format_number(least)} h",
+    }.get(objective["name"], f"cost less than {_money(least, document)}")
+    return f"; they cannot {words} (gap {percent(gap)})"
 
 
 def _shares(document: Document) -> str:
@@ -95,12 +113,15 @@ def _shares(document: Document) -> str:
 
 
 def _figures(document: Document) -> Iterator[tuple[str, str, str]]:
-    """Yield the key figures, beside the jobs placed one by one."""
-    alone = document["one_by_one"]
+    """Yield the key figures: what the objective counts first, beside the jobs placed one by one."""
+    objective, alone = _objective(document), document["one_by_one"]
     out = sum(1 for job in document["jobs"] if not job["runs"])
     beside = f"{_money(alone['usd'], document)} one by one"
     if alone["left_out"] > out:
         beside += f", but {counted(alone['left_out'] - out, 'job')} fewer"
+    if objective["name"] != "cost":
+        one_by_one = f"{format_number(alone['value'])} one by one" if "value" in alone else ""
+        yield format_number(objective["value"]), objective["unit"], one_by_one
     yield _money(document["usd"], document), "together", beside
     fair = document.get("fair")
     if fair:
@@ -108,6 +129,10 @@ def _figures(document: Document) -> Iterator[tuple[str, str, str]]:
         most = "" if bound is None or bound >= 1 else f"{percent(bound)} at most"
         yield percent(fair["least_share"]), "least share of the speed alone", most
     yield str(out), "left out", "proved" if out and document.get("left_out_proved") else ""
+
+
+def _value(objective: Document) -> str:
+    return f"{format_number(objective['value'])} {objective['unit']}"
 
 
 def _money(usd: float, document: Document) -> str:
@@ -271,11 +296,12 @@ def _scope(quota: Document) -> str:
 
 def _worth(document: Document) -> tuple[Section, ...]:
     each = "/h" if document["unit"] == "USD/h" else ""
+    per_dollar, unit = _objective(document).get("per_dollar"), _objective(document).get("unit")
 
     def change(row: Document) -> str:
         usd = f"{format_usd(abs(row['usd']))}{each}"
         if not row.get("runs"):
-            return f"saves {usd}"
+            return f"is worth {usd}" if per_dollar else f"saves {usd}"
         return f"runs {', '.join(row['runs'])}, and {'costs' if row['usd'] < 0 else 'saves'} {usd}"
 
     rows = [
@@ -287,6 +313,11 @@ def _worth(document: Document) -> tuple[Section, ...]:
     ]
     return section(
         "What one more is worth",
+        text(
+            f"One more dollar an hour is worth {format_number(per_dollar)} {unit}."
+            if per_dollar
+            else ""
+        ),
         table(
             "Chosen again with one more and all else as it is, among the placements looked at",
             ("with one more", "the same search"),
