@@ -72,7 +72,7 @@ def sweep(
     [['lambda/us-west-1=3xA10:on-demand'], ['lambda/us-west-1=8xA10:on-demand']]
     """
     from placer.advice.runner.runner import opener, options_of_each
-    from placer.advice.sweep.axes import parse_axis, parse_shard
+    from placer.advice.sweep.file import parse_axis, parse_shard
     from placer.advice.sweep.run import run_sweep
     from placer.advice.worlds.whatif import apply
     from placer.problem.words.changes import parse_changes

@@ -1,4 +1,4 @@
-"""A plan with its fallbacks that is done in time in a share of the scenarios of capacity."""
+"""Plans with fallbacks that hold in a share of scenarios, and what becomes of a wrong price."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.objective import gap_between
 from placer.documents.result_parts import written
 from placer.documents.schemas import proofs
+from placer.market.catalog import VmOffer
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 
@@ -115,3 +116,8 @@ def confident_document(plan: ConfidentPlan | None, problem: Problem) -> dict[str
         "usd_per_finished_run": finished,
         "gap": None if finished is None or least is None else gap_between(finished, least),
     }
+
+
+PriceCase: TypeAlias = proofs.PriceCase[Placement, Estimate]
+PriceRisk: TypeAlias = proofs.PriceRisk[VmOffer, Placement, Estimate]
+HIGH, USUAL, WITHOUT = proofs.PRICE_CASES

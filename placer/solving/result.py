@@ -34,8 +34,7 @@ from placer.problem.problem import Problem
 from placer.records import replace
 from placer.report.shown import Shown
 from placer.solving.answer import SolveOptions, Status, Warn
-from placer.solving.confident_plan import ConfidentPlan, confident_document
-from placer.solving.price_risk import PriceRisk
+from placer.solving.confident_plan import ConfidentPlan, PriceRisk, confident_document
 from placer.units import SPEED_LEVEL
 from placer.workload.island import never_tried
 

@@ -9,8 +9,14 @@ from io import FileIO
 from typing import TYPE_CHECKING, Any
 
 from placer.advice.runner.runner import Runner, answers, here, interrupts, stopping
-from placer.advice.sweep.axes import Axis, points_of
-from placer.advice.sweep.file import POINTS_SCHEMA, append, open_points, question_digest
+from placer.advice.sweep.file import (
+    POINTS_SCHEMA,
+    Axis,
+    append,
+    open_points,
+    points_of,
+    question_digest,
+)
 from placer.advice.worlds.whatif import apply, figures_of, set_wish
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
