@@ -84,6 +84,14 @@ def test_links_carry_the_bytes_of_an_hour() -> None:
     )
 
 
+def test_a_link_may_have_a_round_trip_alone() -> None:
+    """As links between hosts of a market have, whose bandwidth nobody gave."""
+    document = deepcopy(saved("several"))
+    link = document["problem"]["catalog"]["links"][0]
+    link.update(gbps_one_stream=None, rtt_ms=10.0)
+    assert "10 ms of round trip" in page({"a.json": document}, today=TODAY)
+
+
 def test_the_step_ends_where_the_document_says() -> None:
     """Calculation, then what nothing hides: the last part ends with the whole."""
     document = saved("several")

@@ -66,6 +66,10 @@ def _source_cells(line: str, today: date) -> list[str]:
     return [how, match["basis"], match["source"], as_of, age_words(as_of, today)]
 
 
+LINK_FIGURES = {"gbps_one_stream": "Gb/s a stream", "rtt_ms": "ms of round trip"}
+"""Figures of a link, of which the first that somebody gave is shown."""
+
+
 def _book_rows(document: Document, today: date) -> Iterable[list[str]]:
     """List the rows of the price book that a saved document holds."""
     book = (document.get("problem") or {}).get("catalog", {})
@@ -78,7 +82,9 @@ def _book_rows(document: Document, today: date) -> Iterable[list[str]]:
         yield [name, f"{format_usd(row['usd_per_gib'])}/GiB", "list", *_dated(row, today)]
     for row in book.get("links", []):
         name = f"link {row['src']} to {row['dst']}"
-        yield [name, f"{row['gbps_one_stream']:g} Gb/s a stream", row["basis"], *_dated(row, today)]
+        known = ((key, unit) for key, unit in LINK_FIGURES.items() if row.get(key) is not None)
+        figure = next((f"{row[key]:g} {unit}" for key, unit in known), "")
+        yield [name, figure, row["basis"], *_dated(row, today)]
 
 
 def _dated(row: Document, today: date) -> list[str]:
