@@ -318,8 +318,12 @@ def test_a_search_of_vast_names_hosts(tmp_path: Path) -> None:
         "row without a GPU that is known: GTX 1070": 1,
     }
     bare = tmp_path / "offers.json"
-    bare.write_text(json.dumps(json.loads((LISTS / "vast.json").read_text())["offers"]))
+    hosts = json.loads((LISTS / "vast.json").read_text())["offers"]
+    half = {**hosts[0], "num_gpus": 2, "dph_total": 0.71}  # of the same host
+    bare.write_text(json.dumps([half, *hosts]))
     placed = harvest_of(listed(bare, **{", US": "Dallas"}), "vast", {}, BOOK)
+    assert "1 host with several sizes: one size can be rented at a time" in placed.notes
+    assert any("'A100 PCIE' is taken for A100-80 with NVLink" in note for note in placed.notes)
     assert placed.rows["offers.csv"][-1]["region"] == "dallas"
     assumed = placed.rows["egress.csv"][-1]
     assert "assumed: as gcp/" in str(assumed["source"])

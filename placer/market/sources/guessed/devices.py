@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from placer.market.accelerators import accelerator_figures
 from placer.market.catalog import Catalog
 from placer.market.words.selection import gpus_named
 
@@ -45,12 +46,20 @@ def device_in(text: str, book: Catalog, memory_gb: float | None = None) -> Devic
     size = float(stated[1]) if stated else memory_gb
     fit = [gpu for gpu in found if size and 0.85 * size <= book.gpus[gpu].memory_gib <= 1.05 * size]
     if len(fit or found) == 1:
-        return Device((fit or found)[0], number)
+        gpu = (fit or found)[0]
+        return Device(gpu, number, _of_cards(text, gpu))
     least = min(
         fit or found, key=lambda gpu: (book.gpus[gpu].memory_gib, book.gpus[gpu].fp16_tflops)
     )
     others = ", ".join(gpu for gpu in fit or found if gpu != least)
     return Device(least, number, f"'{text}' may be {least} or {others}: {least} is assumed")
+
+
+def _of_cards(text: str, gpu: str) -> str:
+    """Say that cards are taken for devices with NVLink, where no row of the book is theirs."""
+    said = re.search(r"(?i)\bpcie\b", text) and not gpu.endswith("PCIe")
+    linked = accelerator_figures(gpu).get("nvlink_gb_per_s") if said else None
+    return f"'{text}' is taken for {gpu} with NVLink: several cards may be slower" * bool(linked)
 
 
 def _longest(words: list[str], book: Catalog) -> list[str]:
