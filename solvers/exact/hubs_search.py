@@ -18,7 +18,7 @@ from .._market.market import Market
 from .._mode import Mode
 from .._target import Target
 from .hubs.bounds import AdmittedMachines, HubBounds, HubScreen, could_improve
-from .hubs.hub import Hub, PerPlace
+from .hubs.hub import Hub, Ways
 from .hubs.machines import HubMachineTree
 from .hubs.workers import HubRows, HubTable, HubWorkers
 from .search import Ranges
@@ -42,10 +42,8 @@ class HubSearch:
     @cached_property
     def hubs(self) -> list[Hub]:
         """Hubs at those places; most questions are answered without them."""
-        meetings: dict[str | None, PerPlace] = {}
-        return [
-            Hub(self.market, self.mode, hub, self.workers.prices, meetings) for hub in self.places
-        ]
+        meetings: dict[str | None, Ways] = {}
+        return [Hub(self.market, self.mode, hub, meetings) for hub in self.places]
 
     @cached_property
     def table(self) -> HubTable:

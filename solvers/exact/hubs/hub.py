@@ -5,7 +5,6 @@ server.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +15,7 @@ from placer.cost_model.timing import services as stores
 from placer.cost_model.timing.services import server_sum_seconds, summing_vcpus
 from placer.cost_model.timing.transfers import direct_seconds, share_seconds
 from placer.market.catalog import VmOffer
-from placer.market.network.graph import IDEAL, Link, Network
+from placer.market.network.graph import IDEAL, Link
 from placer.problem.admitted_exchanges import holds, needs_quota, servers_at
 from placer.problem.exchange import memory_gib, strategy, traits
 from placer.problem.placement import Exchange
@@ -25,77 +24,16 @@ from ..._market.arrays import Array, Indices, Mask
 from ..._market.market import Market
 from ..._mode import Mode
 
-
-class PerPlace:
-    """Two columns over places; infinite where they have not been asked for.
-
-    ``places``: names of the places. ``of``: works out both figures of one place.
-
-    >>> lengths = PerPlace(["oslo", "rome"], lambda place: (float(len(place)), 0.0))
-    >>> lengths.at(np.array([1]))
-    (array([inf,  4.]), array([inf,  0.]))
-    """
-
-    def __init__(self, places: Sequence[str], of: Callable[[str], tuple[float, float]]) -> None:
-        self._places, self._of = places, of
-        self._known = np.zeros(len(places), dtype=bool)
-        self._columns = np.full((2, len(places)), np.inf)
-
-    def at(self, wanted: Indices | None = None) -> tuple[Array, Array]:
-        """Return both columns, known at some places at least; shape (places,)."""
-        missing = ~self._known if wanted is None else np.zeros(len(self._known), dtype=bool)
-        if wanted is not None:
-            missing[wanted] = ~self._known[wanted]
-        for place in np.flatnonzero(missing).tolist():
-            self._columns[:, place] = self._of(self._places[place])
-        self._known |= missing
-        return self._columns[0], self._columns[1]
-
-
-ANYWHERE = "*"
-"""The place that stands for some places; its prices are arrays."""
-
-
-class ManyPlaces:
-    """A network whose place `ANYWHERE` is several places side by side."""
-
-    def __init__(self, network: Network, places: Sequence[str]) -> None:
-        self._network, self._places = network, places
-        self._between: dict[tuple[str, bool], PerPlace] = {}
-        self._chosen: Indices = np.arange(len(places))
-
-    def at(self, chosen: Indices) -> Any:
-        """Let `ANYWHERE` be some places; for as long as nobody asks for others."""
-        self._chosen = chosen
-        return self
-
-    def usd_per_byte(self, src: str, dst: str, *, same_zone: bool = True) -> float | Array:
-        """Return the egress price; shape (chosen places,) where an end is `ANYWHERE`."""
-        if ANYWHERE not in (src, dst):
-            return self._network.usd_per_byte(src, dst, same_zone=same_zone)
-        out, back = self._table(dst if src == ANYWHERE else src, same_zone).at(self._chosen)
-        return (out if src == ANYWHERE else back)[self._chosen]
-
-    def _table(self, end: str, same_zone: bool) -> PerPlace:
-        """Return the prices from each place to another one and back."""
-        if (end, same_zone) not in self._between:
-
-            def prices(place: str) -> tuple[float, float]:
-                other, usd = place if end == ANYWHERE else end, self._network.usd_per_byte
-                return usd(place, other, same_zone=same_zone), usd(
-                    other, place, same_zone=same_zone
-                )
-
-            self._between[end, same_zone] = PerPlace(self._places, prices)
-        return self._between[end, same_zone]
+Ways = dict[int, tuple[float, float]]
+"""Seconds to the place where gradients meet and back, by position of the place."""
 
 
 class Hub:
     """One place, or pair of places, where gradients meet; all figures are lower bounds, per round.
 
     ``aggregator``, ``storage``: places of function and store; of the server, storage is empty.
-    None: a hub that no real one beats. ``prices``: egress prices, which hubs of a market share.
-    ``meetings``: ways to each place where gradients meet, which hubs of one store share.
+    None: a hub that no real one beats. ``meetings``: ways to each place where gradients meet, which
+    hubs of one store share.
     """
 
     def __init__(
@@ -103,12 +41,12 @@ class Hub:
         market: Market,
         mode: Mode,
         hub: tuple[str | None, str | None],
-        prices: ManyPlaces,
-        meetings: dict[str | None, PerPlace],
+        meetings: dict[str | None, Ways],
     ) -> None:
         self.market, self.mode, self.problem = market, mode, market.problem
         self.aggregator, self.storage = hub
-        self.prices, self.meetings = prices, meetings
+        self.meetings = meetings
+        self._sent: dict[int, tuple[float, float]] = {}
         self.size, self.streams = self.problem.gradient_bytes, self.problem.requirements.streams
         self.services = self.problem.calibration.services
         self.transport = traits(mode.strategy).transport
@@ -158,13 +96,16 @@ class Hub:
         return max(self.problem.network.machine_bytes_per_s(place) for place in places)
 
     def ways(self, places: Indices | None = None) -> tuple[Array, Array]:
-        """Return the seconds to the hub and back, known at some places; shape (places,)."""
+        """Return the seconds to the hub and back, infinite but at some places; shape (places,)."""
         met = self.aggregator if self.transport == "server" else self.storage
-        if met not in self.meetings:
-            self.meetings[met] = PerPlace(
-                self.market.places, lambda place: (self._up(place), self._down(place))
-            )
-        return self.meetings[met].at(places)
+        known, names = self.meetings.setdefault(met, {}), self.market.places
+        wanted = list(range(len(names))) if places is None else places.tolist()
+        for place in wanted:
+            if place not in known:
+                known[place] = self._up(names[place]), self._down(names[place])
+        built = np.full((2, len(names)), math.inf)
+        built[:, wanted] = np.array([known[place] for place in wanted]).reshape(-1, 2).T
+        return built[0], built[1]
 
     def _up(self, place: str) -> float:
         if self.transport == "server":
@@ -195,7 +136,10 @@ class Hub:
 
     def egress(self, places: Indices) -> tuple[Array, Array]:
         """Return the egress of each worker and of each region beside; shape (places,)."""
-        one, two = self._sent_usd(1, places), self._sent_usd(2, places)
+        for place in places.tolist():
+            if place not in self._sent:
+                self._sent[place] = self._sent_usd(1, place), self._sent_usd(2, place)
+        one, two = np.array([self._sent[place] for place in places.tolist()]).reshape(-1, 2).T
         network = self.problem.network
         put = (
             0.0
@@ -206,21 +150,18 @@ class Hub:
         # adds once. The result that goes into the store once is priced apart.
         return two - one, np.maximum(0.0, 2 * one - two - put)
 
-    def _sent_usd(self, workers: int, places: Indices) -> Array:
-        """Return the egress with all workers at one place; shape (places,)."""
+    def _sent_usd(self, workers: int, place: int) -> float:
+        """Return the egress with all workers at one place."""
         exchange = Exchange(
             strategy=self.mode.strategy,
             compression="none",
             aggregator=self.aggregator,
             storage=self.storage or "",
         )
-        phases = strategy(self.mode.strategy).phases([(ANYWHERE, workers)], self.size, exchange)
-        total = np.zeros(len(places))
-        for usd in cost.egress_usd_by_link(
-            phases, self.prices.at(places), same_zone=self.problem.requirements.same_zone
-        ).values():
-            total += usd
-        return total
+        sent = [(self.market.places[place], workers)]
+        phases = strategy(self.mode.strategy).phases(sent, self.size, exchange)
+        same_zone = self.problem.requirements.same_zone
+        return cost.egress_usd(phases, self.problem.network, same_zone=same_zone)
 
     def fixed_usd(self, workers: int) -> float:
         """Price what a round pays once: one put, one run of the function."""

@@ -16,7 +16,7 @@ from ..._market.arrays import Array, Indices, Mask, Rows
 from ..._market.market import Market
 from ..._market.required_machines import best_of
 from ..._mode import Mode
-from .hub import Hub, ManyPlaces
+from .hub import Hub
 
 
 class HubRows(Rows, frozen=True, eq=False):
@@ -107,8 +107,7 @@ class HubWorkers:
 
     def __init__(self, market: Market, mode: Mode, most: int) -> None:
         self.market, self.mode, self.most, self.problem = market, mode, most, market.problem
-        self.prices = ManyPlaces(market.problem.network, market.places)
-        self.ideal = Hub(market, mode, (None, None), self.prices, {})
+        self.ideal = Hub(market, mode, (None, None), {})
 
     def _least(self, each: Array) -> Array:
         """Return the least sum of a figure over n machines, without regard to quotas that they
