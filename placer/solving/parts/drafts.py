@@ -10,8 +10,8 @@ from placer.cost_model.estimate import offer_of, with_plans
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import Objective
 from placer.market.catalog import VmOffer
-from placer.problem.admitted_exchanges import exchanges
-from placer.problem.placement import NO_EXCHANGE, Placement
+from placer.problem.admitted_exchanges import exchanges, exchanges_of
+from placer.problem.placement import NO_EXCHANGE, Exchange, Placement
 from placer.problem.problem import Problem
 from placer.problem.workers.worker_sizes import Size
 from placer.records import replace
@@ -179,7 +179,7 @@ def _way(src: str, dst: str, problem: Problem) -> tuple[float, float]:
 
 
 def _placements(rented: Rented, size: Size, workers: int, problem: Problem) -> Iterator[Placement]:
-    """Yield workers of a size with their first exchange, if all are there and paid."""
+    """Yield workers of a size with their first exchanges, if all are there and paid."""
     usd = _usd_per_hour(rented) * size.machines
     if _count(rented) != workers or usd > (problem.requirements.budget_usd_per_hour or math.inf):
         return
@@ -195,8 +195,18 @@ def _placements(rented: Rented, size: Size, workers: int, problem: Problem) -> I
             for pool, (_, count) in zip(pools, rented, strict=True)
             if pool is not None and count <= pool.max_count
         )
-        for exchange in islice(exchanges(problem, where), 1 if len(groups) == len(rented) else 0):
+        for exchange in _first_exchanges(where, problem) if len(groups) == len(rented) else ():
             yield Placement(groups=groups, exchange=exchange)
+
+
+def _first_exchanges(where: Mapping[str, int], problem: Problem) -> Iterator[Exchange]:
+    """Yield the first exchange, and between regions those with the most local steps, which wait the
+    least for links.
+    """
+    yield from islice(exchanges(problem, where), 1)
+    most = {name: steps for name, steps in problem.modes if steps > 1} if len(where) > 1 else {}
+    for name, steps in most.items():
+        yield from islice(exchanges_of(name, steps, problem, where), 1)
 
 
 def divisions(

@@ -126,7 +126,6 @@ class _KindSearch(PartSearch):
     most_short = 5
     least_drafts = 5
     least = -math.inf
-    first: tuple[str, ...] = ()
 
     def beside(self, whole: Result) -> Result:
         """Search with what is known where any machines may be mixed: a bound, and the kinds that
@@ -141,25 +140,11 @@ class _KindSearch(PartSearch):
             self.first = tuple(self._by_work(whole.placement))
             for alike in self._alike(whole.placement):
                 self.offer(alike)
-        if whole.status.stopped and self.options.node_limit is None:
-            self._offer_one_region()
-        return self.run()
-
-    def _offer_one_region(self) -> None:
-        """Offer the best answer of one region: it is one of several too, and found much sooner."""
         wish = self.problem.requirements
-        if self.spent or wish.min_regions > 1 or wish.max_regions == 1:
-            return
-        seconds = ONE_REGION_SHARE * max(0.0, self.allowed.seconds_left)
-        own = replace(self.options.deaf, time_limit_s=seconds, start=None, hint=None)
-        asked = replace(self.problem, requirements=replace(wish, max_regions=1))
-        with allowance.opened(seconds, own.memory_limit_bytes, own.cancel) as allowed:
-            search = _KindSearch(asked, self.ask, own, self.solver, allowed, proves=self.proves)
-            search.first = self.first
-            found = search.run()
-        self.count(found)
-        if found.placement is not None:
-            self.offer(found.placement, found)
+        several = wish.min_regions <= 1 and wish.max_regions > 1
+        if several and whole.status.stopped and self.options.node_limit is None:
+            self.offer_narrower(ONE_REGION_SHARE, max_regions=1)
+        return self.run()
 
     def _by_work(self, placement: Placement) -> list[str]:
         """List the devices of a placement, those first that do most of its work: what is found of

@@ -18,6 +18,7 @@ from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
 from placer.records import replace
+from placer.solving import allowance
 from placer.solving.allowance import Allowance
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
@@ -47,11 +48,12 @@ class PartSearch:
     """The best answer so far, and the parts that are open, the best bound first. Mutable. ``left``
     holds what was stopped, ``share`` that of the remaining time which a part may take,
     ``most_short`` the questions of a search whose answer is only compared with, ``least_drafts``
-    those of one without a proof.
+    those of one without a proof, ``first`` the devices that are asked about first.
     """
 
     most_short = 16
     least_drafts = 0
+    first: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -193,6 +195,23 @@ class PartSearch:
         rank = part.rank if answer.bound is None else -self.objective.sign * answer.bound
         return answer, max(part.rank, rank)
 
+    def offer_narrower(self, share: float, **wishes: object) -> None:
+        """Offer the best answer with some other wishes, which is one of this question too and found
+        sooner, in a share of the time that is left.
+        """
+        seconds = share * max(0.0, self.allowed.seconds_left)
+        own = replace(self.options.deaf, time_limit_s=seconds, start=None, hint=None)
+        asked = replace(self.problem, requirements=replace(self.problem.requirements, **wishes))
+        if self.spent or not asked.modes:
+            return
+        with allowance.opened(seconds, own.memory_limit_bytes, own.cancel) as allowed:
+            search = type(self)(asked, self.ask, own, self.solver, allowed, proves=self.proves)
+            search.first = self.first
+            found = search.run()
+        self.count(found)
+        if found.placement is not None:
+            self.offer(found.placement, found)
+
     def offer(self, placement: Placement, answer: Result | None = None) -> None:
         """Keep a placement, or a variant, that keeps every limit and is better than the best."""
         for found in (each.canonical() for each in self.variants(placement)):
@@ -221,13 +240,13 @@ class PartSearch:
             self.options.on_better(value)
 
     def _again(self) -> bool:
-        """Open what was stopped once more, for twice the share or, where few are left, an equal
-        one; return whether any is open.
+        """Open what was stopped once more, for twice the share or, where few are left, twice an
+        equal one: what has less time than before gets no further. Return whether any is open.
         """
         if self.share >= 1 or self.options.node_limit is not None or self.spent:
             return False
         again = [part for part in self.left if part.again]
-        self.share = min(1.0, max(2 * self.share, 1 / max(1, len(again))))
+        self.share = min(1.0, max(2 * self.share, 2 / max(1, len(again))))
         self.left = [part for part in self.left if not part.again]
         for part in again:
             self.push(part)

@@ -36,6 +36,8 @@ FEW = 2
 """Numbers of workers, each twice the one before, of a search whose answer is only compared with."""
 SHARES = 16
 """Steps in which the prices of use become smaller: each is a market of its own, which is kept."""
+EVERY_STEP_SHARE = 0.25
+"""Share of the time for the question without local steps."""
 CLOSED = 0.9
 """Share of the gap in which nothing better is looked for; in the rest a machine less may be."""
 
@@ -87,6 +89,10 @@ class _CountSearch(PartSearch):
             if self.spent:
                 break
             self.offer(draft)
+        wish = self.problem.requirements
+        steps = (wish.min_local_steps or 1) == 1 < (wish.max_local_steps or 1)
+        if steps and quick and self.options.proof == "full" and not self.skips:
+            self.offer_narrower(EVERY_STEP_SHARE, max_local_steps=None)
         for workers in self._among:
             self._bound(workers)
 
