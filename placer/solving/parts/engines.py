@@ -41,7 +41,10 @@ def best_executed(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
             own = replace(
                 options, time_limit_s=left, start=None, hint=_hint(whole.placement, asked)
             )
-            found.append(ask(asked, own))
+            answer = ask(asked, own)
+            # What an engine executes is some of what was asked, unless it sends other messages.
+            same = asked.compression == problem.compression
+            found.append(_bounded(answer, whole.bound) if same else answer)
     executed = [each for each in found if each.placement and not each.placement.unexecuted]
     if not executed:
         if options.on_better is not None and whole.value is not None:
@@ -85,6 +88,15 @@ def _hint(placement: Placement, asked: Problem) -> Placement | None:
     exchange = replace(placement.exchange, compression=asked.compression)
     known = (exchange.strategy, exchange.local_steps) in asked.modes
     return replanned(replace(placement, exchange=exchange), asked) if known else None
+
+
+def _bounded(answer: Result, bound: float | None) -> Result:
+    """Return an answer with a bound that is no looser than another one that holds."""
+    if bound is None or answer.status is Status.INFEASIBLE:
+        return answer
+    if answer.bound is not None and answer.objective.better(bound, answer.bound):
+        return answer
+    return replace(answer, bound=bound)
 
 
 def _best(executed: list[Result], found: list[Result]) -> Result:
