@@ -198,23 +198,17 @@ Change = Callable[[Draft], Iterator[Draft]]
 """Changes of one kind."""
 PATIENCE = 8
 """Changes that are tried after the first that helps."""
-MOVED_TO = 10
-"""Places that the workers of one place are tried at."""
 
 
 class Neighbourhood:
-    """Drafts that differ from another by one change; ``barred`` pools are not added."""
+    """Drafts that differ from another by one change."""
 
-    def __init__(
-        self, judge: Judge, near: NearPlaces, barred: frozenset[int] = frozenset()
-    ) -> None:
-        self.judge, self.near, self.market, self.barred = judge, near, judge.market, barred
+    def __init__(self, judge: Judge, near: NearPlaces) -> None:
+        self.judge, self.near, self.market = judge, near, judge.market
 
     def grown(self, draft: Draft) -> Iterator[Draft]:
         """Yield one machine more of some pool, or as many as there may be, or half of them."""
         for pool in self.near.of(draft):
-            if pool in self.barred:
-                continue
             room = self.judge.room(draft, pool)
             payable = self._payable(draft, pool)
             for count in sorted({1, min(room, payable), min(room, payable) // 2}):
@@ -247,19 +241,6 @@ class Neighbourhood:
                 if count > 1 and self.judge.room(draft.changed({pool: -1}), other):
                     yield draft.changed({pool: -1, other: 1})
 
-    def moved(self, draft: Draft) -> Iterator[Draft]:
-        """Yield all workers of one place at another: the same kinds, or its best."""
-        own = list(dict.fromkeys(int(self.market.place_of[i]) for i, _ in draft.counts))
-        for place in own:
-            rest = [p for p in own if p != place]
-            around = [j for p in (rest or own) for j in self.near.neighbours[p]] + list(
-                self.near.neighbours[place]
-            )
-            for other in list(dict.fromkeys(j for j in around if j != place))[
-                : MOVED_TO + len(own)
-            ]:
-                yield from self._at(draft, place, other)
-
     def exchanged(self, draft: Draft) -> Iterator[Draft]:
         """Yield the same machines with every exchange and hub that may be."""
         places = tuple(sorted(self.judge.by_place(draft)))
@@ -273,28 +254,6 @@ class Neighbourhood:
             float(self.market.usd[i]) * n for i, n in draft.counts
         )
         return int(max(0.0, min(left / max(1e-9, float(self.market.usd[pool])), 1e6)))
-
-    def _at(self, draft: Draft, place: int, other: int) -> Iterator[Draft]:
-        staying = {i: n for i, n in draft.counts if self.market.place_of[i] != place}
-        leaving = [(i, n) for i, n in draft.counts if self.market.place_of[i] == place]
-        there = self.near.pools(other)
-        if not there:
-            return
-        for alike in (True, False):
-            counts = dict(staying)
-            for i, n in leaving:
-                pool = self._kind_at(i, other) if alike else there[0]
-                if pool is None:
-                    break
-                counts[pool] = counts.get(pool, 0) + min(n, self.market.pools[pool].max_count)
-            else:
-                yield Draft.of(counts, draft.mode, draft.hub)
-
-    def _kind_at(self, pool: int, place: int) -> int | None:
-        """Return the cheapest pool of a place with the same devices."""
-        name = self.market.pools[pool].name
-        alike = [i for i in self.near.by_place[place] if self.market.pools[i].name == name]
-        return min(alike, key=lambda i: (self.market.usd[i], i), default=None)
 
 
 class Descent:

@@ -1,11 +1,8 @@
-"""First drafts in one place: single machines, equal ones, and mixes of two kinds on the hull of
-price and speed.
-"""
+"""First drafts in one place: single machines, equal ones, and mixes by value or by speed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
@@ -14,58 +11,12 @@ from msgspec import Struct
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.timing.transfers import averaging_seconds
 from placer.problem.exchange import traits
-from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
 from .._market.arrays import Array, Indices, Mask
-from .._market.market import Market
 from .._market.shared_tables import APART
 from .._mode import Mode
 from .draft import NEVER, Draft, Judge
-
-SHARES = (1.0, 0.9, 0.75, 0.6, 0.5, 0.35, 0.25)
-"""Numbers of workers that are tried, as shares of the most."""
-
-
-def hull_mixes(judge: Judge, able: Array) -> Iterator[dict[int, int]]:
-    """Yield mixes of two kinds whose price is just within the budget.
-
-    ``able``: which pools may be used; shape (pools,). Each of M units, such as workers, goes to one
-    kind: the best mix but for rounding lies on the hull of price and speed of a unit, between the
-    two corners around budget / M. A slow host slows the exchange of all, so each class of hosts is
-    tried as the slowest.
-    """
-    market, budget, most = judge.market, judge.target.budget_usd_per_hour, judge.most
-    if budget == np.inf or most < 2:
-        return
-    seconds = seconds_of_hosts(judge)
-    limits = [(np.ones(len(market.pools)), float(most))]
-    limits += [
-        (taken, float(row.most))
-        for taken, row in zip(market.joint, judge.problem.joint_limits, strict=True)
-    ]
-    seen: set[tuple[tuple[int, int], ...]] = set()
-    # The same for every budget, floor and objective: side questions differ in these.
-    hulls: dict[tuple[bytes, int], list[int]] = market.kept.setdefault("hulls", {})
-    for place in range(len(market.places)):
-        allowance.check()
-        here = able & (market.place_of == place) & (market.usd > 0)
-        for limit, (taken, whole) in enumerate(limits):
-            mine = np.flatnonzero(here & (taken > 0))
-            if not len(mine) or whole * (market.usd[mine] / taken[mine]).min() >= budget:
-                continue
-            for slowest in np.unique(seconds[mine]).tolist():
-                pools = mine[seconds[mine] <= slowest]
-                known = pools.tobytes(), limit
-                if known not in hulls:
-                    hulls[known] = _hull(market, pools, taken)
-                corners = hulls[known]
-                for share in SHARES:
-                    mix = _mix(judge, corners, taken, share * whole)
-                    key = tuple(sorted(mix.items()))
-                    if len(mix) > 1 and key not in seen:
-                        seen.add(key)
-                        yield mix
 
 
 def seconds_of_hosts(judge: Judge) -> Array:
@@ -78,45 +29,6 @@ def seconds_of_hosts(judge: Judge) -> Array:
         for host in set(judge.market.host_of)
     }
     return np.array([known[host] for host in judge.market.host_of])
-
-
-def _hull(market: Market, pools: Indices, taken: Array) -> list[int]:
-    """Return the pools on the upper hull of speed over price of a unit."""
-    usd, speed = market.usd / np.maximum(taken, 1e-12), market.speed / np.maximum(taken, 1e-12)
-    order = pools[np.lexsort((-speed[pools], usd[pools]))]
-    first = int(order[int(np.argmax(speed[order] / usd[order]))])
-    corners = [first]
-    for i in order[usd[order] > usd[first]].tolist():
-        if speed[i] <= speed[corners[-1]]:
-            continue
-        while len(corners) > 1 and _below(usd, speed, corners[-2], corners[-1], i):
-            corners.pop()
-        corners.append(i)
-    return corners
-
-
-def _below(usd: Array, speed: Array, a: int, b: int, c: int) -> bool:
-    """Tell whether b lies below the line from a to c."""
-    return bool(
-        (speed[c] - speed[a]) * (usd[b] - usd[a]) >= (speed[b] - speed[a]) * (usd[c] - usd[a])
-    )
-
-
-def _mix(judge: Judge, corners: list[int], taken: Array, whole: float) -> dict[int, int]:
-    """Return as many of the faster neighbour as the budget allows beside the cheaper one, of so
-    many units; empty where the cheapest corner is too dear, or the fastest within the budget.
-    """
-    market, budget = judge.market, judge.target.budget_usd_per_hour
-    below = [i for i in corners if whole * market.usd[i] <= budget * taken[i]]
-    if not below or len(below) == len(corners):
-        return {}
-    cheap, fast = below[-1], corners[len(below)]
-    unit = market.usd[cheap] / taken[cheap]
-    count = (budget - whole * unit) / (market.usd[fast] - taken[fast] * unit)
-    fewer = int(min(count, market.cap[fast], judge.most))
-    rest = (whole - fewer * taken[fast]) / taken[cheap]
-    other = int(min(rest, market.cap[cheap], judge.most - fewer))
-    return {pool: count for pool, count in ((cheap, other), (fast, fewer)) if count > 0}
 
 
 COUNTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64)
@@ -349,8 +261,6 @@ class OnePlaceDrafts:
                     usd, left = usd + count * prices[i], left - count
                     if len(mix) > 1 and self.judge.most - left >= self.judge.wish.min_workers:
                         mixes.append(mix)
-        least = self.judge.wish.min_workers
-        mixes += [mix for mix in hull_mixes(self.judge, has_data) if sum(mix.values()) >= least]
         return mixes
 
     def _may_win(self, value: Array) -> Array:

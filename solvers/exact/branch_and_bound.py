@@ -506,11 +506,13 @@ def search_of(mode: Mode) -> Callable[[Market, Target, Mode], Search]:
 
 
 def _offer_draft(target: Target, options: SolveOptions, searches: list[Search]) -> None:
-    """Offer what `greedy` finds, then local search: not where nodes are counted, or where only
-    placements of one region are open, which the searches enumerate faster.
+    """Offer what `greedy` finds, then with local steps what local search does: not where nodes are
+    counted, or where only placements of one region are open, which the searches enumerate faster.
     """
     drafting = Drafting(target.problem, options)
-    for draw in (greedy.drafted, partial(local_search.improved, seed=options.seed)):
+    steps = any(search.mode.local_steps > 1 for search in searches)
+    further = partial(local_search.improved, seed=options.seed)
+    for draw in (greedy.drafted, further) if steps else (greedy.drafted,):
         left = max(0.0, target.deadline - time.monotonic())
         drafting.judge.target.deadline = time.monotonic() + DRAFT_SHARE * left
         draft = draw(drafting)
