@@ -26,8 +26,7 @@ class Frame:
 
     A frame with several ``hubs``, pairs of aggregator and storage, stands for each of them: its
     coefficients are the best of theirs, so that one program bounds all. It has neither aggregator
-    nor storage itself, and no number of regions. ``chosen`` are the places that all have workers,
-    and no other has; None: any.
+    nor storage itself, and no number of regions.
     """
 
     problem: Problem
@@ -37,7 +36,6 @@ class Frame:
     storage: str | None = None
     regions: int | None = None
     hubs: tuple[tuple[str | None, str | None], ...] = ()
-    chosen: tuple[str, ...] | None = None
 
     @cached_property
     def singles(self) -> tuple[Frame, ...]:
@@ -84,9 +82,7 @@ class Frame:
 
     @cached_property
     def places(self) -> tuple[str, ...]:
-        """Places with machines that this exchange may use, or does where they are chosen."""
-        if self.chosen is not None:
-            return self.chosen
+        """Places with machines that this exchange may use."""
         stay, wish = needs_place(self.problem.requirements.datasets), self.problem.requirements
         places = sorted({pool.place for pool in self.problem.pools})
         if wish.datasets and not wish.data_moves:

@@ -7,8 +7,7 @@ the exchange modules for one place, pair or count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable
 from itertools import permutations
 from math import inf
 
@@ -37,8 +36,6 @@ from .site_groups import SiteGroup
 
 PAIR = 2
 """A ring over two places has both directions of their one pair."""
-PACES = 20
-"""Tangents of the seconds of a round at the pace of its regions."""
 
 
 def program(site_group: SiteGroup) -> None:
@@ -136,11 +133,11 @@ def _butterfly(site_group: SiteGroup) -> None:
 
 def _ring(site_group: SiteGroup, averaging_s: Terms) -> None:
     """Bound a ring: each place that is used has an edge to and an edge from another one, no nearer
-    and no cheaper than its nearest and cheapest. Where places are chosen, their edges are known.
+    and no cheaper than its nearest and cheapest. Of two places the edges are known.
     """
     frame, part, places = site_group.frame, site_group.part, site_group.places
     exact, edge = part.least_s > 0, edge_bytes(site_group.problem.gradient_bytes, part.low)
-    known = frame.chosen is not None or len(places) == PAIR
+    known = len(places) == PAIR
     ways = [*permutations(places, 2)]
     if known:
         ways = crossings(sorted(places), frame.exchange.transport)
@@ -410,8 +407,8 @@ def _region_hub(site_group: SiteGroup) -> None:
 
 
 def _region_gossip(site_group: SiteGroup) -> None:
-    """Add a round that takes as long as the calculation, as the mean send of the region that waits
-    least, and as all samples take at the pace of the regions; all are lower bounds.
+    """Add a round that takes as long as the calculation, and as the mean send of the region that
+    waits least; both are lower bounds.
     """
     size = site_group.problem.gradient_bytes
     network = site_group.network
@@ -435,66 +432,12 @@ def _region_gossip(site_group: SiteGroup) -> None:
     )
     model.high[this] = min(model.high[this], 1e9)
     model.at_least(plus({this: 1.0}, times(-steps, calculation(site_group))))
-    _keep_pace(site_group, this, sends)
     usd = plus(
         *_regional_usd(site_group, broadcasts=False),
         *_exchange_pattern(site_group, size / (regions - 1)),
         site_group.data_usd(),
     )
     close(site_group, {this: 1.0}, usd, 0.0)
-
-
-def _keep_pace(site_group: SiteGroup, round_s: int, sends: Mapping[str, Sequence[float]]) -> None:
-    """Keep the samples of a round of gossip within what the regions do in it, each at its own pace.
-
-    ``round_s``: the variable of the round. ``sends``: seconds of the sends of each place to its
-    nearest partners. A region of v samples/s counts v x / (mean over its partners of max(x + H a,
-    send)), where x = H B / V are the seconds of the calculation and a those of an average of its
-    workers. This share grows with x, and x is at most the longest round of the part: what it is
-    there errs high. It is taken of the slowest workers that the region may have, of whom no region
-    has less.
-    """
-    part, steps, samples = site_group.part, site_group.frame.local_steps, site_group.frame.samples
-    if part.most_s == inf or site_group.problem.requirements.datasets:
-        return
-    longest = part.most_s * (1 + TOLERANCE)
-    lost: list[Terms] = []
-    for place in site_group.places:
-        flags = {host: flag for (at, host), flag in site_group.hosts_at.items() if at == place}
-        here = zip(site_group.pools, site_group.rates, strict=True)
-        slowest = min((rate for pool, rate in here if pool.place == place), default=0.0)
-
-        def loss(host: str, k: int, place: str = place, v: float = slowest) -> float:
-            own = longest + steps * averaging(site_group, host, k)
-            period = sum(max(own, send) for send in sends[place]) / len(sends[place])
-            return (1 - longest / period) * k * v
-
-        if flags and sends[place]:
-            lost.append(times(-1.0, _by_hosts(site_group, place, flags, loss)))
-    effective = plus(site_group.speed(), *lost)
-    least, most = samples / longest, site_group.most_speed
-    if most <= least:
-        return
-    for i in range(PACES + 1):
-        at = least + (most - least) * (i / PACES) ** 2  # close where an improvement is just enough
-        site_group.model.at_least(  # samples / E >= samples (2 / at - E / at^2)
-            plus({round_s: 1.0}, times(samples / at**2, effective)), 2 * samples / at
-        )
-
-
-def _by_hosts(
-    site_group: SiteGroup, place: str, flags: Mapping[str, int], value: Callable[[str, int], float]
-) -> Terms:
-    """Write what depends on workers and class of hosts of a place, at least."""
-    least = site_group.by_count(place, lambda k: min(value(host, k) for host in flags))
-    if len(flags) == 1:
-        return least
-    items: list[Terms] = [least]
-    for host, flag in flags.items():
-        terms = site_group.by_count(place, partial(value, host))
-        most = site_group.model.reach(terms)[1]
-        items.append(plus(terms, {flag: most, CONSTANT: -most}))
-    return site_group.model.largest(items, exact=False)
 
 
 ROUNDS: dict[str, Callable[[SiteGroup], None]] = {

@@ -199,8 +199,6 @@ class SiteGroup:
         if self.coarse:
             return
         flags = {self.used(place): 1.0 for place in self.places}
-        for flag in flags if self.frame.chosen is not None else ():
-            self.model.low[flag] = 1.0
         least, most = max(wish.min_regions, chosen.least_regions), wish.max_regions
         if self.frame.regions is not None:
             least, most = max(least, self.frame.regions), min(most, self.frame.regions)

@@ -13,8 +13,7 @@ import heapq
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
-from math import comb, inf
+from math import inf
 
 import msgspec
 
@@ -56,12 +55,6 @@ LEAST_PROGRAM_S = 1.0
 """A program takes no less than this."""
 MORE_PATIENCE = 4.0
 """How much longer a program may take that cannot be cut."""
-MOST_CHOICES = 512
-"""Choices of places that become programs of their own, at most."""
-MOST_GROWTH = 4 / 3
-"""Where places are chosen, most over fewest workers of a program; below that each number is one."""
-FEW_REGIONS = 2
-"""Where so many places are chosen, all numbers of workers are one program at first."""
 REPORT_EVERY_S = 0.5
 """How often the bound is reported."""
 CLOSE = 1e-6
@@ -256,16 +249,11 @@ class Search:
         return None
 
     def _cut(self, key: float, part: Part) -> None:
-        """Push the pieces of a part whose program took too long: places that are chosen, fewer
-        workers, hubs or regions make it smaller. What a stopped solver says is not read.
+        """Push the pieces of a part whose program took too long: fewer workers, hubs or regions
+        make it smaller. What a stopped solver says is not read.
         """
-        narrower, chosen = _narrower(part.frame), _by_places(part)
-        if chosen:
-            for frame in chosen:
-                self._push_chosen(key, replace(part, frame=frame, tried=()))
-        elif part.low < part.high and part.frame.chosen is not None:
-            self._push_ranges(key, part)
-        elif part.low < part.high:
+        narrower = _narrower(part.frame)
+        if part.low < part.high:
             middle = (part.low + part.high) // 2
             self.push(key, replace(part, high=middle))
             self.push(key, replace(part, low=middle + 1))
@@ -275,27 +263,6 @@ class Search:
         else:
             self.push(key, replace(part, patience=part.patience + 1))
 
-    def _push_chosen(self, key: float, part: Part) -> None:
-        """Push a part whose places were chosen: each of them has a worker. Where many workers
-        exchange between several places, the program of all numbers of workers hardly says anything.
-        """
-        regions = len(part.frame.places)
-        part = replace(part, low=max(part.low, regions))
-        if part.frame.needs_workers and regions > FEW_REGIONS and part.low < part.high:
-            self._push_ranges(key, part)
-        else:
-            self.push(key, part)
-
-    def _push_ranges(self, key: float, part: Part) -> None:
-        """Push parts of few numbers of workers: where the places are chosen as well, their programs
-        are smaller by far than that of all numbers.
-        """
-        low, least = part.low, part.high / part.low <= MOST_GROWTH
-        while low <= part.high:
-            high = low if least else min(part.high, max(low, int(low * MOST_GROWTH)))
-            self.push(key, replace(part, low=low, high=high, patience=0))
-            low = high + 1
-
     def _split(self, key: float, part: Part, site_group: SiteGroup, solved: Solved) -> None:
         """Price the counts of a solution, and push what is left of the part."""
         counts = tuple(round(solved.values[n]) for n in site_group.counts)
@@ -304,9 +271,6 @@ class Search:
         for single in part.frame.singles[:MOST_PRICED_HUBS]:
             placement = placement_of(site_group, counts, single)
             truth = None if placement is None else self.offer(placement)
-        if part.frame.needs_workers and part.low < part.high and part.frame.chosen is not None:
-            self._push_ranges(key, part)
-            return
         if part.frame.needs_workers and part.low < part.high:
             for low, high in (
                 (part.low, workers - 1),
@@ -411,31 +375,6 @@ def _narrower(frame: Frame) -> list[Frame]:
     return []
 
 
-def _start(frame: Frame, low: int, high: int) -> Part:
-    """Return the whole of a frame, whose program gets less time where its places can be chosen."""
-    part = Part(frame=frame, low=low, high=high)
-    return replace(part, patience=-1) if _by_places(part) else part
-
-
-def _by_places(part: Part) -> list[Frame]:
-    """Return the frames of every choice of places; none if there are too many."""
-    frame, wish = part.frame, part.frame.problem.requirements
-    if frame.hubs or frame.chosen is not None:
-        return []
-    least = max(1, wish.min_regions, traits(frame.strategy).least_regions)
-    most = min(len(frame.places), wish.max_regions, part.high)
-    if frame.regions is not None:
-        least, most = max(least, frame.regions), min(most, frame.regions)
-    numbers = range(least, most + 1)
-    if sum(comb(len(frame.places), number) for number in numbers) > MOST_CHOICES:
-        return []
-    return [
-        replace(frame, chosen=places)
-        for number in numbers
-        for places in combinations(frame.places, number)
-    ]
-
-
 def _numbers_of_regions(problem: Problem, name: str) -> list[int | None]:
     """List the numbers of regions of a strategy that are programs of their own."""
     wish = problem.requirements
@@ -506,7 +445,7 @@ def search(
     most = most_workers(problem)
     coarse: dict[tuple[str, int], float] = {}
     for frame in frames(problem):
-        part = _start(frame, max(2, wish.min_workers), most)
+        part = Part(frame=frame, low=max(2, wish.min_workers), high=most)
         kind = (frame.strategy, frame.local_steps)
         if kind not in coarse:
             coarse[kind] = (
