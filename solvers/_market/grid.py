@@ -1,6 +1,4 @@
-"""Best weighted sums of every place and number of machines for a fine grid of Lagrange multipliers,
-and bounds on those of exactly so many regions.
-"""
+"""Best weighted sums of every place and number of machines for a fine grid of multipliers."""
 
 from __future__ import annotations
 
@@ -13,89 +11,6 @@ from placer.solving import allowance
 
 from .arrays import Array, Indices, Mask
 from .market import Market
-
-RANKS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 90, 135, 200)
-"""Ranks among all machines whose worth is tried as the price of a worker."""
-
-
-class Conjugates:
-    """Largest worth of each region less a price for each worker, for some prices.
-
-    ``sums``: best sums of n machines in each place; shape (rows, places, most + 1). ``steps``: what
-    each further machine of a place adds; shape (rows, places, most). Lagrangian bound on the number
-    of workers: for every price mu, the best R regions by max over k of S(k) - mu k, plus mu times
-    the workers, is at least the best sum. Concave sums make it tight where mu fits; the least over
-    the prices counts.
-    """
-
-    def __init__(self, sums: Array, steps: Array) -> None:
-        self.prices = np.array([_ranked_worths(row.reshape(-1)) for row in steps])
-        self.sums = sums
-        self._levels: dict[int, Array] = {}
-
-    def _level(self, together: int) -> Array:
-        """Return each place's worth with at most so many; shape (rows, prices, places)."""
-        most = min(2 ** (together - 1).bit_length(), self.sums.shape[2] - 1)
-        if most not in self._levels:
-            worth = self.sums[:, None, :, 1] - self.prices[:, :, None]
-            for k in range(2, most + 1):
-                allowance.check()
-                np.maximum(worth, self.sums[:, None, :, k] - k * self.prices[:, :, None], out=worth)
-            self._levels[most] = worth
-        return self._levels[most]
-
-    def best(
-        self,
-        rows: Indices,
-        able: Indices,
-        regions: int,
-        together: int,
-        left: Indices,
-        charge: Array,
-        must: Indices,
-    ) -> Array:
-        """Return the largest sums of ``left`` workers in exactly ``regions`` of some places.
-
-        ``rows``, ``able``: rows and places that count. ``together``: most workers of one place.
-        ``left``: numbers of workers; shape (counts,). ``charge``: what using each place takes off
-        in each row; shape (rows, places). ``must``: which of the places are among the regions in
-        any case; shape (required,). Returned: upper bounds; shape (rows, counts).
-        """
-        if regions == 0 and len(must) == 0:
-            return np.where(left == 0, 0.0, -np.inf) * np.ones((len(rows), 1))
-        # Every price gives a valid bound; trying fewer of them only makes the least one larger.
-        tried = prices_for(int(left.max()))
-        worth = self._level(together)[np.ix_(rows, tried, able)] - charge[:, None]
-        if worth.shape[2] < regions or len(must) > regions:
-            return np.full((len(worth), len(left)), -np.inf)
-        # Regions that must be used count with their worth even if it is negative.
-        top, more = worth[:, :, must].sum(axis=2), regions - len(must)
-        if more:
-            others = np.delete(worth, must, axis=2) if len(must) else worth
-            top = top - np.partition(-others, more - 1, axis=2)[:, :, :more].sum(axis=2)
-        bound: Array = (top[:, :, None] + self.prices[np.ix_(rows, tried)][:, :, None] * left).min(
-            axis=1
-        )
-        # Each region needs a worker, so fewer workers than regions have no placement.
-        return np.where(left >= regions, bound, -np.inf)
-
-
-def _ranked_worths(worths: Array) -> Array:
-    """Return the worths of the ranks, 0 where even the best is none; shape (prices,)."""
-    allowance.check()
-    first = max(0, len(worths) - RANKS[-1])
-    top = np.sort(np.partition(worths, first)[first:])[::-1] if first else np.sort(worths)[::-1]
-    finite = max(1, int(np.isfinite(top).sum()))
-    at = np.minimum(np.array(RANKS) - 1, finite - 1)
-    return np.nan_to_num(top[at], neginf=0.0)
-
-
-def prices_for(workers: int) -> Indices:
-    """Return which of `RANKS` may fit so many workers."""
-    ranks = np.array(RANKS)
-    fitting = np.flatnonzero((ranks >= workers / 2) & (ranks <= 8 * workers))
-    return fitting if len(fitting) else np.array([len(RANKS) - 1])
-
 
 STEP = 1.2
 """Ratio of neighbouring multipliers."""
@@ -166,11 +81,6 @@ class Grid(Struct, frozen=True, dict=True):
                 np.subtract(sums[:, 1:], sums[:, :-1], out=row)
             row[~np.isfinite(row)] = -np.inf
         return built
-
-    @cached_property
-    def conjugates(self) -> Conjugates:
-        """Bounds where the number of regions is fixed."""
-        return Conjugates(self.sums, self.steps)
 
     @cached_property
     def everywhere(self) -> Array:

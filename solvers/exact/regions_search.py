@@ -13,7 +13,6 @@ from msgspec import Struct
 from placer.problem.admitted_exchanges import exchanges_of
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
-from placer.units import SECONDS_PER_HOUR
 
 from .._market.arrays import Array, Indices
 from .._market.grid import grid_of
@@ -54,8 +53,7 @@ class RegionSearch:
         self.rounds = RegionRounds(self.relaxation)
         self._limits: tuple[float, ...] = ()
         self._least: dict[frozenset[str], LeastRounds | None] = {}
-        self._roots: dict[tuple[int, frozenset[str]], Array] = {}
-        self._rough_margins: dict[tuple[int, frozenset[str]], Array] | None = None
+        self._kept_margins: dict[tuple[int, frozenset[str]], Array] | None = None
 
     def aim(self, target: Target) -> None:
         """Search for another target in the same market."""
@@ -65,14 +63,12 @@ class RegionSearch:
         """Search a tree for each family of hosts, number of regions and of workers."""
         if self.ranges.empty:
             return
-        trees = []
-        for family in self.relaxation.families:
-            for regions in self._open_regions(family):
-                margins = self._root_margins(regions, family)
-                trees += [
-                    (-float(margins[at]), self._fewest(regions) + at, regions, family)
-                    for at in np.flatnonzero(margins >= 0).tolist()
-                ]
+        families = {family.hosts: family for family in self.relaxation.families}
+        trees = [
+            (-float(margins[at]), self._fewest(regions) + at, regions, families[hosts])
+            for (regions, hosts), margins in self._margins().items()
+            for at in np.flatnonzero(margins >= 0).tolist()
+        ]
         yield from interleave(
             [
                 partial(self._tree, n, regions, family)
@@ -84,7 +80,8 @@ class RegionSearch:
     def _tree(self, workers: int, regions: int, family: Family) -> Tree:
         """Search one number of workers over so many regions, unless it is closed."""
         self.target.tick()
-        if workers not in self._open(regions, family):
+        margins = self._margins().get((regions, family.hosts))
+        if margins is None or margins[workers - self._fewest(regions)] < 0:
             return iter(())
         grid = grid_of(self.market, family.hosts, self.most)
         return RegionTree(
@@ -127,25 +124,15 @@ class RegionSearch:
         """Return whether the bound of all placements together still allows an improvement."""
         if self.ranges.empty:
             return False
-        if self.target.rough:
-            return bool(self._rough())
-        return any(
-            len(self._open(r, family)) > 0
-            for family in self.relaxation.families
-            for r in self._open_regions(family)
-        )
+        return bool(self._margins())
 
-    def _open_regions(self, family: Family) -> list[int]:
-        """List the numbers of regions that the rough bounds leave open."""
-        return [regions for regions, hosts in self._rough() if hosts == family.hosts]
-
-    def _rough(self) -> dict[tuple[int, frozenset[str]], Array]:
+    def _margins(self) -> dict[tuple[int, frozenset[str]], Array]:
         """Return the margins of all placements, for all numbers of regions at once; those that are
         all negative are left out.
         """
         self._forget_old_margins()
-        if self._rough_margins is not None:
-            return self._rough_margins
+        if self._kept_margins is not None:
+            return self._kept_margins
         built: dict[tuple[int, frozenset[str]], Array] = {}
         for family in self.relaxation.families:
             self.target.check_time()
@@ -170,7 +157,7 @@ class RegionSearch:
             if np.any(margins >= 0):
                 parts = zip(least.regions, np.split(margins, least.ends), strict=True)
                 built |= {(r, family.hosts): part for r, part in parts if np.any(part >= 0)}
-        self._rough_margins = built  # of all families, or of none where the clock ends this
+        self._kept_margins = built  # of all families, or of none where the clock ends this
         return built
 
     def _least_rounds(self, family: Family) -> LeastRounds | None:
@@ -205,61 +192,11 @@ class RegionSearch:
         """Forget the margins of another target: they hold while an improvement needs the same."""
         limits = self.target.limits
         if limits != self._limits:
-            self._limits, self._roots, self._rough_margins = limits, {}, None
+            self._limits, self._kept_margins = limits, None
 
     def _fewest(self, regions: int) -> int:
         """Return the fewest workers over so many regions."""
         return max(self.first, regions)
-
-    def _open(self, regions: int, family: Family) -> Indices:
-        """List the worker counts of possible improvements over so many regions."""
-        return np.flatnonzero(self._root_margins(regions, family) >= 0) + self._fewest(regions)
-
-    def _root_margins(self, regions: int, family: Family) -> Array:
-        """Return the root's margins by workers; empty where there are none."""
-        self._forget_old_margins()
-        key = regions, family.hosts
-        if key not in self._roots:
-            self._roots[key] = self._compute_root_margins(regions, family)
-        return self._roots[key]
-
-    def _compute_root_margins(self, regions: int, family: Family) -> Array:
-        margins = self._rough().get((regions, family.hosts))
-        if margins is None:
-            return np.zeros(0)
-        if self.transport == "region-hub":
-            return margins
-        places = self.relaxation.places(family)
-        workers = np.arange(self._fewest(regions), self.most + 1)
-        fixed = self._fixed_margins(places, workers, regions, family)
-        return np.where(margins >= 0, fixed, margins)
-
-    def _fixed_margins(
-        self, places: tuple[int, ...], workers: Indices, regions: int, family: Family
-    ) -> Array:
-        """Return margins where each region pays its leader's pairs; shape (workers,)."""
-        grid, at = grid_of(self.market, family.hosts, self.most), np.array(places, dtype=np.intp)
-        pair = self.rounds.leader_pairs.pair_bytes(regions)
-        slowest, pairs = self.rounds.leader_pairs.nearest(places, regions)
-        rounds_per_hour = (
-            SECONDS_PER_HOUR * self.mode.multiplier / self.mode.samples * self.target.min_speed
-        )
-        # What the pairs of a region's leader cost above the cheapest region's, at the least number
-        # of rounds per hour; the common part is in `egress` below.
-        charge = grid.weights[:, 1:2] * rounds_per_hour * pair * (pairs - pairs.min())
-        rows = np.arange(len(grid.weights))
-        must = np.flatnonzero(np.isin(at, list(grid.least)))
-        reached = grid.conjugates.best(
-            rows, at, regions, self.most - regions + 1, workers, charge, must
-        )
-        averaging = self.rounds.fastest_averaging(places, family)[-(-workers // regions)]
-        waiting = slowest * pair if self.transport == "leaders" else 0.0
-        seconds = self.rounds.inside_s(-(-workers // regions), averaging, regions, family) + waiting
-        egress = regions * float(pairs.min()) * pair + self.rounds.home_usd(at, workers - regions)
-        data, zero = min(self.market.data_usd[p] for p in places), np.zeros(len(workers))
-        return margin(
-            reached, self.target.thresholds(self.mode, grid.weights, seconds, egress, data, zero)
-        )
 
     def _offer(self, groups: tuple[WorkerGroup, ...]) -> None:
         """Offer groups with every hub that the mode allows."""

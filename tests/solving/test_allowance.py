@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
@@ -12,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
-import numpy as np
 import pytest
 
 import placer
@@ -85,24 +83,6 @@ def test_the_first_ctrl_c_ends_the_request_and_the_second_raises() -> None:
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_conjugates_know_the_worths_of_their_ranks() -> None:
-    """The prices of a worker are the 1st, 2nd, 3rd, 5th ... largest worths of a row, by a full sort
-    too; a row without any worth has price 0.
-    """
-    conjugate = importlib.import_module("placer.solvers._market.grid")
-    ranks = conjugate.RANKS
-    draw = np.random.default_rng(20261123)
-    steps = draw.normal(size=(3, 20, 30))
-    steps[1, 5:] = -np.inf
-    steps[2] = -np.inf
-    ranked = -np.sort(-steps.reshape(3, -1), axis=1)
-    prices = conjugate.Conjugates(np.zeros((3, 20, 31)), steps).prices
-    assert prices[0].tolist() == ranked[0, np.array(ranks) - 1].tolist()
-    finite = np.isfinite(ranked[1]).sum()
-    assert prices[1].tolist() == [ranked[1, min(rank, finite) - 1] for rank in ranks]
-    assert not prices[2].any()
 
 
 WORDS: dict[str, Any] = {"catalog": "erben-2023", "gpu": ["T4", "A10"], "budget": "5/h"}

@@ -27,7 +27,6 @@ class LeaderPairs:
         self.transport = traits(mode.strategy).transport
         self.size = market.problem.gradient_bytes
         self._ranked: dict[tuple[int, ...], tuple[Array, Partners]] = {}
-        self._nearest: dict[tuple[tuple[int, ...], int], tuple[float, Array]] = {}
         self._through: dict[tuple[int, ...], tuple[Array, Array]] = {}
 
     def least(self, places: tuple[int, ...], regions: int) -> tuple[float, float]:
@@ -49,8 +48,9 @@ class LeaderPairs:
             seconds, usd = self._through[places]
             return float(seconds[regions - 1]), float(usd[regions - 1])
         # The regions with the nearest partners, and the cheapest ones, need not be the same.
-        slowest, each = self.nearest(places, regions)
-        return self._round(slowest, float(np.sort(each)[:regions].sum()), regions)
+        slowest, partners = self._nearest(places)
+        cheapest = np.sort(partners.usd(regions - 1, 1))[:regions]
+        return self._round(float(slowest[regions - 2]), float(cheapest.sum()), regions)
 
     def exact(self, used: tuple[int, ...]) -> tuple[float, float]:
         """Return the seconds and egress of a round of known regions, with the best hub for each."""
@@ -94,22 +94,16 @@ class LeaderPairs:
         """Return the bytes that two regions send each other in a round, each way."""
         return 2 * self.size / regions if self.transport == "leaders" else self.size / (regions - 1)
 
-    def nearest(self, places: tuple[int, ...], regions: int) -> tuple[float, Array]:
-        """Return the least slowest pair, and least price of each place's leader's pairs."""
-        key = places, regions
-        if key not in self._nearest:
-            if places not in self._ranked:
-                at = np.array(places, dtype=np.intp)
-                apart = self.relaxation.wan_matrix[np.ix_(at, at)] + np.diag(
-                    np.full(len(at), np.inf)
-                )
-                self._ranked[places] = (
-                    np.sort(apart, axis=1).min(axis=0),
-                    Partners(self.market.both_ways[np.ix_(at, at)] / 2),
-                )
-            slowest, partners = self._ranked[places]
-            self._nearest[key] = float(slowest[regions - 2]), partners.usd(regions - 1, 1)
-        return self._nearest[key]
+    def _nearest(self, places: tuple[int, ...]) -> tuple[Array, Partners]:
+        """Return the least slowest pair of 2, 3, ... of some regions, and partners of each."""
+        if places not in self._ranked:
+            at = np.array(places, dtype=np.intp)
+            apart = self.relaxation.wan_matrix[np.ix_(at, at)] + np.diag(np.full(len(at), np.inf))
+            self._ranked[places] = (
+                np.sort(apart, axis=1).min(axis=0),
+                Partners(self.market.both_ways[np.ix_(at, at)] / 2),
+            )
+        return self._ranked[places]
 
 
 class RegionRounds:

@@ -249,14 +249,7 @@ class Children:
         """
         if not able[must].all():
             return np.full((len(self.units), len(left)), -np.inf)
-        if not self.exchange_pattern.by_region:
-            return self._sums(pairs, able, together, int(left.max()), must)[:, left]
-        least = float(pairs[able].min()) if able.any() else 0.0
-        charge = self.bound.weights[:, 1:2] * self.usd_per_hour * (pairs[able] - least)
-        regions, chosen = self.exchange_pattern.most - self.used, np.cumsum(able)[must] - 1
-        return self.bound.grid.conjugates.best(
-            self.bound.rows, self.places[able], regions, together, left, charge, chosen
-        )
+        return self._sums(pairs, able, together, int(left.max()), must)[:, left]
 
     def _sums(self, pairs: Array, able: Array, together: int, most: int, must: list[int]) -> Array:
         """Return the best sums of the rest, less what pairs cost above the least."""
@@ -273,12 +266,16 @@ class Children:
             )
             free = able.copy()
             free[must] = False
-            blocks = [
-                (self.units[:, free, :together] - paid[:, free, None]).reshape(len(built), -1)
-            ]
+            # Each worker is a leader, or the first one of its region alone.
+            every = not self.exchange_pattern.by_region
+            own = self.units[:, free, :together].copy()
+            own[:, :, slice(None) if every else slice(1)] -= paid[:, free, None]
+            blocks = [own.reshape(len(built), -1)]
             for at, least in zip(must, leasts, strict=True):
-                base += (self.bound.sums[:, self.places[at], least] - least * paid[:, at])[:, None]
-                blocks.append(self.units[:, at, least:together] - paid[:, at, None])
+                leaders = least if every else 1
+                known = self.bound.sums[:, self.places[at], least] - leaders * paid[:, at]
+                base += known[:, None]
+                blocks.append(self.units[:, at, least:together] - every * paid[:, at, None])
             units = np.concatenate(blocks, axis=1) if must else blocks[0]
             taken = min(most - count, units.shape[1])
             top = (
