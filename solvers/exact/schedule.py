@@ -86,6 +86,8 @@ class Schedule:
                 else:
                     self._turn(search, math.inf)
             return self._closed()
+        if target.beat is not None and any(s.mode.local_steps > 1 for s in self.searches):
+            self.bound_all()  # a value is known, and what is stopped needs a bound most
         self._look(LOOK)
         if target.known_value is not None and not self._closed():
             if self._redraft is not None:
