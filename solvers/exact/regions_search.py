@@ -80,8 +80,7 @@ class RegionSearch:
     def _tree(self, workers: int, regions: int, family: Family) -> Tree:
         """Search one number of workers over so many regions, unless it is closed."""
         self.target.tick()
-        margins = self._margins().get((regions, family.hosts))
-        if margins is None or margins[workers - self._fewest(regions)] < 0:
+        if workers not in self._open(regions, family):
             return iter(())
         grid = grid_of(self.market, family.hosts, self.most)
         return RegionTree(
@@ -197,6 +196,11 @@ class RegionSearch:
     def _fewest(self, regions: int) -> int:
         """Return the fewest workers over so many regions."""
         return max(self.first, regions)
+
+    def _open(self, regions: int, family: Family) -> Indices:
+        """List the worker counts of possible improvements over so many regions."""
+        margins = self._margins().get((regions, family.hosts), np.zeros(0))
+        return np.flatnonzero(margins >= 0) + self._fewest(regions)
 
     def _offer(self, groups: tuple[WorkerGroup, ...]) -> None:
         """Offer groups with every hub that the mode allows."""
