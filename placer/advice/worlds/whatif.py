@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, product
 from typing import Any
 
@@ -40,6 +41,8 @@ NONE = "none"
 """Takes a limit away."""
 PLAIN = Requirements()
 """A request without wishes."""
+NAMES = 64
+"""Names of devices that a catalog keeps resolved: thousands of worlds change the same few."""
 Rates = dict[tuple[str, int, str], Rate]
 """Speeds by device, devices in a machine, and software."""
 HUB = ("aggregator", "function", "storage")
@@ -102,9 +105,10 @@ def set_rates(problem: Problem, rows: Sequence[Row]) -> ModelProfile:
     held: Recent[tuple[ModelProfile, Rates]] = problem.catalog.memo.setdefault("rates", Recent(1))
     # While the profile is held, its id is its own.
     _, rates = held.get(id(problem.profile), lambda: (problem.profile, _all_rates(problem)))
+    named: Recent[tuple[str, ...]] = problem.catalog.memo.setdefault("gpus like", Recent(NAMES))
     known = dict(rates)
     for text, target, factor, value in rows:
-        gpus = gpus_like(target[0], problem.catalog)
+        gpus = named.get(target[0], partial(gpus_like, target[0], problem.catalog))
         count = int(target[1]) if len(target) == 2 else None
         touched = [key for key in known if key[0] in gpus and count in (None, key[1])]
         if not touched:
