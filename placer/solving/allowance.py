@@ -35,7 +35,7 @@ SMALL_BYTES = 4_000_000
 """An array of no more bytes is not asked about: reading the resident memory takes longer."""
 LOOK_EVERY_S = 0.02
 """How often the resident memory is read."""
-FIRST_S = 0.14
+FIRST_S = 0.3
 """Seconds after the end of an allowance in which a search without an answer may construct one."""
 CLOSING_S = 0.18
 """Seconds after the end of an allowance in which its bound may still be tightened."""
