@@ -297,7 +297,7 @@ def _usage(error: click.UsageError) -> PlacerError:
     """Say a usage error of click in placer's words, with the nearest option."""
     if isinstance(error, click.NoSuchOption):
         options = [name for p in error.ctx.command.params for name in p.opts] if error.ctx else []
-        from placer.problem.words.values import unknown_word
+        from placer.problem.words.meanings import unknown_word
 
         return unknown_word("option", error.option_name, options)
     if isinstance(error, click.MissingParameter) and error.param is not None:

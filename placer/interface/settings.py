@@ -13,7 +13,8 @@ from msgspec import Struct
 from placer.errors import PlacerError
 from placer.files.bounded_file import read_file
 from placer.market.books.folders import own_folder
-from placer.problem.words.values import check_words, unknown_word
+from placer.problem.words.meanings import unknown_word
+from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES
 from placer.records import replace
 

@@ -36,7 +36,7 @@ from typing import (
 from msgspec import Struct
 
 from placer.interface.words import Common
-from placer.problem.words.values import unknown_word
+from placer.problem.words.meanings import unknown_word
 from placer.problem.words.wishes import WISHES, Wish
 from placer.records import replace
 

@@ -185,7 +185,7 @@ class Kept(Struct, frozen=True, kw_only=True):
 
 class Used(Struct, frozen=True, kw_only=True):
     """At least ``count`` machines wherever place, device (``T4`` or ``V100:8``) and market match
-    (wildcards). What is not ``given`` by who asks is to be compared: all else stays as asked.
+    (wildcards); not ``given`` where placer itself asks what an answer with them would be.
     """
 
     place: str

@@ -23,9 +23,10 @@ from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.words.changes import parse_changes
 from placer.problem.words.data import store_named
+from placer.problem.words.meanings import MEANT, OPTIONS, meant
 from placer.problem.words.readers import read_deadline
 from placer.problem.words.request import build_problem
-from placer.problem.words.values import MEANT, OPTIONS, check_words, meant
+from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES
 from placer.problem.workers.resources import NO_QUOTA_GPUS
 from placer.units import parse_budget, parse_count

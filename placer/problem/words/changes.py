@@ -16,7 +16,7 @@ from placer.errors import PlacerError, unknown
 from placer.market.books.defended_figures import defended
 from placer.market.catalog import MARKET_WORDS, MARKETS, Catalog
 from placer.market.scaled_market import Row, drop_offers, set_bandwidths, set_egress, set_prices
-from placer.problem.words.values import unknown_word
+from placer.problem.words.meanings import unknown_word
 from placer.problem.words.wishes import CHANGES
 from placer.records import replace
 from placer.units import parse_bandwidth, parse_count, parse_rate

@@ -13,7 +13,8 @@ from placer.interface.portfolio import COMMAND_WORDS
 from placer.interface.verb import Verb
 from placer.market.books.folders import own_book_names
 from placer.market.books.layers import catalog_names
-from placer.problem.words.values import HINTS, check_words, unknown_word
+from placer.problem.words.meanings import unknown_word
+from placer.problem.words.values import HINTS, check_words
 from placer.problem.words.wishes import WISHES
 from placer.records import Json
 from placer.service.questions.words import LISTS, MOST_TEXTS, VERBS, words_of
