@@ -7,16 +7,19 @@ TEST := $(VENV)/.installed-test
 # Each worker begins with a block of neighbours, which share fixtures, and takes from others at the end.
 PARALLEL = -n auto --dist worksteal
 
-.PHONY: recommend test quick fuzz check lint types structure format constraints release site goldens goldens-accept bench bench-full rehearse clean
+.PHONY: recommend test test-nightly quick fuzz check lint types structure format constraints release site goldens goldens-accept bench bench-full rehearse clean
 
 recommend: $(RUN)  ## set up and run the main job on shipped data
 	$(BIN)/placer recommend --model roberta-xlm --budget 5/h
 
-test: $(TEST)  ## set up and pass all tests
-	$(BIN)/python -m pytest $(PARALLEL)
+test: $(TEST)  ## set up and pass all tests but those of test-nightly
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not nightly'
+
+test-nightly: $(TEST)  ## what the nearest test of each run shows on a smaller scale, once a day
+	$(BIN)/python -m pytest $(PARALLEL) -m nightly
 
 quick: $(TEST)  ## the tests without those marked slow, under 3 minutes
-	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow'
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow and not nightly'
 
 goldens: $(TEST)  ## compare outputs with the frozen ones: all, or those whose names begin with NAMES
 	PYTHONPATH=tests $(BIN)/python -m goldens $(NAMES)

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from _pytest.doctest import DoctestModule
 from browsing import BROWSER, NO_BROWSER
 from command_server import CommandServer, is_cold
 from hypothesis import settings
@@ -72,6 +73,30 @@ def without_old_garbage() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+class DoctestsWhereTheyAre:
+    """Look for doctests only in files that have one.
+
+    Each process that collects would import all modules else, with the servers and the parts of
+    PyTorch that few of them need. A plugin of its own, because what a conftest says of files holds
+    in its folder.
+    """
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(
+        self, file_path: Path
+    ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        """Leave out the modules of doctests that would have none."""
+        collected = yield
+        if file_path.suffix != ".py" or ">>> " in file_path.read_text(encoding="utf-8"):
+            return collected
+        return [one for one in collected if not isinstance(one, DoctestModule)]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the plugin for all folders that are collected."""
+    config.pluginmanager.register(DoctestsWhereTheyAre())
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -132,8 +132,11 @@ def test_no_label_is_clipped_and_no_chart_cut(browser: Any, tmp_path: Path, kind
     seen.context.close()
 
 
+@pytest.mark.nightly
 def test_headings_repeat_on_the_next_printed_page(browser: Any, tmp_path: Path) -> None:
-    """Each printed page on which the age of a figure stands has the heading of its column."""
+    """Each printed page on which the age of a figure stands has the heading of its column. Each run
+    lays the same pages out for print, above.
+    """
     if shutil.which("pdftotext") is None:
         pytest.skip("no pdftotext (apt-get install poppler-utils)")
     document = deepcopy(saved("several"))

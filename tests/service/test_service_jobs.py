@@ -269,11 +269,13 @@ def hand_in(served: Served, accepted: list[str], clients: int = 8) -> None:
         list(threads.map(one, range(clients)))
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_kills_and_a_full_disk_under_load_lose_no_job(tmp_path: Path) -> None:
     """Killed three times while 8 clients hand in jobs, then on a disk that takes 200 kB more: each
     accepted job is finished, the log names each that has no answer, and the next service leaves all
-    as they are. The page says that the disk is full.
+    as they are. The page says that the disk is full. Each run kills one service with four jobs and
+    fills one disk, above.
     """
     accepted: list[str] = []
     log = ""

@@ -114,9 +114,13 @@ def test_no_inline_script_may_run(client: httpx2.Client) -> None:
         assert "onclick" not in answer.text
 
 
-@pytest.mark.parametrize("width", [400, 800, 1280])
+@pytest.mark.parametrize(
+    "width", [400, *(pytest.param(wider, marks=pytest.mark.nightly) for wider in (800, 1280))]
+)
 def test_pages_fit_a_phone_a_window_and_a_screen(browser: Any, service: Served, width: int) -> None:
-    """The form and an answer do not scroll sideways; tables do, each by itself."""
+    """The form and an answer do not scroll sideways; tables do, each by itself. Each run looks at
+    the narrowest.
+    """
     seen = Seen(browser, service.address, viewport={"width": width, "height": 900})
     page = seen.page
     page.goto("/")

@@ -132,9 +132,11 @@ def test_machines_of_islands_train_from_an_exported_folder(run: Run, tmp_path: P
     assert [file.name for file in checkpoints.iterdir()] == ["__2_0.distcp"]
 
 
+@pytest.mark.nightly
 def test_a_parameter_server_has_a_machine_and_the_last_rank(run: Run, tmp_path: Path) -> None:
     """A worker a region pushes 256 bytes to the server in the first and pulls as many; both end
-    alike.
+    alike. Each run starts islands from a folder, above, asks the server's script for its rank, and
+    trains with a server in test_runtime.py.
     """
     pytest.importorskip("torch")
     machines = started(tmp_path, document("parameter-server", (A, 1), (B, 1)), run)
@@ -177,6 +179,10 @@ def test_a_script_asks_for_its_rank(tmp_path: Path) -> None:
     assert start(PLACER_RESUME="auto")[2].endswith("-run --resume-if-any")
     assert "address of rank 0" in start(PLACER_RENDEZVOUS_ADDRESS="")[0]
     assert "placer is not installed" in start(PATH="/usr/bin:/bin")[0]
+    served = plan(document("parameter-server", (A, 1), (B, 1)))
+    write_folder(str(tmp_path / "served"), export(served, "torchrun"))
+    last = bash(str(tmp_path / "served/server.sh"), given={**given, "PLACER_NODE": "0"})
+    assert "--rank 2 --steps 20 --out tiny-parameter-server-2-run" in last.stdout
 
 
 def ran(script: str, folder: Path, **variables: str) -> str:

@@ -63,6 +63,7 @@ def test_an_honest_plan_is_measured_as_priced(honest: Rehearsal) -> None:
     assert [line.what for line in sent] == [f"{EU} -> {US}", f"{US} -> {EU}"]
     assert [line.predicted for line in sent] == pytest.approx([5.12e6, 7.68e6])
     assert all(line.within for line in sent)
+    assert honest.rates == pytest.approx({(EU, US): 15e6, (US, EU): 15e6}, rel=0.1)
 
 
 @shaped
@@ -98,11 +99,14 @@ def test_a_real_exchange_that_was_priced_wrong_is_named(honest: Rehearsal, times
     assert named == (abs(off) > 0.1)
 
 
+@pytest.mark.nightly
 @shaped
 def test_half_the_bandwidth_of_a_real_link_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The way from the US to Europe carries half of what is priced, and is the only one named."""
+    """The way from the US to Europe carries half of what is priced, and is the only one named.
+    Each run compares both rates of the honest plan, and names a slow one in test_judgement.py.
+    """
 
     @contextmanager
     def slower(places: list[str], shapes: Iterable[Shape]) -> Iterator[ShapedNetwork]:
