@@ -8,26 +8,57 @@ from collections.abc import Iterable
 from typing import Literal
 
 from placer.errors import PlacerError
-from placer.market.words.money import SIGNS, exchange_rates
+from placer.market.words.money import exchange_rates
 from placer.units import HOURS_PER_MONTH
 
 Decimals = Literal["comma", "point"]
-HOURS = {"hour": 1.0, "day": 24.0, "month": HOURS_PER_MONTH, "year": 12 * HOURS_PER_MONTH}
+_SHORT_HOURS = {"second": 1 / 3600, "minute": 1 / 60, "hour": 1.0, "day": 24.0, "week": 168.0}
+HOURS = {**_SHORT_HOURS, "month": HOURS_PER_MONTH, "year": 12 * HOURS_PER_MONTH}
 """Hours of what a price may be for."""
 _TIMES = {
-    "hour": r"h|hrs?|hours?|hourly|std|stunden?|stundlich|heures?|horas?|ora|ore|uur|hodina",
-    "day": r"day|daily|tag|taglich|jour|dia|giorno|dag",
-    "month": r"mo|mth|months?|monthly|monate?|monatlich|mtl|mois|mensuel|mes|mensual|mese|maand",
-    "year": r"yr|years?|yearly|annual|annually|jahr|jahrlich|an|ano|anno|jaar",
+    "second": r"secs?|seconds?|sekunden?|secondes?|segundos?|secondo",
+    "minute": r"mins|minutes?|minuten?|minutos?|minuto",
+    "hour": r"h|hrs?|hours?|hourly|std|stunden?(?:satz|preis)?|stundlich|heures?|horas?|ora|ore|uur"
+    r"|hodina",
+    "day": r"days?|daily|tage|tages(?:satz|preis)|taglich|jours?|dia|giorno|dag",
+    "week": r"weeks?|weekly|wochen?|wochentlich|semaines?|semanas?|settimana",
+    "month": r"mo|mth|months?|monthly|monate?|monats(?:preis|miete)|monatlich|mtl|mois|mensuel|mes"
+    r"|mensual|mese|maand",
+    "year": r"yr|years?|yearly|annual|annually|jahre?|jahrlich|ano|anno|jaar",
 }
+_SHORT_TIMES = {"second": r"s", "minute": r"min", "day": r"d|tag", "year": r"a|an"}
+"""Words that are others, too, unless they stand alone or behind a word such as per."""
+_PER = r"(?:\bper|\bpro|\bje|\bpar|\bpor|\bal|/)\s*"
+_BILLED = r"\b(?:billed|billing|invoiced|payable|abgerechnet|abrechnung|min\b|minimum)[^(]*$"
+"""What a price is not for, though it is billed so."""
 _EACH = {
     "gpu": r"(?:per|pro|je|par|por|/|a)\s*(?:gpu|card|karte|accelerator|beschleuniger)\b"
     r"|\bgpu[ -]?(?:h|hr|hour|std|stunde|price|preis)\b",
     "machine": r"(?:per|pro|je|par|por|/)\s*"
     r"(?:instance|instanz|node|knoten|server|machine|maschine|vm|system|host)\b",
 }
-_NUMBER = re.compile(r"[0-9](?:[0-9.,'’  ]*[0-9])?")
-_MONEY = re.compile(r"[€£¥₹$]|\b[A-Za-z]{3}\b")
+_NUMBER = re.compile(r"(?:(?<![0-9A-Za-z])[.,])?[0-9](?:[0-9.,'’  ]*[0-9])?")
+_DOLLARS = {
+    **dict.fromkeys(("", "us"), "USD"),
+    **dict.fromkeys(("a", "au"), "AUD"),
+    **dict.fromkeys(("c", "ca"), "CAD"),
+    **dict.fromkeys(("s", "sg"), "SGD"),
+    "hk": "HKD",
+    "nz": "NZD",
+    "nt": "TWD",
+    "mx": "MXN",
+    "r": "BRL",
+}
+"""Currencies by what stands before a dollar sign."""
+_CODES = "EUR GBP INR KRW RUB TRY UAH ILS VND THB PHP"
+_SIGNS = {**dict(zip("€£₹₩₽₺₴₪₫฿₱", _CODES.split(), strict=True)), "zł": "PLN", "Kč": "CZK"}
+"""Signs of one currency in lists; ¥ is that of Japan and of China, and kr that of three."""
+_MONEY = re.compile(rf"[A-Za-z]*\$|{'|'.join(_SIGNS)}|\b[A-Za-z]{{3}}\b")
+_PARTS = (
+    (r"\b(?:cents?|cts?|pence|paise|centimes)\b|¢", 0.01),
+    (r"\b(?:thousands?|tsd|tausend|miles)\b|\bk(?=[€£$]|usd|eur)", 1000.0),
+)
+"""What one unit of a price is of its currency."""
 
 
 def plain(text: str) -> str:
@@ -41,14 +72,52 @@ def plain(text: str) -> str:
 
 
 def time_in(text: str) -> str | None:
-    """Return what a price is for by a word in a text: hour, day, month or year.
+    """Return what a price is for by a word in a text: one of `HOURS`. What stands behind a word
+    such as per counts first, and how often it is billed not at all.
 
-    >>> [time_in(t) for t in ("€/Std.", "INR per month", "Preis", "$/GPU-hr")]
-    ['hour', 'month', None, 'hour']
+    >>> [time_in(t) for t in ("€/Std.", "INR per month", "Preis", "$/GPU-hr", "price tag")]
+    ['hour', 'month', None, 'hour', None]
+    >>> time_in("USD per month, billed hourly"), time_in("hourly or monthly"), time_in("$/s")
+    ('month', None, 'second')
     """
-    return _word_in(
-        text, {name: rf"(?<![a-z])(?:{words})(?![a-z0-9])" for name, words in _TIMES.items()}
-    )
+    found = _times_in(re.sub(_BILLED, "", plain(text)))
+    return found[0][1] if found else None
+
+
+def hours_in(text: str) -> float | None:
+    """Return the hours that a price is for, in a text such as a header or a cell of units.
+
+    >>> hours_in("USD per 1,000 GPU-hours"), hours_in("1 Hour"), hours_in("per 12 months")
+    (1000.0, 1.0, 8760.0)
+    """
+    found = _times_in(re.sub(_BILLED, "", plain(text)))
+    return found[0][0] * HOURS[found[0][1]] if found else None
+
+
+def _times_in(words: str) -> list[tuple[float, str]]:
+    """Return how many of what time a price is for; nothing where texts name several times."""
+    told: dict[tuple[float, str], None] = {}
+    named: dict[tuple[float, str], None] = {}
+    for name, long in _TIMES.items():
+        short = f"|{_SHORT_TIMES[name]}" if name in _SHORT_TIMES else ""
+        number, time = r"([0-9][0-9.,]*)?\s*", rf"(?:{long}{short})(?![a-z0-9])"
+        pattern = rf"{_PER}{number}(?:[a-z]+[ -])?{time}|^{number}{time}$"
+        for found in re.finditer(pattern, words):
+            told[float(re.sub(r"[.,]", "", found[1] or found[2] or "1")), name] = None
+        if re.search(rf"(?<![a-z])(?:{long})(?![a-z0-9])", words):
+            named[1.0, name] = None
+    best = [*(told or named)]
+    return best if len(best) == 1 else []
+
+
+def part_in(text: str) -> float:
+    """Return what one unit of a price is of its currency: 0.01 for cents, 1,000 for thousands.
+
+    >>> part_in("ct/h"), part_in("kUSD"), part_in("USD")
+    (0.01, 1000.0, 1.0)
+    """
+    words = plain(text)
+    return next((factor for pattern, factor in _PARTS if re.search(pattern, words)), 1.0)
 
 
 def each_in(text: str) -> str | None:
@@ -66,15 +135,20 @@ def _word_in(text: str, patterns: dict[str, str]) -> str | None:
 
 
 def currency_in(text: str) -> str | None:
-    """Return the currency that a text names by a sign or a code; a dollar sign is USD. In small
-    letters a code counts where it has a dated rate: others are words.
+    """Return the currency that a text names by a sign or a code; a bare dollar sign is USD, and one
+    behind letters that name no country is none. In small letters a code counts where it has a dated
+    rate: others are words.
 
     >>> [currency_in(t) for t in ("1,25 €", "CHF 2'150", "US$ 3", "price_eur", "1.25", "try all")]
     ['EUR', 'CHF', 'USD', 'EUR', None, None]
+    >>> [currency_in(t) for t in ("A$ 3", "C$3", "R$ 14,50", "¥450", "JPY ¥450", "J$3")]
+    ['AUD', 'CAD', 'BRL', None, 'JPY', None]
     """
     dated = (*exchange_rates(), "USD")
     for found in _MONEY.findall(text.replace("_", " ")):
-        code = "USD" if found == "$" else SIGNS.get(found, found)
+        if found.endswith("$"):
+            return _DOLLARS.get(found[:-1].lower())
+        code: str = _SIGNS.get(found, found)
         if code.upper() in dated or code in _OTHERS:
             return code.upper()
     return None
@@ -124,7 +198,7 @@ def _decimals(number: str) -> str | None:
     other = "point" if sign == "," else "comma"
     if bare.count(sign) > 1:  # groups of thousands, also of lakhs
         return other
-    return None if len(bare) - bare.rfind(sign) == 4 and not bare.startswith("0") else last
+    return None if len(bare) - bare.rfind(sign) == 4 and bare[0] not in "0.," else last
 
 
 def amount(text: str, decimals: Decimals) -> float | None:
@@ -132,13 +206,16 @@ def amount(text: str, decimals: Decimals) -> float | None:
 
     >>> amount("1.250,50 €", "comma"), amount("₹ 1,85,000 / month", "point"), amount("-", "point")
     (1250.5, 185000.0, None)
+    >>> amount("$.75", "point"), amount("-2 €", "comma")
+    (0.75, -2.0)
     """
     number = number_in(text)
     if number is None:
         return None
     bare = re.sub(r"['’  ]", "", number)
     group, point = (".", ",") if decimals == "comma" else (",", ".")
-    return float(bare.replace(group, "").replace(point, "."))
+    value = float(bare.replace(group, "").replace(point, "."))
+    return -value if re.match(r"[^0-9A-Za-z]*[-−][^0-9A-Za-z]*[0-9]", text) else value
 
 
 def rates_given(words: Iterable[str]) -> dict[str, float]:

@@ -416,3 +416,93 @@ def test_numbers_are_read_one_way_or_not_at_all() -> None:
     for wrong in ("EUR", "EUR=0", "EUR=-1", "EURO=1", "EUR=x"):
         with pytest.raises(PlacerError, match="is not USD for one unit"):
             rates_given([wrong])
+
+
+@pytest.mark.parametrize(
+    ("header", "cell", "usd"),
+    [
+        ("USD per second", "0.0007", 2.52),
+        ("Price per 1000 GPU-hours (USD)", "2490", 2.49),
+        ("USD per year", "17520", 2.0),
+        ("USD per month, billed hourly", "1460", 2.0),
+        ("USD per week", "336", 2.0),
+        ("Cents per hour (USD)", "249", 2.49),
+        ("Preis ct/h (EUR)", "200", 2 * EUR),
+        ("A$ per hour", "3", 3 * exchange_rates()["AUD"].usd),
+        ("Price", "CA$3 / h", 3 * exchange_rates()["CAD"].usd),
+        ("Price (JPY/hour)", "¥450", 450 * exchange_rates()["JPY"].usd),
+        ("Price per hour", "$.75", 0.75),
+        ("zł/h", '"9,90"', 9.9 * exchange_rates()["PLN"].usd),
+    ],
+)
+def test_prices_in_parts_and_for_other_times(
+    tmp_path: Path, header: str, cell: str, usd: float
+) -> None:
+    """A list says what its prices are of: cents, thousands of hours, dollars of another country."""
+    (row,) = read(tmp_path, f'gpu,region,"{header}"\nL4,Berlin,{cell}\n').rows["offers.csv"]
+    assert row["usd_per_hour"] == pytest.approx(usd, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("header", "cell", "words"),
+    [
+        ("Price (¥/hour)", "45", "in which currency"),  # of Japan or of China
+        ("kr per hour", "25", "in which currency"),
+        ("R$ per hour", "25", "no rate of BRL"),
+        ("Price of an instance (USD)", "2", "for how long"),
+        ("price tag (USD)", "2", "for how long"),
+        ("USD per hour", "-2", "zero or less"),
+        ("USD, hourly or monthly", "2", "for how long"),
+    ],
+)
+def test_a_price_that_is_not_plain_is_asked_for(
+    tmp_path: Path, header: str, cell: str, words: str
+) -> None:
+    """One that is guessed wrong is wrong by 7 to 8,760 times."""
+    with pytest.raises(PlacerError, match=words):
+        read(tmp_path, f'gpu,region,"{header}"\nL4,Berlin,{cell}\n')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Our prices,,\n,,\ngpu,region,USD/h\nL4,Berlin,0.75\nwithout tax,,\n",
+        "Our prices\n\ngpu,region,USD/h\nL4,Berlin,0.75\nwithout tax\n",
+        ",,USD per hour,\ngpu,region,On-demand,1 year\nL4,Berlin,0.75,0.5\n",
+        "sep=;\ngpu;region;USD/h\nL4;Berlin;0,75\n",
+        '"gpu";"region";"Price, net (USD/h)"\nL4, 24 GB;Berlin;0,75\n',
+        "# Prices\n\n| GPU | Region | $/h |\n|:---|:-:|---:|\n| **L4** | Berlin | `0.75` |\n",
+        "gpu,region,Gross USD/h,Net USD/h\nL4,Berlin,0.89,0.75\n",
+        "gpu,region,Set-up (USD),Monthly (USD)\nL4,Berlin,79,547.5\n",
+        "gpu,region,USD/h\nL4 (1-year reserved),Berlin,0.5\nL4,Berlin,0.75\nL4,,0.9\n",
+        "gpu,region,USD/h,term\nL4,Berlin,0.5,12 months\nL4,Berlin,0.75,no commitment\n",
+        "gpu,region,USD/h\nL4,Berlin,0.75\n1x A10 + 1x T4,Berlin,1.5\n",
+        '[{"gpu": "L4", "region": "Berlin", "usd_per_hour": 0.750}]',
+        '[{"gpu": "L4", "region": "Berlin", "hourly": 0.751}]',
+    ],
+)
+def test_tables_as_spreadsheets_and_pages_have_them(tmp_path: Path, text: str) -> None:
+    """Titles, merged headers, signs between cells, net beside gross, fees and rows that are no
+    price of a machine as one goes: what is left is one L4 for 0.75 USD an hour.
+    """
+    (row,) = read(tmp_path, text, currency="USD").rows["offers.csv"]
+    assert (row["gpu"], row["region"], row["market"]) == ("L4", "berlin", "on_demand")
+    assert row["usd_per_hour"] == pytest.approx(0.75, abs=0.0011)
+
+
+def test_a_row_that_does_not_fit_its_header_is_named(tmp_path: Path) -> None:
+    """A comma of decimals or of a name without quotes would move the cells behind it."""
+    for text in (
+        "gpu,region,USD/h\nL4,Berlin,0,75\n",
+        "gpu,region,Price (USD/h, net)\nL4,Berlin,0.75\n",
+    ):
+        with pytest.raises(PlacerError, match=r"csv:2: [34] cells below [34] names of columns"):
+            read(tmp_path, text)
+
+
+def test_a_price_with_tax_is_said_to_be_one(tmp_path: Path) -> None:
+    """And one of a spot machine that its name alone tells is no price on demand."""
+    taxed = read(tmp_path, "gpu,region,USD per hour incl. VAT\nL4,Berlin,0.75\n")
+    assert any("have tax in them" in note for note in taxed.notes)
+    (row,) = read(tmp_path, "gpu,region,USD/h\nL4 (spot),Berlin,0.3\n").rows["offers.csv"]
+    assert row["market"] == "spot"

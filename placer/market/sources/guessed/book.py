@@ -15,7 +15,14 @@ from placer.market.catalog import Catalog
 from placer.market.network.graph import Network
 from placer.market.network.link_model import great_circle_km
 from placer.market.network.tables import first_paid
-from placer.market.sources.guessed.columns import Guess, count_of, given_guesses, guessed, market_in
+from placer.market.sources.guessed.columns import (
+    TAXED,
+    Guess,
+    count_of,
+    given_guesses,
+    guessed,
+    market_in,
+)
 from placer.market.sources.guessed.devices import device_in
 from placer.market.sources.harvest import Harvest, Row, Tally
 from placer.market.sources.reading.book_rows import book_rows, date_of
@@ -23,17 +30,17 @@ from placer.market.sources.reading.expressions import Lookup
 from placer.market.sources.reading.fetch import Document, read_document
 from placer.market.sources.reading.mapped_rows import Found, known_by_default, mapped_rows
 from placer.market.sources.reading.mapping import SourceMap, shipped_mapping, shipped_mappings
-from placer.market.sources.reading.records import cells_of, fits, read_records
+from placer.market.sources.reading.records import cells_of, fits, is_json, read_records
 from placer.market.words.amounts import (
-    HOURS,
     Decimals,
     amount,
     currency_in,
     decimals_of,
+    hours_in,
     number_in,
+    part_in,
     plain,
     rate_of,
-    time_in,
 )
 from placer.market.words.areas import City, countries, plain_name
 from placer.market.words.own_machines import MEMORY_GIB_OF_GPU, VCPUS_OF_GPU
@@ -93,6 +100,8 @@ def read_list(path: str, given: Mapping[str, str], book: Catalog) -> PriceList:
     cells = {cell for _, row in rows for cell in row.values()}
     places = {word: city for word, city in given.items() if word in cells and place_in(city)}
     words = {field: word for field, word in given.items() if field not in places}
+    if is_json(document) and not any(re.search(r"[0-9],[0-9]", cell) for cell in cells):
+        words.setdefault("decimals", "point")
     if mapping is None:
         guesses = guessed(names, [row for _, row in rows], words, book)
     else:
@@ -173,6 +182,8 @@ LEAST_MB = 4096
 """Sizes of memory are in MB where none is below: few machines have so many GB, and no list has no
 others.
 """
+_NOT_ON_DEMAND = ("commitment", "spot")
+"""Markets that the name of a machine may say."""
 _SIZE = re.compile(r"([MGT]i?B)\b", re.IGNORECASE)
 
 
@@ -298,9 +309,11 @@ class _Reader:
     def _prices(
         self, where: str, row: Mapping[str, str], count: int
     ) -> Iterator[tuple[str, float]]:
-        said = market_in(self._cell("market", row)) or "on_demand"
-        if said == "commitment":
-            self.tally.leave_out("price of a commitment", self._cell("market", row))
+        cells = [self._cell(name, row) for name in ("market", "gpu", "machine")]
+        named = [market for cell in cells[1:] if (market := market_in(cell)) in _NOT_ON_DEMAND]
+        said = market_in(cells[0]) or (named or ["on_demand"])[0]
+        if "commitment" in (said, *named):
+            self.tally.leave_out("price of a commitment", ", ".join(filter(None, cells)))
             return
         for field, market in (("price", said), ("spot", "spot")):
             column = self.guesses[field].column if field in self.guesses else ""
@@ -322,16 +335,19 @@ class _Reader:
         value = amount(cell, "comma" if self.guesses["decimals"].value == "comma" else "point")
         if value is None:
             return None
-        time = time_in(self._cell("unit", row))
-        if time is None:
+        hours = hours_in(self._cell("unit", row))
+        if hours is None:
             words = f"{where}: '{cell}' is for no time that is known"
             raise SourceError(words, "say it for all: --columns unit=hour, or day, month, year")
+        column = self.guesses[field].column or ""
+        if re.search(TAXED, plain(column)):
+            self.notes.append(f"prices of '{column}' have tax in them: more than a firm pays")
         currency = self._currency(row, cell, where)
         rate, words = rate_of(currency, self.rates)
         if words:
             self.notes.append(words)
         each = count if self.guesses["per"].value == "gpu" else 1
-        return value * each * rate / HOURS[time]
+        return value * part_in(f"{column} {cell}") * each * rate / hours
 
     def _currency(self, row: Mapping[str, str], cell: str, where: str) -> str:
         guess = self.guesses["currency"]
@@ -347,6 +363,9 @@ class _Reader:
     def _cities(self, where: str, row: Mapping[str, str]) -> list[City]:
         cell = self._cell("region", row)
         said = self.found.places.get(cell, cell)
+        if not said:
+            self.tally.leave_out("row without a place")
+            return []
         if listed := places_listed(said):
             return [*listed]
         city = place_in(said)

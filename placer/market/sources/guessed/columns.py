@@ -16,6 +16,7 @@ from placer.market.words.amounts import (
     currency_in,
     decimals_of,
     each_in,
+    hours_in,
     number_in,
     plain,
     time_in,
@@ -32,7 +33,8 @@ EXAMPLES = 200
 """Rows that are looked at."""
 HEADERS: Mapping[str, str] = {
     "spot": r"spot|preemptible|interruptible|unterbrechbar",
-    "price": r"price|preis|prix|precio|prezzo|prijs|cost|kosten|rate|\bdph|\busd\b|\beur\b|[€$£₹]",
+    "price": r"price|preis|prix|precio|prezzo|prijs|cost|kosten|rates?\b|satz|tarif|\bdph|\busd\b"
+    r"|\beur\b|[€$£₹]",
     "currency": r"currency|wahrung|devise|moneda|valuta",
     "unit": r"\bunit|einheit|period|abrechnung|unidad|unite",
     "gpu": r"gpu|accelerator|beschleuniger|grafikkarte|karte|\bcards?\b|grafik",
@@ -60,15 +62,22 @@ NOT: Mapping[str, str] = {
 """Words of headers that a field never has."""
 NO_PRICE = (
     r"v?cpu|cores|\bram\b|memory|speicher|watt|anzahl|count|storage|disk"
+    r"|\bset[ -]?up|einrichtung|deposit|kaution|activation|\binstallation"
     r"|\binet|egress|ingress|traffic|transfer|bandwidth|network|netzwerk|internet|upload|download"
 )
 """Words of headers of other prices than those of a machine, and of amounts."""
+TAXED = (
+    r"\b(?:incl\w*|inkl\w*|with|mit|plus|con|avec)\.? (?:[0-9.,]+ ?% )?"
+    r"(?:vat|tax|taxes|gst|mwst|ust|iva|tva|sales tax)\b|\bgross\b|\bbrutto|\bttc\b"
+)
+"""Words of headers of prices with tax."""
 MARKETS: Mapping[str, str] = {
-    "commitment": r"reserv|commit|upfront|contract|vertrag|savings"
+    "commitment": r"reserv|(?<!no )(?<!without )commit|upfront|contract|vertrag|savings"
     r"|[0-9]+ ?-?(?:year|yr|month|jahr|monat)",
     "spot": r"spot|preempt|interrupt|unterbrech",
     "community": r"^community$",
-    "on_demand": r"on.?demand|demand|pay|hourly|stund|flex|auf abruf|standard|regular|list|\bod\b",
+    "on_demand": r"on.?demand|demand|(?:no|without) commit|pay|hourly|stund|flex|auf abruf|standard"
+    r"|regular|list|\bod\b",
 }
 """Words of cells by the market; the first that fits counts. Commitments are no market of a run."""
 WRITE = "such as --columns price=Preis,region=Standort"
@@ -173,7 +182,7 @@ def given_guesses(names: Sequence[str], given: Mapping[str, str]) -> Iterator[tu
 
 _VALUES: Mapping[str, Callable[[str], object]] = {
     "currency": lambda word: currency_in(word.upper()) or re.fullmatch(r"[A-Za-z]{3}", word),
-    "unit": lambda word: word in HOURS,
+    "unit": hours_in,
     "per": lambda word: word in ("gpu", "machine"),
     "decimals": lambda word: word in ("comma", "point"),
     "market": lambda word: word in ("on_demand", "on-demand", "spot"),
@@ -184,7 +193,7 @@ _VALUES: Mapping[str, Callable[[str], object]] = {
 """Fields that may have one value for all rows, and what tells such a value."""
 _EXAMPLES = {
     "currency": "EUR",
-    "unit": "hour, day, month or year",
+    "unit": "hour, day, month, year or 1000 hours",
     "per": "gpu or machine",
     "decimals": "comma or point",
     "market": "on-demand or spot",
@@ -222,6 +231,7 @@ def _price_score(field: str, name: str, fits: float, *, header: bool) -> float:
     words = plain(name)
     if fits <= MOST or re.search(MARKETS["commitment"], words):
         return 0.0
+    fits -= 0.25 * bool(re.search(TAXED, words))
     is_spot = bool(re.search(HEADERS["spot"], words))
     if field == "spot":
         return fits if (is_spot and (_is_priced(words) or currency_in(name))) or is_spot else 0.0
@@ -242,9 +252,9 @@ def _fits(field: str, cell: str, book: Catalog) -> bool:
     if field == "region":
         return is_place(cell)
     if field == "currency":
-        return len(cell) <= 4 and currency_in(cell) is not None
+        return len(cell) <= 4 and number_in(cell) is None and currency_in(cell) is not None
     if field == "unit":
-        return number_in(cell) in (None, "1") and time_in(cell) is not None
+        return currency_in(cell) is None and hours_in(cell) is not None
     if field in ("price", "spot"):
         return number_in(cell) is not None
     if field == "market":
@@ -317,8 +327,9 @@ def _unit(priced: Guess, rows: Rows) -> Guess:
     said = {time for cell in _cells(column, rows) if (time := time_in(cell))}
     if len(said) == 1:
         return Guess(None, said.pop(), f"in the cells of '{column}'")
-    time = time_in(column)
-    if time is not None and not said:
+    hours = hours_in(column)
+    if hours is not None and not said:
+        time = next((name for name in HOURS if HOURS[name] == hours), f"{hours:g} hours")
         return Guess(None, time, f"in the header '{column}'")
     raise PlacerError(
         f"nothing says for how long a price of '{column}' is",

@@ -38,6 +38,9 @@ def device_in(text: str, book: Catalog, memory_gb: float | None = None) -> Devic
     rest = text if count is None else text.replace(count[0], " ", 1) if count[1] else text
     if number is not None and not 1 <= number <= MOST_COUNT:
         return None
+    parts = re.split(r"\s[+&]\s", text)
+    if len(parts) > 1 and all(device_in(part, book) for part in parts):
+        return None  # devices of several kinds
     words = re.findall(r"[A-Za-z0-9.]+", rest)
     found = _longest(words, book)
     if not found:

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -98,25 +99,75 @@ def _of_csv(document: Document, mapping: SourceMap, tally: Tally) -> Records:
 
 
 def cells_of(document: Document) -> tuple[list[str], list[tuple[str, Mapping[str, str]]]]:
-    """Split a CSV file, separated by the sign that its first line has most often, into the names of
-    its columns and its rows with where each stands; a list of JSON, too. Rows that are too short or
-    too long, as titles and remarks are, stay out.
+    """Split a CSV file, separated by the sign that divides most of its lines alike, or a table of
+    Markdown, into the names of its columns and its rows with where each stands; a list of JSON,
+    too. Titles above the names and remarks, which fill fewer cells, stay out; a row with more cells
+    than there are names is refused.
     """
     place = document.origin.place
-    if document.data.removeprefix(UTF8_MARK).lstrip()[:1] in (b"{", b"["):
+    if is_json(document):
         return _cells_of_json(document)
     text = _text(document.data, place, otherwise="cp1252").lstrip("\n\r")
-    first = text.partition("\n")[0]
-    sign = max(SEPARATORS, key=first.count)
-    lines = _lines(text, place, sign)
-    names = [name.strip() for name in next(lines, (0, []))[1]]
-    if twice := [name for name, count in Counter(names).items() if count > 1 and name]:
-        raise SourceError(f"{place}:1: column '{twice[0]}' appears twice", "keep one of the two")
-    return names, [
-        (f"{place}:{number}", dict(zip(names, map(str.strip, cells), strict=True)))
-        for number, cells in lines
-        if len(cells) == len(names)
+    said = re.match(r"(?i)sep=(.)\r?\n", text)  # as Excel writes it
+    sign = said[1] if said else _sign(text)
+    lines = [
+        (number, [cell.strip("*` \t") for cell in cells])
+        for number, cells in _lines(text, place, sign)
+        if not all(re.fullmatch(r":?-+:?|", cell.strip()) for cell in cells)
     ]
+    first = next((at for at, (_, cells) in enumerate(lines) if any(cells[1:])), 0)
+    names, rows = _merged([cells for _, cells in lines[first : first + 2]]), lines[first + 1 :]
+    if rows and names != lines[first][1]:
+        rows = rows[1:]
+    if twice := [name for name, count in Counter(names).items() if count > 1 and name]:
+        words = f"{place}:{lines[first][0]}: column '{twice[0]}' appears twice"
+        raise SourceError(words, "keep one of the two")
+    rows = [(number, cells) for number, cells in rows if 2 * len(cells) > len(names)]
+    widest = max((len(cells) for _, cells in rows), default=0)
+    for number, cells in rows:
+        if any(cells[len(names) :]) or widest < len(names):
+            words = f"{place}:{number}: {len(cells)} cells below {len(names)} names of columns"
+            raise SourceError(words, f"put what has a '{sign}' in it into double quotes")
+    return names, [
+        (f"{place}:{number}", dict(zip_longest(names, cells[: len(names)], fillvalue="")))
+        for number, cells in rows
+    ]
+
+
+def is_json(document: Document) -> bool:
+    """Tell whether a document begins as JSON does."""
+    return document.data.removeprefix(UTF8_MARK).lstrip()[:1] in (b"{", b"[")
+
+
+def _sign(text: str) -> str:
+    """Return the sign that divides most lines of the beginning into as many cells."""
+
+    def alike(sign: str) -> tuple[int, int]:
+        counts = Counter(line.count(sign) for line in text.splitlines()[:50] if sign in line)
+        return max(((lines, number) for number, lines in counts.items()), default=(0, 0))
+
+    return max(SEPARATORS, key=alike)
+
+
+def _merged(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return the names of columns of two lines, of which the upper one may name several columns
+    with one cell, as spreadsheets do; of the first alone where it names each column.
+    """
+    if not lines:
+        return []
+    upper = list(lines[0])
+    below = lines[1] if len(lines) > 1 else []
+    plain = len({*upper}) == len(upper) and all(upper[:-1])
+    if plain or len(below) != len(upper) or any(map(_FIGURE.match, below)):
+        return upper
+    for at in range(1, len(upper)):
+        upper[at] = upper[at] or upper[at - 1]
+    both = zip(upper, below, strict=True)
+    return [" ".join(dict.fromkeys(f"{above} {name}".split())) for above, name in both]
+
+
+_FIGURE = re.compile(r"[^A-Za-z0-9]*[0-9][0-9.,]*(?![0-9.,]| ?-?(?:year|yr|month|jahr|monat))")
+"""Begins a cell of data; names of columns begin so where they name a term."""
 
 
 def _cells_of_json(document: Document) -> tuple[list[str], list[tuple[str, Mapping[str, str]]]]:
