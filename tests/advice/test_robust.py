@@ -11,7 +11,14 @@ from certain import certain
 
 from instances import random_problem, two_places
 from placements import random_placement
-from placer.advice.robustness.candidates import INNER, LEVELS, Candidate
+from placer.advice.recommendation.recommend import NEAR, equal_machines
+from placer.advice.robustness.candidates import (
+    INNER,
+    LEVELS,
+    RIVALS,
+    Candidate,
+    best_equal_machines,
+)
 from placer.advice.robustness.regret import Robustness, assess
 from placer.advice.robustness.uncertainty import (
     TOGETHER,
@@ -25,6 +32,7 @@ from placer.advice.robustness.uncertainty import (
 )
 from placer.advice.worlds.whatif import apply
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.limits import LIMIT_CODES, evaluated
 from placer.cost_model.objective import objective_of
 from placer.cost_model.reduced_problem import used_problem
 from placer.errors import PlacerError
@@ -119,6 +127,25 @@ def test_a_budget_is_broken_where_the_price_rises_above_it() -> None:
         assert world.regret == pytest.approx(
             (own / min(own, other) - 1) if own <= 0.9 else 1.0 if other <= 0.9 else 0.0
         )
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_rivals_are_the_best_of_each_kind_near_the_limits(seed: int) -> None:
+    """The same as the best of all equal machines that reach two thirds of the floor: no machine is
+    left out for what it promises that would be best of its kind.
+    """
+    problem = random_problem(seed)
+    floor = problem.requirements.floor_samples_per_second or 0.0
+    score = objective_of(problem.requirements).score
+    best: dict[tuple[str, str], tuple[float, float]] = {}
+    for placement in equal_machines(problem):
+        outcome, broken = evaluated(placement, problem)
+        near = outcome is not None and outcome.samples_per_second * NEAR >= floor
+        if near and outcome is not None and {each.code for each in broken} <= LIMIT_CODES:
+            kind = placement.groups[0].device, placement.groups[0].market
+            best[kind] = min(score(outcome), best.get(kind, (math.inf, 0.0)))
+    rivals = best_equal_machines(problem)
+    assert [score(evaluate(rival, problem)) for rival in rivals] == sorted(best.values())[:RIVALS]
 
 
 def test_default_ranges_are_those_of_the_figures() -> None:

@@ -217,7 +217,8 @@ def assess(
         problem = result.problem  # its rivals have newer prices and the same copy too
     if result.placement is None:
         return Robustness(result=result)
-    brief = replace(options, node_limit=BASELINE_NODES, bound_if_stopped=False)
+    # Rivals bound the regret from below, whatever is proved of them.
+    brief = replace(options, proof="quick", node_limit=BASELINE_NODES, bound_if_stopped=False)
     ranges = dict(boxes)
     pool = candidates_of(
         problem, pool_of_rivals(problem, result.placement, ranges, solver, brief), ranges
