@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -282,6 +283,15 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         return subprocess.CompletedProcess(list(arguments), int(end.value.code or 0), out, err)
 
     return call
+
+
+@pytest.fixture
+def warm_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the machines of runs that this process launches from a server that has PyTorch."""
+    from warm_machines import launcher, started
+
+    replaced = SimpleNamespace(Popen=started, PIPE=subprocess.PIPE)
+    monkeypatch.setattr(launcher, "subprocess", replaced)
 
 
 @pytest.fixture(scope="session")

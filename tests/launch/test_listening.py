@@ -31,6 +31,7 @@ def before() -> set[tuple[str, int, str]]:
     return listeners()
 
 
+@pytest.mark.usefixtures("warm_machines")
 def test_a_local_run_listens_on_loopback(tmp_path: Path, before: set[tuple[str, int, str]]) -> None:
     """PyTorch's own store would listen on [::]. Two kinds of sockets at least are seen: the store
     at which processes meet, and gloo's, of islands and of the pieces between them. Six steps of the

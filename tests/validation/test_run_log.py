@@ -193,6 +193,7 @@ def test_logs_that_tell_nothing_are_refused(
         calibrate(log(tmp_path, **{**LOCAL, **head}), erben)
 
 
+@pytest.mark.usefixtures("warm_machines")
 def test_a_real_run_is_taken(command: Run, tmp_path: Path) -> None:
     """The manual's own example: two processes train the plan's model here, and calibrate takes the
     log as it is: exit code 0, one line of what was left out, a file that validates.

@@ -37,6 +37,7 @@ from forked_ranks import ran as forked  # noqa: E402
 from forked_ranks import signalling  # noqa: E402
 from plain_torch import digests  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("warm_machines")
 TESTS = str(ROOT / "tests")
 PATHS = {"PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}"}
 
@@ -241,7 +242,7 @@ def test_ranks_from_the_environment(tmp_path: Path) -> None:
     machine can join them.
     """
     path = saved(tmp_path, document("all-reduce", (A, 1), (B, 2)))
-    asked = "--train run_plans:slow --steps 6 --threads 1"
+    asked = "--train run_plans:slow --steps 6 --threads 1 --device cpu"
     words = [sys.executable, "-m", "placer", "run", path, *asked.split()]
     where = {
         "MASTER_ADDR": "127.0.0.2",

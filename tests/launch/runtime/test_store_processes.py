@@ -24,6 +24,8 @@ from placer.launch.runtime.processes.loopback_store import LOOPBACK, store_at
 from placer.launch.runtime.processes.run import run_here
 from placer.launch.runtime.strategies.serverless import LocalCalls
 
+pytestmark = pytest.mark.usefixtures("warm_machines")
+
 
 def stores_here() -> set[int]:
     """Object stores that this process has started."""

@@ -110,6 +110,7 @@ def test_the_others_go_on_without_a_lost_replica(tmp_path: Path, strategy: str) 
     assert sent == pytest.approx(priced, rel=0.02)
 
 
+@pytest.mark.usefixtures("warm_machines")
 def test_the_launcher_says_who_is_lost_and_goes_on(tmp_path: Path) -> None:
     """Also without the first worker, whose machine serves store and lighthouse; without a quorum
     the run ends and names it.
