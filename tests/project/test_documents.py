@@ -1,5 +1,6 @@
 """The documents: commands and snippets run as they are written, and every option, file and module
-that a page names exists. Links: test_site.py. Examples: test_examples.py.
+that a page names exists, and where every link leads. Sphinx: test_site.py. Examples:
+test_examples.py.
 """
 
 from __future__ import annotations
@@ -355,6 +356,29 @@ def dotted(name: str) -> bool:
             thing = getattr(thing, attribute)
         return True
     return False
+
+
+def anchor(heading: str) -> str:
+    """Return what a link to a heading ends with, as GitHub and MyST name it."""
+    words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return re.sub(r"[^\w -]", "", words).replace(" ", "-")
+
+
+def test_links_lead_somewhere() -> None:
+    """To a file of the checkout or a page that the site makes, and to a heading that is there."""
+    wrong = []
+    for page, text in TEXT.items():
+        prose = re.sub(r"^```.*?^```$|`[^`\n]+`", "", text, flags=re.M | re.S)
+        for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+            name, _, heading = target.partition("#")
+            path = ROOT / page if not name else (ROOT / page).parent / name
+            if re.match(r"[a-z]+:", target) or "generated" in path.parts:
+                continue
+            there = path.read_text(encoding="utf-8") if heading and path.is_file() else ""
+            anchors = {anchor(found) for found in re.findall(r"^#+ (.*)$", there, flags=re.M)}
+            if not path.exists() or (heading and heading not in anchors):
+                wrong.append(f"{page}: {target}")
+    assert wrong == []
 
 
 def test_files_and_modules_in_the_text_exist() -> None:

@@ -191,9 +191,12 @@ def test_rehearse_plan(examples: Path, environment: dict[str, str]) -> None:
     assert max(steps) == 5
 
 
+@pytest.mark.nightly
 @torch
 def test_launch_torchrun(examples: Path, environment: dict[str, str]) -> None:
-    """Both scripts join, the loss falls, and the alarm is the manifest's."""
+    """Both scripts join, the loss falls, and the alarm is the manifest's. Each run starts exported
+    torchrun scripts in test_export_worlds.py, and trains this model in `test_run_plan`.
+    """
     said = output(
         "sh", "launch_torchrun.sh", examples.parent, cwd=examples, environment=environment
     )

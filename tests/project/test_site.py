@@ -1,7 +1,8 @@
 """The documentation site: built with warnings as errors, complete, and readable without a network.
 
 A page that no table of contents leads to, a link to a page or heading that does not exist, and
-markup that cannot be read are warnings of Sphinx.
+markup that cannot be read are warnings of Sphinx. The whole site is built once a day; each run
+builds two pages, below, and follows the links of all pages in test_documents.py.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return into / "site"
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(200)
 def test_commands_names_and_schemas_have_pages(site: Path) -> None:
     """Made from the code, so that none can be forgotten."""
@@ -76,6 +78,7 @@ def test_commands_names_and_schemas_have_pages(site: Path) -> None:
     assert "--catalog" in recommend
 
 
+@pytest.mark.nightly
 def test_search_finds_an_option_without_a_network(site: Path) -> None:
     """The index of words is a file of the site; no page loads anything from elsewhere."""
     index = (site / "searchindex.js").read_text(encoding="utf-8")
@@ -91,6 +94,7 @@ def test_search_finds_an_option_without_a_network(site: Path) -> None:
         assert [url for url in loaded if re.match(r"(?:https?:)?//", url)] == [], page
 
 
+@pytest.mark.nightly
 def test_the_first_page_leads_to_the_documentation(site: Path) -> None:
     """A browser that opens index.html is sent on; all links of the first pages lead to files."""
     first = (site / "index.html").read_text(encoding="utf-8")

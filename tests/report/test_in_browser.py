@@ -32,7 +32,13 @@ def opened(browser: Any, folder: Path, html: str, **context: Any) -> Seen:
     return seen
 
 
-@pytest.mark.parametrize("kind", FOUR)
+KINDS = [
+    pytest.param(kind, marks=() if kind == "several" else pytest.mark.nightly) for kind in FOUR
+]
+"""A page with a map, tables and charts is opened in each run, the others once a day."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_page_loads_nothing_complains_of_nothing_and_is_accessible(
     browser: Any, tmp_path: Path, kind: str
 ) -> None:
@@ -114,7 +120,7 @@ COMMAND_LINE = re.compile(r"=\d+x\w|[A-Z]\w*\d:\d")
 """A group or a device as on a command line."""
 
 
-@pytest.mark.parametrize("kind", FOUR)
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_label_is_clipped_and_no_chart_cut(browser: Any, tmp_path: Path, kind: str) -> None:
     """At the widths of a phone, a window and a screen, and on the 182 mm of a printed page (688
     pixels), where nothing scrolls. Only charts and tables scroll on a phone, each by itself.

@@ -119,6 +119,18 @@ def test_without_the_token_nobody_asks(header: dict[str, str], guarded: Served) 
         assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200
 
 
+def test_the_form_takes_the_token_once(guarded: Served) -> None:
+    """The cookie that then stands for it is hidden from scripts and other sites."""
+    with guarded.client() as client:
+        assert client.get("/v1/models").status_code == 401
+        answer = client.post("/login", data={"token": TOKEN})
+        kept = answer.headers["set-cookie"].lower()
+        assert "httponly" in kept
+        assert "samesite=strict" in kept
+        assert TOKEN.lower() not in kept
+        assert client.get("/v1/models").status_code == 200
+
+
 def test_foreign_names_and_pages_are_kept_out(client: httpx2.Client) -> None:
     """A name that resolves to loopback, and a page of another site that posts."""
     assert client.get("/v1/models", headers={"Host": "evil.example"}).status_code == 400

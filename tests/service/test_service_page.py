@@ -46,8 +46,11 @@ def test_from_a_question_to_the_manifest(browser: Any, service: Served, tmp_path
     seen.close()
 
 
+@pytest.mark.nightly
 def test_the_gap_closes_while_one_watches(browser: Any, service: Served) -> None:
-    """Rows come without a reload; the search is stopped with the best so far."""
+    """Rows come without a reload; the search is stopped with the best so far. Each run reads the
+    same events, and stops a search, in test_service_jobs.py.
+    """
     seen = Seen(browser, service.address)
     page = seen.page
     page.goto("/")
@@ -62,8 +65,11 @@ def test_the_gap_closes_while_one_watches(browser: Any, service: Served) -> None
     seen.close()
 
 
+@pytest.mark.nightly
 def test_a_token_is_asked_for_once(browser: Any, tmp_path: Path) -> None:
-    """The page leads to the form for it, and a cookie that scripts cannot read keeps it."""
+    """The page leads to the form for it, and a cookie that scripts cannot read keeps it. Each run
+    asks with and without a token in test_service_limits.py.
+    """
     (tmp_path / "token").write_text("0123456789abcdef")
     options = ("--token-file", str(tmp_path / "token"), "--workers", "1")
     with serving(tmp_path, *options) as served:
@@ -78,8 +84,11 @@ def test_a_token_is_asked_for_once(browser: Any, tmp_path: Path) -> None:
         seen.close()
 
 
+@pytest.mark.nightly
 def test_the_report_is_framed(browser: Any, service: Served, client: httpx2.Client) -> None:
-    """With its map, under a policy that lets its one script run and nothing else."""
+    """With its map, under a policy that lets its one script run and nothing else. Each run reads
+    the policies of pages, below, and opens such a report in test_in_browser.py.
+    """
     pytest.importorskip("vl_convert")
     answer = client.post("/ask", data=TYPED)
     seen = Seen(browser, service.address)
@@ -135,8 +144,11 @@ def test_pages_fit_a_phone_a_window_and_a_screen(browser: Any, service: Served, 
     seen.close()
 
 
+@pytest.mark.nightly
 def test_the_api_is_tried_on_a_page(browser: Any, service: Served) -> None:
-    """Every operation is listed, offline and under the policy of all pages; one tried answers."""
+    """Every operation is listed, offline and under the policy of all pages; one tried answers. Each
+    run compares the document that the page reads with the routes in test_service_openapi.py.
+    """
     pytest.importorskip("mkdocs_swagger_ui_tag")
     seen = Seen(browser, service.address)
     page = seen.page
