@@ -288,7 +288,9 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 @pytest.fixture
 def warm_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fork the machines of runs that this process launches from a server that has PyTorch."""
-    from warm_machines import launcher, started
+    from warm_machines import started
+
+    from placer.launch.runtime.processes import launcher
 
     replaced = SimpleNamespace(Popen=started, PIPE=subprocess.PIPE)
     monkeypatch.setattr(launcher, "subprocess", replaced)
