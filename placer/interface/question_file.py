@@ -37,7 +37,7 @@ def read_question(path: str) -> tuple[str, dict[str, str]]:
     for mapping in known:
         if not _holds(mapping.known_by, document):
             continue
-        tally = Tally(skip_bad=False)
+        tally = Tally(skip_bad=False, may_skip=False)
         rows = mapped_rows(parsed_records(document, mapping, path), mapping, tally, {}, None)
         row = next(iter(rows)).row
         return mapping.about, {

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
+from placer.errors import PlacerError
 from placer.interface.question_file import read_question
 
 FILES = {
@@ -62,6 +63,83 @@ FILES = {
             "places": "aws/us-east-1",
         },
     ),
+    "sky_alternatives.yaml": (
+        "resources:\n  ordered: [{accelerators: L4, use_spot: true}, {accelerators: T4}]\n"
+        "run: python train.py --model_name_or_path resnet50\n",
+        {"model": "resnet50", "gpu": "L4,T4"},
+    ),
+    # An A100 of SkyPilot is the one of 40 GB; alternatives are asked together
+    "sky_any.yaml": (
+        "resources:\n  use_spot: true\n  any_of:\n"
+        "    - {infra: aws/us-east-1, accelerators: A100:8}\n"
+        "    - {infra: gcp, accelerators: [H100:8, 'L4:8'], use_spot: true}\n"
+        "envs: {MODEL_ID: roberta-xlm}\nrun: python train.py --model $MODEL_ID\n",
+        {
+            "model": "roberta-xlm",
+            "gpu": "A100-40:8,H100:8,L4:8",
+            "market": "spot",
+            "places": "aws/us-east-1,gcp",
+        },
+    ),
+    "sky_set.yaml": (
+        "resources:\n  accelerators: {L4:1, A10G:1}\n  use_spot: true\n"
+        "run: python train.py --model=resnet50\n",
+        {"model": "resnet50", "gpu": "L4:1,A10G:1", "market": "spot"},
+    ),
+    # Two accumulations of 8 are 16 on one GPU; stage 0 divides nothing
+    "ds_zero.json": (
+        '{"fp16": {"enabled": true}, "zero_optimization": {"stage": 0},'
+        ' "train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": 2}',
+        {"tbs": "16", "microbatch": "8", "sharding": "none", "precision": "fp16"},
+    ),
+    "accelerate_hybrid.yaml": (
+        "distributed_type: FSDP\nfsdp_config: {fsdp_sharding_strategy: HYBRID_SHARD}\n",
+        {"sharding": "hybrid"},
+    ),
+    "accelerate_stage.yaml": (
+        "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 2}\nmixed_precision: 'no'\n",
+        {"sharding": "zero-2"},
+    ),
+    "accelerate_plain.yaml": (
+        "distributed_type: MULTI_GPU\nmixed_precision: fp16\n",
+        {"sharding": "none", "precision": "fp16"},
+    ),
+    # FSDP 2 that keeps what it gathered; 64 samples are all of one GPU's step
+    "axolotl_fsdp.yaml": (
+        "base_model: Qwen/Qwen2.5-7B\nsequence_len: 2048\nmicro_batch_size: 2\nbatch_size: 64\n"
+        "tensor_parallel_size: 2\nfsdp_config: {reshard_after_forward: false}\n",
+        {
+            "model": "Qwen/Qwen2.5-7B",
+            "seq_len": "2048",
+            "microbatch": "2",
+            "tbs": "64",
+            "tp": "2",
+            "sharding": "zero-2",
+        },
+    ),
+    "titan_old.toml": (
+        '[model]\nname = "llama3"\nflavor = "70B"\n[training]\nbatch_size = 8\nseq_len = 8192\n'
+        "tensor_parallel_degree = 8\n[parallelism]\ndata_parallel_replicate_degree = 2\n",
+        {
+            "model": "llama-3.1-70b",
+            "seq_len": "8192",
+            "microbatch": "8",
+            "tp": "8",
+            "sharding": "hybrid",
+        },
+    ),
+    # Eight bits are said as adapters on sixteen, which need more
+    "llama_factory8.yaml": (
+        "model_name_or_path: Qwen/Qwen2.5-7B\nfinetuning_type: lora\nquantization_bit: 8\n"
+        "lora_rank: 64\nper_device_train_batch_size: 2\npure_bf16: true\n",
+        {
+            "model": "Qwen/Qwen2.5-7B",
+            "lora": "64",
+            "microbatch": "2",
+            "tbs": "2",
+            "precision": "bf16",
+        },
+    ),
     # QLoRA by 4 bits, of the rank that LLaMA-Factory takes where none is said
     "llama_factory.yaml": (
         "model_name_or_path: Qwen/Qwen2.5-7B\nfinetuning_type: lora\nquantization_bit: 4\n"
@@ -88,6 +166,16 @@ FILES = {
             "tbs": "2",
         },
     ),
+    # 2 to 4 cards say no number
+    "dstack_list.yml": (
+        "type: task\nenv: [HF_TOKEN, MODEL_ID=Qwen/Qwen2.5-7B]\nregions: [us-east-1]\n"
+        "backends: [aws]\nresources:\n  gpu: {name: [A100, H100], memory: 80GB, count: 8}\n",
+        {"model": "Qwen/Qwen2.5-7B", "gpu": "A100-80:8,H100:8", "places": "aws/us-east-1"},
+    ),
+    "dstack_fleet.yml": (
+        "type: fleet\nnodes: 4\nresources:\n  gpu: ['nvidia:A100:40GB:2..4', 'L4:1']\n",
+        {"gpu": "A100-40,L4:1"},
+    ),
     "dstack.yml": (
         "type: task\nenv:\n  MODEL_ID: Qwen/Qwen2.5-7B\ncommands:\n  - python train.py\n"
         "resources:\n  gpu: H100:80GB:8\nspot_policy: spot\n",
@@ -103,6 +191,25 @@ def test_configurations_are_read_as_words(tmp_path: Path, name: str) -> None:
     text, words = FILES[name]
     (tmp_path / name).write_text(text, encoding="utf-8")
     assert read_question(str(tmp_path / name))[1] == words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("type: task\nresources: {gpu: 24GB..}\n", "by its memory or number alone: 24GB.."),
+        ("type: task\nresources: {gpu: 8}\n", "by its memory or number alone: 8"),
+        ("type: task\nresources: {gpu: {memory: 40GB, count: 2}}\n", "by its memory"),
+        (
+            "model_name_or_path: Qwen/Qwen2.5-7B\nfinetuning_type: freeze\ncutoff_len: 2048\n",
+            "finetuning_type freeze",
+        ),
+    ],
+)
+def test_what_no_word_says_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    """Left out in silence, the answer would be one to another question."""
+    (tmp_path / "task.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(PlacerError, match=words):
+        read_question(str(tmp_path / "task.yaml"))
 
 
 def test_flags_win_over_the_file(run: Run, tmp_path: Path) -> None:
