@@ -357,7 +357,7 @@ def format_tokens(value: float) -> str:
     return f"{value:,.0f} tokens"
 
 
-def format_speed(samples_per_second: float, tokens_per_sample: int | None = None) -> str:
+def format_speed(samples_per_second: float, tokens_per_sample: float | None = None) -> str:
     """Print a speed: in tokens where samples are sequences of them.
 
     >>> format_speed(4778), format_speed(12.5, 8192)

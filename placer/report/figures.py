@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import date
+from itertools import groupby
 from typing import Any
 
 from placer.cost_model.outlook.totals import speed_number
@@ -29,21 +30,15 @@ MINUTES = 60
 HOURS_PER_DAY = 24
 SHORTEST_H, LONGEST_H = 1.0, 72.0
 """Below, a time is given in minutes, above in days."""
-COMPRESSIONS = {"none": "FP32", "fp16": "FP16", "int8": "INT8", "int4": "INT4", "sparse": "sparse"}
-
-
-def group_words(group: Document) -> str:
-    """Write one group of workers.
-
-    >>> group_words(dict(count=8, gpu="L4", gpu_count=4, market="spot", place="aws/ap-south-1"))
-    '8 x (4 x L4) spot in aws/ap-south-1'
-    """
-    one = f"{devices_words(group)} {market_words(group)} in {group['place']}"
-    behind = (
-        f"{_machines_words(part)} {market_words(part)} in {part['place']}"
-        for part in group.get("behind", ())
-    )
-    return ", then ".join([one, *behind])
+COMPRESSIONS = {
+    "none": "FP32",
+    "fp16": "FP16",
+    "int8": "INT8",
+    "int4": "INT4",
+    "sparse": "1.56 % of the values",
+}
+OWN = "own machine"
+"""Name of the type of machines of one's own, which are of no market."""
 
 
 def devices_words(group: Document) -> str:
@@ -64,10 +59,47 @@ def market_words(group: Document) -> str:
     return MARKETS.get(group["market"], str(group["market"]))
 
 
-def placement_words(placement: Document) -> str:
-    """Write all groups of a placement, joined by plus signs; the largest first."""
-    groups = sorted(placement["workers"], key=lambda group: -group["count"])
-    return " + ".join(group_words(group) for group in groups)
+def placement_words(placement: Document, *, types: bool = False) -> str:
+    """Write all workers of a placement, those of one place and market together; ``types``: with the
+    provider's names for the machines.
+
+    >>> group = dict(count=8, gpu="L4", gpu_count=4, market="spot", place="aws/ap-south-1")
+    >>> placement_words({"workers": [group]})
+    '8 x (4 x L4) spot in aws/ap-south-1'
+    """
+    parts = []
+    for (market, place), rows in groupby(
+        placement["workers"], lambda group: (market_words(group), group["place"])
+    ):
+        groups = [*rows]
+        each = " + ".join(map(devices_words, groups))
+        kind = "" if all(group.get("offer") == OWN for group in groups) else f" {market}"
+        named = f" ({', '.join(group['offer'] for group in groups)})" if types else ""
+        behind = (
+            f", then {_machines_words(part)} {market_words(part)} in {part['place']}"
+            for group in groups
+            for part in group.get("behind", ())
+        )
+        parts.append(f"{each}{kind} in {place}{named}{''.join(behind)}")
+    return " + ".join(parts)
+
+
+def headline(placement: Document, *, types: bool = False) -> str:
+    """Name the machines of a placement, and where a central exchange runs."""
+    return ", ".join(filter(None, (placement_words(placement, types=types), _hub(placement))))
+
+
+def _hub(placement: Document) -> str:
+    """Say where gradients or models meet; empty for an all-reduce."""
+    aggregator, storage = placement.get("aggregator"), placement.get("storage")
+    server = placement.get("server")
+    if aggregator is None:
+        return ""
+    if storage is not None:
+        return f"aggregator in {aggregator['place']}, store in {storage['place']}"
+    if server is None:
+        return f"hub in {aggregator['place']}"
+    return f"server {server['offer']} {market_words(server)} in {aggregator['place']}"
 
 
 def exchange_words(placement: Document) -> str:
@@ -91,7 +123,7 @@ def spoken(text: str) -> str:
 
     def group(found: re.Match[str]) -> str:
         numbers = {name: int(found[key] or 1) for name, key in COUNTS.items()}
-        return group_words({**found.groupdict(), **numbers})
+        return placement_words({"workers": [{**found.groupdict(), **numbers}]})
 
     def device(found: re.Match[str]) -> str:
         one = int(found["gpus"]) == 1

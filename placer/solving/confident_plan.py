@@ -21,13 +21,6 @@ DOUBT_Z = 1.96
 hold in the checked scenarios one has a share below what is asked.
 """
 Rank: TypeAlias = proofs.Rank[Placement, Estimate]
-USUAL_TAIL = 0.05
-"""Share of the dearest runs that are looked at where no confidence is asked for."""
-
-
-def tail_share(asked: float) -> float:
-    """Return the share of the dearest runs whose mean cost counts: those beyond a confidence."""
-    return 1 - asked if asked else USUAL_TAIL
 
 
 def assured(share: float, count: int) -> float:

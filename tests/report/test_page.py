@@ -19,7 +19,7 @@ from placer.errors import PlacerError
 from placer.report.blocks import Chart
 from placer.report.charts.drawing import drawn, fixed_colours
 from placer.report.contents import contents
-from placer.report.kinds.shared.parts import PARTS_OF_PRICE
+from placer.report.kinds.shared.placement import COMPONENTS
 from placer.report.page import page
 from placer.report.question import command_of
 from report_documents import SMALL, saved, tables
@@ -50,9 +50,7 @@ def test_dollars_add_up_to_the_price_of_the_document() -> None:
     rows = tables(contents(document, today=TODAY))["USD in an hour"].keys
     shown = {str(row[0]): row[1] for row in rows}
     assert shown["total"] == usd["total"]
-    assert shown == {name: usd[key] for key, name in PARTS_OF_PRICE if usd[key]} | {
-        "total": usd["total"]
-    }
+    assert shown == {name: usd[name] for name in COMPONENTS if usd[name]} | {"total": usd["total"]}
 
 
 @pytest.mark.parametrize(("over", "kind"), [("budget=1/h,4/h", "log"), ("startup=0,10min", None)])

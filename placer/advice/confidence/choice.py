@@ -21,13 +21,14 @@ from placer.cost_model.estimate import Estimate, evaluate
 from placer.cost_model.objective import Objective, aimed_at, objective_of
 from placer.cost_model.outlook.losses import ASSUMED_INTERRUPTION
 from placer.cost_model.outlook.risk import Array, Gang, gang_of, machine_groups
+from placer.documents.schemas.proofs import USUAL_TAIL, tail_share
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions
-from placer.solving.confident_plan import USUAL_TAIL, ConfidentPlan, Rank, assured, tail_share
+from placer.solving.confident_plan import ConfidentPlan, Rank, assured
 from placer.solving.result import Result
 from placer.solving.solve import solve
 from placer.units import SECONDS_PER_HOUR

@@ -35,6 +35,7 @@ from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.estimate import Estimate, Outcome, estimate, evaluate, pool_of, with_plans
 from placer.cost_model.limits import LIMIT_CODES, TOLERANCE, Violation, evaluated, violations
 from placer.cost_model.outlook.totals import totals_of
+from placer.documents.schemas.proofs import tail_share
 from placer.errors import PlacerError
 from placer.market.scaled_market import with_scaled_egress
 from placer.problem.admitted_exchanges import exchange_for
@@ -46,7 +47,7 @@ from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import OutOfTimeError
 from placer.solving.answer import SolveOptions, Status
-from placer.solving.confident_plan import ConfidentPlan, tail_share
+from placer.solving.confident_plan import ConfidentPlan
 from placer.solving.result import Option, Result
 from placer.solving.solve import knowing, solve
 from placer.units import format_duration, format_plain, format_usd, speed_unit

@@ -207,7 +207,7 @@ def print_no_placement(result: Any, *, whole: bool = True) -> None:
     _tell(f"error: {error.message}")
     if not whole:
         for option in result.nearest:
-            _tell(change_words(option), "  ")
+            _tell(change_words(option, result.problem), "  ")
     _tell(f"tip: {error.hint}", "  ")
     if result.verification is not None:
         _tell(f"verified: {verification_words(result.verification)}", "  ")

@@ -9,11 +9,10 @@ from placer.advice.recommendation.price_risk import outlier_prices
 from placer.cli.report.placements import (
     brief,
     confidence_lines,
-    headline,
     inner_words,
     market_words,
     own_lines,
-    price_words,
+    price_bases,
     proof_words,
     software_words,
     standing_words,
@@ -22,29 +21,30 @@ from placer.cli.report.request import asked_words
 from placer.cost_model.dollars import UsdPerHour
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.limits import joint_use
-from placer.cost_model.outlook.outlook import SpotOutlook, spot_outlook
-from placer.cost_model.outlook.totals import (
-    LEVEL,
-    speed_between,
-    speed_number,
-    totals_of,
-    unmeasured,
-)
+from placer.cost_model.outlook.totals import LEVEL, speed_between, speed_number, unmeasured
+from placer.documents.result_parts import placement_document
 from placer.market.books.defended_figures import Outlier
 from placer.market.catalog import VmOffer
 from placer.market.words.own_places import own_places
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements
-from placer.report.figures import chance, hours_words
+from placer.report.figures import Document, headline
+from placer.report.kinds.shared.placement import (
+    CENT,
+    move_words,
+    price_words,
+    risk_words,
+    step_words,
+    target_facts,
+    total_words,
+)
 from placer.solving.answer import Warn
 from placer.solving.cross_check import verification_words
-from placer.solving.result import Option, Result
+from placer.solving.result import Option, OwnOrRented, Result
 from placer.units import (
     format_duration,
     format_number,
     format_plain,
-    format_seconds,
     format_speed,
     format_usd,
     speed_unit,
@@ -58,27 +58,8 @@ SHOWN_NOTES = ("renting", "one-pass", "mixing", "bold", "staged")
 """Codes of notes that are lines of the answer."""
 LABELS = {"one-pass": "data", "bold": "check"}
 """Labels of such lines where they are not the code."""
-CENT = 0.005
-"""USD/h that are shown as nothing below."""
 MOST_GPUS = 2
 """Types of GPUs whose quotas are named one by one."""
-ALL = 0.999
-"""Share of an exchange that is hidden from which all of it is."""
-CENTS_BELOW = 1000
-"""USD from which cents are left out of an interval."""
-SAME_PRICE, SAME_TOTAL = 1e-3, 1e-4
-"""A price, or a total, whose ends are closer together is shown without them."""
-COMPRESSION_NAMES = {
-    "none": "FP32",
-    "fp16": "FP16",
-    "int8": "INT8",
-    "int4": "INT4",
-    "sparse": "1.56 % of the values",
-}
-SURE = 0.99
-"""A chance per month that is higher says less than the losses an hour."""
-WORTH_A_WORD = 0.03
-"""A share of the speed from which a loss is named."""
 
 
 def title(result: Result, width: int) -> tuple[str, str]:
@@ -89,9 +70,10 @@ def title(result: Result, width: int) -> tuple[str, str]:
     placement, got = result.placement, result.estimate
     assert placement is not None
     assert got is not None
-    where = headline(placement)
+    written = placement_document(placement, result.problem)
+    where = headline(written, types=True)
     if len(where) > width:
-        where = headline(placement, types=False)
+        where = headline(written)
     return where, f"{format_usd(got.usd_per_hour.total)}/h   {_speed_level(got)}"
 
 
@@ -115,13 +97,16 @@ def answer_lines(result: Result) -> Lines:
     placement, got, problem = result.placement, result.estimate, result.problem
     assert placement is not None
     assert got is not None
-    plan = result.confidence
+    plan, document = result.confidence, result.to_dict()
     yield "model", asked_words(problem)
-    yield from _estimate_lines(placement, got, problem)
-    if problem.requirements.samples is not None and plan is None:  # else it has time and money
-        in_time = _in_time(placement, got, problem)
-        yield "total", f"{_total(got, problem.requirements)}{in_time}"
-    yield from _once_lines(got, problem)
+    yield from _estimate_lines(placement, document, problem)
+    if document["totals"] and plan is None:  # else it has time and money
+        yield "total", f"{total_words(document)}{_in_time(placement, got, problem)}"
+    yield from (("moves", move_words(move)) for move in document["estimate"]["moves"])
+    grams = got.carbon_g_per_hour
+    if problem.requirements.counts_carbon and grams is not None:
+        value, low, high = map(format_number, (grams.value, grams.low, grams.high))
+        yield "carbon", f"{value} ({low} to {high}) g CO2e/h"
     yield "proof", proof_words(result)
     if problem.profile.architecture is not None:
         yield "untried", never_tried(problem.profile.architecture)
@@ -130,42 +115,39 @@ def answer_lines(result: Result) -> Lines:
     if result.verification is not None:
         yield "verified", verification_words(result.verification)
     if plan is not None:
-        yield from confidence_lines(plan)
-    spot = spot_outlook(placement, got, problem)
-    yield "risk", _risk(spot, placement, _quota(problem, placement))
+        yield from confidence_lines(document)
+    yield "risk", _risk(document, placement, _quota(problem, placement))
     yield from _price_risk_lines(result)
     yield from _note_lines(result, placement)
     if result.own_machines is not None:
-        yield from own_lines(result.own_machines, problem)
+        yield from _own_machines_lines(result.own_machines, document, problem)
     others = [option for option in result.baselines if not option.same]
     if others:
-        yield "compare", _baselines(others)
+        yield "compare", _baselines(others, problem)
     yield from (("regions", text) for text in _regions(result, placement, got))
     yield from (("better", text) for text in result.verdict if text.startswith("Better still"))
 
 
-def _estimate_lines(placement: Placement, got: Estimate, problem: Problem) -> Lines:
+def _estimate_lines(placement: Placement, document: Document, problem: Problem) -> Lines:
     """Yield step, plan of the workers, samples to target and price."""
-    yield "step", _step(placement, got, problem)
+    estimate, software = document["estimate"], ""
+    if placement.exchange.aggregator is None:
+        software = software_words(placement, problem)
+    yield "step", step_words(document["placement"], estimate, software)
     inside = inner_words(placement, problem)
     if inside:
         yield "inside", inside
-    times = got.samples_to_target
-    if round(times.value, 2) != 1:
-        between = f"{times.low:.2f} to {times.high:.2f} x, {times.basis}"
-        yield "target", f"effective speed {_speed(got)}: needs {times.words} ({between})"
-    yield "price", _price(placement, got, problem)
+    yield from ((label, words) for label, words, _ in target_facts(estimate))
+    yield "price", "; ".join((*price_words(estimate), price_bases(placement, problem)))
 
 
-def _once_lines(got: Estimate, problem: Problem) -> Lines:
-    """Yield what moves once, and emissions."""
-    for move in got.moves:
-        size = f"{format_number(move.samples)} samples from {move.src} to {move.dst}"
-        yield "moves", f"{size}, once: {format_usd(move.usd)}, {format_seconds(move.seconds)}"
-    grams = got.carbon_g_per_hour
-    if problem.requirements.counts_carbon and grams is not None:
-        value, low, high = map(format_number, (grams.value, grams.low, grams.high))
-        yield "carbon", f"{value} ({low} to {high}) g CO2e/h"
+def _own_machines_lines(beside: OwnOrRented, document: Document, problem: Problem) -> Lines:
+    """Yield own machines and rented ones, and the prices at which they cost the same."""
+    from placer.report.kinds.result import break_even_words  # few questions need it
+
+    yield from own_lines(beside, problem)
+    if beside.break_even is not None:
+        yield "cheaper", break_even_words(document)
 
 
 def _note_lines(result: Result, placement: Placement) -> Lines:
@@ -184,62 +166,6 @@ def warning_lines(result: Result) -> list[tuple[str, str]]:
     return [("warning", warning.message) for warning in left]
 
 
-def _step(placement: Placement, got: Estimate, problem: Problem) -> str:
-    """Split the seconds of a step, or of a round of local steps."""
-    step, exchange = got.step, placement.exchange
-    took = format_seconds(step.total)
-    if got.granularity is None:
-        return f"{took}, all of it compute: one worker exchanges nothing"
-    by = COMPRESSION_NAMES[exchange.compression]
-    if exchange.aggregator is None:
-        by = f"{software_words(placement, problem)}, {by}"
-    hidden = f", {format_seconds(step.hidden)} of it overlapped" if step.hidden else ""
-    if step.hidden >= ALL * step.communication:
-        hidden = ", all overlapped"
-    if got.local_steps > 1:
-        took = f"{got.local_steps} steps in {took}"
-    return (
-        f"{took}: {format_seconds(step.calculation)} compute + "
-        f"{format_seconds(step.communication)} {exchange.strategy} ({by}){hidden}"
-    )
-
-
-def _price(placement: Placement, got: Estimate, problem: Problem) -> str:
-    """Split the price, and say how it is known."""
-    usd, range_, each = got.usd_per_hour, got.usd_per_hour_interval, got.usd_per_billion_tokens
-    names = ("compute", "egress", "storage", "functions", "data")
-    paid = [(name, getattr(usd, name)) for name in names]
-    only = sum(value for name, value in paid if name != "compute") < CENT
-    split = " + ".join(f"{name} {format_usd(value)}" for name, value in paid if value)
-    if range_.high > range_.low * (1 + SAME_PRICE):
-        between = f"{_usd(range_.low)} to {_usd(range_.high)}/h"
-        split = f"{between}, no egress" if only else f"{split} ({between})"
-    elif only:
-        split += ", no egress"
-    work = f"{format_usd(got.usd_per_million_samples)} per million samples"
-    if each is not None:
-        work = f"{_usd(each)} per billion tokens"
-    return f"{split}; {work}; {price_words(placement, problem)}"
-
-
-def _usd(value: float) -> str:
-    """Write an amount of which cents do not count where it is large."""
-    return format_usd(value) if value < CENTS_BELOW else f"${value:,.0f}"
-
-
-def _total(got: Estimate, wish: Requirements) -> str:
-    """Give time and money for all samples, with their intervals, and the start-up."""
-    totals = totals_of(got, wish)
-    time, usd = totals.seconds, totals.usd
-    text, (low, high) = format_duration(time.value), map(format_duration, (time.low, time.high))
-    if low != high:
-        text += f" ({low} to {high})"
-    text += f", {format_usd(usd.value)}"
-    if usd.high > usd.low * (1 + SAME_TOTAL):
-        text += f" ({format_usd(usd.low)} to {format_usd(usd.high)})"
-    return text + (f"; {format_duration(wish.startup_s)} of it start-up" if wish.startup_s else "")
-
-
 def _in_time(placement: Placement, got: Estimate, problem: Problem) -> str:
     """Say how likely the deadline is kept; nothing where the speed alone decides it."""
     deadline_s = problem.requirements.deadline_s
@@ -253,27 +179,12 @@ def _in_time(placement: Placement, got: Estimate, problem: Problem) -> str:
     return f"; {format_plain(100 * share, 2)} % within {format_duration(deadline_s)}"
 
 
-def _risk(spot: SpotOutlook | None, placement: Placement, quota: str) -> str:
+def _risk(document: Document, placement: Placement, quota: str) -> str:
     """Say how spot machines are lost and launch, with the quota that is needed: ``32 L4``."""
-    market = "none of it spot" if spot is None else market_words(placement)
+    risk = risk_words(document["outlook"]["spot"])
+    market = market_words(placement) if risk else "none of it spot"
     head = f"{market}, quota {quota}" if quota else market
-    if spot is None:
-        return head
-    risk, lost = spot.risk, 1 - spot.share.value
-    often = f"{format_number(100 * spot.chance_per_month)} % reclaimed a month"
-    if risk is not None and spot.chance_per_month > SURE:
-        often = f"a reclaim every {hours_words(1 / risk.losses_per_hour)}"
-    if lost >= WORTH_A_WORD:
-        often += f" (-{100 * lost:.0f} % speed)"
-    if risk is None:
-        gone = f"{format_plain(100 * spot.all_lost, 2)} %"
-        return f"{head}; {often}; no capacity {gone} of the time (assumed)"
-    if risk.chance_all is None:
-        return f"{head}; {often}; launch of {risk.machines} not observed"
-    few = {1: "it launches", 2: "both launch"}
-    subject = few.get(risk.machines, f"all {risk.machines} launch")
-    assumed = " (assumed)" if any(s.basis == "assumed" for s in risk.stocks) else ""
-    return f"{head}; {often}; {subject} {chance(risk.chance_all.value)} of the time{assumed}"
+    return f"{head}; {risk}" if risk else head
 
 
 def _quota(problem: Problem, placement: Placement) -> str:
@@ -310,14 +221,14 @@ def _outlier(offer: VmOffer, off: Outlier) -> str:
     return f"spot {offer.device} at {usd}/h: {below} below on-demand, usually {usually}"
 
 
-def _baselines(options: list[Option]) -> str:
+def _baselines(options: list[Option], problem: Problem) -> str:
     parts: list[str] = []
     for option in options:
         name = option.label if parts else option.label[:1].upper() + option.label[1:]
         usd = option.estimate.usd_per_hour
         note = f" ({option.note})" if option.note else ""
         parts.append(
-            f"{name} tool: {brief(option.placement)}, {_speed(option.estimate)} at a "
+            f"{name} tool: {brief(option.placement, problem)}, {_speed(option.estimate)} at a "
             f"true cost of {format_usd(usd.total)}/h{_egress(usd)}{note}"
         )
     return "; ".join(parts)
@@ -372,10 +283,11 @@ def _signed(share: float) -> str:
     return f"{'-' if share < 0 else '+'}{figure} %"
 
 
-def change_words(option: Option) -> str:
+def change_words(option: Option, problem: Problem) -> str:
     """Say what fits after one change of a question that nothing meets."""
     got = option.estimate
     speed = format_speed(got.effective_samples_per_second.value, got.tokens_per_sample)
     sure = "" if option.proved else " (not proved)"
     price = f"{format_usd(got.usd_per_hour.total)}/h"
-    return f"With {option.note}: {brief(option.placement, types=True)}, {speed} for {price}{sure}."
+    machines = brief(option.placement, problem, types=True)
+    return f"With {option.note}: {machines}, {speed} for {price}{sure}."

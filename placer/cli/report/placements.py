@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from itertools import groupby
 from typing import NamedTuple
+
+from msgspec import to_builtins
 
 from placer.cost_model.estimate import pool_of
 from placer.cost_model.outlook.totals import speed_between, totals_of, unmeasured
-from placer.documents.schemas.proofs import BreakEven
+from placer.documents.result_parts import placement_document
 from placer.market.books.defended_figures import PLANNED
 from placer.market.catalog import VmOffer
-from placer.problem.placement import Placement, WorkerGroup
+from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.report.draw.wrapping import aligned
-from placer.report.figures import hours_words
-from placer.solving.confident_plan import ConfidentPlan, Rank, tail_share
+from placer.report.figures import Document, devices_words, headline, tokens_per_sample
+from placer.report.kinds.shared.placement import plan_words
+from placer.solving.confident_plan import ConfidentPlan
 from placer.solving.result import Option, OwnOrRented, Result
 from placer.units import (
     Interval,
@@ -31,67 +33,23 @@ from placer.units import (
     speed_unit,
 )
 from placer.workload.constants import peer_of
-from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import TRANSPORTS, Island
 
-OWN = "own machine"
-"""Name of the type of machines of one's own, which are of no market."""
 BRIEF_GROUPS = 3
 """More groups are counted, not listed, inside a sentence."""
-SHARDINGS = {
-    "none": "plain data parallelism",
-    "zero-1": "ZeRO-1",
-    "zero-2": "ZeRO-2",
-    "zero-3": "ZeRO-3 / FSDP",
-    "hybrid": "FSDP inside a machine, replicas over machines",
-}
-
-
-def headline(placement: Placement, *, types: bool = True) -> str:
-    """Name the machines of a placement in one line, and where a central exchange runs; ``types``:
-    with the provider's names for them.
-    """
-    parts = []
-    for (market, place), machines in groupby(placement.groups, lambda g: (g.market, g.place)):
-        groups = list(machines)
-        each = " + ".join(f"{g.count} x {_worker(g)}" for g in groups)
-        named = f" ({', '.join(g.instance_type for g in groups)})" if types else ""
-        kind = "" if all(g.instance_type == OWN for g in groups) else f" {market.replace('_', '-')}"
-        parts.append(f"{each}{kind} in {place}{named}")
-    return " + ".join(parts) + _hub(placement)
-
-
-def _worker(group: WorkerGroup) -> str:
-    """Return one worker of a group: ``T4``, ``(8 x H200)`` or ``(4 machines of 8 x H100)``."""
-    if group.machines > 1:
-        return f"({group.machines} machines of {group.gpu_count} x {group.gpu})"
-    return group.gpu if group.gpu_count == 1 else f"({group.gpu_count} x {group.gpu})"
-
-
-def _hub(placement: Placement) -> str:
-    """Say where gradients or models meet, behind the machines; empty for an all-reduce."""
-    exchange = placement.exchange
-    if exchange.aggregator is None:
-        return ""
-    if exchange.storage is not None:
-        return f", aggregator in {exchange.aggregator}, store in {exchange.storage}"
-    if exchange.server is None:
-        return f", hub in {exchange.aggregator}"
-    market = exchange.server.market.replace("_", "-")
-    return f", server {exchange.server.instance_type} {market} in {exchange.aggregator}"
 
 
 def machines_words(placement: Placement) -> str:
     """Name the machines alone, such as ``19 x (4 x H100)``; of many groups their number."""
     if len(placement.groups) > BRIEF_GROUPS:
         return f"{placement.workers} workers of {len(placement.groups)} kinds"
-    return " + ".join(f"{group.count} x {_worker(group)}" for group in placement.groups)
+    return " + ".join(devices_words(to_builtins(group)) for group in placement.groups)
 
 
-def brief(placement: Placement, *, types: bool = False) -> str:
+def brief(placement: Placement, problem: Problem, *, types: bool = False) -> str:
     """Return the headline, or with many groups only how many machines where."""
     if len(placement.groups) <= BRIEF_GROUPS:
-        return headline(placement, types=types)
+        return headline(placement_document(placement, problem), types=types)
     places = placement.places
     where = places[0] if len(places) == 1 else f"{len(places)} regions"
     return f"{machines_words(placement)} in {where}"
@@ -124,26 +82,10 @@ def inner_words(placement: Placement, problem: Problem) -> str:
     assert group.inner is not None
     offer = pool_of(group, problem).offer
     built = problem.island(offer, group.machines, group.inner, placement.workers)
-    text = _plan(group.inner)
+    text = plan_words(to_builtins(group.inner))
     if isinstance(built, Island):
         text += f"; {built.memory.of_room(problem.catalog.gpu(group.gpu).memory_gib)}"
     return f"{group.worker_name}: {text}" if len(kinds) > 1 else text
-
-
-def _plan(inner: InnerPlan) -> str:
-    """Describe the plan inside a worker by the names of its parts."""
-    pieces = f" in {inner.virtual_stages} pieces each" if inner.virtual_stages > 1 else ""
-    degrees = (
-        (inner.tensor_parallel, f"tensor parallel {inner.tensor_parallel}"),
-        (inner.pipeline, f"{inner.pipeline} stages{pieces}"),
-        (inner.expert_parallel, f"experts over {inner.expert_parallel} GPUs"),
-        (inner.context_parallel, f"sequences over {inner.context_parallel} GPUs"),
-    )
-    parts = [SHARDINGS[inner.sharding], *(words for degree, words in degrees if degree > 1)]
-    if inner.checkpointing != "none":
-        parts.append(f"{inner.checkpointing} checkpointing")
-    parts += [f"microbatch {inner.microbatch}", inner.precision.upper()]
-    return ", ".join([*parts, *([inner.software] if inner.software else [])])
 
 
 def software_words(placement: Placement, problem: Problem) -> str:
@@ -165,7 +107,7 @@ def price_basis(offer: VmOffer) -> str:
     return known if offer.price_basis == "owned" else f"{known} {offer.as_of[:7]}"
 
 
-def price_words(placement: Placement, problem: Problem) -> str:
+def price_bases(placement: Placement, problem: Problem) -> str:
     """Say how the prices of the machines of a placement are known, and of when they are."""
     return " and ".join(dict.fromkeys(map(price_basis, rented(placement, problem))))
 
@@ -231,7 +173,7 @@ def standing_words(result: Result) -> str:
         known = f"speed {speed_basis(got.provenance)}"
     why = [known] if result.proved else ["not proved", known]
     if any(offer.price_basis == "estimated" for offer in offers):
-        why.append(f"the price is {price_words(placement, result.problem)}")
+        why.append(f"the price is {price_bases(placement, result.problem)}")
     if any(why):
         return f"open: {'; '.join(filter(None, why))}"
     if any(offer.moves for offer in offers):
@@ -275,45 +217,22 @@ def _gap(gap: float) -> str:
     return f"{format_plain(100 * gap, 2)} %" if gap < 0.1 else f"{100 * gap:.0f} %"
 
 
-def confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
+def confidence_lines(document: Document) -> Iterator[tuple[str, str]]:
     """Yield at most three lines: what the plan reaches, what it costs, and its first fallback."""
-    label = "confidence" if plan.asked else "expected"
-    reached, fresh = (
-        format_plain(100 * share) for share in (plan.reached, plan.reached_in_fresh_scenarios)
-    )
-    shares = f"in {reached} % of scenarios, {fresh} % of fresh ones"
-    if plan.asked and not plan.holds:
-        shares += f" (not the {100 * plan.asked:g} % asked for)"
-    if plan.deadline_hours is not None:
-        yield label, f"done within {hours_words(plan.deadline_hours)} {shares}"
-    else:
-        assert plan.mean_samples_per_second is not None
-        speed = format_speed(plan.mean_samples_per_second, plan.ranks[0].estimate.tokens_per_sample)
-        mean = "" if plan.asked else f"{speed} on average; "
-        yield label, f"{mean}machines are available {shares}"
-    if plan.usd is not None and plan.tail_usd is not None:
-        took = "" if plan.mean_hours is None else f"; {hours_words(plan.mean_hours)} if finished"
-        tail = f"{format_usd(plan.tail_usd)} in the most expensive"
-        share = format_plain(100 * tail_share(plan.asked))
-        yield "run", f"{_cost_words(plan)}, {tail} {share} %{took}"
-    if plan.ranks[1:]:
-        more = f" ({len(plan.ranks) - 2} more: -v)" if plan.ranks[2:] else ""
-        yield "fallback", f"{_fallback(plan.ranks[1])}{more}"
+    from placer.report.kinds.result import plan_facts  # few questions need it
 
-
-def _cost_words(plan: ConfidentPlan) -> str:
-    """Give the dollars of a run that finishes: those of runs that fail are paid as well."""
-    if plan.usd_per_finished is None:
-        return f"{format_usd(plan.usd or 0.0)} on average, and none finishes"
-    each = "on average" if plan.reached == 1 else "per finished run"
-    return f"{format_usd(plan.usd_per_finished)} {each}"
-
-
-def _fallback(rank: Rank) -> str:
-    when, got = ", if time runs out" if rank.certain else "", rank.estimate
-    speed = format_speed(got.effective_samples_per_second.value, got.tokens_per_sample)
-    usd = format_usd(got.usd_per_hour.total)
-    return f"{headline(rank.placement, types=False)}{when}: {speed} for {usd}/h"
+    plan = document["confidence"]
+    yield from ((label, words) for label, words, _ in plan_facts(plan))
+    if plan["ranks"][1:]:
+        rank, more = plan["ranks"][1], len(plan["ranks"]) - 2
+        when = ", if time runs out" if rank["certain"] else ""
+        others = f" ({more} more: -v)" if more else ""
+        estimate = rank["estimate"]
+        speed = format_speed(
+            estimate["effective_samples_per_second"]["value"], tokens_per_sample(estimate)
+        )
+        usd = format_usd(estimate["usd_per_hour"]["total"])
+        yield "fallback", f"{headline(rank['placement'])}{when}: {speed} for {usd}/h{others}"
 
 
 CENTS_BELOW = 100
@@ -393,7 +312,7 @@ def _row(label: str, option: Option, problem: Problem) -> Choice:
     prices = " and ".join(basis.partition(" ")[0] for basis in bases)
     return Choice(
         label=label,
-        machines=brief(option.placement),
+        machines=brief(option.placement, problem),
         price=format_usd(got.usd_per_hour.total),
         speed=speed_between(got),
         total=total,
@@ -402,9 +321,7 @@ def _row(label: str, option: Option, problem: Problem) -> Choice:
 
 
 def own_lines(beside: OwnOrRented, problem: Problem) -> Iterator[tuple[str, str]]:
-    """Yield a table of own machines, own with spot ones and spot ones alone, and the prices at
-    which own machines and rented ones cost the same.
-    """
+    """Yield a table of own machines, own with spot ones and spot ones alone."""
     wish = problem.requirements
     each = "sample" if problem.profile.architecture is None else "token"
     rows = [["", "USD/h", f"{each}s/s", "total", "machines"]]
@@ -414,21 +331,8 @@ def own_lines(beside: OwnOrRented, problem: Problem) -> Iterator[tuple[str, str]
             whole = totals_of(row.estimate, wish)
             total = f"{format_usd(whole.usd.value)} in {format_duration(whole.seconds.value)}"
         usd, speed = format_usd(row.estimate.usd_per_hour.total), speed_between(row.estimate)
-        rows.append([row.label, usd, speed, total, brief(row.placement)])
+        rows.append([row.label, usd, speed, total, brief(row.placement, problem)])
     if wish.samples is None:
         rows = [[*row[:3], row[4]] for row in rows]
     for number, line in enumerate(aligned(rows)):
         yield "" if number else "options", line
-    if beside.break_even is not None:
-        yield "cheaper", _break_even(beside.break_even, each)
-
-
-def _break_even(even: BreakEven, each: str) -> str:
-    """Say up to which price own machines are cheaper, and below which rented ones are."""
-    most, least = even.most_own_usd_per_machine_hour, even.least_rented_usd_per_hour
-    mine = f"up to {format_usd(most)}/h each" if most else "at no price"
-    other = f"below {format_usd(least)}/h in all" if least else "at no price"
-    return (
-        f"own {mine} (now {format_usd(even.own_usd_per_machine_hour)}), {even.rented} {other} "
-        f"(now {format_usd(even.rented_usd_per_hour)}), per {each}"
-    )

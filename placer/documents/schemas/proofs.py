@@ -165,6 +165,15 @@ class PriceRisk(Struct, Generic[R, P, E], frozen=True, kw_only=True):
         return next((case for case in self.cases if case.case == name), None)
 
 
+USUAL_TAIL = 0.05
+"""Share of the dearest runs that are looked at where no confidence is asked for."""
+
+
+def tail_share(asked: float) -> float:
+    """Return the share of the dearest runs whose mean cost counts: those beyond a confidence."""
+    return 1 - asked if asked else USUAL_TAIL
+
+
 class Rank(Struct, Generic[P, E], frozen=True, kw_only=True):
     """A placement of a plan with fallbacks: the first, or one where those before it are not there.
 

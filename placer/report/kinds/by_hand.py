@@ -36,10 +36,7 @@ def estimate(document: Document, today: date) -> Report:
         figures=tuple(figures_of(estimate)),
         sections=(
             *section("Limits that it breaks", limits),
-            *section(
-                "The placement",
-                Facts(rows=tuple(facts_of(placement, estimate, document.get("outlook")))),
-            ),
+            *section("The placement", Facts(rows=tuple(facts_of(document)))),
             *section("Where", *map_blocks(document, placement, estimate), detail=True),
             *parts.dollars(estimate, document["request"].get("budget_usd_per_hour")),
             *parts.step(placement, estimate),
@@ -107,7 +104,7 @@ def comparison(document: Document, today: date) -> Report:
 def _risks(rows: list[Document]) -> Iterator[Pair]:
     """Yield the risk of each placement; nothing where all machines are on demand."""
     spots = [(row.get("outlook") or {}).get("spot") for row in rows]
-    words = [risk_words(spot) for spot in spots]
+    words = [risk_words(spot) or "none of it spot" for spot in spots]
     if any(spots) and len(set(words)) == 1:
         yield "every row", words[0], ""
     elif any(spots):

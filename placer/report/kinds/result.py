@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
 from typing import Literal
 
 from placer.documents.result_parts import OLDER
+from placer.documents.schemas.proofs import tail_share
 from placer.report.blocks import (
     Block,
     Cell,
     Facts,
+    Pair,
     Report,
     Section,
     Table,
@@ -33,10 +36,17 @@ from placer.report.figures import (
     tokens_per_sample,
 )
 from placer.report.kinds.shared import parts
-from placer.report.kinds.shared.placement import facts_of, figures_of, spot_facts
+from placer.report.kinds.shared.placement import facts_of, figures_of, spot_facts, total_words
 from placer.report.kinds.shared.provenance import sources
 from placer.report.places import map_blocks
-from placer.units import format_number, format_seconds, format_usd, is_wide
+from placer.units import (
+    format_number,
+    format_plain,
+    format_seconds,
+    format_speed,
+    format_usd,
+    is_wide,
+)
 
 UNITS = {
     "throughput": "samples/s",
@@ -159,9 +169,10 @@ def proof_words(document: Document) -> str:
     return f"{early}: another placement may be better by up to {percent(gap)}."
 
 
-def _facts(document: Document) -> list[tuple[str, str, str]]:
-    rows = facts_of(document["placement"], document["estimate"], document.get("outlook"))
-    rows += parts.totals_facts(document["totals"])
+def _facts(document: Document) -> list[Pair]:
+    rows, total = facts_of(document), total_words(document)
+    if total:
+        rows.append(("total", total, ""))
     solver = document["solver"]
     took = f"{solver['name']}, {format_seconds(solver['seconds'])}{_proof_option(document)}"
     rows.append(("proof", proof_words(document), took))
@@ -183,29 +194,51 @@ def _plan(document: Document) -> tuple[Section, ...]:
     plan = document.get("confidence")
     if not plan:
         return ()
-    reached, fresh = percent(plan["reached"]), percent(plan["reached_in_fresh_scenarios"])
-    asked = f"; {percent(plan['asked'])} asked for" if plan["asked"] else ""
-    what = "machines are available"
-    if plan["deadline_hours"] is not None:
-        what = f"done within {hours_words(plan['deadline_hours'])}"
-    scenarios = f"{plan['scenarios']:,} scenarios, {fresh} of fresh ones{asked}"
-    rows: list[tuple[str, ...]] = [(what, f"in {reached} of the time", scenarios)]
-    if plan["mean_hours"] is not None:
-        rows.append(("time", hours_words(plan["mean_hours"]), "on average, if finished"))
-    if plan["usd_per_finished_run"] is not None:
-        least = plan["least_usd"]
-        proved = "" if least is None else f"; proved: none costs less than {format_usd(least)}"
-        tail = "" if plan["tail_usd"] is None else f"{format_usd(plan['tail_usd'])} in the tail"
-        words = f"{format_usd(plan['usd_per_finished_run'])} per finished run"
-        rows.append(("cost", words, f"{tail}{proved}"))
     ranks = [
         ("if time runs out" if rank["certain"] else f"fallback {number}", rank)
         for number, rank in enumerate(plan["ranks"])
         if number
     ]
     return section(
-        "The plan and its fallbacks", facts(*rows), parts.option_table("Fallbacks", ranks)
+        "The plan and its fallbacks",
+        facts(*plan_facts(plan)),
+        parts.option_table("Fallbacks", ranks),
     )
+
+
+def plan_facts(plan: Document) -> Iterator[Pair]:
+    """Yield what a plan with fallbacks reaches, and what it costs."""
+    asked, hours = plan["asked"], plan["deadline_hours"]
+    label = "confidence" if asked else "expected"
+    reached, fresh = (
+        format_plain(100 * plan[key]) for key in ("reached", "reached_in_fresh_scenarios")
+    )
+    shares = f"in {reached} % of scenarios, {fresh} % of fresh ones"
+    if asked and not plan["holds"]:
+        shares += f" (not the {100 * asked:g} % asked for)"
+    scenarios = f"{plan['scenarios']:,} scenarios"
+    if hours is not None:
+        yield label, f"done within {hours_words(hours)} {shares}", scenarios
+    else:
+        length = tokens_per_sample(plan["ranks"][0]["estimate"])
+        speed = format_speed(plan["mean_samples_per_second"], length)
+        mean = "" if asked else f"{speed} on average; "
+        yield label, f"{mean}machines are available {shares}", scenarios
+    if plan["usd"] is not None and plan["tail_usd"] is not None:
+        took = f"; {hours_words(plan['mean_hours'])} if finished" if plan["mean_hours"] else ""
+        tail = f"{format_usd(plan['tail_usd'])} in the most expensive"
+        share = format_plain(100 * tail_share(asked))
+        least = plan["least_usd"]
+        proved = "" if least is None else f"proved: none costs less than {format_usd(least)}"
+        yield "run", f"{_cost_words(plan)}, {tail} {share} %{took}", proved
+
+
+def _cost_words(plan: Document) -> str:
+    """Give the dollars of a run that finishes: those of runs that fail are paid as well."""
+    if plan["usd_per_finished_run"] is None:
+        return f"{format_usd(plan['usd'])} on average, and none finishes"
+    each = "on average" if plan["reached"] == 1 else "per finished run"
+    return f"{format_usd(plan['usd_per_finished_run'])} {each}"
 
 
 def _unit(document: Document) -> tuple[str, float]:
@@ -310,17 +343,26 @@ def _own_machines(document: Document) -> tuple[Section, ...]:
     if not beside:
         return ()
     rows = [(one["label"], one) for one in beside["rows"]]
-    lines, even = [beside["idle"]], beside["break_even"]
-    if even:
-        lines.append(
-            f"An own machine costs {format_usd(even['own_usd_per_machine_hour'])}/h, and no more "
-            f"per sample than {even['rented']} ones up to "
-            f"{format_usd(even['most_own_usd_per_machine_hour'])}/h; these cost "
-            f"{format_usd(even['rented_usd_per_hour'])}/h in all, and less per sample below "
-            f"{format_usd(even['least_rented_usd_per_hour'])}/h."
-        )
-    title = "Own machines beside rented ones"
-    return section(title, parts.option_table(title, rows), text(*lines))
+    even, title = break_even_words(document), "Own machines beside rented ones"
+    return section(title, parts.option_table(title, rows), text(beside["idle"], even))
+
+
+def break_even_words(document: Document) -> str:
+    """Say up to which price own machines are cheaper, and below which rented ones are; empty where
+    nothing is rented beside them.
+    """
+    even = document["own_machines"]["break_even"]
+    if not even:
+        return ""
+    most, least = even["most_own_usd_per_machine_hour"], even["least_rented_usd_per_hour"]
+    mine = f"up to {format_usd(most)}/h each" if most else "at no price"
+    other = f"below {format_usd(least)}/h in all" if least else "at no price"
+    own, rented = even["own_usd_per_machine_hour"], even["rented_usd_per_hour"]
+    each = speed_of(document["estimate"])[1].removesuffix("s/s")
+    return (
+        f"own {mine} (now {format_usd(own)}), {even['rented']} {other} "
+        f"(now {format_usd(rented)}), per {each}"
+    )
 
 
 def _price_risk(document: Document) -> list[Text | Table | None]:

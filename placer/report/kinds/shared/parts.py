@@ -30,26 +30,18 @@ from placer.report.figures import (
     speed_of,
     speed_spread,
     spoken,
-    spread_words,
 )
+from placer.report.kinds.shared.placement import COMPONENTS, STEP_PARTS_NOT
 from placer.report.question import command_of, wish_words
-from placer.units import format_duration, format_number, format_seconds, format_usd
+from placer.units import format_number, format_seconds, format_usd
 
-PARTS_OF_PRICE = (
-    ("compute", "machines"),
-    ("egress", "egress"),
-    ("storage", "storage"),
-    ("functions", "cloud functions"),
-    ("data", "reading the data"),
-)
 GRANULARITY = "seconds of calculation for each second of exchange"
-STEP_PARTS_NOT = ("calculation", "communication", "hidden", "total")
 
 
 def dollars(estimate: Document, budget: float | None) -> tuple[Section, ...]:
     """Show where each dollar of an hour goes."""
     usd, spread = estimate["usd_per_hour"], estimate["usd_per_hour_interval"]
-    parts = [(name, float(usd[key])) for key, name in PARTS_OF_PRICE if usd.get(key)]
+    parts = [(name, float(usd[name])) for name in COMPONENTS if usd.get(name)]
     if not parts:
         return ()
     spans = dollar_spans(parts, spread["low"], spread["high"])
@@ -326,19 +318,3 @@ def reproduce(document: Document, verb: str = "recommend", more: str = "") -> tu
         Facts(rows=tuple(facts)),
         detail=True,
     )
-
-
-def totals_facts(totals: Document | None) -> list[tuple[str, str, str]]:
-    """Write time and money of all samples."""
-    if not totals:
-        return []
-    seconds, usd = totals["seconds"], totals["usd"]
-    low, high = format_duration(seconds["low"]), format_duration(seconds["high"])
-    return [
-        (
-            "time in all",
-            format_duration(seconds["value"]),
-            "" if low == high else f"{low} to {high}",
-        ),
-        ("cost in all", format_usd(usd["value"]), spread_words(usd, usd=True)),
-    ]

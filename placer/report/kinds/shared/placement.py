@@ -4,24 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from placer.cost_model.convergence import Multiplier
 from placer.cost_model.outlook.totals import LEVEL_WORDS
 from placer.report.blocks import Facts, Pair
 from placer.report.figures import (
+    COMPRESSIONS,
     Document,
     chance,
     exchange_words,
+    format_speed_of,
+    headline,
     hours_words,
     percent,
-    placement_words,
     price_of_work,
     shown_speed,
     speed_of,
     speed_spread,
     spread_words,
 )
-from placer.report.kinds.shared.parts import PARTS_OF_PRICE, STEP_PARTS_NOT
-from placer.units import format_bytes, format_number, format_seconds, format_usd
+from placer.units import (
+    format_bytes,
+    format_duration,
+    format_number,
+    format_plain,
+    format_seconds,
+    format_usd,
+)
+from placer.workload.inner_plan import InnerPlan
 
+COMPONENTS = ("compute", "egress", "storage", "functions", "data")
+"""What an hour is paid for."""
+STEP_PARTS_NOT = ("calculation", "communication", "hidden", "total")
+SHARDINGS = {
+    "none": "plain data parallelism",
+    "zero-1": "ZeRO-1",
+    "zero-2": "ZeRO-2",
+    "zero-3": "ZeRO-3 / FSDP",
+    "hybrid": "FSDP inside a machine, replicas over machines",
+}
+CENT = 0.005
+"""USD/h that are shown as nothing below."""
+CENTS_BELOW = 1000
+"""USD from which cents are left out of an interval."""
+SAME_PRICE, SAME_TOTAL = 1e-3, 1e-4
+"""A price, or a total, whose ends are closer together is shown without them."""
+ALL = 0.999
+"""Share of an exchange that is hidden from which all of it is."""
+WORTH_A_WORD = 0.03
+"""A share of the speed from which a loss is named."""
 MOST_LINKS = 4
 """Links that are listed; the table of the map has all."""
 SURE = 0.99
@@ -50,89 +80,119 @@ def figures_of(estimate: Document) -> list[tuple[str, str, str]]:
     return rows
 
 
-def facts_of(placement: Document, estimate: Document, outlook: Document | None) -> list[Pair]:
+def facts_of(document: Document) -> list[Pair]:
     """List what a placement is: its workers, the plan inside them, exchange, step and price."""
-    count, offers = placement["worker_count"], _offers(placement)
-    rows = [("workers", placement_words(placement), f"{count} in all; {offers}")]
-    rows += _hub(placement)
-    for group in _machines(placement):
-        inner = group.get("inner")
-        if inner:
-            plan = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in inner.items())
-            rows.append(("inside a worker", plan, ""))
+    placement, estimate = document["placement"], document["estimate"]
+    machines = [row for group in placement["workers"] for row in (group, *group.get("behind", ()))]
+    offers = ", ".join(dict.fromkeys(group["offer"] for group in machines))
+    rows = [("workers", headline(placement), f"{placement['worker_count']} in all; {offers}")]
+    rows += [("inside", plan_words(row["inner"]), "") for row in machines if row.get("inner")]
     sent = sum(link["bytes_per_step"] for link in estimate["links"])
-    exchange, every = (
-        exchange_words(placement),
-        "exchange" if estimate["local_steps"] > 1 else "step",
-    )
-    more = [f"{format_bytes(sent)} in all each {every}"] if sent else []
+    exchange = "exchange" if estimate["local_steps"] > 1 else "step"
+    more = [f"{format_bytes(sent)} in all each {exchange}"] if sent else []
     more += [f"by {placement['transport']}"] if placement.get("transport") else []
-    rows.append(("exchange", exchange, ", ".join(more)))
-    target = estimate["samples_to_target"]
-    if target["value"] != 1:
-        rows.append(
-            (
-                "samples to target",
-                f"{target['value']:.2f} x those of synchronous steps",
-                f"{target['low']:.2f} to {target['high']:.2f}, {target['basis']}",
-            )
-        )
-    rows += [_step(estimate), _price(estimate)]
-    return [*rows, *_links(estimate), *_data(estimate), *_month(outlook)]
+    rows.append(("exchange", exchange_words(placement), ", ".join(more)))
+    rows += [*target_facts(estimate)]
+    rows.append(("step", step_words(placement, estimate), _parts_of_step(estimate)))
+    rows.append(("price", *price_words(estimate)))
+    return [*rows, *_links(estimate), *_data(estimate), *_month(document.get("outlook"))]
 
 
-def _offers(placement: Document) -> str:
-    return ", ".join(dict.fromkeys(group["offer"] for group in _machines(placement)))
+def plan_words(plan: Document) -> str:
+    """Describe the plan inside a worker by the names of its parts."""
+    inner = InnerPlan(**plan)
+    pieces = f" in {inner.virtual_stages} pieces each" if inner.virtual_stages > 1 else ""
+    degrees = (
+        (inner.tensor_parallel, f"tensor parallel {inner.tensor_parallel}"),
+        (inner.pipeline, f"{inner.pipeline} stages{pieces}"),
+        (inner.expert_parallel, f"experts over {inner.expert_parallel} GPUs"),
+        (inner.context_parallel, f"sequences over {inner.context_parallel} GPUs"),
+    )
+    parts = [SHARDINGS[inner.sharding], *(words for degree, words in degrees if degree > 1)]
+    if inner.checkpointing != "none":
+        parts.append(f"{inner.checkpointing} checkpointing")
+    parts += [f"microbatch {inner.microbatch}", inner.precision.upper()]
+    return ", ".join([*parts, *([inner.software] if inner.software else [])])
 
 
-def _machines(placement: Document) -> list[Document]:
-    """List the machines of each offer, those of later stages too."""
-    return [row for group in placement["workers"] for row in (group, *group.get("behind", ()))]
+def target_facts(estimate: Document) -> Iterator[Pair]:
+    """Yield what counts of a speed where more samples are needed than by synchronous steps."""
+    times = Multiplier(**estimate["samples_to_target"])
+    if round(times.value, 2) != 1:
+        between = f"{times.low:.2f} to {times.high:.2f} x, {times.basis}"
+        speed = format_speed_of(estimate)
+        yield "target", f"effective speed {speed}: needs {times.words} ({between})", ""
 
 
-def _hub(placement: Document) -> Iterator[Pair]:
-    """Yield where gradients or models meet; nothing for an all-reduce."""
-    server = placement.get("server")
-    if placement.get("aggregator") is None:
-        return
-    if server is not None:
-        market = str(server["market"]).replace("_", "-")
-        words = f"{server['offer']} {market} in {placement['aggregator']}"
-        yield "server", words, ""
-    elif placement.get("storage") is not None:
-        yield "aggregator", str(placement["aggregator"]), f"store {placement['storage']}"
-    else:
-        yield "hub", str(placement["aggregator"]), ""
+def step_words(placement: Document, estimate: Document, software: str = "") -> str:
+    """Split the seconds of a step, or of a round of local steps; ``software``: that averages."""
+    seconds, steps = estimate["step_seconds"], estimate["local_steps"]
+    took, hidden = format_seconds(seconds["total"]), seconds["hidden"]
+    if estimate["granularity"] is None:
+        return f"{took}, all of it compute: one worker exchanges nothing"
+    by = ", ".join(filter(None, (software, COMPRESSIONS[placement["compression"]])))
+    overlap = f", {format_seconds(hidden)} of it overlapped" if hidden else ""
+    if hidden >= ALL * seconds["communication"]:
+        overlap = ", all overlapped"
+    if steps > 1:
+        took = f"{steps} steps in {took}"
+    return (
+        f"{took}: {format_seconds(seconds['calculation'])} compute + "
+        f"{format_seconds(seconds['communication'])} {placement['exchange']} ({by}){overlap}"
+    )
 
 
-def _step(estimate: Document) -> Pair:
-    seconds, grain = estimate["step_seconds"], estimate["granularity"]
-    steps = estimate["local_steps"]
-    whole = format_seconds(seconds["total"])
-    if grain is None:
-        return "step", f"{whole} of calculation, nothing to exchange", ""
-    parts = ", ".join(
+def _parts_of_step(estimate: Document) -> str:
+    grain = estimate["granularity"]
+    parts = [
         f"{key.replace('_', ' ')} {format_seconds(value)}"
-        for key, value in seconds.items()
+        for key, value in estimate["step_seconds"].items()
         if key not in STEP_PARTS_NOT and value
-    )
-    hidden = f", {format_seconds(seconds['hidden'])} of it overlapped" if seconds["hidden"] else ""
-    split = f" ({parts})" if parts else ""
-    words = (
-        f"{whole}: calculation {format_seconds(seconds['calculation'])}, exchange "
-        f"{format_seconds(seconds['communication'])}{split}{hidden}"
-    )
-    name = "step" if steps == 1 else f"round of {steps} steps"
-    return name, words, f"granularity {format_number(grain)}"
+    ]
+    return ", ".join([*parts, *([] if grain is None else [f"granularity {format_number(grain)}"])])
 
 
-def _price(estimate: Document) -> Pair:
-    usd = estimate["usd_per_hour"]
-    split = ", ".join(f"{name} {format_usd(usd[key])}" for key, name in PARTS_OF_PRICE if usd[key])
+def price_words(estimate: Document) -> tuple[str, str]:
+    """Split the price of an hour, with its interval; and write that of the work."""
+    usd, spread = estimate["usd_per_hour"], estimate["usd_per_hour_interval"]
+    low, high = spread["low"], spread["high"]
+    only = sum(usd[name] for name in COMPONENTS if name != "compute") < CENT
+    split = " + ".join(f"{name} {format_usd(usd[name])}" for name in COMPONENTS if usd[name])
+    if high > low * (1 + SAME_PRICE):
+        between = f"{_whole_usd(low)} to {_whole_usd(high)}/h"
+        split = f"{between}, no egress" if only else f"{split} ({between})"
+    elif only:
+        split += ", no egress"
     price, work = price_of_work(estimate)
-    spread = spread_words(estimate["usd_per_hour_interval"], usd=True)
-    words = f"{format_usd(usd['total'])}/h{f' ({spread})' if spread else ''}: {split or 'nothing'}"
-    return "price", words, "" if price is None else f"{format_usd(price)} {work}"
+    write = _whole_usd if "usd_per_billion_tokens" in estimate else format_usd
+    return split, "" if price is None else f"{write(price)} {work}"
+
+
+def _whole_usd(value: float) -> str:
+    """Write an amount of which cents do not count where it is large."""
+    return format_usd(value) if value < CENTS_BELOW else f"${value:,.0f}"
+
+
+def total_words(document: Document) -> str:
+    """Give time and money for all samples, with their intervals, and the start-up; empty where
+    nobody says how many samples.
+    """
+    totals, startup_s = document["totals"], document["request"].get("startup_seconds")
+    if not totals:
+        return ""
+    usd = totals["usd"]
+    time, low, high = (format_duration(totals["seconds"][key]) for key in ("value", "low", "high"))
+    text = time if low == high else f"{time} ({low} to {high})"
+    text += f", {format_usd(usd['value'])}"
+    if usd["high"] > usd["low"] * (1 + SAME_TOTAL):
+        text += f" ({format_usd(usd['low'])} to {format_usd(usd['high'])})"
+    return text + (f"; {format_duration(startup_s)} of it start-up" if startup_s else "")
+
+
+def move_words(move: Document) -> str:
+    """Say what has to move once, in what time and for how much."""
+    samples = f"{format_number(move['samples'])} samples from {move['from']} to {move['to']}"
+    return f"{samples}, once: {format_usd(move['usd'])}, {format_seconds(move['seconds'])}"
 
 
 def _links(estimate: Document) -> Iterator[Pair]:
@@ -149,10 +209,7 @@ def _links(estimate: Document) -> Iterator[Pair]:
 def _data(estimate: Document) -> Iterator[Pair]:
     """Yield what has to move once, and what each place does of a step."""
     moves, shares = estimate.get("moves", ()), estimate.get("shares", {})
-    for row in moves:
-        samples = f"{format_number(row['samples'])} samples from {row['from']} to {row['to']}"
-        words = f"{samples}, once: {format_bytes(row['bytes'])}, {format_usd(row['usd'])}"
-        yield "moves", words, f"about {format_seconds(row['seconds'])}"
+    yield from (("moves", move_words(row), format_bytes(row["bytes"])) for row in moves)
     if moves and len(shares) > 1:
         words = ", ".join(f"{place} {100 * share:.1f} %" for place, share in shares.items())
         yield "shares of a step", words, ""
@@ -169,19 +226,24 @@ def _month(outlook: Document | None) -> Iterator[Pair]:
 
 
 def risk_words(spot: Document | None) -> str:
-    """Say in few words how spot machines are lost, and how often they launch."""
+    """Say how spot machines are lost and launch; empty without any."""
     if not spot:
-        return "none of it spot"
+        return ""
     risk, lost = spot["risk"], 1 - spot["share"]["value"]
-    words = f"{percent(spot['chance_per_month'])} of machines reclaimed a month"
+    often = f"{format_number(100 * spot['chance_per_month'])} % reclaimed a month"
     if risk and spot["chance_per_month"] > SURE:
-        words = f"a reclaim every {hours_words(1 / risk['losses_per_hour'])}"
-    words += f" ({spot['chance_basis']}), speed lost {percent(lost)}"
-    if not risk or risk["chance_all"] is None:
-        return f"{words}; no capacity {percent(spot['all_lost'])} of the time (assumed)"
-    return (
-        f"{words}; all {risk['machines']} launch {chance(risk['chance_all']['value'])} of the time"
-    )
+        often = f"a reclaim every {hours_words(1 / risk['losses_per_hour'])}"
+    if lost >= WORTH_A_WORD:
+        often += f" (-{100 * lost:.0f} % speed)"
+    if not risk:
+        gone = f"{format_plain(100 * spot['all_lost'], 2)} %"
+        return f"{often}; no capacity {gone} of the time (assumed)"
+    if risk["chance_all"] is None:
+        return f"{often}; launch of {risk['machines']} not observed"
+    few = {1: "it launches", 2: "both launch"}
+    subject = few.get(risk["machines"], f"all {risk['machines']} launch")
+    assumed = " (assumed)" if any(row["basis"] == "assumed" for row in risk["stocks"]) else ""
+    return f"{often}; {subject} {chance(risk['chance_all']['value'])} of the time{assumed}"
 
 
 def spot_facts(document: Document) -> Facts | None:
