@@ -27,7 +27,13 @@ LINK_GB_PER_S = 25.0
 """One link of NVLink 2 to 4 (V100 to H100), each way, GB/s: data sheets of NVIDIA; NVLink 5 has 50,
 so for a B200 this is too low, never too high.
 """
-_BUS = re.compile(r"^\s*(\d+)\s+\d+\s+\w+\s+\w+\s+-?\d+\s+[\d.]+\s+[\d.]+\s+([\d.]+)", re.MULTILINE)
+_BUS = re.compile(
+    r"^(?:\S*[:>])?\s*(\d+)\s+\d+\s+\w+\s+\w+\s+-?\d+\s+[\d.]+\s+[\d.]+\s+([\d.]+)[ \t]*(\S*)"
+    r"(?:[ \t]+[\d.]+[ \t]+[\d.]+[ \t]+[\d.]+[ \t]+(\S+))?",
+    re.MULTILINE,
+)
+LEAST_BYTES = 2**20
+"""Smaller messages show how long one takes to begin."""
 _LINKS = re.compile(r"NV([0-9]+)")
 
 
@@ -57,7 +63,7 @@ def refuse_known(path: str) -> None:
     """
     text = read_file(path, "check the path", MOST_BYTES).decode("utf-8", "replace")
     inside = f"give it as --own NAME=1xGPU:N@PLACE:nvlink={path}"
-    if (bus := _bus_bandwidth(text)) is not None:
+    if (bus := _bus_bandwidth(text, path)) is not None:
         size, rate = bus
         what = f"a log of nccl-tests: bus bandwidth {rate:g} GB/s at {size / 2**30:.3g} GiB"
         raise PlacerError(f"'{path}' is {what}", inside)
@@ -122,19 +128,23 @@ def _fits(name: str, document: Any) -> bool:
 
 
 def _document(text: str) -> Any:
-    """Parse JSON, the blocks of scontrol, or a table whose columns stand between blanks or bars;
-    None for none of them.
+    """Parse JSON, YAML of Kubernetes, blocks of scontrol, or a table whose columns stand between
+    blanks or bars; None for none of them.
     """
-    if text.lstrip()[:1] in ("{", "["):
+    braced = text.lstrip()[:1] in ("{", "[")
+    if braced or re.match(r"\s*(?:apiVersion|kind|items):", text):
         try:
-            return parse_json(text)
+            return parse_json(text) if braced else _yaml(text)
         except (ValueError, RecursionError):
             return None
     if text.lstrip().startswith("NodeName="):
         blocks = (dict(_PAIR.findall(block)) for block in re.split(r"(?m)^(?=NodeName=)", text))
         return [{_NAMES.get(k, k): v for k, v in block.items()} for block in blocks if block]
-    sign = "|" if "|" in text.partition("\n")[0] else None
-    lines = [line.split(sign) for line in text.splitlines() if line.strip()]
+    table = [line for line in text.splitlines() if line.strip()]
+    while table and not re.search(r"NODELIST|HOSTNAMES", table[0]):  # the time above sinfo -l
+        table.pop(0)
+    sign = "|" if table and "|" in table[0] else None
+    lines = [line.split(sign) for line in table]
     titles = [name.strip().upper() for name in lines[0]] if lines else []
     names = [_NAMES.get(title, title) for title in titles]
     rows = [
@@ -145,6 +155,15 @@ def _document(text: str) -> Any:
     return [
         {"NODES": str(_hosts(row["NODELIST"])), **row} if "NODELIST" in row else row for row in rows
     ]
+
+
+def _yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
 
 
 _PAIR = re.compile(r"(\w+)=(\S+)")
@@ -179,7 +198,7 @@ def _nvlink(path: str) -> str:
     a pair has no NVLink, rings go over PCIe.
     """
     text = read_file(path, "check the path", MOST_BYTES).decode("utf-8", "replace")
-    if (bus := _bus_bandwidth(text)) is not None:
+    if (bus := _bus_bandwidth(text, path)) is not None:
         return f"{bus[1]:g}GB/s"
     pairs = _pairs(text)
     if not pairs:
@@ -193,12 +212,26 @@ def _nvlink(path: str) -> str:
     return f"{least * LINK_GB_PER_S:g}GB/s"
 
 
-def _bus_bandwidth(text: str) -> tuple[int, float] | None:
-    """Return the largest size of a log of nccl-tests, bytes, and its bus bandwidth, GB/s."""
+def _bus_bandwidth(text: str, path: str) -> tuple[int, float] | None:
+    """Return the largest size of a log of nccl-tests, bytes, and its bus bandwidth, GB/s; None of
+    another text. Raise a PlacerError for one that shows no links inside a machine.
+    """
     if "busbw" not in text:
         return None
-    found = [(int(size), float(rate)) for size, rate in _BUS.findall(text)]
-    return max(found, default=None)
+    log = f"'{path}' is a log of nccl-tests"
+    hosts = {*re.findall(r"#\s*Rank\s+\d+.* on\s+(\S+)\s+device", text)}
+    if len(hosts) > 1:
+        words = f"{log} on {len(hosts)} machines: it shows the network between them"
+        raise PlacerError(words, "measure on one machine; the network is lan=400Gb/s")
+    rows = _BUS.findall(text)
+    if any(re.fullmatch(r"[1-9][0-9]*", cell) for row in rows for cell in row[2:]):
+        words = f"{log} that counts wrong results: a link or a device is broken"
+        raise PlacerError(words, "mend the machine and measure again")
+    size, rate = max(((int(size), float(rate)) for size, rate, *_ in rows), default=(0, 0.0))
+    if rows and size < LEAST_BYTES:
+        words = f"{log} up to {size:,} bytes: so few show no bandwidth"
+        raise PlacerError(words, "measure up to 8 GiB: all_reduce_perf -b 8 -e 8G -f 2 -g 8")
+    return (size, rate) if rows else None
 
 
 def _pairs(text: str) -> list[Sequence[str]]:
@@ -207,8 +240,9 @@ def _pairs(text: str) -> list[Sequence[str]]:
 
 
 def _gpu_rows(lines: Sequence[str]) -> Iterator[Sequence[str]]:
-    rows = [line.split() for line in lines if re.match(r"\s*GPU\d+\s", line)]
-    gpus = [name for name in rows[0] if name.startswith("GPU")] if rows else []
+    plain = (re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines)  # the header is underlined
+    rows = [line.split() for line in plain if re.match(r"\s*GPU\d+\s", line)]
+    gpus = [name for name in rows[0] if re.fullmatch(r"GPU\d+", name)] if rows else []
     for row in rows[1:]:
         cells = row[1 : len(gpus) + 1]
         if row[0] in gpus and len(cells) == len(gpus) > 1 and cells[gpus.index(row[0])] == "X":

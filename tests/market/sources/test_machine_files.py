@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from conftest import Run
 from placer.errors import PlacerError
@@ -100,6 +102,24 @@ def test_other_columns_of_slurm(tmp_path: Path) -> None:
         with_files(f"{path}@Berlin")
 
 
+def test_states_and_divided_devices_of_slurm(tmp_path: Path) -> None:
+    """A node of a cloud that is off is idle; one that drains is not, and a part of a GPU is none.
+    Of 64 and more CPUs 64 count. The time that stands above a long list is no table.
+    """
+    path = tmp_path / "sinfo.txt"
+    path.write_text(
+        "Fri Nov 27 10:00:00 2026\nNODELIST NODES STATE CPUS MEMORY GRES\n"
+        "dgx-[1-2] 2 IDLE+CLOUD 64+ 512000+ gpu:l40s:4\nn3 1 IDLE+DRAIN 64 512000 gpu:l40s:4\n"
+        "n4 1 idle 64 512000 gpu:a100_1g.5gb:7\nn5 1 idle 64 512000 gpu:1g.10gb:7\n"
+    )
+    words, said = with_files(f"{path}@Berlin")
+    assert words == ["dgx=2xl40s:4@Berlin:ram=512000MiB:cpus=64"]
+    assert said.count("nodes whose GPUs are divided") == 2
+    assert "not idle: n3 IDLE+DRAIN" in said
+    path.write_text("HOSTNAMES GRES\nn1 gpu:l40s:4\n")
+    assert with_files(f"{path}@Berlin")[1].endswith("nodes are idle, without the column STATE")
+
+
 def test_a_file_without_a_place_is_named_with_what_to_write(tmp_path: Path) -> None:
     """A list of nodes needs a place, and the links of a machine the machine."""
     path = tmp_path / "sinfo.txt"
@@ -123,7 +143,34 @@ def test_nodes_of_kubernetes(tmp_path: Path) -> None:
     host = ":ram=1056264052KiB:cpus=127"
     assert words == [f"a=2xA100-80:8@Zurich{host}", f"b=1xA100-80:7@Zurich{host}"]
     assert "nodes that take no pods: d" in said
-    assert "nodes whose GPUs are shared: e" in said
+    assert "nodes whose GPUs are shared or divided: e" in said
+    path.write_text(json.dumps(nodes[0]), encoding="utf-8")
+    assert with_files(f"{path}@Zurich")[0] == [f"a=1xA100-80:8@Zurich{host}"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "device", "gpu"),
+    [
+        ({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}, "nvidia.com/gpu", "H100"),
+        ({"cloud.google.com/gke-accelerator": "nvidia-l4"}, "nvidia.com/gpu", "l4"),
+        ({"karpenter.k8s.aws/instance-gpu-name": "a10g"}, "nvidia.com/gpu", "a10g"),
+        ({"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}, "amd.com/gpu", "MI300X"),
+    ],
+)
+def test_labels_of_nodes_in_yaml(
+    tmp_path: Path, labels: dict[str, str], device: str, gpu: str
+) -> None:
+    """Managed clusters and other vendors label the device otherwise; memory may be in bytes."""
+    one: Any = node("a")
+    one["metadata"]["labels"] = labels
+    one["status"]["allocatable"] = {device: "8", "cpu": "127", "memory": "540000000000"}
+    split: Any = node("b")
+    split["metadata"]["labels"]["nvidia.com/gpu.product"] += "-MIG-1g.10gb"
+    path = tmp_path / "nodes.yaml"
+    path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [one, split]}))
+    words, said = with_files(f"{path}@Zurich")
+    assert words == [f"a=1x{gpu}:8@Zurich:ram=540000000000B:cpus=127"]
+    assert "shared or divided: b" in said
 
 
 def planned(type_: str, name: str, **after: object) -> dict[str, object]:
@@ -164,6 +211,63 @@ def test_machines_of_a_plan_of_terraform(tmp_path: Path) -> None:
     assert "groups of machines, whose number may change: aws_autoscaling_group.many" in said
 
 
+def test_machines_of_a_state_of_terraform(tmp_path: Path) -> None:
+    """Machines stand in modules of modules; data sources are none. On Google the L4 of a g2 is part
+    of its type, and a link to an accelerator ends in its name.
+    """
+
+    def kept(type_: str, name: str, mode: str = "managed", **values: object) -> dict[str, object]:
+        return {"type": type_, "name": name, "mode": mode, "address": name, "values": values}
+
+    t4 = "https://www.googleapis.com/compute/v1/projects/p/acceleratorTypes/nvidia-tesla-t4"
+    inner = kept("azurerm_virtual_machine", "b", vm_size="Standard_NC24ads_A100_v4")
+    cards = [{"type": "nvidia-l4", "count": 1}]
+    module = {
+        "resources": [
+            kept(
+                "google_compute_instance",
+                "c",
+                machine_type="g2-standard-8",
+                guest_accelerator=cards,
+            )
+        ],
+        "child_modules": [{"resources": [inner]}],
+    }
+    linked = [{"type": t4, "count": 2}]
+    root = {
+        "resources": [
+            kept(
+                "google_compute_instance",
+                "a",
+                machine_type="n1-standard-8",
+                guest_accelerator=linked,
+            ),
+            kept("aws_instance", "d", "data", instance_type="g5.xlarge"),
+        ],
+        "child_modules": [module],
+    }
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps({"terraform_version": "1.9.8", "values": {"root_module": root}}))
+    assert with_files(f"{path}@Berlin")[0] == [
+        "a=1xT4:2@Berlin:ram=30GiB:cpus=8",
+        "c=1xL4:1@Berlin:ram=32GiB:cpus=8",
+        "b=1xA100-80:1@Berlin:ram=220GiB:cpus=24",
+    ]
+
+
+def test_the_header_of_nvidia_smi_is_underlined(tmp_path: Path) -> None:
+    """And its last title, GPU NUMA ID, is no GPU: 18 links of 25 GB/s."""
+    path = tmp_path / "topo.txt"
+    path.write_text(
+        "\t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
+        "GPU0\t X \tNV18\tPXB\t0-47\t0\t\tN/A\nGPU1\tNV18\t X \tSYS\t48-95\t1\t\tN/A\n"
+        "NIC0\tPXB\tSYS\t X \n"
+    )
+    assert with_files(f"pc=1xH100:2@Berlin:nvlink={path}")[0] == [
+        "pc=1xH100:2@Berlin:nvlink=450GB/s"
+    ]
+
+
 @pytest.mark.parametrize(
     ("rows", "word"),
     [
@@ -196,6 +300,43 @@ def test_a_log_of_nccl_tests(run: Run, tmp_path: Path) -> None:
         done = run(*command, "nccl.log", cwd=tmp_path)
         assert done.returncode == 2
         assert "nccl-tests: bus bandwidth 349.59 GB/s at 4 GiB" in done.stderr
+
+
+_RANKS = "".join(
+    f"#  Rank  {rank} Group  0 Pid  9 on     node{rank} device  0 [0x10] NVIDIA H100 80GB HBM3\n"
+    for rank in range(2)
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: text.replace("349.59      0", "349.59      7"), "counts wrong results"),
+        (
+            lambda text: text.replace("      0\n", "      0    2.0  1.0  1.7    3\n"),
+            "wrong results",
+        ),
+        (lambda text: text.replace("536870912", "8").replace("4294967296", "64"), "up to 64 bytes"),
+        (lambda text: _RANKS + text, "on 2 machines: it shows the network"),
+    ],
+)
+def test_a_log_that_shows_no_links_is_refused(
+    tmp_path: Path, change: Callable[[str], str], words: str
+) -> None:
+    """Taken for the links inside a machine it would be wrong by a magnitude."""
+    path = tmp_path / "nccl.log"
+    path.write_text(change(NCCL), encoding="utf-8")
+    with pytest.raises(PlacerError, match=f"nccl.log' is a log of nccl-tests .*{words}"):
+        with_files(f"pc=1xH100:8@Berlin:nvlink={path}")
+
+
+@pytest.mark.parametrize("before", ["[1,0]<stdout>:", "0: "])
+def test_a_log_of_nccl_tests_that_a_launcher_wrote(tmp_path: Path, before: str) -> None:
+    """Both mpirun and srun put the rank before each line."""
+    path = tmp_path / "nccl.log"
+    path.write_text("".join(before + line for line in NCCL.splitlines(keepends=True)))
+    words, _ = with_files(f"pc=1xH100:8@Berlin:nvlink={path}")
+    assert words == ["pc=1xH100:8@Berlin:nvlink=349.59GB/s"]
 
 
 def test_other_words_stay_as_they_are() -> None:
