@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 import frozen
+import pytest
 import solving
 from test_every_document import BLOCKS, PRINTED, QUOTAS, WRITTEN
 
@@ -24,6 +25,7 @@ from goldens.measures import STARTS, modules
 from placer.cli.screen.option_groups import COMMON
 from placer.errors import PlacerError
 from placer.launch.export import TARGETS
+from placer.market.books import book_reader
 from placer.report.blocks import in_text
 from placer.report.contents import KINDS, contents
 from placer.report.draw.formats import as_markdown
@@ -128,7 +130,9 @@ def mistakes() -> str:
 def refusals() -> str:
     """Call functions with wrong words: messages, exit codes, tips and the files that were made."""
     lines = []
-    with folder() as here, chdir(here.path):
+    with folder() as here, chdir(here.path), pytest.MonkeyPatch.context() as patch:
+        # Layers lie on the same few books, each of which is read once.
+        patch.setattr(book_reader, "_parsed", cache(book_reader._parsed))
         names: dict[str, Any] = {"here": here.path, "given": given}
         before = {*here.path.iterdir()}
         for line in (ASKED / "refusals.txt").read_text(encoding="utf-8").splitlines():

@@ -124,14 +124,14 @@ def full_disk(folder: Path, told: dict[str, Any], size: str, *more: str) -> Path
 
 def test_a_run_on_a_full_disk_ends_and_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
     """96 KiB hold some checkpoints of two workers: the run ends by itself with one line; with more
-    room it goes on to step 200.
+    room it goes on to step 60.
 
     Meanwhile an export writes nothing and says so. The run's parameters are those of a run that was
     never disturbed, to the last bit.
     """
     pytest.importorskip("torch")
     told = document("all-reduce", (A, 1), (B, 1))
-    kept = full_disk(tmp_path, told, "96k", "--steps", "200")
+    kept = full_disk(tmp_path, told, "96k", "--steps", "60")
     said = (kept / "said.full").read_text()
     assert (kept / "code.full").read_text().strip() == "1", said
     errors = [line for line in said.splitlines() if line.startswith("error:")]
@@ -151,8 +151,8 @@ def test_a_run_on_a_full_disk_ends_and_goes_on_from_its_last_checkpoint(tmp_path
     from forked_ranks import ran as forked
     from plain_torch import digests
 
-    again = forked(kept / "out", told, steps=200, checkpoint_every=5, resume=True)
+    again = forked(kept / "out", told, steps=60, checkpoint_every=5, resume=True)
     start = {record["start"] for record in again if record["kind"] == "ready"}
     assert min(start) >= 5
-    alone = forked(tmp_path / "alone", told, steps=200, checkpoints="")
+    alone = forked(tmp_path / "alone", told, steps=60, checkpoints="")
     assert digests(again, 2) == digests(alone, 2)

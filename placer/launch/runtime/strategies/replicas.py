@@ -4,6 +4,7 @@ takes part in each exchange, so a lost world leaves and the others go on.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +14,7 @@ from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
-from placer.errors import PlacerError, installed
+from placer.errors import PlacerError, not_installed
 from placer.launch.runtime.processes.loopback_store import shared_store
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.strategies.strategy import Strategy
@@ -51,7 +52,8 @@ def check_torchft(plan: RunPlan, steps: int) -> None:
             f"{steps} steps are no whole rounds of {h} local steps",
             f"give --steps {-(-steps // h) * h}",
         )
-    installed("torchft", f"{name} needs torchft", "torchft")
+    if importlib.util.find_spec("torchft") is None:  # to import it would load PyTorch
+        raise not_installed(f"{name} needs torchft", "torchft")
 
 
 def serve_lighthouse(plan: RunPlan, host: str, timeout_s: float) -> tuple[Any, str]:
