@@ -353,6 +353,13 @@ def test_a_list_of_json_is_read_as_one_of_csv(tmp_path: Path) -> None:
         read(tmp_path, text[:-1], region="Helsinki")
 
 
+def test_a_list_that_is_known_is_sent_on(tmp_path: Path) -> None:
+    """Its regions and devices are no guesses."""
+    listing = {"data": {"gpuTypes": [{"displayName": "L4", "securePrice": 0.43}]}}
+    with pytest.raises(PlacerError, match="is known: RunPod's GPU types"):
+        read(tmp_path, json.dumps(listing), region="Helsinki")
+
+
 def test_two_prices_of_unlike_units_are_refused(tmp_path: Path) -> None:
     """What is said of the price would be taken for the spot price too."""
     text = "gpu,region,EUR per hour,Spot USD per hour\nL4,Berlin,0.75,0.4\n"

@@ -244,3 +244,96 @@ def test_a_catalog_of_skypilot_is_named(tmp_path: Path) -> None:
     with pytest.raises(PlacerError, match="SkyPilot's catalogs") as error:
         read(tmp_path, f"{names}a2-highgpu-1g,,,12,85,0.94,us-central1\n")
     assert "placer catalog import skypilot" in error.value.hint
+
+
+AWS_PRODUCT = {
+    "sku": "A",
+    "attributes": {
+        "instanceType": "g5.xlarge",
+        "regionCode": "eu-west-1",
+        "operatingSystem": "Linux",
+        "tenancy": "Shared",
+        "capacitystatus": "Used",
+        "preInstalledSw": "NA",
+    },
+}
+AWS_TERM = {
+    "A.B": {
+        "effectiveDate": "2026-11-01T00:00:00Z",
+        "priceDimensions": {"A.B.C": {"unit": "Hrs", "pricePerUnit": {"USD": "1.0060000000"}}},
+    }
+}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {
+            "offerCode": "AmazonEC2",
+            "products": {"A": AWS_PRODUCT, "B": AWS_PRODUCT},  # B is not sold on demand
+            "terms": {"OnDemand": {"A": AWS_TERM}, "Reserved": {}},
+        },
+        {"PriceList": [json.dumps({"product": AWS_PRODUCT, "terms": {"OnDemand": AWS_TERM}})]},
+    ],
+)
+def test_price_lists_of_aws_as_json(tmp_path: Path, document: dict[str, Any]) -> None:
+    """The bulk list has machines and prices apart, and what `aws pricing get-products` prints has
+    each entry as a text.
+    """
+    row = only(read(tmp_path, json.dumps(document)))
+    assert (row["instance_type"], row["region"], row["gpu"]) == ("g5.xlarge", "eu-west-1", "A10G")
+    assert row["usd_per_hour"] == 1.006
+
+
+def azure_item(region: str) -> dict[str, Any]:
+    """A machine with one T4 as Azure lists it."""
+    return {
+        "currencyCode": "USD",
+        "retailPrice": 0.526,
+        "armRegionName": region,
+        "meterName": "NC4as T4 v3",
+        "skuName": "NC4as T4 v3",
+        "productName": "Virtual Machines NCasT4 v3 Series",
+        "armSkuName": "Standard_NC4as_T4_v3",
+        "unitOfMeasure": "1 Hour",
+        "type": "Consumption",
+    }
+
+
+def test_pages_of_azure(tmp_path: Path) -> None:
+    """Items alone, as jq prints them, and several pages in a list; one that names the next is said
+    to be a part.
+    """
+    east, west = azure_item("eastus"), azure_item("westeurope")
+    page = {"Items": [east], "NextPageLink": "https://prices.azure.com/api/retail/prices?$skip=1"}
+    assert len(read(tmp_path, json.dumps([east, west])).rows["offers.csv"]) == 2
+    both = read(tmp_path, json.dumps([page, {"Items": [west], "NextPageLink": None}]))
+    assert len(both.rows["offers.csv"]) == 2
+    alone = read(tmp_path, json.dumps(page))
+    assert any("is one page of several" in note for note in alone.notes)
+    last = read(tmp_path, json.dumps({"Items": [west], "NextPageLink": None}))
+    assert not any("is one page of several" in note for note in last.notes)
+
+
+def test_older_and_newer_answers_of_providers(tmp_path: Path) -> None:
+    """Lambda did not say the number of GPUs beside the name; RunPod says a spot price."""
+    kind = {"name": "gpu_2x_a6000", "price_cents_per_hour": 160}
+    specs = {"vcpus": 28, "memory_gib": 200}
+    one = {
+        "instance_type": {**kind, "specs": specs},
+        "regions_with_capacity_available": [{"name": "us-west-1"}],
+    }
+    row = only(read(tmp_path, json.dumps({"data": {"gpu_2x_a6000": one}})))
+    assert (row["gpu"], row["gpu_count"], row["usd_per_hour"]) == ("A6000", 2, 1.6)
+    l4 = {"displayName": "L4", "securePrice": 0.43, "communityPrice": 0, "secureSpotPrice": 0.2}
+    rows = read(tmp_path, json.dumps([l4])).rows["offers.csv"]
+    assert {(row["market"], row["usd_per_hour"]) for row in rows} == {
+        ("on_demand", 0.43),
+        ("spot", 0.2),
+    }
+
+
+def test_other_json_is_named(tmp_path: Path) -> None:
+    """An error of an interface is no broken CSV."""
+    with pytest.raises(PlacerError, match="is JSON of no price list that is known"):
+        read(tmp_path, '{"error": {"code": "invalid-api-key"}}')

@@ -29,7 +29,12 @@ from placer.market.sources.reading.book_rows import book_rows, date_of
 from placer.market.sources.reading.expressions import Lookup
 from placer.market.sources.reading.fetch import Document, read_document
 from placer.market.sources.reading.mapped_rows import Found, known_by_default, mapped_rows
-from placer.market.sources.reading.mapping import SourceMap, shipped_mapping, shipped_mappings
+from placer.market.sources.reading.mapping import (
+    PRICES,
+    SourceMap,
+    shipped_mapping,
+    shipped_mappings,
+)
 from placer.market.sources.reading.records import cells_of, fits, is_json, read_records
 from placer.market.words.amounts import (
     Decimals,
@@ -88,6 +93,9 @@ def read_list(path: str, given: Mapping[str, str], book: Catalog) -> PriceList:
     """
     document = read_document(path)
     tally = Tally(skip_bad=False, may_skip=False)
+    if made := known_list(document, PRICES):
+        tip = f"read it with 'placer catalog import csv {path} --as NAME', and ask --catalog NAME"
+        raise SourceError(f"'{path}' is known: {made.about}", tip)
     mapping = known_list(document)
     if mapping is None:
         names, rows = cells_of(document)
@@ -122,10 +130,10 @@ def read_list(path: str, given: Mapping[str, str], book: Catalog) -> PriceList:
     )
 
 
-def known_list(document: Document) -> SourceMap | None:
+def known_list(document: Document, kinds: Sequence[str] = ("list",)) -> SourceMap | None:
     """Return the mapping that knows the names of a price list; None where they are guessed."""
     known = (shipped_mapping(name) for name in shipped_mappings())
-    return next((one for one in known if one.kind == "list" and fits(document, one)), None)
+    return next((one for one in known if one.kind in kinds and fits(document, one)), None)
 
 
 def harvest_of(

@@ -69,8 +69,8 @@ def read_skus(places: Sequence[str], day: date | None, read_seconds: float) -> H
             page = parse_json(document.data)
         except (ValueError, RecursionError):
             page = None
-        rows = page.get("skus") if isinstance(page, Mapping) else None
-        if not isinstance(rows, list):
+        rows = page.get("skus") if isinstance(page, Mapping) else page or None
+        if not (isinstance(rows, list) and all(isinstance(row, Mapping) for row in rows)):
             tip = "give what services.skus.list of the Cloud Billing API answered"
             raise PlacerError(f"'{place}' is no list of Google's SKUs", tip)
         skus += rows
@@ -79,7 +79,8 @@ def read_skus(places: Sequence[str], day: date | None, read_seconds: float) -> H
     rows, reasons, notes = checked(gathered, scope, day or max(map(date_of, places)))
     if not rows:
         why = "; ".join(f"{count} x {reason}" for reason, count in [*reasons.items()][:2])
-        raise PlacerError(f"no machine of the shipped book has all its parts there: {why}")
+        words = "no machine of the shipped book has all its parts there"
+        raise PlacerError(f"{words}: {why}" if why else words, "give all pages of the list at once")
     return Harvest(rows={"offers.csv": rows}, origins=origins, left_out=reasons, notes=notes)
 
 

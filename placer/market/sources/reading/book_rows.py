@@ -33,7 +33,7 @@ from placer.market.sources.reading.mapping import (
     shipped_mapping,
     shipped_mappings,
 )
-from placer.market.sources.reading.records import fits, read_records
+from placer.market.sources.reading.records import fits, is_json, read_records
 from placer.records import replace
 
 
@@ -56,6 +56,8 @@ def read_listing(
     for place in places:
         document = read_document(place, read_seconds=read_seconds)
         origins.append(document.origin)
+        if pages_follow(document):
+            notes.append(f"{place} is one page of several: the next ones have more rows")
         for one in _mappings(document, mapping):
             if one.about != mapping.about:
                 notes.append(f"{place} was read as {one.about}")
@@ -95,6 +97,9 @@ def _mappings(document: Document, mapping: SourceMap) -> Sequence[SourceMap]:
     if shipped_mapping("skypilot") in fit:  # whose hosts and devices are added up
         words = f"'{document.origin.place}' is of SkyPilot's catalogs"
         raise PlacerError(words, "use 'placer catalog import skypilot', which adds up machines")
+    if not fit and is_json(document):
+        words = f"'{document.origin.place}' is JSON of no price list that is known"
+        raise SourceError(words, "try 'placer try', or name a mapping file in place of csv")
     return [replace(one, set={**one.set, **mapping.set}) for one in fit] or (mapping,)
 
 
@@ -108,6 +113,14 @@ def _regions(mapping: SourceMap, known: Known | None) -> list[str]:
     """Return the regions of the provider of a mapping, for prices that hold in all of them."""
     pairs = (place.split("/", 1) for place in ([] if known is None else known.regions))
     return [region for owner, region in pairs if owner == mapping.set.get("provider")]
+
+
+_NEXT_PAGE = re.compile(rb'"(?:NextPageLink|nextPageToken|NextToken)"\s*:\s*"[^"]')
+
+
+def pages_follow(document: Document) -> bool:
+    """Tell whether an answer of an interface names another page, at its beginning or end."""
+    return any(map(_NEXT_PAGE.search, (document.data[:1000], document.data[-1000:])))
 
 
 def date_of(place: str) -> date:

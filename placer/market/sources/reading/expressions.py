@@ -15,6 +15,7 @@ from jmespath.exceptions import JMESPathError
 from jmespath.functions import Functions, signature
 
 from placer.errors import PlacerError
+from placer.files.json_text import parse_json
 
 _TEXT = {"types": ["string", "null"]}
 _PATTERN = {"types": ["string"]}
@@ -44,6 +45,17 @@ class _Functions(Functions):  # type: ignore[misc]
             v for name, v in record.items() if v and isinstance(v, str) and _fits(pattern, name)
         )
         return " ".join(found)
+
+    @signature({"types": ["string", "object"]})  # type: ignore[untyped-decorator]
+    def _func_parsed(self, value: Any) -> Any:
+        """Read JSON inside of a text, as command lines of clouds print it."""
+        return parse_json(value) if isinstance(value, str) else value
+
+    @signature({"types": ["object", "null"]}, {"types": ["object", "null"]})  # type: ignore[untyped-decorator]
+    def _func_beside(self, first: Any, second: Any) -> list[dict[str, Any]]:
+        """Return what two objects have under each key of both."""
+        keys = (key for key in first or () if key in (second or ()))
+        return [{"one": first[key], "other": second[key]} for key in keys]
 
     @signature({"types": ["array-number", "null"]})  # type: ignore[untyped-decorator]
     def _func_median(self, values: list[float] | None) -> float | None:
@@ -90,7 +102,7 @@ def evaluate(expression: str, record: Any) -> Any:
     """Look up an expression in a record; ValueError if a function does not take what it has."""
     try:
         return compiled(expression)[0].search(record, _OPTIONS)
-    except (JMESPathError, re.error, RecursionError, TypeError, OverflowError, OSError) as error:
+    except (JMESPathError, ValueError, RecursionError, TypeError, OverflowError, OSError) as error:
         raise ValueError(f"cannot be found: {' '.join(str(error).split())[:120]}") from None
 
 

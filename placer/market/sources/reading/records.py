@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import zip_longest
 from pathlib import PurePosixPath
 from typing import Any
@@ -289,11 +290,17 @@ def _of_json(document: Document, mapping: SourceMap) -> Iterator[tuple[str, Reco
         texts = [(f"{place}:{number}", line) for number, line in lines if line.strip()]
     for where, text in texts:
         try:
-            parsed = parse_json(text.removeprefix(UTF8_MARK))
+            parsed = _parsed_once(text)
         except (ValueError, RecursionError) as error:
             words = f"is not the JSON of this source: {str(error)[:80] or 'nested too deep'}"
             raise SourceError(f"{where}: {words}", _about(mapping)) from None
         yield from parsed_records(parsed, mapping, where).rows
+
+
+@lru_cache(maxsize=1)
+def _parsed_once(data: bytes) -> Any:
+    """Parse a document that several mappings are asked about; a list of AWS takes seconds."""
+    return parse_json(data.removeprefix(UTF8_MARK))
 
 
 def fits(document: Document, mapping: SourceMap) -> bool:
@@ -303,7 +310,7 @@ def fits(document: Document, mapping: SourceMap) -> bool:
             place = document.origin.place
             names = {*_header(_lines(_text(document.data, place), place), place)}
             return bool(mapping.needs) and all(names & {*need.split("|")} for need in mapping.needs)
-        parsed = parse_json(document.data.removeprefix(UTF8_MARK)) if mapping.known_by else None
+        parsed = _parsed_once(document.data) if mapping.known_by else None
         return parsed is not None and bool(evaluate(mapping.known_by, parsed))
     except (PlacerError, ValueError, RecursionError):
         return False
