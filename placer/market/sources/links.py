@@ -39,6 +39,7 @@ in Skyplane's grid of April 2022.
 MANY = 0  # Number of streams of a reading that says no more than that they were many
 BASES = ("measured", "published", "estimated")
 """From the best to the weakest: a pair is as good as its weakest reading."""
+UNKNOWN = "region that the book does not know"
 Pair = tuple[str, str]
 
 
@@ -84,7 +85,10 @@ def import_links(
             made = list(_readings(where, row, records.file))
             if not made:
                 words = "has neither a throughput nor a round-trip time"
-                tally.refuse(where, words, "fill one of them")
+                matrix = "say what the cells of a matrix are: --map rtt_ms=cell"
+                tally.refuse(
+                    where, words, matrix if "cell" in records.names else "fill one of them"
+                )
             readings += made
     return harvest_readings(
         readings,
@@ -152,7 +156,9 @@ def harvest_readings(
         if stranger is not None and strict_places:
             raise unknown("place", stranger, regions)
         if stranger is not None:
-            tally.leave_out("region that the book does not know", stranger)
+            bare = "/" not in stranger
+            why = "place without its provider, as in aws/us-east-1" if bare else UNKNOWN
+            tally.leave_out(why, stranger)
             continue
         wrong = _wrong(reading, regions)
         if wrong is None:

@@ -327,3 +327,42 @@ def test_a_matrix_of_latencies(run: Run, tmp_path: Path) -> None:
     assert links["gcp/us-west1", "aws/eu-west-1"] == 130
     assert links["aws/eu-west-1", "gcp/us-west1"] == 130  # measured one way only
     assert ("aws/us-east-1", "aws/us-east-1") not in links
+
+
+@pytest.mark.parametrize(
+    ("corner", "cell", "maps", "found"),
+    [
+        ("", "70 ms", (), ("rtt_ms", 70)),
+        ("", "70", ("--map", "rtt_ms=cell"), ("rtt_ms", 70)),
+        ("Gb/s", "1.9", (), ("gbps_many_streams", 1.9)),
+        ("", "70", (), "say what the cells of a matrix are: --map rtt_ms=cell"),
+    ],
+)
+def test_what_a_matrix_says_of_its_cells(
+    run: Run,
+    tmp_path: Path,
+    corner: str,
+    cell: str,
+    maps: tuple[str, ...],
+    found: tuple[str, float] | str,
+) -> None:
+    """A unit in the cells or the corner tells; a number alone is asked about."""
+    path = tmp_path / "pairs.csv"
+    path.write_text(f"{corner},aws/us-east-1,aws/eu-west-1\naws/us-east-1,N/A,{cell}\n")
+    words = ("network", "import", "csv", str(path), *maps, "--date", "2026-11-01", "--dry-run")
+    done = run(*words, "--json")
+    if isinstance(found, str):
+        assert found in done.stderr
+        return
+    name, figure = found
+    links = {(row["src"], row["dst"]): row for row in json.loads(done.stdout)["links"]}
+    assert links["aws/us-east-1", "aws/eu-west-1"][name] == figure
+
+
+def test_places_of_a_matrix_need_their_provider(run: Run, tmp_path: Path) -> None:
+    """Two providers have a us-east-1."""
+    path = tmp_path / "pairs.csv"
+    path.write_text("ms,us-east-1,eu-west-1\nus-east-1,1,70\neu-west-1,71,1\n")
+    done = run("network", "import", "csv", str(path), "--date", "2026-11-01", "--dry-run")
+    assert done.returncode == 7
+    assert "place without its provider, as in aws/us-east-1: us-east-1" in done.stderr

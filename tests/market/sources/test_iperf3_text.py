@@ -86,3 +86,17 @@ def test_a_run_over_udp_is_named(run: Run, tmp_path: Path) -> None:
     done = run("network", "import", "iperf3", "run.json", *ends, cwd=tmp_path)
     assert done.returncode == 7
     assert "is a run over UDP" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "bits"),
+    [
+        (("Connecting to host", "$ iperf3 -c 10.0.0.2\nConnecting to host"), 1.96e9),
+        (("Connecting to host 10.0.0.2, port 5201", "Server listening on 5201 (test #1)"), 1.96e9),
+        (("1.96 Gbits/sec", " 234 MBytes/sec"), 234 * 8 * 2**20),  # of iperf3 -f M
+    ],
+)
+def test_text_as_logs_have_it(change: tuple[str, str], bits: float) -> None:
+    """Behind the command, of the server, and with rates in bytes, which iperf3 counts by 1,024."""
+    made = json.loads(as_document(TEXT.replace(*change).encode()))
+    assert made["end"]["sum_received"]["bits_per_second"] == bits

@@ -10,11 +10,15 @@ from typing import Any
 
 from placer.files.json_text import parse_json
 
-_UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_POWERS = ("", "K", "M", "G", "T")
 _RATE = re.compile(
-    r"^\[\s*(SUM|\d+)\](?:\[[TR]X-[CS]\])?.*?([\d.]+) ([KMGT]?)bits/sec.*\breceiver\s*$",
+    r"^\[\s*(SUM|\d+)\](?:\[[TR]X-[CS]\])?.*?([\d.]+) ([KMGT]?)(bits|Bytes)/sec.*\breceiver\s*$",
     re.MULTILINE,
 )
+_TEXT = re.compile(
+    r"^(Connecting to host|iperf |iperf3: error|Server listening|\[ ID\])", re.MULTILINE
+)
+"""Of a client or a server, also behind the command or the time."""
 
 
 def as_document(data: bytes) -> bytes:
@@ -24,7 +28,7 @@ def as_document(data: bytes) -> bytes:
     text = data.decode("utf-8", "replace")
     if text.lstrip().startswith("{"):
         made = _of_stream(text)
-    elif text.startswith(("Connecting to host", "iperf ", "iperf3: error")):
+    elif _TEXT.search(text):
         made = _of_text(text)
     else:
         made = None
@@ -49,7 +53,7 @@ def _of_text(text: str) -> dict[str, Any]:
         return {"error": failed[1]}
     if "[TX-C]" in text or "[RX-C]" in text:
         return {"error": "text of a run with --bidir: write it with --json"}
-    rates = [(name, float(rate) * _UNITS[unit]) for name, rate, unit in _RATE.findall(text)]
+    rates = [(name, float(rate) * _bits(*unit)) for name, rate, *unit in _RATE.findall(text)]
     sums = [rate for name, rate in rates if name == "SUM"] or [rate for _, rate in rates]
     if not sums:
         return {}
@@ -64,3 +68,9 @@ def _of_text(text: str) -> dict[str, Any]:
         },
         "end": {"sum_received": {"bits_per_second": sums[-1]}},
     }
+
+
+def _bits(power: str, unit: str) -> float:
+    """Return the bits of a unit: iperf3 counts bits by 1,000 and bytes (-f M) by 1,024."""
+    exponent = _POWERS.index(power)
+    return 8 * 1024.0**exponent if unit == "Bytes" else 1000.0**exponent

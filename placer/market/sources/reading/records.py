@@ -88,7 +88,7 @@ def _of_csv(document: Document, mapping: SourceMap, tally: Tally) -> Records:
             tally.refuse(where, f"{len(cells)} cells instead of {len(header)}")
         else:
             rows.append((where, dict(zip(header, map(str.strip, cells), strict=True))))
-    if mapping.kind == "links" and "/" in header[-1]:
+    if mapping.kind == "links" and _is_matrix(header, rows):
         header, rows = _unpivoted(header, rows)
     # A program that writes a file to its end leaves the end of the last line.
     cut_off = bool(where) and not text.endswith(("\n", "\r"))
@@ -208,19 +208,30 @@ def _flat(record: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, st
             yield f"{before}{name}", as_text(value)
 
 
+def _is_matrix(names: Sequence[str], rows: Sequence[tuple[str, Record]]) -> bool:
+    """Tell whether the names of columns are places: they have a provider, or stand below, too."""
+    below = {row[names[0]] for _, row in rows}
+    return "/" in names[-1] or (len(names) > 2 and {*names[1:]} == below)
+
+
 def _unpivoted(
     names: Sequence[str], rows: Sequence[tuple[str, Record]]
 ) -> tuple[list[str], list[tuple[str, Record]]]:
     """Read a matrix, whose first column and other names are places, as a row for each cell that has
-    a figure. The name of the corner says what the cells are; without one it is ``cell``.
+    a figure. The name of the corner or the unit of the cells says what they are; without one it is
+    ``cell``.
     """
     corner, *ends = names
-    figure = "rtt_ms" if re.search(r"(?i)latency|rtt|ping|\bms\b", corner) else "cell"
+    cells = [row[end] for _, row in rows for end in ends if row[end]]
+    timed = any(re.fullmatch(r"[0-9.]+ ?ms", cell) for cell in cells)
+    figure = "rtt_ms" if timed or re.search(r"(?i)latency|rtt|ping|\bms\b", corner) else "cell"
+    if re.search(r"(?i)\bg(bps|b/s|bits?/s)\b", corner):
+        figure = "gbps_many_streams"
     pairs = (
-        (where, {"src": row[corner], "dst": end, figure: row[end]})
+        (where, {"src": row[corner], "dst": end, figure: re.sub(r" ?ms$", "", row[end])})
         for where, row in rows
         for end in ends
-        if row[end] not in ("", "-") and end != row[corner]
+        if row[end].lower() not in ("", "-", "n/a", "nan") and end != row[corner]
     )
     return ["src", "dst", figure], [*pairs]
 
