@@ -42,14 +42,14 @@ from placer.workload.island.chain import Chain
 from placer.workload.island.memory import ELEMENT_BYTES
 
 
-class LinkUse(Struct, frozen=True, kw_only=True):
+class LinkUse(Struct, frozen=True, kw_only=True, rename={"src": "from", "dst": "to"}):
     """What a directed pair of places carries: bytes per round, streams, and their USD/h."""
 
     src: str
     dst: str
-    bytes_per_step: float
+    bytes_per_step: Amount
     streams: int
-    usd_per_hour: float
+    usd_per_hour: Amount
     basis: str
 
 

@@ -191,8 +191,8 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
         "usd_per_million_samples": estimate.usd_per_million_samples,
         "carbon_g_per_hour": to_builtins(estimate.carbon_g_per_hour),
         "shares": dict(estimate.shares),
-        "moves": [directed(move) for move in estimate.moves],
-        "links": [directed(use) for use in estimate.links],
+        "moves": to_builtins(list(estimate.moves)),
+        "links": to_builtins(list(estimate.links)),
         "provenance": list(estimate.provenance),
         **tokens,
         **(
@@ -217,12 +217,6 @@ def written(value: Any, problem: Problem) -> Any:
     if isinstance(value, Struct):
         return {name: written(getattr(value, name), problem) for name in value.__struct_fields__}
     return value
-
-
-def directed(row: Any) -> dict[str, Any]:
-    """Convert a row about two places: write ``src`` and ``dst`` as ``from`` and ``to``."""
-    fields = to_builtins(row)
-    return {"from": fields.pop("src"), "to": fields.pop("dst"), **fields}
 
 
 def totals_document(estimate: Estimate, problem: Problem) -> dict[str, Any] | None:

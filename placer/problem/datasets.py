@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from placer.errors import PlacerError
 from placer.market.network.graph import Network
+from placer.records import Amount
 
 
 class Dataset(Struct, frozen=True, kw_only=True):
@@ -105,15 +106,15 @@ def shares(datasets: Sequence[Dataset], speed: Mapping[str, float]) -> dict[str,
     }
 
 
-class Move(Struct, frozen=True, kw_only=True):
+class Move(Struct, frozen=True, kw_only=True, rename={"src": "from", "dst": "to"}):
     """Samples that leave one place for another before the run: bytes, USD once, seconds."""
 
     src: str
     dst: str
-    samples: float
-    bytes: float
-    usd: float
-    seconds: float
+    samples: Amount
+    bytes: Amount
+    usd: Amount
+    seconds: Amount
 
 
 def moves(

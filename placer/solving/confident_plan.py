@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, TypeAlias
 
-from msgspec import Struct
-
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.objective import gap_between
@@ -39,34 +37,8 @@ def assured(share: float, count: int) -> float:
     return (middle - width) / (1 + doubt)
 
 
-class ConfidentPlan(Struct, frozen=True, kw_only=True):
-    """What a plan reaches in the scenarios that it was chosen in, and in fresh ones.
-
-    ``reached`` is the share of the ``scenarios`` in which the run is done by ``deadline_hours``, or
-    reaches the floor where there is no deadline; ``reached_in_fresh_scenarios`` that of as many
-    others. ``asked`` is 0 where the mean is the objective. ``usd`` is the mean cost of a run, done
-    or not, ``tail_usd`` that of the dearest 1 - ``asked`` of them, or 5 % (CVaR), and ``least_usd``
-    what no run that is done can cost less than, whatever the capacity; None without a number of
-    samples. ``mean_hours`` and ``mean_starts`` are over the scenarios that are done.
-    ``mean_samples_per_second`` is over all, 0 where nothing is there; None with a deadline.
-    ``carbon_g`` are emitted on average; None without a deadline, or where nobody knows.
-    """
-
-    asked: float
-    reached: float
-    reached_in_fresh_scenarios: float
-    scenarios: int
-    seed: int
-    ranks: tuple[Rank, ...]
-    ladders_tried: int
-    deadline_hours: float | None = None
-    mean_hours: float | None = None
-    mean_starts: float | None = None
-    usd: float | None = None
-    tail_usd: float | None = None
-    least_usd: float | None = None
-    carbon_g: float | None = None
-    mean_samples_per_second: float | None = None
+class ConfidentPlan(proofs.LadderOutcome[Placement, Estimate], frozen=True, kw_only=True):
+    """What a plan reaches, and what follows from it."""
 
     @property
     def holds(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, to_builtins
 
@@ -19,15 +19,8 @@ from placer.documents.result_parts import (
     totals_document,
     written,
 )
-from placer.documents.schemas import RESULT_SCHEMA
-from placer.documents.schemas.proofs import (
-    BatchProof,
-    BatchRow,
-    BreakEven,
-    ModeProof,
-    ProofWish,
-    Verification,
-)
+from placer.documents.schemas import RESULT_SCHEMA, proofs
+from placer.documents.schemas.proofs import BatchProof, BatchRow, ModeProof, ProofWish, Verification
 from placer.errors import InfeasibleError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -64,14 +57,7 @@ class Option(Struct, frozen=True, kw_only=True):
         return f"<Option {self.placement.headline}: {self.estimate.headline}{note}>"
 
 
-class OwnOrRented(Struct, frozen=True, kw_only=True):
-    """Own machines alone, with rented ones, and rented ones alone, as far as each can train the
-    model; why own machines stay idle (empty: they do not).
-    """
-
-    rows: tuple[Option, ...]
-    break_even: BreakEven | None
-    idle: str
+OwnOrRented: TypeAlias = proofs.OwnMachines[Option]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,18 +8,10 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field
 
 from placer.cost_model.convergence import Multiplier
-from placer.documents.schemas.parts import (
-    Digest,
-    LinkUse,
-    Move,
-    Part,
-    Range,
-    Some,
-    StepSeconds,
-    Strategy,
-)
+from placer.documents.schemas.parts import Digest, LinkUse, Part, Range, Some, StepSeconds, Strategy
 from placer.errors import PlacerError
 from placer.market.checks.agreement import check_figures
+from placer.problem.datasets import Move
 from placer.problem.exchange import traits
 from placer.problem.placement import LARGEST_ISLAND, Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem

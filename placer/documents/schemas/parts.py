@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType
 
+from placer.cost_model import estimate
 from placer.cost_model.convergence import Multiplier
 from placer.cost_model.estimate import DataPasses
 from placer.cost_model.outlook.outlook import MonthOutlook, SpotOutlook
 from placer.cost_model.outlook.risk import Risk
 from placer.market.catalog import MARKETS
-from placer.problem.datasets import Dataset
+from placer.problem.datasets import Dataset, Move
 from placer.problem.exchange import STRATEGIES
 from placer.problem.requirements import OBJECTIVES, TRANSPORTS, Quota
 from placer.records import Amount, Count, Natural, Positive, one_of
@@ -282,26 +283,11 @@ class UsdPerHour(Part, frozen=True):
     total: Amount
 
 
-class LinkUse(Part, frozen=True):
-    """What one directed pair of places carries in a round."""
+class LinkUse(estimate.LinkUse, frozen=True, kw_only=True):
+    """What one directed pair of places carries in a round; streams came later."""
 
-    from_: str = field(name="from")
-    to: str
-    bytes_per_step: Amount
-    usd_per_hour: Amount
     basis: Basis
-    streams: Maybe[Count] = UNSET
-
-
-class Move(Part, frozen=True):
-    """Samples that leave one place for another before the run."""
-
-    from_: str = field(name="from")
-    to: str
-    samples: Amount
-    bytes: Amount
-    usd: Amount
-    seconds: Amount
+    streams: Maybe[Count] = UNSET  # type: ignore[assignment]
 
 
 class Estimate(Part, frozen=True):

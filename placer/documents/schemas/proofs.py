@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from placer.market.books.defended_figures import Outlier
 from placer.market.price_interval import PriceInterval
@@ -17,6 +17,8 @@ P = TypeVar("P")
 """A placement."""
 E = TypeVar("E")
 """An estimate."""
+S = TypeVar("S")
+"""A placement with its figures."""
 
 Method = Literal["alone", "root", "search", "stopped"]
 ProofWish = Literal["full", "quick", "none"]
@@ -187,6 +189,54 @@ class Rank(Struct, Generic[P, E], frozen=True, kw_only=True):
     chance_alone: Share
     mean_hours: Amount
     certain: bool
+
+
+class LadderOutcome(Struct, Generic[P, E], frozen=True, kw_only=True):
+    """What a plan with fallbacks reaches in the scenarios that it was chosen in, and in fresh ones.
+
+    asked: 0 where the mean is the objective.
+    reached: Share of the scenarios in which the run is done by the deadline, or reaches the floor
+        where there is none.
+    reached_in_fresh_scenarios: That of as many others.
+    mean_hours, mean_starts: Over the scenarios that are done.
+    usd: Mean cost of a run, finished or not; null without a number of samples.
+    tail_usd: That of the most expensive 1 - `asked` of them, or 5 % (CVaR).
+    least_usd: Proved: no run that finishes costs less, whatever the capacity; null where nothing is
+        proved.
+    carbon_g: Mean emissions of a run, grams of CO2e; null without a deadline, or where nobody
+        knows.
+    mean_samples_per_second: Over all scenarios, 0 where nothing is there; null with a deadline.
+    """
+
+    asked: Share
+    reached: Share
+    reached_in_fresh_scenarios: Share
+    scenarios: Natural
+    seed: int
+    ranks: Annotated[tuple[Rank[P, E], ...], Meta(min_length=1)]
+    ladders_tried: Count
+    deadline_hours: float | None = None
+    mean_hours: float | None = None
+    mean_starts: float | None = None
+    usd: float | None = None
+    tail_usd: float | None = None
+    least_usd: float | None = None
+    carbon_g: float | None = None
+    mean_samples_per_second: float | None = None
+
+
+class OwnMachines(Struct, Generic[S], frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Own machines alone, with rented ones of the same devices, and rented ones alone, as far as
+    they keep the limits; only where the question names own machines.
+
+    break_even: Prices at which own ones alone and the first row with rented ones cost the same per
+        sample; null where there are not both.
+    idle: Why own machines stay idle; empty where all of them work.
+    """
+
+    rows: tuple[S, ...]
+    break_even: BreakEven | None
+    idle: str
 
 
 class Verification(Struct, frozen=True, kw_only=True):

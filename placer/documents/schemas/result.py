@@ -20,16 +20,15 @@ from placer.documents.schemas.parts import (
     Part,
     Placement,
     Request,
-    Some,
     every_key,
 )
 from placer.documents.schemas.proofs import (
     BatchProof,
     BatchRow,
-    BreakEven,
+    LadderOutcome,
     ModeProof,
+    OwnMachines,
     PriceRisk,
-    Rank,
     Status,
     Verification,
 )
@@ -170,18 +169,6 @@ class Search(Part, frozen=True):
     proof: Maybe[Literal["quick", "none"]] = UNSET
 
 
-class OwnMachines(Closed, frozen=True):
-    """Own machines alone, with rented ones of the same devices, and rented ones alone; only where
-    the question names own machines.
-
-    idle: Why own machines stay idle; empty where all of them work.
-    """
-
-    rows: list[Option]
-    break_even: BreakEven | None
-    idle: str
-
-
 class PriceRow(Part, frozen=True):
     """A row of the price book."""
 
@@ -201,7 +188,7 @@ class WholeRun(Totals, frozen=True, kw_only=True):
     tokens: Maybe[Natural] = UNSET
 
 
-class Confidence(Part, frozen=True):
+class Confidence(LadderOutcome[Placement, Estimate], frozen=True, kw_only=True):
     """The plan with fallbacks that holds in the share of scenarios that was asked for; null where
     nobody asked.
 
@@ -213,37 +200,18 @@ class Confidence(Part, frozen=True):
         code 3.
     assured: Share of the scenarios that is reached in the long run: the lower end of a 95 % score
         interval around `reached`.
-    usd: Mean cost of a run, finished or not.
     usd_per_finished_run: Mean cost of a run over the share of runs that finish: plans are compared
         by it. Null without a deadline, or where none finishes.
-    least_usd: Proved: no run that finishes costs less, whatever the capacity; null where nothing is
-        proved.
     gap: Relative distance of `usd_per_finished_run` from `least_usd`: what a plan that nobody tried
         may save at most.
-    carbon_g: Mean emissions of a run, grams of CO2e; null without a deadline, or where nobody
-        knows.
     """
 
-    asked: Share
-    reached: Share
-    reached_in_fresh_scenarios: Share
     holds: bool
-    scenarios: Natural
-    seed: int
-    ranks: Some[Rank[Placement, Estimate]]
+    ladders_tried: Maybe[Count] = UNSET  # type: ignore[assignment]  # older files lack it
     status: Maybe[Literal["holds", "not-assured", "over-budget", "not-reached"]] = UNSET
     assured: Maybe[Annotated[float, Meta(le=1)]] = UNSET
-    ladders_tried: Maybe[Count] = UNSET
-    deadline_hours: Maybe[float | None] = UNSET
-    mean_hours: Maybe[float | None] = UNSET
-    mean_starts: Maybe[float | None] = UNSET
-    usd: Maybe[float | None] = UNSET
     usd_per_finished_run: Maybe[float | None] = UNSET
-    tail_usd: Maybe[float | None] = UNSET
-    least_usd: Maybe[float | None] = UNSET
     gap: Maybe[float | None] = UNSET
-    carbon_g: Maybe[float | None] = UNSET
-    mean_samples_per_second: Maybe[float | None] = UNSET
 
 
 class Result(Part, frozen=True, tag_field="schema", tag="placer.result/v1"):
@@ -277,7 +245,7 @@ class Result(Part, frozen=True, tag_field="schema", tag="placer.result/v1"):
     notes: list[Message]
     speed_interval_level: Maybe[Annotated[Positive, Meta(le=1)]] = UNSET
     verification: Maybe[Verification] = UNSET
-    own_machines: Maybe[OwnMachines] = UNSET
+    own_machines: Maybe[OwnMachines[Option]] = UNSET
     price_risk: Maybe[PriceRisk[PriceRow, Placement, Estimate] | None] = UNSET
     totals: Maybe[WholeRun | None] = UNSET
     batch_proof: Maybe[BatchProof | None] = UNSET
