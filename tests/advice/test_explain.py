@@ -131,7 +131,7 @@ def test_price_break_even_is_that_of_enumeration(seed: int) -> None:
     for place in others:
         subject = place_subject(place)
         forced = wanting(problem, used=(Used(place=place),))
-        got = price_break_even(subject, [forced], result, ASKER)
+        got = price_break_even(subject, [forced], ASKER.best(forced), result, ASKER)
         free = with_scaled_prices(problem.catalog, subject.matches, 0.0)
         expected = factor_by_enumeration(result, forced, free)
         assert got.proved
@@ -153,7 +153,7 @@ def test_network_break_evens_are_those_of_enumeration(seed: int) -> None:
     forced = wanting(problem, min_regions=2, max_regions=9)
     if result.placement is None or len({pool.offer.place for pool in problem.pools}) < 2:
         reject()
-    egress = egress_break_even([forced], result, ASKER)
+    egress = egress_break_even([forced], ASKER.best(forced), result, ASKER)
     expected = factor_by_enumeration(result, forced, with_scaled_egress(problem.catalog, 0.0))
     assert egress.at_any_price == (expected == inf)
     assert (egress.factor is None) == (expected in (None, inf))
@@ -256,7 +256,7 @@ def test_one_more_of_everything_is_what_enumeration_finds(seed: int) -> None:
     if result.placement is None:
         reject()
     compared = False
-    for row in worth_of_more(result, ASKER):
+    for row in worth_of_more(result, find_binding(result, ASKER), ASKER):
         if row.code == "budget":
             richer = best(wanting(problem, budget_usd_per_hour=row.limit + 1))
         elif row.code == "workers":

@@ -48,9 +48,9 @@ UNCOUNTED: Amounts = (None, None)
 
 def find_binding(result: Result, asker: Asker) -> Binding[Option]:
     """Find out which limits keep a better placement than the result away."""
-    ample = _without_quotas(result, asker)
+    ample, plain = _without_quotas(result, asker), _without_defaults(result, asker)
     limits = [
-        *_wish_limits(result, asker),
+        *_wish_limits(result, plain, asker),
         *(() if ample is None else _quota_limits(ample, result, asker)),
         *_memory_limits(result, asker),
     ]
@@ -62,11 +62,13 @@ def find_binding(result: Result, asker: Asker) -> Binding[Option]:
     return Binding(
         limits=tuple(sorted(limits, key=lambda limit: (order[limit.binds], -(limit.gain or 0.0)))),
         one_more=one_more(result),
-        joint=_joint(idle, result, asker),
+        joint=_joint(idle, result, plain, asker),
     )
 
 
-def _joint(idle: set[str], result: Result, asker: Asker) -> tuple[JointLimits[Option], ...] | None:
+def _joint(
+    idle: set[str], result: Result, plain: Trial | None, asker: Asker
+) -> tuple[JointLimits[Option], ...] | None:
     """Return the limits that bind together, of those without effect alone.
 
     One question without all of them finds whether any bind together; what its answer breaks names
@@ -78,7 +80,8 @@ def _joint(idle: set[str], result: Result, asker: Asker) -> tuple[JointLimits[Op
     wishes = [wish for wish in named if wish.code in idle]
     if len(wishes) < 2:
         return ()
-    trial = asker.best(_given_up(problem, wishes), start=result.placement)
+    known = plain if wishes == _defaults(result) else None
+    trial = known or asker.best(_given_up(problem, wishes), start=result.placement)
     better = improves(trial, result, asker.options.gap)
     if not better:
         return None if better is None else ()
@@ -114,7 +117,7 @@ def _joint_of(wishes: Sequence[Wish], trial: Trial, result: Result) -> JointLimi
     return JointLimits(codes=codes, words=words, without=option, gain=gain or 0.0)
 
 
-def gain_of(trial: Trial, result: Result) -> float | None:
+def gain_of(trial: Trial | Option, result: Result) -> float | None:
     """Return the improvement of the request's objective as a share; None without a placement."""
     if trial.estimate is None or result.value is None:
         return None
@@ -128,6 +131,25 @@ def _without_quotas(result: Result, asker: Asker) -> Trial | None:
     return asker.wanting(result.problem, result.placement, quotas=(), quota_gpus=None, supply=None)
 
 
+def _without_defaults(result: Result, asker: Asker) -> Trial | None:
+    """Return the best answer without the limits that nobody asked for; None if there is at most one
+    of them.
+    """
+    wishes = _defaults(result)
+    if len(wishes) < 2:
+        return None
+    return asker.best(without(result.problem, wishes), beat=result.value)
+
+
+def _defaults(result: Result) -> list[Wish]:
+    return [wish for wish in _tried(result) if not wish.given]
+
+
+def _tried(result: Result) -> list[Wish]:
+    """List the limits that are left out one by one; without its objective nothing is better."""
+    return [wish for wish in wishes_of(result.problem) if wish.code not in ("quota", "objective")]
+
+
 def improves(trial: Trial, result: Result, gap: float) -> bool | None:
     """Return whether an answer beats the best by more than the gap; None if neither is proved."""
     assert result.value is not None
@@ -138,12 +160,15 @@ def improves(trial: Trial, result: Result, gap: float) -> bool | None:
     return False if trial.proved else None
 
 
-def _wish_limits(result: Result, asker: Asker) -> Iterator[Limit[Option]]:
-    """Yield the limits that the user gave, but for quotas."""
-    for wish in wishes_of(result.problem):
-        if wish.code not in ("quota", "objective"):  # without its objective nothing is better
-            trial = asker.best(without(result.problem, [wish]), start=result.placement)
-            yield _limit(wish.code, wish.words, _amounts(wish, result), trial, result, asker)
+def _wish_limits(result: Result, plain: Trial | None, asker: Asker) -> Iterator[Limit[Option]]:
+    """Yield the limits of a question, but for quotas: where nothing is better without all those
+    that nobody asked for, nothing is without one of them.
+    """
+    idle = plain is not None and improves(plain, result, asker.options.gap) is False
+    for wish in _tried(result):
+        known = plain if idle and not wish.given else None
+        trial = known or asker.best(without(result.problem, [wish]), start=result.placement)
+        yield _limit(wish.code, wish.words, _amounts(wish, result), trial, result, asker)
 
 
 def _amounts(wish: Wish, result: Result) -> Amounts:

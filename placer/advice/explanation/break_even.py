@@ -55,6 +55,8 @@ Reached = tuple[float | None, Option | None, bool]
 """A factor, the placement there, and whether no better one is left."""
 MONEY = ("budget_usd_per_hour", "most_usd_per_million_samples", "budget_usd")
 """Limits on money: by the hour, by the sample, in all."""
+SEARCHED = dict(zip(("cost", "cost-per-sample", "total"), MONEY, strict=True))
+"""The limit on what a search minimises."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,10 +118,11 @@ def goals_of(result: Result) -> tuple[Goal, ...]:
 
 
 def price_break_even(
-    subject: Subject, questions: Sequence[Problem], result: Result, asker: Asker
+    subject: Subject, questions: Sequence[Problem], known: Trial, result: Result, asker: Asker
 ) -> BreakEven[Option]:
     """Find the factor on the price of a subject's machines at which it is chosen: at which any of
-    the questions with it forced in has an answer that beats the best.
+    the questions with it forced in has an answer that beats the best. ``known`` is the best of
+    these answers today.
     """
     # Many factors are tried on the same offers: which are meant is found out once.
     meant = {
@@ -132,20 +135,25 @@ def price_break_even(
     def scale(book: Catalog, factor: float) -> Catalog:
         return with_scaled_prices(book, lambda offer: id(offer) in meant, factor)
 
-    return _from_below("price", scale, questions, result, asker)
+    return _from_below("price", scale, questions, known, result, asker)
 
 
 def egress_break_even(
-    questions: Sequence[Problem], result: Result, asker: Asker
+    questions: Sequence[Problem], known: Trial, result: Result, asker: Asker
 ) -> BreakEven[Option]:
     """Find the factor on all prices of egress at which an answer beats the best."""
-    return _from_below("egress", with_scaled_egress, questions, result, asker)
+    return _from_below("egress", with_scaled_egress, questions, known, result, asker)
 
 
 def _from_below(
-    what: Figure, scale: Scale, questions: Sequence[Problem], result: Result, asker: Asker
+    what: Figure,
+    scale: Scale,
+    questions: Sequence[Problem],
+    today: Trial,
+    result: Result,
+    asker: Asker,
 ) -> BreakEven[Option]:
-    """Run Newton's method over a price, from 0 up."""
+    """Run Newton's method over a price, from 0 up, or from where today's answer reaches a goal."""
     # One goal ends where the next begins, and questions about one book share what is known of it.
     made: Recent[Catalog] = Recent(KEPT_BOOKS)
 
@@ -153,7 +161,9 @@ def _from_below(
         return made.get((id(book), factor), lambda: scale(book, factor))
 
     def reached() -> Iterator[Reached]:
-        largest = 0.0
+        entered = list(_entering(kept, today, questions[0], goals_of(result)))
+        yield from entered
+        largest = max((factor for factor, _, _ in entered if factor is not None), default=0.0)
         for question, goal in product(questions, goals_of(result)):
             if largest > LIMITLESS:  # no larger one counts
                 continue
@@ -165,6 +175,20 @@ def _from_below(
             yield found
 
     return _entered(what, kept, reached(), questions[0], max)
+
+
+def _entering(
+    scale: Scale, today: Trial, question: Problem, goals: Iterable[Goal]
+) -> Iterator[Reached]:
+    """Yield the factors at which today's answer reaches goals."""
+    option = _plain(today)
+    if option is None:
+        return
+    placement, free = option.placement, _at(scale, 0.0, question)
+    for goal in goals:
+        factor = _own_factor(placement, goal, free, question)
+        if 0 < factor < inf and goal.met(placement, _at(scale, factor, question)):
+            yield factor, option, True
 
 
 def _entered(
@@ -214,7 +238,12 @@ def _newton(scale: Scale, goal: Goal, question: Problem, asker: Asker, least: fl
     free = _at(scale, 0.0, question)
     factor, option, reached = least * (1 + STEP), None, None
     for _ in range(MOST_STEPS):
-        trial = asker.best(goal.question(scaled := _at(scale, factor, question)))
+        asked = goal.question(scaled := _at(scale, factor, question))
+        beat = asker.just_above(goal.limits[SEARCHED[goal.search]])
+        # Where nothing costs anything, none is better than the first.
+        trial = asker.best(asked, first=factor == 0.0, beat=beat, rough=True)
+        if trial.placement is None and not trial.proved and beat is not None:
+            trial = asker.best(asked, rough=True)  # drafts are made for this
         if trial.placement is None or not goal.met(trial.placement, scaled):
             return reached, option, trial.proved
         option = _plain(trial)

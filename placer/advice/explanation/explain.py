@@ -32,7 +32,7 @@ from placer.advice.explanation.subject import (
 )
 from placer.advice.explanation.wishes import Wish, find_conflict, remedy, wishes_of
 from placer.advice.recommendation.preferred import preferred
-from placer.cost_model.limits import LIMIT_CODES
+from placer.cost_model.limits import LIMIT_CODES, violations
 from placer.cost_model.objective import objective_of
 from placer.documents.result_parts import data_document, placement_document, request_document
 from placer.documents.schemas.explanation import (
@@ -85,7 +85,8 @@ def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot[Option]:
     questions = tuple(subject.forced(opened))
     # The best answer with nothing but the subject: quick, and often the best with it.
     start = asker.best(subject.narrowed(opened)) if subject.narrow else NOTHING
-    trial = best_of(questions, start, asker)
+    best = not excluded and _reaches_bound(start, questions, result, asker)
+    trial = replace(start, proved=True) if best else best_of(questions, start, asker)
     proved = trial.proved and subject.whole
     status = "impossible" if proved else "unknown"
     found = replace(found, status=status, proved=proved, excluded=excluded)
@@ -95,6 +96,19 @@ def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot[Option]:
     if trial.placement is None:
         return replace(found, remedies=_remedies(questions, asker)) if proved else found
     return _compared(found, trial.option("why-not"), result)
+
+
+def _reaches_bound(
+    trial: Trial, questions: Sequence[Problem], result: Result, asker: Asker
+) -> bool:
+    """Return whether an answer to one of some narrower questions is as good as the bound of the
+    whole.
+    """
+    bound, value, placement = result.bound, trial.value, trial.placement
+    if bound is None or value is None or placement is None:
+        return False
+    within = not result.objective.better(bound, value, asker.options.gap)
+    return within and any(not violations(placement, question) for question in questions)
 
 
 def _compared(found: WhyNot[Option], option: Option | None, result: Result) -> WhyNot[Option]:
@@ -145,14 +159,14 @@ def _break_evens(
     if asker.seconds_left <= 0:
         return (), None
     if subject.kind in ("place", "gpu", "offer", "market"):
-        break_evens.append(price_break_even(subject, questions, result, asker))
+        break_evens.append(price_break_even(subject, questions, trial, result, asker))
     spread = trial.placement is not None and len(trial.placement.places) > 1
     if not spread and subject.kind not in ("exchange", "regions"):
         return tuple(break_evens), None
     never = never_by_network(questions, result, asker)
     if never is False:
         break_evens += [
-            egress_break_even(questions, result, asker),
+            egress_break_even(questions, trial, result, asker),
             bandwidth_break_even(questions, result, asker),
         ]
     return tuple(break_evens), never
@@ -275,11 +289,12 @@ def explain(
         # With a range of batches the problem is the one that was chosen.
         made = Explanation(problem=result.problem, result=result)
         if result.placement is not None:
+            binding = find_binding(result, asker)
             made = replace(
                 made,
-                binding=find_binding(result, asker),
+                binding=binding,
                 why_not=tuple(_asked(read or tempting(result), result, asker)),
-                worth=tuple(worth_of_more(result, asker)),
+                worth=tuple(worth_of_more(result, binding, asker)),
                 staying=stay_or_leave(result, asker),
             )
         elif result.status is Status.INFEASIBLE:

@@ -10,7 +10,7 @@ from placer.advice.explanation.binding import BETTER, cheapest_from, gain_of, im
 from placer.advice.explanation.subject import Asker, Trial, wanting
 from placer.cost_model.estimate import LinkUse
 from placer.cost_model.limits import quota_use
-from placer.documents.schemas.explanation import Staying, Worth
+from placer.documents.schemas.explanation import Binding, Staying, Worth
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.result import Option, Result
@@ -42,12 +42,14 @@ class Asked(NamedTuple):
     step: float = 1
 
 
-def worth_of_more(result: Result, asker: Asker) -> Iterator[Worth[Option]]:
-    """Ask what one more of each limit would bring."""
+def worth_of_more(
+    result: Result, binding: Binding[Option], asker: Asker
+) -> Iterator[Worth[Option]]:
+    """Ask what one more of each limit would bring; what binds is known."""
     (placement, got), problem = result.found, result.problem
     wish, most = problem.requirements, problem.requirements.max_workers
     if wish.budget_usd_per_hour is not None:
-        yield _dollar(result, wish.budget_usd_per_hour, asker)
+        yield _dollar(result, wish.budget_usd_per_hour, binding, asker)
     bucket, gpus = max(
         quota_use(placement, problem).items(), key=lambda item: item[1] / problem.quota(*item[0])
     )
@@ -67,17 +69,14 @@ def worth_of_more(result: Result, asker: Asker) -> Iterator[Worth[Option]]:
         yield _bandwidth(links[max(links)], result, asker)
 
 
-def _dollar(result: Result, budget: float, asker: Asker) -> Worth[Option]:
-    """Value one more dollar an hour, and find the cheapest placement that is better."""
-    (placement, got), problem, least = result.found, result.problem, None
-    trial = asker.wanting(problem, placement, budget_usd_per_hour=budget + DOLLAR)
-    asked = Asked("budget", "usd_per_hour", budget, DOLLAR)
-    if result.objective.by_speed:
-        speed = got.effective_samples_per_second.value
-        found = cheapest_from(speed * (1 + asker.options.gap + BETTER), problem, asker)
-        if found.estimate is not None:
-            beyond = found.estimate.usd_per_hour.total - budget
-            least = (beyond, found) if 0 < beyond <= (MOST_FACTOR - 1) * budget else None
+def _dollar(result: Result, budget: float, binding: Binding[Option], asker: Asker) -> Worth[Option]:
+    """Value one more dollar an hour, and the cheapest placement that is better."""
+    trial = asker.wanting(result.problem, result.placement, budget_usd_per_hour=budget + DOLLAR)
+    asked, least = Asked("budget", "usd_per_hour", budget, DOLLAR), None
+    for limit in binding.limits:
+        if limit.code == "budget" and limit.nearest is not None:
+            beyond = limit.nearest.estimate.usd_per_hour.total - budget
+            least = (beyond, limit.nearest) if 0 < beyond <= (MOST_FACTOR - 1) * budget else None
     return _valued(asked, trial, least, result, asker)
 
 
@@ -103,7 +102,10 @@ def _counted(
                 least = middle, trial
             else:
                 low = middle
-    return _valued(asked, one, least, result, asker)
+    option = None if least is None else least[1].option()
+    return _valued(
+        asked, one, None if least is None or option is None else (least[0], option), result, asker
+    )
 
 
 def _bandwidth(use: LinkUse, result: Result, asker: Asker) -> Worth[Option]:
@@ -123,7 +125,7 @@ def _bandwidth(use: LinkUse, result: Result, asker: Asker) -> Worth[Option]:
 
 
 def _valued(
-    asked: Asked, trial: Trial, least: tuple[float, Trial] | None, result: Result, asker: Asker
+    asked: Asked, trial: Trial, least: tuple[float, Option] | None, result: Result, asker: Asker
 ) -> Worth[Option]:
     """Say what one more brings, and the least that changes anything."""
     better = improves(trial, result, asker.options.gap)
@@ -136,7 +138,7 @@ def _valued(
         difference=difference,
         gain=gain,
         least=None if least is None else least[0],
-        least_best=None if least is None else least[1].option(),
+        least_best=None if least is None else least[1],
         least_gain=None if least is None else gain_of(least[1], result),
     )
 
@@ -186,8 +188,9 @@ def _frontier(result: Result, asker: Asker) -> Staying[Option]:
             leap /= 2
             most = min(MOST_USD_PER_HOUR, leap * usd)
         if leap > 1 and most > usd:
-            alone = asker.wanting(
-                problem, objective="throughput", budget_usd_per_hour=most, max_regions=1
+            alone = asker.best(
+                wanting(problem, objective="throughput", budget_usd_per_hour=most, max_regions=1),
+                rough=most < MOST_USD_PER_HOUR,
             )
             if alone.estimate is not None:
                 estimate, last = alone.estimate, alone.option()
@@ -219,4 +222,4 @@ def _may_leave(floor: float, usd_per_hour: float | None, problem: Problem, asker
         budget_usd_per_hour=usd_per_hour,
         min_regions=max(2, problem.requirements.min_regions),
     )
-    return not asker.best(several, first=True).infeasible
+    return not asker.best(several, first=True, beat=asker.just_above(usd_per_hour)).infeasible

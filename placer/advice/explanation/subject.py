@@ -31,6 +31,8 @@ from placer.solving.solve import solve
 SIDE_NODES = 300
 """Nodes of a search that only explains: few enough that an explanation of a large book stays short.
 """
+ROUGH_GAP = 0.005
+"""Gap of a search whose answer is only a step to the next one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,9 +79,17 @@ class Asker:
         return min(self.deadline - time.monotonic(), allowance.current().seconds_left)
 
     def best(
-        self, problem: Problem, *, start: Placement | None = None, first: bool = False
+        self,
+        problem: Problem,
+        *,
+        start: Placement | None = None,
+        first: bool = False,
+        beat: float | None = None,
+        rough: bool = False,
     ) -> Trial:
-        """Find the best placement (the ``first`` will do), perhaps from a known one."""
+        """Find the best placement, perhaps from a known one: the ``first`` will do, or one that
+        beats a value by more than the gap, or one about as good (``rough``).
+        """
         if contradiction(problem) or not problem.pools:
             return IMPOSSIBLE
         if self.seconds_left <= 0:
@@ -88,6 +98,9 @@ class Asker:
             self.options.deaf,
             start=start,
             first=first,
+            beat=beat or None,  # nothing is better than a cost of 0, which is found like any other
+            gap=max(self.options.gap, ROUGH_GAP) if rough else self.options.gap,
+            break_ties=not rough,
             node_limit=self.nodes,
             time_limit_s=min(self.options.time_limit_s, self.seconds_left),
             bound_if_stopped=False,
@@ -96,6 +109,12 @@ class Asker:
         proved = got.status.settled
         proved = proved or (first and got.placement is not None)
         return Trial(placement=got.placement, estimate=got.estimate, value=got.value, proved=proved)
+
+    def just_above(self, limit: float | None) -> float | None:
+        """Return what all that costs no more than a limit beats by more than the gap: most that
+        cost so little are then ruled out before any is made.
+        """
+        return limit and limit * (1 + 2 * max(self.options.gap, ROUGH_GAP))
 
     def wanting(self, problem: Problem, start: Placement | None = None, **changes: object) -> Trial:
         """Find the best placement of a problem with other wishes."""
