@@ -18,6 +18,7 @@ from conftest import completed
 from placer.documents.manifest import read_manifest
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.texts.files import LOADER
 from placer.records import replace
 
 __all__ = ["changed"]
@@ -47,7 +48,7 @@ def parsed(some: ExportPlan, target: str) -> list[dict[str, Any]]:
     """The documents of all YAML files of an export, by name."""
     files = export(some, target)
     names = sorted(name for name in files if name.endswith(".yaml"))
-    return [document for name in names for document in yaml.safe_load_all(files[name])]
+    return [document for name in names for document in yaml.load_all(files[name], LOADER)]
 
 
 def tasks_of(some: ExportPlan) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ def listeners(root: int | None = None) -> set[tuple[str, int, str]]:
 
 
 @contextmanager
-def watched(root: int | None = None, every_s: float = 0.05) -> Iterator[set[tuple[str, int, str]]]:
+def watched(root: int | None = None, every_s: float = 0.1) -> Iterator[set[tuple[str, int, str]]]:
     """Collect all listening sockets of a process tree while a block runs."""
     seen: set[tuple[str, int, str]] = set()
     over = threading.Event()

@@ -26,7 +26,7 @@ from run_plans import ARCHITECTURE
 from placer.errors import PlacerError
 from placer.launch.export import TARGETS, export
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.texts.files import assignments
+from placer.launch.export.texts.files import LOADER, assignments
 
 PROBE = "PWN"
 """File that a hostile name tries to make; it must never appear."""
@@ -171,7 +171,7 @@ def scripts_of(files: dict[str, str]) -> list[str]:
     ]
     for name, body in files.items():
         if name.endswith(".yaml"):
-            for document in yaml.safe_load_all(body):
+            for document in yaml.load_all(body, Loader=LOADER):
                 found += [command[2].replace("$$", "$") for command in commands(document)]
     return found
 

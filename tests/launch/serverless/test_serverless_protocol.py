@@ -338,7 +338,7 @@ def lambdas(plan: tuple[CloudFunction, ...], address: str) -> Iterator[Counter[s
 
     def serve() -> None:
         built = {url: Function(f.settings(), connect, invoke) for url, f in queues.items()}
-        while not ended.is_set():
+        while not ended.wait(0.05):
             for url, function in built.items():
                 for message in sqs.receive_message(QueueUrl=url).get("Messages", ()):
                     event = json.loads(message["Body"])
