@@ -337,3 +337,20 @@ def test_other_json_is_named(tmp_path: Path) -> None:
     """An error of an interface is no broken CSV."""
     with pytest.raises(PlacerError, match="is JSON of no price list that is known"):
         read(tmp_path, '{"error": {"code": "invalid-api-key"}}')
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "$0.005 for optimized EBS g5.xlarge",
+        "$1.408 per Training ml.g5.xlarge hour",
+        "$1.1 per Dedicated Linux g5.xlarge Instance Hour",
+        "$1.19 per On Demand Windows g5.xlarge Instance Hour",
+    ],
+)
+def test_an_hour_of_a_bill_that_is_of_no_plain_machine(tmp_path: Path, words: str) -> None:
+    """The description names a machine, but the price is of something beside or around it."""
+    line = "2026-10-03T00:00:00Z,Usage,{},Compute,AWS,us-east-1,Hrs,{usd},{usd}\n"
+    plain = line.format("$1.006 per On Demand Linux g5.xlarge Instance Hour", usd=1.006)
+    row = only(read(tmp_path, FOCUS_NAMES + plain + line.format(words, usd=1.3)))
+    assert (row["instance_type"], row["usd_per_hour"]) == ("g5.xlarge", 1.006)
