@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from math import fsum
 
 from placer.cost_model.dollars import usd_per_million_samples
@@ -15,6 +14,7 @@ from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import gap_between
 from placer.documents.certificate_check import Checked, check_certificate, wrong_prices
+from placer.documents.checker.limits import is_counted, quota_of
 from placer.documents.checker.market import machines_of
 from placer.documents.checker.strategies import required_modes
 from placer.documents.checker.witness import witness
@@ -76,24 +76,21 @@ NEVER_COVERED_JOBS = (
 """What a portfolio says and nothing works out again."""
 
 
-def check_frontier(document: Json, where: str) -> str:
-    """Check the figures of a frontier against each other, and price every point again where the
-    document has its problem.
+def check_frontier(document: Json, where: str) -> tuple[str, Checked]:
+    """Check the figures of a frontier against each other. Where the document has its problem, price
+    every point again and compare it with the book on this machine. Say what it is, and what is
+    confirmed and taken on trust.
 
-    Raise `PlacerError`, which names the first point that is wrong.
+    Raise `PlacerError`, which names the first point that is wrong: also where a price differs from
+    the book of the same digest, or a placement beats a bound.
     """
     for wrong in (_wrong_points, _wrong_summary, _wrong_prices):
         refuse(wrong(document), where)
-    return f"frontier of {len(document['points'])} points, none beats another"
+    kind = f"frontier of {len(document['points'])} points, none beats another"
+    return kind, _frontier_words(document, where)
 
 
-def frontier_words(document: Json, where: str) -> Checked:
-    """Compare a frontier that prices as it says with the book on this machine; say what is
-    confirmed and what is taken on trust.
-
-    Raise `PlacerError` if a price differs from the book of the same digest, or a placement beats a
-    bound.
-    """
+def _frontier_words(document: Json, where: str) -> Checked:
     points = document["points"]
     bounds = ("most_samples_per_second", "least_usd_per_hour") if points else ()  # by searches
     if "problem" not in document:
@@ -237,8 +234,9 @@ def _refuted(document: Json, whole: Problem | None) -> Iterator[str]:
                 yield f"points[{number}].{key} is {point[key]:.9g}, but {better}"
 
 
-def check_portfolio(document: Json, where: str) -> str:
-    """Price every job of a saved portfolio again and sum what they share.
+def check_portfolio(document: Json, where: str) -> tuple[str, Checked]:
+    """Price every job of a saved portfolio again, by two implementations, and sum what they share;
+    say what it is, and what is confirmed and taken on trust.
 
     Raise `PlacerError`, which names the first job or limit that is wrong.
     """
@@ -253,23 +251,15 @@ def check_portfolio(document: Json, where: str) -> str:
             if job[key] != own[key]:
                 refuse([f"the {key} of job '{job['name']}' is not that of its result"], where)
     refuse([wrong_sums(document)], where)
-    return f"portfolio: {len(running)} of {counted(len(document['jobs']), 'job')} run"
-
-
-def portfolio_words(document: Json, where: str) -> Checked:
-    """Price every job of a portfolio that adds up by the second implementation too; say what is
-    confirmed and what is taken on trust.
-
-    Raise `PlacerError`, which names the first job that is wrong.
-    """
-    for job in document["jobs"]:
-        if job["runs"]:
-            check_certificate(job["result"], f"{where}: job '{job['name']}'")
+    for job in running:
+        check_certificate(job["result"], f"{where}: job '{job['name']}'")
     confirmed = (
         "every job is priced again, by two implementations, within all limits",
         "quotas, budgets, machines and totals follow from the jobs",
     )
-    return Checked(confirmed=confirmed, trusted=(f"{UNCOVERED} {', '.join(NEVER_COVERED_JOBS)}",))
+    trusted = (f"{UNCOVERED} {', '.join(NEVER_COVERED_JOBS)}",)
+    kind = f"portfolio: {len(running)} of {counted(len(document['jobs']), 'job')} run"
+    return kind, Checked(confirmed=confirmed, trusted=trusted)
 
 
 def wrong_sums(document: Json) -> str:
@@ -377,14 +367,12 @@ def _wrong_quotas(
             count = worker["count"] * worker.get("machines", 1) * worker["gpu_count"]
             gpus[bucket] = gpus.get(bucket, 0) + count
     for bucket, count in gpus.items():
-        rows = [row for row in quotas if _covers(row, bucket)]
-        each = [row["gpus"] for row in rows if row["scope"] == "each"]
-        most = each[-1] if each else other
+        most = quota_of(*bucket, {"quotas": quotas, "quota_gpus": other})
         if most is not None and count > most:
             yield f"{count} {bucket[1]} in {bucket[0]}{when} exceed the quota of {most}"
     for row in quotas:
         if row["scope"] == "together":
-            total = sum(count for bucket, count in gpus.items() if _covers(row, bucket))
+            total = sum(count for bucket, count in gpus.items() if is_counted(row, *bucket))
             if total > row["gpus"]:
                 yield f"{total} {row['gpu']} in {row['place']}{when} exceed {row['gpus']} together"
 
@@ -404,10 +392,3 @@ def _machines(job: Json) -> Iterator[Json]:
     server = job["placement"]["server"]
     if server is not None:
         yield {**server, "count": 1, "server": True}
-
-
-def _covers(row: Json, bucket: tuple[str, str, str]) -> bool:
-    pairs = zip(bucket, (row["place"], row["gpu"], row["market"]), strict=True)
-    return all(
-        any(fnmatchcase(value, one) for one in patterns.split("|")) for value, patterns in pairs
-    )

@@ -13,13 +13,7 @@ from placer.documents.certificate_check import Checked, check_certificate
 from placer.documents.manifest.manifest_document import build_manifest
 from placer.documents.manifest.manifest_reader import FAMILY as MANIFEST_FAMILY
 from placer.documents.manifest.manifest_reader import read_manifest
-from placer.documents.many_check import (
-    PORTFOLIO_SCHEMA,
-    check_frontier,
-    check_portfolio,
-    frontier_words,
-    portfolio_words,
-)
+from placer.documents.many_check import PORTFOLIO_SCHEMA, check_frontier, check_portfolio
 from placer.documents.proof_check import UNCOVERED
 from placer.documents.saved_result import check_result, placement_from
 from placer.documents.schemas import KINDS, PARETO_SCHEMA, RESULT_SCHEMA, document_type, schema_name
@@ -32,12 +26,6 @@ from placer.workload.overlay import FAMILY, overlay_from
 from placer.workload.profile import SCHEMA as PROFILE_SCHEMA
 from placer.workload.profile import profile_from_json
 
-CONFIRMS: Mapping[str, Callable[[Json, str], Checked]] = {
-    RESULT_SCHEMA: check_certificate,
-    PARETO_SCHEMA: frontier_words,
-    PORTFOLIO_SCHEMA: portfolio_words,
-}
-"""What looks at proofs, by the schema of an answer. Readers of other documents look at types."""
 INCOMPLETE = (LookupError, StopIteration, TypeError, AttributeError, ValueError, ArithmeticError)
 """What a document without one of its parts leads to."""
 
@@ -62,7 +50,7 @@ def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
     name = schema_name(schema)
     if check is None and name is None:
         raise unknown("schema", schema, [key for key in CHECKS if not key.endswith("/v")])
-    if name is not None and (check is None or schema in CONFIRMS):
+    if name is not None and (check is None or schema in ANSWERS):
         _check_types(document, name, where)
     if check is None:
         title = KINDS[str(name)][1]
@@ -70,8 +58,8 @@ def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
         trusted = (f"{UNCOVERED} what its figures follow from",)
         return title[0].lower() + title[1:], Checked(confirmed=confirmed, trusted=trusted)
     try:
-        kind, confirm = check(document, where), CONFIRMS.get(schema)
-        return kind, None if confirm is None else confirm(document, where)
+        kind = check(document, where)
+        return kind if isinstance(kind, tuple) else (kind, None)
     except INCOMPLETE as error:
         raise PlacerError(
             f"{where}: not a complete {schema} document ({type(error).__name__}: {error})",
@@ -131,14 +119,24 @@ def _check_calibration(document: Json, where: str) -> str:
     )
 
 
-CHECKS: Mapping[str, Callable[[Json, str], str]] = {
-    RESULT_SCHEMA: check_result,
+def _check_answer(document: Json, where: str) -> tuple[str, Checked]:
+    return check_result(document, where), check_certificate(document, where)
+
+
+ANSWERS: Mapping[str, Callable[[Json, str], tuple[str, Checked]]] = {
+    RESULT_SCHEMA: _check_answer,
+    PARETO_SCHEMA: check_frontier,
+    PORTFOLIO_SCHEMA: check_portfolio,
+}
+"""What looks at figures and proofs, by the schema of an answer. Readers of other documents look at
+types as well.
+"""
+CHECKS: Mapping[str, Callable[[Json, str], str | tuple[str, Checked]]] = {
+    **ANSWERS,
     MANIFEST_FAMILY: _check_manifest,
     PROFILE_SCHEMA: _check_profile,
     PROBLEM_SCHEMA: _check_problem,
     FAMILY: _check_calibration,
-    PARETO_SCHEMA: check_frontier,
-    PORTFOLIO_SCHEMA: check_portfolio,
 }
 """What checks more than the types of fields, by schema, or by its beginning where later versions
 are known.

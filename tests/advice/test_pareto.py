@@ -191,7 +191,7 @@ def test_no_time_is_a_wider_gap_not_an_error(default: Catalog) -> None:
     )
     found = frontier(problem, "exact", SolveOptions(time_limit_s=0.1), 12)
     assert found.ending in (Ending.TIME_LIMIT, Ending.NOTHING)
-    assert check_frontier(found.to_dict(), "here").startswith("frontier of")
+    assert check_frontier(found.to_dict(), "here")[0].startswith("frontier of")
 
 
 def test_ctrl_c_leaves_the_points_so_far(xlm: Problem) -> None:

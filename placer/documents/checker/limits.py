@@ -161,7 +161,7 @@ def supply_of(offer: Json, problem: Json) -> int | None:
     wish, place = problem["requirements"], f"{offer['provider']}/{offer['region']}"
     most: int | None = wish.get("supply")
     named = place, offer["gpu"], offer["market"], offer["instance_type"]
-    by_quota = _other_quota(wish) is not None or any(_counted(q, *named) for q in wish["quotas"])
+    by_quota = _other_quota(wish) is not None or any(is_counted(q, *named) for q in wish["quotas"])
     if most is None or by_quota or offer["market"] != "spot" or offer["price_basis"] == "owned":
         return None
     rows = [
@@ -188,7 +188,7 @@ def _unlike(case: Case) -> Iterator[str]:
 
 def quota_of(place: str, gpu: str, market: str, wish: Json) -> int | None:
     """Return the GPUs of a place, type and market by quotas, else by the wish; None: no limit."""
-    rows = [q for q in wish["quotas"] if q["scope"] == "each" and _counted(q, place, gpu, market)]
+    rows = [q for q in wish["quotas"] if q["scope"] == "each" and is_counted(q, place, gpu, market)]
     return int(rows[-1]["gpus"]) if rows else _other_quota(wish)
 
 
@@ -216,7 +216,7 @@ def _quotas(case: Case) -> Iterator[str]:
         together = sum(
             machine_count(m) * (m["gpu_count"] if vcpus is None else _vcpus(case.offer(m)))
             for m in [*case.placement["workers"], *others]
-            if _counted(row, m["place"], m["gpu"], m["market"], m["offer"])
+            if is_counted(row, m["place"], m["gpu"], m["market"], m["offer"])
         )
         if together > most:
             names = [row["place"], row["gpu"], row["market"], row.get("machine", "*")]
@@ -224,7 +224,7 @@ def _quotas(case: Case) -> Iterator[str]:
             yield f"{together:g} {unit}, where the joint quota of {' '.join(names)} is {most}"
 
 
-def _counted(row: Json, place: str, gpu: str, market: str, machine: str | None = None) -> bool:
+def is_counted(row: Json, place: str, gpu: str, market: str, machine: str | None = None) -> bool:
     """Tell whether a row of quotas counts a place, type, market and, where given, machine type."""
     pairs = [(place, row["place"]), (gpu, row["gpu"]), (market, row["market"])]
     if machine is not None:
