@@ -8,10 +8,10 @@ import time
 from math import inf
 from typing import Any
 
-import jsonschema
 import msgspec
 import pytest
 from certain import certain
+from conforming import validate
 from drawn import drawn
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
@@ -32,7 +32,6 @@ from placer.advice.explanation.subject import Asker, place_subject, read_subject
 from placer.advice.explanation.wishes import find_conflict, wishes_of, without
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
-from placer.documents.schemas import schema_text
 from placer.market.catalog import Catalog
 from placer.market.network.graph import network_of
 from placer.market.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
@@ -337,10 +336,7 @@ def test_every_explanation_has_a_text_and_a_document(seed: int) -> None:
     """Sentences without a word for missing values, and a document that follows its schema."""
     problem = wide_problem(seed, most=200)
     found = explain(problem, nodes=50, time_limit_s=20)
-    jsonschema.validate(
-        json.loads(json.dumps(found.to_dict(), allow_nan=False)),
-        json.loads(schema_text("explanation")),
-    )
+    validate(json.loads(json.dumps(found.to_dict(), allow_nan=False)), "explanation")
     text = text_of(found)
     assert "None" not in text
     assert "nan" not in text
@@ -377,7 +373,7 @@ def test_limits_that_bind_together(run: Run) -> None:
     assert "Together: A quota of 9 GPUs of a type in a region and market, a budget of" in shown
     assert "without all of them 20 x A10 on-demand in lambda/us-west-1: 1,299 samples/s" in shown
     document = json.loads(run("explain", *words, "--json").stdout)
-    jsonschema.validate(document, json.loads(schema_text("explanation")))
+    validate(document, "explanation")
     pairs = {tuple(row["codes"]): row for row in document["binding"]["joint"]}
     both = pairs["quota", "budget"]
     assert both["gain"] == pytest.approx(1_299 / 1_110 - 1, abs=0.002)

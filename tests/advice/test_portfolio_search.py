@@ -11,8 +11,8 @@ from functools import partial
 from math import inf
 from typing import Any
 
-import jsonschema
 import pytest
+from conforming import validate
 from portfolios import (
     brute_force,
     placements,
@@ -31,7 +31,6 @@ from placer.advice.portfolio.pricing import worth
 from placer.advice.portfolio.search import elsewhere
 from placer.cost_model.limits import violations
 from placer.documents.many_check import wrong_sums
-from placer.documents.schemas import schema_text
 from placer.interface.advisor import Advisor
 from placer.records import replace
 from placer.solving.answer import SolveOptions
@@ -46,7 +45,7 @@ def checked(answer: PortfolioAnswer) -> None:
     """Check each job by its own limits, the sums, and the document."""
     document = answer.to_dict()
     assert wrong_sums(document) == ""
-    jsonschema.validate(json.loads(json.dumps(document)), json.loads(schema_text("portfolio")))
+    validate(json.loads(json.dumps(document)), "portfolio")
     for placed in answer.jobs:
         if placed.result is not None and placed.result.placement is not None:
             assert violations(placed.result.placement, placed.job.problem) == ()

@@ -13,15 +13,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
+from conforming import validate
 
 import placer
 from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.advice.policy.trace import Job, Market
 from placer.advice.policy.watch import Change, watch
-from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.files.growing_file import LOOK_S, Line, follow
 from placer.interface import replay
@@ -212,7 +211,7 @@ def test_a_file_that_grows(started: Any, tmp_path: Path) -> None:
     feed.write_text(f"{HEAD}\n{first}\n{second[:8]}", encoding="utf-8")
     process = started(str(feed), "--json")
     told = json.loads(process.stdout.readline())
-    jsonschema.validate(told, json.loads(schema_text("watch")))
+    validate(told, "watch")
     assert told["held"] == {"gcp/us-central1-a": 4}
     with feed.open("a", encoding="utf-8") as file:
         file.write(f"{second[8:]}\n")

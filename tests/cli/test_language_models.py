@@ -3,11 +3,10 @@
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
+from conforming import validate
 
 from conftest import Run
-from placer.documents.schemas import schema_text
 
 BOOK = ("--figures", "book")
 MODEL = ("--model", "llama-3.1-8b")
@@ -21,7 +20,7 @@ def test_documents_have_tokens_beside_samples(run: Run) -> None:
     sequence counts whole.
     """
     document = json.loads(run("recommend", *ASKED, "--json").stdout)
-    jsonschema.validate(document, json.loads(schema_text("result")))
+    validate(document, "result")
     estimate = document["estimate"]
     for end in ("value", "low", "high"):
         samples = estimate["samples_per_second"][end]

@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
+from conforming import validate
 from rehearsed import by_hand, manifest_of
 from run_plans import document as plain_workers
 from run_plans import islands
@@ -21,7 +21,6 @@ from placer.cost_model.estimate import estimate
 from placer.documents.manifest import read_manifest
 from placer.documents.manifest.manifest_reader import STEPS, bucket_name
 from placer.documents.manifest.types import question_of
-from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.problem.exchange import crossings
@@ -94,7 +93,7 @@ def test_serverless_plans_meet_in_buckets(hierarchical: dict[str, Any]) -> None:
     assert hierarchical["buckets"][0]["name"] == hierarchical["storage"]["bucket"]
     assert len({bucket["name"] for bucket in hierarchical["buckets"]}) == 3
     assert hierarchical["exchange"]["timeouts"]["poll_s"] == 1.0
-    jsonschema.validate(hierarchical, json.loads(schema_text("manifest")))
+    validate(hierarchical, "manifest")
 
 
 def test_others_meet_at_an_address_and_one_worker_nowhere() -> None:
@@ -244,7 +243,7 @@ def planned() -> dict[str, Any]:
 
 def test_a_manifest_of_islands_is_version_2_and_follows_its_schema(planned: dict[str, Any]) -> None:
     """2 islands x 2 machines + 1 = 5 machines, in 3 workers."""
-    jsonschema.validate(planned, json.loads(schema_text("manifest-v2")))
+    validate(planned, "manifest-v2")
     manifest = read_manifest(planned, "m.json")
     assert (manifest.world_size, manifest.workers) == (5, 3)
     assert [group.rank_offset for group in manifest.groups] == [0, 4]
@@ -291,7 +290,7 @@ def test_a_plan_of_islands_comes_back_from_its_manifest() -> None:
     meeting = {**document["rendezvous"], "machines": 4}
     parts = {"groups": groups, "world_size": 4, "rendezvous": meeting}
     told = signed({**document, **parts, "schema": "placer.manifest/v2"})
-    jsonschema.validate(told, json.loads(schema_text("manifest-v2")))
+    validate(told, "manifest-v2")
     _, placement = question_of(read_manifest(told, "m.json"), "m.json")
     (group,) = placement.groups
     assert group.spec.split("=", 1)[1] == "2x2xT4:spot+zero-3+ckpt=full+mb=4"

@@ -5,11 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
+from conforming import validator
 
 from conftest import Run
 from placer.cli import PATHS
-from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.interface.settings import (
     COMMANDS,
@@ -199,7 +198,7 @@ def test_commands_use_and_show_them(run: Run, tmp_path: Path) -> None:
     shown = run("config", "show", "--origin", cwd=tmp_path, **home)
     assert "placer.toml:1" in shown.stdout
     document = json.loads(run("config", "show", "--json", cwd=tmp_path, **home).stdout)
-    Draft202012Validator(json.loads(schema_text("config"))).validate(document)
+    validator("config").validate(document)
     asked = run("recommend", "--model", "resnet50", "--json", cwd=tmp_path, **home)
     assert asked.returncode == 0, asked.stderr
     request = json.loads(asked.stdout)["request"]

@@ -9,15 +9,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import jsonschema
 import pytest
+from conforming import validate
 from drawn import drawn
 from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import ROOT
 from placer.cli.measure.profile_estimate import estimate_report
-from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
@@ -272,7 +271,7 @@ def test_the_document_is_json_and_the_tables_say_the_same(
     """Every GPU in both; nothing but finite numbers."""
     document = json.loads(json.dumps(small.to_dict(), allow_nan=False))
     assert document["schema"] == "placer.profile-estimate/v1"
-    jsonschema.validate(document, json.loads(schema_text("profile-estimate")))
+    validate(document, "profile-estimate")
     gpus = {g.gpu for g in default.gpus.values() if g.kind == "gpu"}
     assert (
         {row["gpu"] for row in document["fits"]}

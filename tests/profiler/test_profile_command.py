@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
+from conforming import validate
 from profiled import PARAMETERS, SOURCE
 
 from conftest import ROOT, completed
 from placer.cli import run
-from placer.documents.schemas import schema_text
 from placer.market.accelerators import processor_name
 from placer.profiler.devices import cpus_here
 from placer.workload.profile import load_profile
@@ -49,7 +48,7 @@ def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Profile
 def checked(path: str) -> dict[str, Any]:
     """A profile file that follows its schema and can be read."""
     document: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-    jsonschema.validate(document, json.loads(schema_text("profile")))
+    validate(document, "profile")
     assert load_profile(str(Path(path).resolve())).measurements
     return document
 

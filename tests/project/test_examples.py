@@ -15,12 +15,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
+from conforming import validate
 from shaping import shaped
 
 from conftest import ROOT, completed
-from placer.documents.schemas import schema_text
 
 FOLDER = ROOT / "examples"
 torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
@@ -179,7 +178,7 @@ def test_rehearse_plan(examples: Path, environment: dict[str, str]) -> None:
         for name in ("rehearsal.json", "killed.json")
     )
     assert whole["strategy"] == "all-reduce"
-    jsonschema.validate(killed, json.loads(schema_text("rehearsal")))
+    validate(killed, "rehearsal")
     first, second = killed["deaths"]
     assert first.startswith("rank 1 (gcp/europe-west1) killed in step 2; the run ended: ")
     assert second.startswith("resumed before step ")

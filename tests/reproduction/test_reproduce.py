@@ -10,12 +10,11 @@ from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
-import jsonschema
 import pytest
+from conforming import validate
 
 from placer import reproduction
 from placer.cli import run as run_command
-from placer.documents.schemas import schema_text
 from placer.documents.schemas.measured import PaperGroup, Verdict
 from placer.market.books.book_reader import load_catalog
 from placer.records import replace
@@ -252,7 +251,7 @@ def test_json_follows_its_schema_and_is_finite(
 ) -> None:
     """Nothing but the document on stdout; all rows are in it."""
     document = json.loads(printed(paper, "--json"))
-    jsonschema.validate(document, json.loads(schema_text("reproduction")))
+    validate(document, "reproduction")
     assert (document["schema"], document["paper"]) == ("placer.reproduction/v1", paper)
     assert all(math.isfinite(number) for number in numbers(document))
     assert len(document["rows"]) == len(reproduced(paper).rows)

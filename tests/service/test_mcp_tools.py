@@ -12,11 +12,11 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from conforming import validate
 from jsonschema import Draft202012Validator
 from served import BOOK, LONG, QUESTION
 
 from conftest import ROOT, Run
-from placer.documents.schemas import schema_document
 from placer.service.questions.body import check_body
 from placer.service.questions.words import LISTS, VERBS, words_of
 
@@ -106,7 +106,7 @@ def test_every_tool_is_listed_and_answers() -> None:
             continue
         assert not result.is_error, text
         kind = VERBS[name].document if name in VERBS else name
-        Draft202012Validator(schema_document(kind)).validate(result.structured_content)
+        validate(result.structured_content, kind)
         outputs[name].validate(result.structured_content)
         assert not outputs[name].is_valid({"schema": "placer.other/v1"})
         if name == "export":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -10,12 +9,11 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-import jsonschema
 import pytest
+from conforming import validate
 
 import placer
 from instances import two_places
-from placer.documents.schemas import schema_text
 from placer.interface import advisor
 from placer.solving import allowance
 from placer.solving.allowance import OutOfTimeError, Reason
@@ -97,7 +95,7 @@ def test_memory_that_is_used_up_gives_a_status_of_its_own() -> None:
     """
     result = placer.recommend("roberta-xlm", memory_limit=1, **WORDS)
     assert result.status is Status.MEMORY_LIMIT
-    jsonschema.validate(result.to_dict(), json.loads(schema_text("result")))
+    validate(result.to_dict(), "result")
 
 
 @needs_proc

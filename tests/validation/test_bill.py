@@ -11,11 +11,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from jsonschema import Draft202012Validator
+from conforming import validate
 
 import placer
 from conftest import ROOT, Run
-from placer.documents.schemas import schema_document
 from placer.errors import PlacerError
 from placer.market.words.money import exchange_rates
 
@@ -290,7 +289,7 @@ def test_command_line_python_and_service_agree(
     (tmp_path / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     words = ("bill", str(tmp_path / "plan.json"), str(FOCUS), "--tag", "run=4711")
     printed = json.loads(run(*words, "--json").stdout)
-    Draft202012Validator(schema_document("bill")).validate(printed)
+    validate(printed, "bill")
     assert printed == placer.bill(plan, FOCUS, tag=["run=4711"], name="plan.json").to_dict()
     text = FOCUS.read_text(encoding="utf-8")
     answer = client.post("/v1/bill", json={"result": plan, "charges": text, "tag": ["run=4711"]})

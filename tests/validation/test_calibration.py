@@ -11,15 +11,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
+from conforming import validate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy import empty
 
 import placer
 from conftest import ROOT, Run
-from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
@@ -277,7 +276,7 @@ HEAD = "model,workers,samples_per_second"
 def test_document_follows_its_schema_and_reads_back(t4: CalibrationReport) -> None:
     """What is written is valid, holds the digest of the runs, and gives the same overlay again."""
     document = json.loads(json.dumps(t4.to_dict(), allow_nan=False))
-    jsonschema.validate(document, json.loads(schema_text("calibration")))
+    validate(document, "calibration")
     assert overlay_from(document, "file") == t4.overlay
     assert document["runs"]["sha256"] == t4.sha256
     assert check_document(document, "file").startswith("calibration runs.csv of 2026-11-21")

@@ -7,12 +7,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
+from conforming import validate
 from run_plans import A, B, document, saved
 
 from conftest import ROOT, Run
-from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.validation.calibration.calibrate import calibrate
@@ -156,7 +155,7 @@ def test_the_speed_of_all_processes_together_is_taken_up(tmp_path: Path, erben: 
     assert row.rate.high == pytest.approx(1.02 * row.rate.value)
     assert report.overlay.calibration.hosts == PUBLISHED.hosts
     written = json.loads(json.dumps(report.to_dict()))
-    jsonschema.validate(written, json.loads(schema_text("calibration")))
+    validate(written, "calibration")
     assert overlay_from(written, "file") == report.overlay
 
 

@@ -5,10 +5,9 @@ priced.
 import json
 from typing import Any
 
-import jsonschema
 import pytest
+from conforming import validate
 
-from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.profiler.devices import gpu_name
 from placer.profiler.measured_profile import (
@@ -105,7 +104,7 @@ def test_a_profile_with_measurements_is_read_back() -> None:
     """Written, checked against the schema, read: the same."""
     profile = made(ON_T4, ON_CPU)
     document = written(profile)
-    jsonschema.validate(document, json.loads(schema_text("profile")))
+    validate(document, "profile")
     assert profile_from_json(json.dumps(document).encode(), "mine.json") == profile
 
 

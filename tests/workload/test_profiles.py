@@ -5,11 +5,10 @@ refused.
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
+from conforming import validate
 
 from placer import estimate
-from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
@@ -67,7 +66,7 @@ def test_language_models_have_the_published_number_of_parameters(
 def test_shipped_profiles_follow_their_schema(name: str) -> None:
     """And the name is the file's name."""
     document = json.loads((shipped_profiles() / f"{name}.json").read_text(encoding="utf-8"))
-    jsonschema.validate(document, json.loads(schema_text("profile")))
+    validate(document, "profile")
     assert load_profile(name).name == name
 
 

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conforming import validator
 from exports import bash, on_path, parsed, plan_of
-from jsonschema import Draft202012Validator
 from run_plans import A, B, C, document, islands
 
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run, free_port
-from placer.documents.schemas import schema_text
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.folder import write_folder
@@ -90,7 +89,7 @@ def whole_log(path: Path, ranks: int) -> list[dict[str, Any]]:
     equal parameters.
     """
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    check = Draft202012Validator(json.loads(schema_text("run")))
+    check = validator("run")
     for record in records:
         check.validate(record)
     steps = sorted(

@@ -17,14 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
+from conforming import validate
 from rehearsed import EU, LONDON, OREGON, STORES, US, by_hand, manifest_of, written
 from shaping import shaped
 
 from conftest import Run
 from placer.documents.manifest import document_digest, read_manifest
-from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder
 from placer.launch.rehearsal import rehearsal as module
@@ -169,7 +168,7 @@ def test_requests_to_the_store_are_exact(command: Run, tmp_path: Path) -> None:
     done = command("run", "--rehearse", *words)
     assert done.returncode in (0, 6), done.stderr
     document = json.loads(done.stdout)
-    jsonschema.validate(document, json.loads(schema_text("rehearsal")))
+    validate(document, "rehearsal")
     assert document["confirmed"] == (done.returncode == 0)
     rows = {row["what"]: row for row in document["lines"]}
     for kind, count in (("write", 4), ("read", 6), ("list", 3)):

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
+from conforming import validator
 from listening import listeners, open_to_others, watched
 from run_plans import A, B, document, plan_of, saved, settings_of
 from running import alive
 
 from conftest import INTERRUPTIBLE, PROCESS_TIMEOUT_S, ROOT, Run, free_port
-from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder
 from placer.launch.runtime.processes import launcher as launching
@@ -49,7 +48,7 @@ def lines_of(log: Path) -> list[dict[str, Any]]:
 
 def test_the_test_manifest_follows_the_schema() -> None:
     """Else the tests would run what placer does not write."""
-    check = Draft202012Validator(json.loads(schema_text("manifest")))
+    check = validator("manifest")
     for strategy in ("all-reduce", "central", "parameter-server", "model-averaging"):
         check.validate(document(strategy, (A, 2), (B, 1)))
 
@@ -80,7 +79,7 @@ def test_a_recommended_plan_runs(run: Run, command: Run, tmp_path: Path) -> None
         in done.stdout
     )
     records = lines_of(tmp_path / "out" / "run.jsonl")
-    check = Draft202012Validator(json.loads(schema_text("run")))
+    check = validator("run")
     for record in records:
         check.validate(record)
     pairs = [row for row in records[-1]["bytes"] if row["src"] != row["dst"]]
@@ -193,7 +192,7 @@ def test_a_job_that_is_restarted_begins_or_goes_on(command: Run, tmp_path: Path)
         done = command("run", path, *words, cwd=tmp_path, **PATHS)
         assert done.returncode == 0, done.stderr
         printed = json.loads(done.stdout)
-        Draft202012Validator(json.loads(schema_text("run"))).validate(printed)
+        validator("run").validate(printed)
         with pytest.raises(PlacerError, match=r"give its run\.jsonl"):
             contents(printed)
         records = lines_of(tmp_path / "out" / "run.jsonl")
