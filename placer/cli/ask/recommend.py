@@ -175,8 +175,9 @@ def _print_default(result: Any) -> None:
     click.echo(styled(last, "bold green", out) + f"   {figures}" * beside)
     if not beside:
         click.echo(figures)
-    rows = [*choice_lines(result, width - LABELS)]
-    print_labelled(rows, column=LABELS)
+    rows = [*choice_lines(result, width, LABELS)]
+    for label, rest in rows:
+        click.echo(styled(label, "cyan", out) + rest)
     facts, warnings = [*answer.answer_lines(result)], answer.warning_lines(result)
     room = MOST_LINES - len(lines) - len(rows) - (1 if beside else 2)
     print_labelled(_fitting(facts, warnings, room), column=LABELS)

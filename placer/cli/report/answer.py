@@ -11,7 +11,6 @@ from placer.cli.report.placements import (
     confidence_lines,
     inner_words,
     market_words,
-    own_lines,
     price_bases,
     proof_words,
     software_words,
@@ -40,7 +39,7 @@ from placer.report.kinds.shared.placement import (
 )
 from placer.solving.answer import Warn
 from placer.solving.cross_check import verification_words
-from placer.solving.result import Option, OwnOrRented, Result
+from placer.solving.result import Option, Result
 from placer.units import (
     format_duration,
     format_number,
@@ -119,8 +118,10 @@ def answer_lines(result: Result) -> Lines:
     yield "risk", _risk(document, placement, _quota(problem, placement))
     yield from _price_risk_lines(result)
     yield from _note_lines(result, placement)
-    if result.own_machines is not None:
-        yield from _own_machines_lines(result.own_machines, document, problem)
+    if result.own_machines is not None and result.own_machines.break_even is not None:
+        from placer.report.kinds.result import break_even_words  # few questions need it
+
+        yield "cheaper", break_even_words(document)
     others = [option for option in result.baselines if not option.same]
     if others:
         yield "compare", _baselines(others, problem)
@@ -139,15 +140,6 @@ def _estimate_lines(placement: Placement, document: Document, problem: Problem) 
         yield "inside", inside
     yield from ((label, words) for label, words, _ in target_facts(estimate))
     yield "price", "; ".join((*price_words(estimate), price_bases(placement, problem)))
-
-
-def _own_machines_lines(beside: OwnOrRented, document: Document, problem: Problem) -> Lines:
-    """Yield own machines and rented ones, and the prices at which they cost the same."""
-    from placer.report.kinds.result import break_even_words  # few questions need it
-
-    yield from own_lines(beside, problem)
-    if beside.break_even is not None:
-        yield "cheaper", break_even_words(document)
 
 
 def _note_lines(result: Result, placement: Placement) -> Lines:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from msgspec import to_builtins
 
@@ -16,11 +14,12 @@ from placer.market.catalog import VmOffer
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
-from placer.report.draw.wrapping import aligned
+from placer.report.blocks import table, without_empty_columns
+from placer.report.draw.terminal import GAP, table_lines
 from placer.report.figures import Document, devices_words, headline, tokens_per_sample
 from placer.report.kinds.shared.placement import plan_words
 from placer.solving.confident_plan import ConfidentPlan
-from placer.solving.result import Option, OwnOrRented, Result
+from placer.solving.result import Option, Result
 from placer.units import (
     Interval,
     counted,
@@ -237,62 +236,47 @@ def confidence_lines(document: Document) -> Iterator[tuple[str, str]]:
 
 CENTS_BELOW = 100
 """USD from which cents are left out of a total."""
-LEAST_WIDTH = 20
-"""Columns of the names of machines in a narrow terminal."""
-GAP = "  "
 
 
-class Choice(NamedTuple):
-    """One row, as it is printed."""
-
-    label: str
-    machines: str
-    price: str
-    speed: str
-    total: str
-    known: str
-
-
-def choice_lines(result: Result, width: int) -> Iterator[tuple[str, str]]:
-    """Yield labels and lines of at most four choices beside an answer under a head, no placement
-    twice. Without room in the columns beside the labels, how they are known is left out and
-    machines are wrapped.
+def choice_lines(result: Result, width: int, column: int) -> Iterator[tuple[str, str]]:
+    """Yield lines of a width, as label and rest: the choices beside an answer, or own machines and
+    rented ones, under a head. Texts begin at a column; machines are wrapped where it is narrow.
     """
-    shown = {result.placement and result.placement.canonical()}
-    rows = []
-    for label, option in _named(result):
-        if option.placement.canonical() not in shown:
-            shown.add(option.placement.canonical())
-            rows.append(_row(label, option, result.problem))
-    if not rows or result.estimate is None:
+    if result.estimate is None:
         return
+    rows = [_row(label, option, result.problem) for label, option in _named(result)]
+    before = max([column - GAP, *(len(label) for label, *_ in rows)])
     unit = speed_unit(result.estimate.tokens_per_sample)
-    head = Choice("", "machines", "USD/h", unit, "total" if rows[0].total else "", "price; speed")
-    columns = [list(column) for column in zip(head, *rows, strict=True)][2:]
-    widths = [max(map(len, column)) for column in columns]
-    room = width - sum(wide + len(GAP) for wide in widths if wide)
-    if room < LEAST_WIDTH:
-        room, widths[-1] = room + widths[-1] + len(GAP), 0
-    names = max(LEAST_WIDTH, min(room, max(len(row.machines) for row in rows)))
-    for row in (head, *rows):
-        first, *more = textwrap.wrap(row.machines, names, break_on_hyphens=False) or [""]
-        figures = [text.rjust(wide) for text, wide in zip(row[2:5], widths, strict=False) if wide]
-        known = [row.known] if widths[-1] else []
-        yield row.label, GAP.join([first.ljust(names), *figures, *known]).rstrip()
-        yield from (("", line) for line in more)
+    listed = table(
+        "",
+        ("", "machines", "USD/h", unit, "total", "price; speed"),
+        [[label.ljust(before), *cells] for label, *cells in rows],
+        numbers=("USD/h", unit, "total"),
+        narrowed=("machines",),
+    )
+    whole = without_empty_columns(listed)
+    for ((line, _),) in () if whole is None else table_lines(whole, width):
+        yield line[:before], line[before:]
 
 
 def _named(result: Result) -> Iterator[tuple[str, Option]]:
-    if result.older is not None:
-        yield result.older.label, result.older
-    if result.bold is not None:
-        yield "bold", result.bold
-    if result.own_machines is not None:
-        return  # they have a table of their own
+    """Yield at most four choices with their labels; own machines beside rented ones are all
+    compared, the answer among them.
+    """
+    own = result.own_machines
+    if own is not None:
+        yield from ((option.label, option) for option in own.rows)
+        return
     rows = [option for option in result.options if _devices(option) != _devices(result)]
     on_demand = [o for o in rows if all(g.market == "on_demand" for g in o.placement.groups)]
-    yield from (("steady", option) for option in on_demand[:1])
-    yield from [("next", option) for option in rows if option not in on_demand[:1]][:1]
+    named = [(option.label, option) for option in (result.older, result.bold) if option is not None]
+    named += [("steady", option) for option in on_demand[:1]]
+    named += [("next", option) for option in rows if option not in on_demand[:1]][:1]
+    shown = {result.placement and result.placement.canonical()}
+    for label, option in named:
+        if option.placement.canonical() not in shown:
+            shown.add(option.placement.canonical())
+            yield label, option
 
 
 def _devices(shown: Option | Result) -> set[tuple[str, str]]:
@@ -301,7 +285,8 @@ def _devices(shown: Option | Result) -> set[tuple[str, str]]:
     return {(group.gpu, group.market) for group in groups}
 
 
-def _row(label: str, option: Option, problem: Problem) -> Choice:
+def _row(label: str, option: Option, problem: Problem) -> list[str]:
+    """Return label, machines, price, speed, total and how price and speed are known."""
     got, total = option.estimate, ""
     if problem.requirements.samples is not None:
         totals = totals_of(got, problem.requirements)
@@ -310,29 +295,11 @@ def _row(label: str, option: Option, problem: Problem) -> Choice:
         total = f"{format_duration(totals.seconds.value)}, {money}"
     bases = dict.fromkeys(price_basis(offer) for offer in rented(option.placement, problem))
     prices = " and ".join(basis.partition(" ")[0] for basis in bases)
-    return Choice(
-        label=label,
-        machines=brief(option.placement, problem),
-        price=format_usd(got.usd_per_hour.total),
-        speed=speed_between(got),
-        total=total,
-        known=f"{'book' if label == 'bold' else prices}; {speed_basis(got.provenance)}",
-    )
-
-
-def own_lines(beside: OwnOrRented, problem: Problem) -> Iterator[tuple[str, str]]:
-    """Yield a table of own machines, own with spot ones and spot ones alone."""
-    wish = problem.requirements
-    each = "sample" if problem.profile.architecture is None else "token"
-    rows = [["", "USD/h", f"{each}s/s", "total", "machines"]]
-    for row in beside.rows:
-        total = ""
-        if wish.samples is not None:
-            whole = totals_of(row.estimate, wish)
-            total = f"{format_usd(whole.usd.value)} in {format_duration(whole.seconds.value)}"
-        usd, speed = format_usd(row.estimate.usd_per_hour.total), speed_between(row.estimate)
-        rows.append([row.label, usd, speed, total, brief(row.placement, problem)])
-    if wish.samples is None:
-        rows = [[*row[:3], row[4]] for row in rows]
-    for number, line in enumerate(aligned(rows)):
-        yield "" if number else "options", line
+    return [
+        label,
+        brief(option.placement, problem),
+        format_usd(got.usd_per_hour.total),
+        speed_between(got),
+        total,
+        f"{'book' if label == 'bold' else prices}; {speed_basis(got.provenance)}",
+    ]

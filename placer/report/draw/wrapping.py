@@ -43,17 +43,6 @@ def labelled(pairs: Sequence[tuple[str, str]], width: int, least: int = 0) -> li
     return lines
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows of cells as lines whose cells stand below each other; the last ones stay as long
-    as they are.
-
-    >>> aligned([("own", "$3", "2 x H100"), ("own + spot", "$40.20", "4 x H100")])
-    ['own         $3      2 x H100', 'own + spot  $40.20  4 x H100']
-    """
-    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
-    return ["  ".join([*map(str.ljust, row[:-1], widths), row[-1]]) for row in rows]
-
-
 def fold(text: str, width: int) -> list[str]:
     """Break text into lines of a width: between words, else after a sign, else anywhere.
 
