@@ -15,21 +15,15 @@ from placer.cost_model.limits import violations
 from placer.cost_model.objective import gap_between
 from placer.documents.certificate_check import Checked, check_certificate, wrong_prices
 from placer.documents.checker.limits import is_counted, quota_of
-from placer.documents.checker.market import machines_of
-from placer.documents.checker.strategies import required_modes
-from placer.documents.checker.witness import witness
 from placer.documents.present_book import compare_with_book
-from placer.documents.proof_check import UNCOVERED, can_refute
+from placer.documents.proof_check import UNCOVERED, can_refute, refuter
 from placer.documents.result_parts import request_document
 from placer.documents.saved_result import (
     check_result,
-    device_speeds,
     figures,
     first_difference,
     is_request,
-    mode_factor,
     placement_from,
-    store_links,
     wrong_pricing,
 )
 from placer.errors import refuse
@@ -215,9 +209,7 @@ def _refuted(document: Json, whole: Problem | None) -> Iterator[str]:
     """Yield points whose bounds equal machines in one place beat, by speed or by price."""
     if whole is None or not can_refute(whole):
         return
-    saved = whole.to_dict()
-    machines, links = machines_of(saved, device_speeds(whole)), store_links(whole)
-    modes = [mode_factor(strategy, steps, whole) for strategy, steps in required_modes(saved)]
+    beaten = refuter(whole)
     for number, point in enumerate(document["points"]):
         usd, speed = point["usd_per_hour"], point["samples_per_second"]
         within = {"budget_usd_per_hour": usd, "min_samples_per_second": None}
@@ -227,9 +219,7 @@ def _refuted(document: Json, whole: Problem | None) -> Iterator[str]:
         ):
             if point[key] is None or (key == "most_samples_per_second" and usd <= 0):
                 continue
-            wishes = {**saved["requirements"], "objective": objective, **limits}
-            asked = {**saved, "requirements": wishes}
-            better = witness(asked, machines, modes, point[key], links)
+            better = beaten({"objective": objective, **limits}, point[key])
             if better:
                 yield f"points[{number}].{key} is {point[key]:.9g}, but {better}"
 

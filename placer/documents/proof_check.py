@@ -5,7 +5,7 @@ again, and a search for a placement that the claimed bound rules out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from placer.cost_model.objective import Objective, objective_named
@@ -215,17 +215,26 @@ def _refuted(document: Json, whole: Problem | None) -> Iterator[str]:
     nothing = document["status"] == "infeasible" and document["placement"] is None
     if whole is None or not can_refute(whole) or (bound is None and not nothing):
         return
-    better = next(filter(None, (_better(asked, bound) for asked in _questions(whole))), "")
+    better = next(filter(None, (refuter(asked)({}, bound) for asked in _questions(whole))), "")
     if better and nothing:
         yield f"nothing is said to fit, but {better} {objective_named(name).unit}"
     elif better:
         yield f"the bound {bound:.9g} is beaten: {better} and keep every limit"
 
 
-def _better(asked: Problem, bound: float | None) -> str:
-    saved, speeds = asked.to_dict(), device_speeds(asked)
+def refuter(asked: Problem) -> Callable[[Json, float | None], str]:
+    """Return what looks for equal machines in one place that beat a bound on a question on its
+    whole market, with other wishes in place of its own; see `witness`.
+    """
+    saved = asked.to_dict()
+    machines, links = machines_of(saved, device_speeds(asked)), store_links(asked)
     modes = [mode_factor(strategy, steps, asked) for strategy, steps in required_modes(saved)]
-    return witness(saved, machines_of(saved, speeds), modes, bound, store_links(asked))
+
+    def better(wishes: Json, bound: float | None) -> str:
+        changed = {**saved, "requirements": {**saved["requirements"], **wishes}}
+        return witness(changed, machines, modes, bound, links)
+
+    return better
 
 
 def _questions(whole: Problem) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from placer.advice.recommendation.notes import notes_of
 from placer.cost_model.estimate import Estimate, estimate, offer_of
@@ -73,11 +73,8 @@ def estimate_document(
         "placement": parts.placement_document(placement, problem),
         "estimate": parts.estimate_document(figures),
         "outlook": parts.outlook_document(placement, figures, problem),
-        "notes": [
-            {"code": note.code, "message": note.message}
-            for note in notes_of(problem, placement, figures)
-        ],
-        "violations": [{"code": v.code, "message": v.message} for v in broken],
+        "notes": to_builtins(list(notes_of(problem, placement, figures))),
+        "violations": to_builtins(list(broken)),
     }
 
 
