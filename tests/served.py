@@ -35,7 +35,9 @@ class Served:
 
     def client(self, **words: Any) -> httpx2.Client:
         """Return a client of the service."""
-        return httpx2.Client(base_url=self.address, timeout=60, trust_env=False, **words)
+        return httpx2.Client(
+            base_url=self.address, timeout=60, trust_env=False, verify=False, **words
+        )
 
     def kill(self) -> None:
         """End it as a power cut does."""

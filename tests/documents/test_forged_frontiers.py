@@ -1,13 +1,12 @@
 """Forged frontiers: every figure of a file is priced again or named as not covered."""
 
-import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from second_opinions import examined
+from second_opinions import examined, fresh
 
 from conftest import ROOT, Run
 from placer.advice.frontier.points import Ending, Frontier, FrontierPoint
@@ -56,7 +55,7 @@ def changed(value: Any) -> Any:
 
 def edited(document: dict[str, Any], path: Path_) -> dict[str, Any]:
     """The document with another value at a path."""
-    made = copy.deepcopy(document)
+    made: dict[str, Any] = fresh(document)
     at: Any = made
     for key in path[:-1]:
         at = at[key]
@@ -108,12 +107,12 @@ def test_a_doctored_price_is_found(frontier: dict[str, Any]) -> None:
     """An offer of the problem at half its price: the points do not fit it, and if they did, the
     book of the same digest would not.
     """
-    document = copy.deepcopy(frontier)
+    document = fresh(frontier)
     for offer in document["problem"]["catalog"]["offers"]:
         offer["usd_per_hour"] /= 2
     with pytest.raises(PlacerError, match="is written as"):
         examine_document(document, "f.json")
-    unused = copy.deepcopy(frontier)
+    unused = fresh(frontier)
     del unused["points"][1:]
     unused |= {"knee": None, "best_value": 0}
     used = {w["offer"] for w in unused["points"][0]["placement"]["workers"]}

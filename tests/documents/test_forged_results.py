@@ -2,7 +2,6 @@
 or named as not covered.
 """
 
-import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
-from second_opinions import edited, examined
+from second_opinions import edited, examined, fresh
 
 from conftest import Run
 from instances import exchange_problem, random_problem, wide_problem
@@ -80,7 +79,7 @@ def refused(document: dict[str, Any]) -> str:
     """The one line with which a document is refused, or an empty one."""
     caught: PlacerError | None = None
     try:
-        examine_document(json.loads(json.dumps(document)), "r.json")
+        examine_document(fresh(document), "r.json")
     except PlacerError as error:
         caught = error
     assert caught is None or (caught.exit_code == 2 and "\n" not in caught.message)
@@ -119,7 +118,7 @@ def test_a_lowered_bound_does_not_follow_from_the_gap(files: Files) -> None:
     """The bound and those of all modes lowered to the value: with the gap of 0.1 % that was asked
     for, the mode of the answer would have a bound 0.1 % above it, or that of its relaxation.
     """
-    document = copy.deepcopy(files["whole"])
+    document = fresh(files["whole"])
     objective = document["objective"]
     objective["bound"], objective["gap"] = objective["value"], 0.0
     for mode in document["proof"]:
@@ -218,10 +217,10 @@ def drop_modes(document: dict[str, Any], names: tuple[str, ...]) -> None:
 )
 def test_one_dropped_mode_is_missed(files: Files, strategy: str) -> None:
     """Whichever it is, also one that was far behind; and so is one in the relaxation alone."""
-    document = copy.deepcopy(files["whole"])
+    document = fresh(files["whole"])
     drop_modes(document, (strategy,))
     assert "the proof says nothing of " in refused(document)
-    document["proof"] = copy.deepcopy(files["whole"]["proof"])
+    document["proof"] = fresh(files["whole"]["proof"])
     assert "the relaxation says nothing of " in refused(document)
 
 
@@ -289,7 +288,7 @@ TAMPERS: dict[str, tuple[Callable[[dict[str, Any]], None], str, str]] = {
 def test_a_tamper_is_refused_or_named_as_uncovered(files: Files, name: str) -> None:
     """One at a time; figures that the edit leaves open stay as they were."""
     edit, message, named = TAMPERS[name]
-    document = copy.deepcopy(files["whole"])
+    document = fresh(files["whole"])
     edit(document)
     if message:
         with pytest.raises(PlacerError, match=message):
@@ -317,7 +316,7 @@ def test_nothing_fits_is_refuted_by_what_fits(files: Files) -> None:
 
 def test_resealed_digests_do_not_help(files: Files) -> None:
     """A doctored link of the book, with the digest of the catalog worked out anew."""
-    document = copy.deepcopy(files["whole"])
+    document = fresh(files["whole"])
     document["problem"]["catalog"]["egress"][0]["usd_per_gib"] = 0.5
     document["certificate"]["inputs"] = input_digests(document["problem"])
     assert "the egress in the file are not those of" in refused(document)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from pathlib import Path
@@ -13,7 +12,7 @@ from conforming import validate
 from rehearsed import by_hand, manifest_of
 from run_plans import document as plain_workers
 from run_plans import islands
-from second_opinions import signed
+from second_opinions import fresh, signed
 
 import placer
 from conftest import Run
@@ -150,7 +149,7 @@ def test_buckets_have_names_of_their_own(hierarchical: dict[str, Any]) -> None:
     """A renamed bucket is fine, one that has another's name is not: what regions put there would be
     mixed up.
     """
-    document = copy.deepcopy(hierarchical)
+    document = fresh(hierarchical)
     document["buckets"][1]["name"] = "mine"
     assert read_manifest(document, "m.json", allow_edits=True).buckets[1].name == "mine"
     document["buckets"][0]["name"] = "mine"
@@ -273,7 +272,7 @@ def test_version_1_does_not_know_islands() -> None:
 def test_a_group_without_its_machines_is_no_version_2(planned: dict[str, Any]) -> None:
     """Both keys of an island are said, also where they are 1 and null."""
     for key in ("machines", "inner"):
-        document = copy.deepcopy(planned)
+        document = fresh(planned)
         del document["groups"][1][key]
         with pytest.raises(PlacerError, match=f"missing required field `{key}`"):
             read_manifest(document, "m.json", allow_edits=True)

@@ -5,7 +5,6 @@ that was doctored is refused.
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from functools import cache
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from second_opinions import examined
+from second_opinions import examined, fresh
 
 import placer
 from conftest import ROOT, Run
@@ -101,7 +100,7 @@ def test_a_portfolio_holds_and_names_what_nobody_checks(run: Run, tmp_path: Path
         (lambda d: d["jobs"][0]["result"]["certificate"].update(book="0" * 16), "book|digest"),
     )
     for edit, message in edits:
-        forged = copy.deepcopy(document)
+        forged = fresh(document)
         edit(forged)
         with pytest.raises(PlacerError, match=message):
             examine_document(forged, "jobs.json")

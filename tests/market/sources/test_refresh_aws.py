@@ -6,12 +6,14 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 import httpx2
 import pytest
+from botocore import loaders
 from price_servers import (
     ACCESS,
     SECRET,
@@ -45,6 +47,15 @@ def moto() -> Iterator[str]:
     host, port = server.get_host_and_port()
     yield f"http://{host}:{port}"
     server.stop()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def models_read_once() -> Iterator[None]:
+    """Keep the models of services, which botocore reads anew in each session."""
+    load = cache(loaders.JSONFileLoader().load_file)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loaders.JSONFileLoader, "load_file", lambda _, path: load(path))
+        yield
 
 
 @pytest.fixture
@@ -109,7 +120,7 @@ def aws(
             for k, v in request.headers.items()
             if k not in ("host", "content-length", "connection", "accept-encoding")
         }
-        done = httpx2.post(moto, content=request.body, headers=passed, timeout=60)
+        done = httpx2.post(moto, content=request.body, headers=passed, timeout=60, verify=False)
         return Answer(
             done.content, done.status_code, {"Content-Type": done.headers["content-type"]}
         )
