@@ -14,6 +14,7 @@ Needs: PyTorch, and train_tiny.py in the same folder. Without torchrun it trains
 
 import argparse
 import os
+import sys
 import time
 
 import torch
@@ -76,3 +77,6 @@ if rank == 0:
         )
 if together:
     dist.destroy_process_group()
+    if not cuda:
+        sys.stdout.flush()
+        os._exit(0)  # gloo's threads may abort the end of Python (pytorch/pytorch#179291)

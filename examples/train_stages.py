@@ -108,3 +108,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    sys.stdout.flush()
+    os._exit(0)  # gloo's threads may abort the end of Python (pytorch/pytorch#179291)
