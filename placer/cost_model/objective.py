@@ -161,7 +161,11 @@ class Objective(Struct, frozen=True, kw_only=True):
         return self.gain(value, bound) > max(SAME, slack * max(abs(value), abs(bound)))
 
     def ahead(self, value: float, slack: float) -> float:
-        """Return the value that is better than a given one by a share of it."""
+        """Return the value that is better than a given one by a share of it, the least time by a
+        share of the samples/s that are searched.
+        """
+        if self.searched != self.name:
+            return self.from_searched(self.to_searched(value) * (1 + slack))
         return value * (1 + slack) if self.maximised else value * (1 - slack)
 
     def demand(self, value: float, wish: Requirements) -> Requirements:

@@ -28,13 +28,17 @@ from placer.problem.workers.worker_sizes import ROUNDING
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status, Warn
-from placer.solving.parts.search import Ask, Part, PartSearch
+from placer.solving.parts.search import SAME, Ask, Part, PartSearch
 from placer.solving.result import Result
 
 MIXING = 0.02
 """Relative gain of unlike machines from which it is worth a word."""
 ANY_SHARE = 0.25
 """Share of the time for the question about any machines."""
+ANY_GAP = 0.3
+"""Gap at which the question about any machines ends: it is asked for a bound and for what is good
+together, while most of its time would go into a proof that no answer needs.
+"""
 ONE_REGION_SHARE = 0.4
 """Share of the time that is left then for the question about one region."""
 
@@ -51,17 +55,35 @@ def best_of_kinds(
     ) as allowed:
         began = time.perf_counter()
         # What is better with unlike machines is no news of an answer.
-        half = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s, on_better=None)
+        seconds, gap = ANY_SHARE * options.time_limit_s, _any_gap(options)
+        rough = replace(options, time_limit_s=seconds, gap=gap, on_better=None)
         wish = replace(problem.requirements, uniform=False)
-        found = replace(ask(replace(problem, requirements=wish), half), problem=problem)
+        found = replace(ask(replace(problem, requirements=wish), rough), problem=problem)
         unlike = found.placement is not None and len(found.placement.kinds) > 1
         if not unlike and found.value is not None and options.on_better is not None:
             options.on_better(found.value)
-        if unlike or (found.status is Status.TIME_LIMIT and options.node_limit is None):
+        if unlike or _is_open(found, options, gap):
             own = replace(options, certificate=False)
             search = _KindSearch(problem, ask, own, solver, allowed, proves=proves)
             found = _compared(search.beside(found), found)
         return replace(found, seconds=time.perf_counter() - began, limits=options.asked)
+
+
+def _any_gap(options: SolveOptions) -> float:
+    """Return the gap at which the question about any machines ends. A certificate speaks of all of
+    them, a draft is no proof, and a short search has few nodes for each question.
+    """
+    proves = options.proof == "full" and options.node_limit is None
+    return max(options.gap, ANY_GAP) if proves and not options.certificate else options.gap
+
+
+def _is_open(found: Result, options: SolveOptions, gap: float) -> bool:
+    """Tell whether a kind may hold something better than machines that are alike by chance."""
+    if found.status is Status.TIME_LIMIT:
+        return options.node_limit is None
+    if found.status is Status.INFEASIBLE:  # nothing is better than `beat` by the wide gap
+        return options.beat is not None and gap > options.gap
+    return gap > options.gap and (found.gap is None or found.gap > options.gap * (1 + SAME))
 
 
 def _compared(found: Result, whole: Result) -> Result:
@@ -72,8 +94,8 @@ def _compared(found: Result, whole: Result) -> Result:
     if not found.objective.better(whole.value, found.value, MIXING):
         return found
     words = (
-        f"unlike machines would be {100 * gain / abs(found.value):.0f} % better, where software "
-        f"divides a step by their speeds: --mixed"
+        f"unlike machines would be at least {100 * gain / abs(found.value):.0f} % better, where "
+        f"software divides a step by their speeds: --mixed"
     )
     return replace(found, notes=(Warn(code="mixing", message=words),))
 
