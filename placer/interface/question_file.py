@@ -13,6 +13,7 @@ from placer.advice.portfolio.answer import PortfolioAnswer
 from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import read_file, read_toml
 from placer.files.json_text import parse_json
+from placer.files.yaml_text import parse_yaml
 from placer.interface.portfolio import portfolio
 from placer.interface.words import Limits
 from placer.market.sources.harvest import Tally
@@ -63,23 +64,13 @@ def _parsed(path: str) -> Mapping[str, Any]:
         return read_toml(path, hint)
     data = read_file(path, hint, MOST_BYTES)
     try:
-        document = parse_json(data) if ending == ".json" else _yaml(data)
+        document = parse_json(data) if ending == ".json" else parse_yaml(data)
     except (ValueError, RecursionError) as error:
         words = " ".join(str(error).split())[:120]
         raise PlacerError(f"'{path}' cannot be read: {words}", hint) from None
     if not isinstance(document, dict):
         raise PlacerError(f"'{path}' has no keys with values", hint)
     return document
-
-
-def _yaml(data: bytes) -> Any:
-    """Read the first document of YAML; ValueError says where it is none."""
-    import yaml
-
-    try:
-        return next(iter(yaml.safe_load_all(data)), None)
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from None
 
 
 GIVE = "give a TOML file with a [[job]] for each job; see docs/manual/portfolio.md"

@@ -212,6 +212,29 @@ def test_what_no_word_says_is_refused(tmp_path: Path, text: str, words: str) -> 
         read_question(str(tmp_path / "task.yaml"))
 
 
+LAUGHS = "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefg", "bcdefgh", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("base_model: resnet50\nbase_model: gpt2\n", "the key 'base_model' appears twice"),
+        (f"a: &a [1, 2]\n{LAUGHS}base_model: x\nfsdp: *h\n", "more than 1,000,000 values"),
+        ("base_model: x\nfsdp: &f [*f]\n", "more than 1,000,000 values"),
+        ("base_model: " + "[" * 20_000, "recursion"),
+        ("base_model: !!python/name:os.system\n", "could not determine a constructor"),
+    ],
+)
+def test_yaml_that_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    """Readers differ in which of two values they take, and aliases of aliases fill the memory."""
+    (tmp_path / "axolotl.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(PlacerError, match=f"axolotl.yaml' cannot be read: .*{words}"):
+        read_question(str(tmp_path / "axolotl.yaml"))
+
+
 def test_flags_win_over_the_file(run: Run, tmp_path: Path) -> None:
     """``--seq-len`` replaces that of the file, whose other words hold and are printed."""
     (tmp_path / "axolotl.yaml").write_text(FILES["axolotl.yaml"][0], encoding="utf-8")

@@ -13,6 +13,7 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.files.bounded_file import read_file
 from placer.files.json_text import parse_json
+from placer.files.yaml_text import parse_yaml
 from placer.market.accelerators import processor_vcpus
 from placer.market.sources.harvest import Row, Tally
 from placer.market.sources.reading.expressions import evaluate
@@ -28,7 +29,7 @@ LINK_GB_PER_S = 25.0
 so for a B200 this is too low, never too high.
 """
 _BUS = re.compile(
-    r"^(?:\S*[:>])?\s*(\d+)\s+\d+\s+\w+\s+\w+\s+-?\d+\s+[\d.]+\s+[\d.]+\s+([\d.]+)[ \t]*(\S*)"
+    r"^(?:\S*[:>])?\s*(\d{1,18})\s+\d+\s+\w+\s+\w+\s+-?\d+\s+[\d.]+\s+[\d.]+\s+([\d.]+)[ \t]*(\S*)"
     r"(?:[ \t]+[\d.]+[ \t]+[\d.]+[ \t]+[\d.]+[ \t]+(\S+))?",
     re.MULTILINE,
 )
@@ -134,7 +135,7 @@ def _document(text: str) -> Any:
     braced = text.lstrip()[:1] in ("{", "[")
     if braced or re.match(r"\s*(?:apiVersion|kind|items):", text):
         try:
-            return parse_json(text) if braced else _yaml(text)
+            return parse_json(text) if braced else parse_yaml(text)
         except (ValueError, RecursionError):
             return None
     if text.lstrip().startswith("NodeName="):
@@ -157,15 +158,6 @@ def _document(text: str) -> Any:
     ]
 
 
-def _yaml(text: str) -> Any:
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from None
-
-
 _PAIR = re.compile(r"(\w+)=(\S+)")
 _NAMES = {
     "HOSTNAMES": "NODELIST",
@@ -186,7 +178,7 @@ def _hosts(nodes: str) -> int:
     """
     count = 0
     for name in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", nodes):
-        parts = re.findall(r"([0-9]+)(?:-([0-9]+))?", name.partition("[")[2])
+        parts = re.findall(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", name.partition("[")[2])
         count += sum(int(last or first) - int(first) + 1 for first, last in parts) or 1
     return count
 

@@ -100,7 +100,7 @@ def _times_in(words: str) -> list[tuple[float, str]]:
     named: dict[tuple[float, str], None] = {}
     for name, long in _TIMES.items():
         short = f"|{_SHORT_TIMES[name]}" if name in _SHORT_TIMES else ""
-        number, time = r"([0-9][0-9.,]*)?\s*", rf"(?:{long}{short})(?![a-z0-9])"
+        number, time = r"(?<![0-9])([0-9][0-9.,]{0,8})?\s*", rf"(?:{long}{short})(?![a-z0-9])"
         pattern = rf"{_PER}{number}(?:[a-z]+[ -])?{time}|^{number}{time}$"
         for found in re.finditer(pattern, words):
             told[float(re.sub(r"[.,]", "", found[1] or found[2] or "1")), name] = None

@@ -339,6 +339,16 @@ def test_a_log_of_nccl_tests_that_a_launcher_wrote(tmp_path: Path, before: str) 
     assert words == ["pc=1xH100:8@Berlin:nvlink=349.59GB/s"]
 
 
+def test_numbers_without_end_are_no_figures(tmp_path: Path) -> None:
+    """Python reads no whole number of 5,000 digits."""
+    path = tmp_path / "log.txt"
+    path.write_text(NCCL.replace("4294967296", "9" * 5000), encoding="utf-8")
+    words, _ = with_files(f"pc=1xH100:8@Berlin:nvlink={path}")
+    assert words == ["pc=1xH100:8@Berlin:nvlink=335.07GB/s"]
+    path.write_text(f"NODELIST GRES STATE\na[1-{'9' * 5000}] gpu:l4:4 idle\n", encoding="utf-8")
+    assert "xl4:4@Berlin" in with_files(f"{path}@Berlin")[0][0]
+
+
 def test_other_words_stay_as_they_are() -> None:
     """A word that names no file is read as before."""
     assert with_files("pc=1xT4@Berlin:nvlink=no") == (["pc=1xT4@Berlin:nvlink=no"], "")
