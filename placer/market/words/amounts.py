@@ -29,7 +29,9 @@ _TIMES = {
 _SHORT_TIMES = {"second": r"s", "minute": r"min", "day": r"d|tag", "year": r"a|an"}
 """Words that are others, too, unless they stand alone or behind a word such as per."""
 _PER = r"(?:\bper|\bpro|\bje|\bpar|\bpor|\bal|/)\s*"
-_BILLED = r"\b(?:billed|billing|invoiced|payable|abgerechnet|abrechnung|min\b|minimum)[^(]*$"
+_BILLED = (
+    r"\b(?:billed|billing|invoiced|payable|abgerechnet|abrechnung|min\.? [0-9]|minimum [0-9])[^(]*$"
+)
 """What a price is not for, though it is billed so."""
 _EACH = {
     "gpu": r"(?:per|pro|je|par|por|/|a)\s*(?:gpu|card|karte|accelerator|beschleuniger)\b"
@@ -71,6 +73,11 @@ def plain(text: str) -> str:
     return " ".join("".join(c for c in parts if not unicodedata.combining(c)).lower().split())
 
 
+def _apart(text: str) -> str:
+    """Put blanks between the words of a name such as ``pricePerHour``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", text.replace("_", " "))
+
+
 def time_in(text: str) -> str | None:
     """Return what a price is for by a word in a text: one of `HOURS`. What stands behind a word
     such as per counts first, and how often it is billed not at all.
@@ -80,7 +87,7 @@ def time_in(text: str) -> str | None:
     >>> time_in("USD per month, billed hourly"), time_in("hourly or monthly"), time_in("$/s")
     ('month', None, 'second')
     """
-    found = _times_in(re.sub(_BILLED, "", plain(text)))
+    found = _times_in(re.sub(_BILLED, "", plain(_apart(text))))
     return found[0][1] if found else None
 
 
@@ -90,7 +97,7 @@ def hours_in(text: str) -> float | None:
     >>> hours_in("USD per 1,000 GPU-hours"), hours_in("1 Hour"), hours_in("per 12 months")
     (1000.0, 1.0, 8760.0)
     """
-    found = _times_in(re.sub(_BILLED, "", plain(text)))
+    found = _times_in(re.sub(_BILLED, "", plain(_apart(text))))
     return found[0][0] * HOURS[found[0][1]] if found else None
 
 
@@ -116,7 +123,7 @@ def part_in(text: str) -> float:
     >>> part_in("ct/h"), part_in("kUSD"), part_in("USD")
     (0.01, 1000.0, 1.0)
     """
-    words = plain(text)
+    words = plain(_apart(text))
     return next((factor for pattern, factor in _PARTS if re.search(pattern, words)), 1.0)
 
 
@@ -130,7 +137,7 @@ def each_in(text: str) -> str | None:
 
 
 def _word_in(text: str, patterns: dict[str, str]) -> str | None:
-    words = plain(text)
+    words = plain(_apart(text))
     return next((name for name, pattern in patterns.items() if re.search(pattern, words)), None)
 
 
@@ -145,7 +152,7 @@ def currency_in(text: str) -> str | None:
     ['AUD', 'CAD', 'BRL', None, 'JPY', None]
     """
     dated = (*exchange_rates(), "USD")
-    for found in _MONEY.findall(text.replace("_", " ")):
+    for found in _MONEY.findall(_apart(text)):
         if found.endswith("$"):
             return _DOLLARS.get(found[:-1].lower())
         code: str = _SIGNS.get(found, found)

@@ -439,6 +439,8 @@ def test_numbers_are_read_one_way_or_not_at_all() -> None:
         ("Price", "CA$3 / h", 3 * exchange_rates()["CAD"].usd),
         ("Price (JPY/hour)", "¥450", 450 * exchange_rates()["JPY"].usd),
         ("Price per hour", "$.75", 0.75),
+        ("pricePerHourUsd", "2.5", 2.5),
+        ("pricePerSecond_USD", "0.0005", 1.8),
         ("zł/h", '"9,90"', 9.9 * exchange_rates()["PLN"].usd),
     ],
 )
@@ -460,6 +462,7 @@ def test_prices_in_parts_and_for_other_times(
         ("price tag (USD)", "2", "for how long"),
         ("USD per hour", "-2", "zero or less"),
         ("USD, hourly or monthly", "2", "for how long"),
+        ("Min. price USD/h", "2", "only the lowest of some"),
     ],
 )
 def test_a_price_that_is_not_plain_is_asked_for(
@@ -480,6 +483,7 @@ def test_a_price_that_is_not_plain_is_asked_for(
         '"gpu";"region";"Price, net (USD/h)"\nL4, 24 GB;Berlin;0,75\n',
         "# Prices\n\n| GPU | Region | $/h |\n|:---|:-:|---:|\n| **L4** | Berlin | `0.75` |\n",
         "gpu,region,Gross USD/h,Net USD/h\nL4,Berlin,0.89,0.75\n",
+        "gpu,region,Hours per month,Price per month (USD)\nL4,Berlin,730,547.5\n",
         "gpu,region,Set-up (USD),Monthly (USD)\nL4,Berlin,79,547.5\n",
         "gpu,region,USD/h\nL4 (1-year reserved),Berlin,0.5\nL4,Berlin,0.75\nL4,,0.9\n",
         "gpu,region,USD/h,term\nL4,Berlin,0.5,12 months\nL4,Berlin,0.75,no commitment\n",

@@ -184,7 +184,9 @@ def harvest_of(
 
 _GUESSED = ("is no price", "is the price of a commitment")
 """What a mapping of columns refuses, and is guessed or left out by cells here."""
-_LEAST = re.compile(r"\b(ab|from|starting|a partir|desde|da|vanaf)\b")
+_LEAST = re.compile(
+    r"\b(ab|from|starting|a partir|desde|da|vanaf|min(imum)?\.? (price|preis|cost))\b"
+)
 """Words of a price that is only the lowest of some."""
 LEAST_MB = 4096
 """Sizes of memory are in MB where none is below: few machines have so many GB, and no list has no

@@ -237,9 +237,10 @@ def _price_score(field: str, name: str, fits: float, *, header: bool) -> float:
         return fits if (is_spot and (_is_priced(words) or currency_in(name))) or is_spot else 0.0
     if is_spot or re.search(NO_PRICE, words):
         return 0.0
-    told = header or bool(currency_in(name)) or bool(time_in(name))
+    priced = header or bool(currency_in(name))
+    told = priced or bool(time_in(name))
     demand = bool(re.search(MARKETS["on_demand"], words))
-    return fits + 0.5 * demand if told else 0.0
+    return fits + 0.5 * demand + 0.25 * priced if told else 0.0
 
 
 def _is_priced(words: str) -> bool:
