@@ -28,7 +28,7 @@ from placer.problem.workers.worker_sizes import ROUNDING
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status, Warn
-from placer.solving.parts.search import SAME, Ask, Part, PartSearch
+from placer.solving.parts.search import Ask, Part, PartSearch
 from placer.solving.result import Result
 
 MIXING = 0.02
@@ -36,8 +36,8 @@ MIXING = 0.02
 ANY_SHARE = 0.25
 """Share of the time for the question about any machines."""
 ANY_GAP = 0.3
-"""Gap at which the question about any machines ends: it is asked for a bound and for what is good
-together, while most of its time would go into a proof that no answer needs.
+"""Gap at which the question about any machines ends where two regions are the least: its bound may
+rule out what each kind would have to prove by itself.
 """
 ONE_REGION_SHARE = 0.4
 """Share of the time that is left then for the question about one region."""
@@ -55,35 +55,39 @@ def best_of_kinds(
     ) as allowed:
         began = time.perf_counter()
         # What is better with unlike machines is no news of an answer.
-        seconds, gap = ANY_SHARE * options.time_limit_s, _any_gap(options)
-        rough = replace(options, time_limit_s=seconds, gap=gap, on_better=None)
+        rough = _first_look(problem, options)
         wish = replace(problem.requirements, uniform=False)
         found = replace(ask(replace(problem, requirements=wish), rough), problem=problem)
         unlike = found.placement is not None and len(found.placement.kinds) > 1
         if not unlike and found.value is not None and options.on_better is not None:
             options.on_better(found.value)
-        if unlike or _is_open(found, options, gap):
+        if unlike or _is_open(found, options, rough):
             own = replace(options, certificate=False)
             search = _KindSearch(problem, ask, own, solver, allowed, proves=proves)
             found = _compared(search.beside(found), found)
         return replace(found, seconds=time.perf_counter() - began, limits=options.asked)
 
 
-def _any_gap(options: SolveOptions) -> float:
-    """Return the gap at which the question about any machines ends. A certificate speaks of all of
-    them, a draft is no proof, and a short search has few nodes for each question.
+def _first_look(problem: Problem, options: SolveOptions) -> SolveOptions:
+    """Return how the question about any machines is asked: for what is good together, while its
+    proof would take most of the time. A certificate speaks of all machines, though, and a short
+    search has few nodes for each question.
     """
-    proves = options.proof == "full" and options.node_limit is None
-    return max(options.gap, ANY_GAP) if proves and not options.certificate else options.gap
+    asked = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s, on_better=None)
+    if options.proof != "full" or options.node_limit is not None or options.certificate:
+        return asked
+    if problem.requirements.min_regions > 1:
+        return replace(asked, gap=max(options.gap, ANY_GAP))
+    return replace(asked, proof="quick")
 
 
-def _is_open(found: Result, options: SolveOptions, gap: float) -> bool:
+def _is_open(found: Result, options: SolveOptions, asked: SolveOptions) -> bool:
     """Tell whether a kind may hold something better than machines that are alike by chance."""
     if found.status is Status.TIME_LIMIT:
         return options.node_limit is None
     if found.status is Status.INFEASIBLE:  # nothing is better than `beat` by the wide gap
-        return options.beat is not None and gap > options.gap
-    return gap > options.gap and (found.gap is None or found.gap > options.gap * (1 + SAME))
+        return options.beat is not None and asked.gap > options.gap
+    return (asked.gap, asked.proof) != (options.gap, options.proof)
 
 
 def _compared(found: Result, whole: Result) -> Result:
@@ -185,7 +189,7 @@ class _KindSearch(PartSearch):
             wish = replace(self.problem.requirements, gpus=(device,), uniform=False)
             asked = self.problem.with_pools(wish, kind.pools)
             part = Part(rank=max(self.least, self._rank(kind)), number=number, asked=asked)
-            if device in self.first and not self.spent:
+            if device in self.first and self.worth(part.rank) and not self.spent:
                 self.work(part, asked)
             else:
                 self.push(part)

@@ -213,12 +213,17 @@ class PartSearch:
             self.offer(found.placement, found)
 
     def offer(self, placement: Placement, answer: Result | None = None) -> None:
-        """Keep a placement, or a variant, that keeps every limit and is better than the best."""
+        """Keep a placement, or a variant, that keeps every limit and is better than the best, and
+        than the value that is to be beaten.
+        """
+        beat = self.options.beat
         for found in (each.canonical() for each in self.variants(placement)):
             outcome, broken = evaluated(found, self.problem)
             if outcome is None or broken:
                 continue
             value = self.objective.value(outcome)
+            if beat is not None and not self.objective.better(value, beat):
+                continue
             if self.known is None or self.objective.better(value, self.known, self.tie(found)):
                 self.keep(found, estimate(found, self.problem), value, answer)
 
