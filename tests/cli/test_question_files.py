@@ -203,6 +203,27 @@ def test_configurations_are_read_as_words(tmp_path: Path, name: str) -> None:
             "model_name_or_path: Qwen/Qwen2.5-7B\nfinetuning_type: freeze\ncutoff_len: 2048\n",
             "finetuning_type freeze",
         ),
+        (
+            "model: {flavor: 8B}\ntraining: {a: 1}\nparallelism: {pipeline_parallel_degree: 4}\n",
+            "pipeline_parallel_degree 4",
+        ),
+        (
+            "model: {flavor: 8B}\ntraining: {a: 1}\nparallelism: {context_parallel_degree: 2}\n",
+            "context_parallel_degree 2",
+        ),
+        (
+            "base_model: gpt2\nmicro_batch_size: 1\ncontext_parallel_size: 4\n",
+            "sequence_parallel_degree 4",
+        ),
+        ("zero_optimization: {stage: 3, offload_param: {device: nvme}}\n", "offload_param nvme"),
+        (
+            "distributed_type: FSDP\nfsdp_config: {fsdp_offload_params: true}\n",
+            "what is offloaded by FSDP",
+        ),
+        (
+            "distributed_type: MEGATRON_LM\nmegatron_lm_config: {megatron_lm_pp_degree: '2'}\n",
+            "megatron_lm_pp_degree 2",
+        ),
     ],
 )
 def test_what_no_word_says_is_refused(tmp_path: Path, text: str, words: str) -> None:
