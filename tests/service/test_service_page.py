@@ -138,6 +138,7 @@ def test_pages_fit_a_phone_a_window_and_a_screen(browser: Any, service: Served, 
     seen.type_in(**TYPED)
     page.click("text=Ask")
     page.wait_for_selector("#verdict", timeout=60_000)
+    page.wait_for_load_state()  # the verdict may be there before the style of what follows it
     assert page.evaluate(across) == width
     page.emulate_media(media="print")
     assert page.evaluate(across) == width

@@ -56,8 +56,12 @@ def best_of_kinds(
         began = time.perf_counter()
         # What is better with unlike machines is no news of an answer.
         rough = _first_look(problem, options)
-        wish = replace(problem.requirements, uniform=False)
-        found = replace(ask(replace(problem, requirements=wish), rough), problem=problem)
+        any_ = replace(problem, requirements=replace(problem.requirements, uniform=False))
+        found = replace(ask(any_, rough), problem=problem)
+        if found.placement is None and found.status is not Status.INFEASIBLE:
+            # Not drafted, or not in time: a search rules out all kinds, or ends with an answer.
+            rough = replace(rough, proof=options.proof)
+            found = replace(ask(any_, rough), problem=problem)
         unlike = found.placement is not None and len(found.placement.kinds) > 1
         if not unlike and found.value is not None and options.on_better is not None:
             options.on_better(found.value)
