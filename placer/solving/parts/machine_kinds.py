@@ -54,18 +54,19 @@ def best_of_kinds(
         options.time_limit_s, options.memory_limit_bytes, options.cancel
     ) as allowed:
         began = time.perf_counter()
-        # What is better with unlike machines is no news of an answer.
-        rough = _first_look(problem, options)
-        any_ = replace(problem, requirements=replace(problem.requirements, uniform=False))
-        found = replace(ask(any_, rough), problem=problem)
-        if found.placement is None and found.status is not Status.INFEASIBLE:
+        look = _first_look(problem, options)
+        wish = replace(problem.requirements, uniform=False)
+        unlike_too = replace(problem, requirements=wish)
+        found = ask(unlike_too, look)
+        if found.placement is None and look.proof != options.proof:
             # Not drafted, or not in time: a search rules out all kinds, or ends with an answer.
-            rough = replace(rough, proof=options.proof)
-            found = replace(ask(any_, rough), problem=problem)
+            look = replace(look, proof=options.proof)
+            found = ask(unlike_too, look)
+        found = replace(found, problem=problem)
         unlike = found.placement is not None and len(found.placement.kinds) > 1
         if not unlike and found.value is not None and options.on_better is not None:
             options.on_better(found.value)
-        if unlike or _is_open(found, options, rough):
+        if unlike or _is_open(found, options, look):
             own = replace(options, certificate=False)
             search = _KindSearch(problem, ask, own, solver, allowed, proves=proves)
             found = _compared(search.beside(found), found)
@@ -77,6 +78,7 @@ def _first_look(problem: Problem, options: SolveOptions) -> SolveOptions:
     proof would take most of the time. A certificate speaks of all machines, though, and a short
     search has few nodes for each question.
     """
+    # What is better with unlike machines is no news of an answer.
     asked = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s, on_better=None)
     if options.proof != "full" or options.node_limit is not None or options.certificate:
         return asked
