@@ -87,7 +87,7 @@ def time_in(text: str) -> str | None:
     >>> time_in("USD per month, billed hourly"), time_in("hourly or monthly"), time_in("$/s")
     ('month', None, 'second')
     """
-    found = _times_in(re.sub(_BILLED, "", plain(_apart(text))))
+    found = _times_in(text)
     return found[0][1] if found else None
 
 
@@ -97,12 +97,13 @@ def hours_in(text: str) -> float | None:
     >>> hours_in("USD per 1,000 GPU-hours"), hours_in("1 Hour"), hours_in("per 12 months")
     (1000.0, 1.0, 8760.0)
     """
-    found = _times_in(re.sub(_BILLED, "", plain(_apart(text))))
+    found = _times_in(text)
     return found[0][0] * HOURS[found[0][1]] if found else None
 
 
-def _times_in(words: str) -> list[tuple[float, str]]:
-    """Return how many of what time a price is for; nothing where texts name several times."""
+def _times_in(text: str) -> list[tuple[float, str]]:
+    """Return how many of what time a price is for; nothing where a text names several times."""
+    words = re.sub(_BILLED, "", plain(_apart(text)))
     told: dict[tuple[float, str], None] = {}
     named: dict[tuple[float, str], None] = {}
     for name, long in _TIMES.items():
