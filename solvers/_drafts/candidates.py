@@ -253,7 +253,8 @@ class CandidateRounds:
         host = np.where(used, some.host, 0).max(axis=1)
         averaging = self._averaging_s(int(workers.max(initial=1)))[host, workers]
         calculation = mode.samples / some.speed.sum(axis=1)
-        waiting = np.where(workers > 1, np.maximum(self._periods_s[host] - calculation, 0.0), 0.0)
+        before = 0.0 if mode.overlap else calculation
+        waiting = np.where(workers > 1, np.maximum(self._periods_s[host] - before, 0.0), 0.0)
         seconds: Array = mode.round_s(calculation, waiting + averaging + between)
         return np.where(workers > 1, seconds, np.inf), 2 * shard * (crossing + inside)
 

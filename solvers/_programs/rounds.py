@@ -62,21 +62,11 @@ def coarse_program(site_group: SiteGroup) -> None:
     close(site_group, plus(calculation_s, {CONSTANT: least}), {}, 0.0)
 
 
-def _overlap(site_group: SiteGroup, calculation: Terms, communication: Terms) -> dict[int, float]:
-    """Return the seconds of a round: the sum, the longer, or part of it hidden."""
+def _round_s(site_group: SiteGroup, communication: Terms) -> dict[int, float]:
+    """Return the seconds of a round: calculation and communication, the longer of the two, or their
+    sum but for a hidden part; each with the wait until hosts may average again.
+    """
     exchange, exact = site_group.frame.exchange, site_group.part.least_s > 0
-    if exchange.overlap:
-        return site_group.model.largest([calculation, communication], exact=exact)
-    window = overlap_window(exchange, free_share=site_group.problem.free_share)
-    if not window:
-        return plus(calculation, communication)
-    beside = plus(calculation, times(1 - HIDDEN_SHARE, communication))
-    after = plus(times(1 - HIDDEN_SHARE * window, calculation), communication)
-    return site_group.model.largest([beside, after], exact=exact)
-
-
-def _awaited(site_group: SiteGroup) -> Terms:
-    """Return the seconds of calculation, or until hosts may average again."""
     own = times(site_group.frame.local_steps, calculation(site_group))
     hosts = site_group.problem.calibration.hosts
     waits: list[Terms] = [
@@ -84,10 +74,17 @@ def _awaited(site_group: SiteGroup) -> Terms:
         for host, flag in site_group.host_flags.items()
         if host in hosts and hosts[host].least_period_s
     ]
-    site_group.exact = site_group.exact and not (waits and site_group.frame.exchange.overlap)
-    if not waits or site_group.frame.exchange.overlap:
-        return own
-    return site_group.model.largest([own, *waits], exact=site_group.part.least_s > 0)
+    if exchange.overlap:  # the wait begins where the last average ends
+        late = plus(site_group.model.largest(waits, exact=exact), communication)
+        return site_group.model.largest([own, late], exact=exact)
+    if waits:
+        own = site_group.model.largest([own, *waits], exact=exact)
+    window = overlap_window(exchange, free_share=site_group.problem.free_share)
+    if not window:
+        return plus(own, communication)
+    beside = plus(own, times(1 - HIDDEN_SHARE, communication))
+    after = plus(times(1 - HIDDEN_SHARE * window, own), communication)
+    return site_group.model.largest([beside, after], exact=exact)
 
 
 def _spare_s(site_group: SiteGroup) -> float:
@@ -118,7 +115,7 @@ def _butterfly(site_group: SiteGroup) -> None:
         site_group.model.largest(hosts, exact=exact),
         times(2.0, site_group.model.largest(wan, exact=exact)),
     )
-    round_s = _overlap(site_group, _awaited(site_group), communication)
+    round_s = _round_s(site_group, communication)
 
     def inside(place: str, k: int) -> float:
         return 2 * egress(
@@ -165,7 +162,7 @@ def _ring(site_group: SiteGroup, averaging_s: Terms) -> None:
 
     site_group.exact = False
     communication = plus(averaging_s, site_group.model.largest(wan, exact=exact))
-    round_s = _overlap(site_group, _awaited(site_group), communication)
+    round_s = _round_s(site_group, communication)
     # In units of the dearest way: solvers round values near a millionth.
     unit = max(usd.values()) or 1.0
     shares: list[Terms] = [times(1 / unit, terms) for terms in crossing]
@@ -346,7 +343,7 @@ def _leaders(site_group: SiteGroup) -> None:
     usd = plus(
         *_regional_usd(site_group), *_exchange_pattern(site_group, 2 * shard), site_group.data_usd()
     )
-    close(site_group, _overlap(site_group, _awaited(site_group), communication), usd, 0.0)
+    close(site_group, _round_s(site_group, communication), usd, 0.0)
 
 
 def _steps_inside(site_group: SiteGroup) -> dict[int, float]:

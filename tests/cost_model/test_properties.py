@@ -16,6 +16,7 @@ from placer.cost_model.dollars import egress_usd
 from placer.cost_model.estimate import Outcome, evaluate, exchange_phases
 from placer.cost_model.limits import violations
 from placer.market.catalog import Catalog
+from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
@@ -174,3 +175,30 @@ def test_fewer_bytes_never_cost_or_take_more(seed: int, pick: int, compression: 
 
 def _with_compression(wish: Requirements, name: str) -> Requirements:
     return replace(wish, compression=name)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 100_000), st.integers(0, 400), st.sampled_from((1.05, 1.5, 4.0)), st.booleans()
+)
+def test_faster_machines_never_lengthen_a_round(
+    seed: int, pick: int, faster: float, overlap: bool
+) -> None:
+    """Every device faster by one factor, beside the exchange too: the searches compare machines of
+    a class of hosts by their speed alone.
+    """
+    drawn = cases(seed, pick)
+    if drawn is None:
+        reject()
+    problem, placement = drawn
+    if overlap and traits(placement.exchange.strategy).may_overlap:
+        exchange = replace(placement.exchange, overlap=True)
+        placement = replace(placement, exchange=exchange)
+    rates = tuple(
+        replace(rate, value=faster * rate.value, low=faster * rate.low, high=faster * rate.high)
+        for rate in problem.profile.rates
+    )
+    quicker = replace(problem, profile=replace(problem.profile, rates=rates))
+    before, after = evaluate(placement, problem).step, evaluate(placement, quicker).step
+    assert after.calculation < before.calculation
+    assert after.total <= before.total * (1 + 1e-9)

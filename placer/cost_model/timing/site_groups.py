@@ -234,12 +234,15 @@ class Round(Struct, frozen=True, kw_only=True, dict=True):
     def forming(self, calculation: float) -> float:
         """Return the seconds that hosts wait after some calculation until they may average again.
         Known of averages among all workers alone; those inside regions are taken to need none.
+        Where they overlap it, the wait is whole: it begins where the last average ends, so that a
+        shorter calculation never makes a round longer.
         """
         fitted = self.problem.calibration.hosts
         hosts = {host for kinds in self.hosts.values() for host, _ in kinds} & fitted.keys()
         if self.workers < 2 or not hosts:
             return 0.0
-        return max(0.0, max(fitted[host].least_period_s for host in hosts) - calculation)
+        before = 0.0 if self.exchange.overlap else calculation
+        return max(0.0, max(fitted[host].least_period_s for host in hosts) - before)
 
     def wan(self, phases: Sequence[Phase], peers: int) -> float:
         """Return the seconds of the slowest pair between regions in an exchange of some peers."""

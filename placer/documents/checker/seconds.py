@@ -119,7 +119,9 @@ def _joined(case: Case, communication: float) -> float:
     """Join two times: their sum, the longer one if they overlap, or in between with buckets."""
     calculation = _together(case)
     if case.workers > 1:
-        communication += max(0.0, least_period(_hosts(case), case.problem) - calculation)
+        # An average that runs beside the calculation begins a whole period after the last one.
+        before = 0.0 if case.placement["overlap"] else calculation
+        communication += max(0.0, least_period(_hosts(case), case.problem) - before)
     if case.placement["overlap"]:
         return max(calculation, communication)
     share = window(case.strategy, case.problem) * case.free_share

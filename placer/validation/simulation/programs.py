@@ -70,10 +70,13 @@ def leaders(scene: Scene) -> Process:
 
 
 def form_group(scene: Scene) -> Process:
-    """Wait until hosts may average again after the calculation that is over now."""
+    """Wait until hosts may average again after the calculation that is over now, or after the last
+    average where both run side by side.
+    """
+    before = 0.0 if scene.exchange.overlap else scene.calculated_s
     hosts = scene.problem.calibration.hosts
     periods = [hosts[w.host].least_period_s for w in scene.workers if w.host in hosts]
-    yield max([0.0, *(period - scene.calculated_s for period in periods)])
+    yield max([0.0, *(period - before for period in periods)])
 
 
 def inside(scene: Scene, site_group: SiteGroup) -> Process:

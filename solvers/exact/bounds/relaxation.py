@@ -204,7 +204,7 @@ class Relaxation:
     def awaited(self, workers: Indices, family: Family) -> Mask:
         """Return which numbers of workers may wait for a group; shape (workers,)."""
         least_s = min(family.least_period_s, self.mode.least_period_s)
-        if not least_s or self.mode.overlap:
+        if not least_s:
             return np.ones(len(workers), dtype=bool)
         longest_s = self.mode.seconds_at(self.target.min_speed) * (1 + TOLERANCE)
         return family.averaging_s[workers] + least_s <= longest_s
