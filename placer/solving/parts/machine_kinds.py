@@ -11,12 +11,14 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import islice
 
 from msgspec import Struct
 
 from placer.cost_model.dollars import usd_per_million_samples
 from placer.cost_model.estimate import pool_of
+from placer.cost_model.timing.least_steps import LeastSteps
 from placer.market.carbon import offer_carbon
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import exchanges
@@ -24,7 +26,7 @@ from placer.problem.kept_answers import Recent
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.problem.workers.pool import Pool
-from placer.problem.workers.worker_sizes import ROUNDING
+from placer.problem.workers.worker_sizes import ROUNDING, Ladder
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status, Warn
@@ -115,19 +117,31 @@ def _device(machines: WorkerGroup | VmOffer) -> str:
 
 
 class _Kind(Struct, frozen=True):
-    """Workers of one kind of machine: the fastest, and the least USD/h of a sample each second."""
+    """Workers of one kind of machine: how fast each is at most, alone and of several, the least
+    USD/h of a sample each second, their prices, and how they take part in exchanges: class of
+    averaging and machines of a worker.
+    """
 
     pools: tuple[Pool, ...]
-    fastest: float
+    alone: float
+    shared: float
     usd: float
+    prices: Ladder
+    ways: tuple[tuple[str, int], ...]
 
     @staticmethod
     def of(pools: Iterable[Pool]) -> _Kind:
-        """Look for the fastest and the cheapest workers of some alike ones."""
+        """Gather the best of some alike workers."""
         each = tuple(pools)
-        speeds = [max(pool.alone.value, pool.shared.value) for pool in each]
-        usd = min(pool.usd_per_hour / speed for pool, speed in zip(each, speeds, strict=True))
-        return _Kind(each, max(speeds), usd)
+        alone, shared = (max(getattr(p, name).value for p in each) for name in ("alone", "shared"))
+        return _Kind(
+            each,
+            alone,
+            shared,
+            min(p.usd_per_hour / max(p.alone.value, p.shared.value) for p in each),
+            Ladder.of((pool.usd_per_hour, pool.max_count) for pool in each),
+            tuple(sorted({(pool.host, pool.machines) for pool in each})),
+        )
 
 
 KEPT_KINDS = 16
@@ -200,6 +214,18 @@ class _KindSearch(PartSearch):
             else:
                 self.push(part)
 
+    def go_on(self, part: Part) -> None:
+        """Ask about a kind, or open it again where a closer bound leaves less of it."""
+        asked = part.asked
+        assert asked is not None
+        device = asked.requirements.gpus[0]
+        if device in self._closer_ranks:
+            self.work(part, asked)
+            return
+        rank = self._closer_ranks[device] = self._closer_rank(_kinds(self.problem)[device])
+        if self.worth(rank):
+            self.push(replace(part, rank=max(part.rank, rank)))
+
     def end(self) -> None:
         """Construct an answer where the search was stopped before it had any."""
         if self.best is not None or not self.spent:
@@ -231,16 +257,57 @@ class _KindSearch(PartSearch):
         placement is faster than its machines are together, nor cheaper than they are.
         """
         wish = self.problem.requirements
-        speed, usd = wish.max_workers * kind.fastest, kind.usd
+        speed, usd = wish.max_workers * max(kind.alone, kind.shared), kind.usd
         if wish.budget_usd_per_hour is not None and usd > 0:
             speed = min(speed, wish.budget_usd_per_hour / usd)
-        speed *= (1 + ROUNDING) / self.multiplier
-        usd *= self.multiplier * (1 - ROUNDING)
+        floor = (wish.floor_samples_per_second or 0.0) * self.multiplier
+        return self._value(speed, usd * (speed if self.objective.by_sample else floor), kind)
+
+    def _closer_rank(self, kind: _Kind) -> float:
+        """Return the same from whole machines: so many of the cheapest, with the shortest exchange
+        that any of them takes part in.
+        """
+        wish, batch = self.problem.requirements, self.problem.batch
+        most = math.inf if wish.budget_usd_per_hour is None else wish.budget_usd_per_hour
+        floor = (wish.floor_samples_per_second or 0.0) * self.multiplier
+        rows = []
+        for workers in range(wish.min_workers, wish.max_workers + 1):
+            usd = kind.prices.usd(workers)
+            if usd > most * (1 + ROUNDING) or usd == math.inf:
+                break
+            speed = kind.alone if workers == 1 else workers * kind.shared
+            rows.append((self._value(speed, usd, kind), workers, speed, usd))
+        best = math.inf
+        for rank, workers, speed, usd in sorted(rows):
+            if rank >= best:
+                break
+            step_s = min(
+                self._least_steps.step_s(
+                    batch / speed, host, workers, machines, apart=wish.min_regions > 1
+                )
+                for host, machines in kind.ways
+            )
+            if batch / step_s * (1 + ROUNDING) >= floor:
+                best = min(best, self._value(batch / step_s, usd, kind))
+        return best
+
+    def _value(self, speed: float, usd: float, kind: _Kind) -> float:
+        """Return a bound of machines of some samples/s and USD/h."""
+        speed, usd = speed * (1 + ROUNDING) / self.multiplier, usd * (1 - ROUNDING)
         if self.objective.by_sample:
-            return self.objective.from_usd_per_million(usd_per_million_samples(usd, 1.0))
-        least = usd * (wish.floor_samples_per_second or 0.0)
-        value = self.objective.value_at(speed, least, self._least_carbon(kind.pools))
+            value = self.objective.from_usd_per_million(usd_per_million_samples(usd, speed))
+        else:
+            value = self.objective.value_at(speed, usd, self._least_carbon(kind.pools))
         return -self.objective.sign * value if math.isfinite(value) else -math.inf
+
+    @cached_property
+    def _closer_ranks(self) -> dict[str, float]:
+        """Closer bounds that are known, by device."""
+        return {}
+
+    @cached_property
+    def _least_steps(self) -> LeastSteps:
+        return LeastSteps(self.problem)
 
     def _least_carbon(self, pools: Sequence[Pool]) -> float:
         """Return the g CO2e/h of a kind's machines that reach the floor at least, where they count:

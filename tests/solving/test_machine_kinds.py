@@ -1,0 +1,58 @@
+"""Machines of one kind: bounds of the kinds, and the best of them."""
+
+import pytest
+
+from placer.problem.problem import Problem
+from placer.records import replace
+from placer.solving import allowance
+from placer.solving.answer import SolveOptions
+from placer.solving.parts import machine_kinds
+from placer.solving.solve import solve
+from proofs import MARKETS
+
+BEATEN = 0.05
+"""Share by which a value that is to be beaten is worse than the best."""
+
+
+def of_one_kind(market: str, seed: int) -> Problem | None:
+    """Draw a market whose workers must be alike, and exchange by rings."""
+    problem = MARKETS[market](seed)
+    wish = replace(problem.requirements, uniform=True, transport="nccl")
+    problem = replace(problem, requirements=wish)
+    return problem if problem.uniform else None
+
+
+@pytest.mark.parametrize("market", ["random", "wide", "carbon", "vcpus", "ring", "exchange"])
+def test_no_kind_is_better_than_its_bounds(market: str) -> None:
+    """Every kind is enumerated: none is better than either of its bounds, the closer one is closer
+    at times, and the best kind is what the search finds, with a value to beat or without one.
+    """
+    asked = closer = 0
+    for seed in range(40):
+        problem = of_one_kind(market, seed)
+        if problem is None:
+            continue
+        options = SolveOptions(gap=0.0)
+        with allowance.opened(600.0) as allowed:
+            search = machine_kinds._KindSearch(
+                problem, lambda part, _: solve(part), options, "exact", allowed, proves=True
+            )
+        found, objective = list[float](), search.objective
+        for device, kind in machine_kinds._kinds(problem).items():
+            wish = replace(problem.requirements, gpus=(device,), uniform=False)
+            best = solve(problem.with_pools(wish, kind.pools), "exhaustive").value
+            first, second = search._rank(kind), search._closer_rank(kind)
+            closer += second > first + 1e-6 * abs(first)
+            if best is not None:
+                found.append(best)
+                assert max(first, second) <= -objective.sign * best + 1e-9 * abs(best), seed
+        expected = objective.best(found)
+        beat = None if expected is None else objective.ahead(expected, -BEATEN)
+        for known in {None, beat} if expected else {None}:
+            asked += 1
+            answer = solve(problem, "exact", replace(options, beat=known))
+            assert (answer.value is None) == (expected is None), seed
+            if expected is not None:
+                assert answer.value == pytest.approx(expected, rel=1e-8), seed
+    assert asked >= 20
+    assert closer >= 10
