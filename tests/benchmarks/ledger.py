@@ -214,15 +214,6 @@ def peak_mib() -> float:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def resident_mib() -> float:
-    """Memory that this process holds now, in MiB; its peak where the system does not say."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-    except OSError:
-        return peak_mib()
-
-
 def children_cpu_s() -> float:
     """CPU seconds of all children that ended, theirs included."""
     import resource
