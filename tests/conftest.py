@@ -24,6 +24,7 @@ import pytest
 from _pytest.doctest import DoctestModule
 from browsing import BROWSER, NO_BROWSER
 from command_server import CommandServer, is_cold
+from filelock import FileLock
 from hypothesis import settings
 from served import Served, serving
 
@@ -179,6 +180,21 @@ def free_port() -> int:
         port = random.randrange(20_000, 32_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Fill a folder that all workers of a session share; whoever asks first makes it, and whoever
+    finds that another one failed tries again.
+    """
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            part = folder.with_name(f"{name}-part")
+            shutil.rmtree(part, ignore_errors=True)
+            make(part)
+            part.rename(folder)
+    return folder
 
 
 @cache

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PROCESS_TIMEOUT_S, ROOT, completed
+from conftest import PROCESS_TIMEOUT_S, ROOT, completed, made_once
 from placer.version import DISTRIBUTION, __version__
 from structure import SOURCES
 
@@ -29,6 +29,7 @@ SHIPPED = [
     "placer/report/land/land-110m.json",
     "placer/report/templates/page.html",
 ]
+QUIETLY = ("--no-compile", "--quiet", "--disable-pip-version-check")
 SOURCE_WORDS = re.compile(r"placer\[[a-z]")
 
 
@@ -41,16 +42,8 @@ def module_path(path: Path) -> str:
 def build(folder: Path) -> Path:
     """Build from a copy of this checkout, and return the folder of what was built."""
     source, out = folder / "source", folder / "dist"
-    ignored = shutil.ignore_patterns(
-        ".venv",
-        ".git",
-        "build",
-        "*.egg-info",
-        "__pycache__",
-        ".mypy_cache",
-        ".ruff_cache",
-        ".pytest_cache",
-    )
+    caches = (".mypy_cache", ".ruff_cache", ".pytest_cache", "__pycache__")
+    ignored = shutil.ignore_patterns(".venv", ".git", "build", "*.egg-info", *caches)
     shutil.copytree(ROOT, source, ignore=ignored, copy_function=shutil.copyfile)
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out)]
     done = completed([*command, str(source)], env={**os.environ, "SOURCE_DATE_EPOCH": "1764288000"})
@@ -67,8 +60,8 @@ def listed_files(*patterns: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with the sdist and the wheel made from it."""
-    return build(tmp_path_factory.mktemp("built"))
+    """Folder with the sdist and the wheel made from it, once for all workers."""
+    return made_once(tmp_path_factory, "built", build) / "dist"
 
 
 def test_wheel_and_sdist_hold_the_data(built: Path) -> None:
@@ -129,42 +122,19 @@ def test_wheel_runs_from_an_empty_environment(built: Path, tmp_path: Path) -> No
     """Installed with its dependencies into a fresh venv, the main job and two examples run from /
     on shipped data.
     """
-    venv, clean = (
-        tmp_path / "venv",
-        {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")},
-    )
-    subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", str(venv)],
-        check=True,
-        timeout=PROCESS_TIMEOUT_S,
-        env=clean,
-    )
-    pip = [
-        *(sys.executable, "-m", "pip", "--python", str(venv / "bin" / "python")),
-        "install",
-        "--no-compile",
-        "--quiet",
-        "--disable-pip-version-check",
-        "-c",
-        str(ROOT / "constraints" / "placer.txt"),
-    ]
-    subprocess.run(
-        [*pip, str(next(built.glob("*.whl")))], check=True, timeout=PROCESS_TIMEOUT_S, env=clean
-    )
-    command = [
-        str(venv / "bin" / "placer"),
-        "recommend",
-        "--model",
-        "roberta-xlm",
-        "--budget",
-        "5/h",
-    ]
-    done = completed(command, cwd="/", env=clean)
+    programs = tmp_path / "venv" / "bin"
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    made = [sys.executable, "-m", "venv", "--without-pip", str(programs.parent)]
+    subprocess.run(made, check=True, timeout=PROCESS_TIMEOUT_S, env=clean)
+    pip = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", *QUIETLY]
+    pip += ["-c", str(ROOT / "constraints" / "placer.txt"), str(next(built.glob("*.whl")))]
+    subprocess.run(pip, check=True, timeout=PROCESS_TIMEOUT_S, env=clean)
+    main_job = ["recommend", "--model", "roberta-xlm", "--budget", "5/h"]
+    done = completed([programs / "placer", *main_job], cwd="/", env=clean)
     assert done.returncode == 0, done.stderr
     assert "samples/s" in done.stdout
     examples = shutil.copytree(ROOT / "examples", tmp_path / "examples")
     for name in ("first_recommendation.py", "own_prices.py"):
-        script = [str(venv / "bin" / "python"), str(examples / name)]
-        done = completed(script, cwd="/", env=clean)
+        done = completed([programs / "python", examples / name], cwd="/", env=clean)
         assert done.returncode == 0, done.stderr
         assert "USD/h" in done.stdout

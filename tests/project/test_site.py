@@ -18,13 +18,16 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import placer
-from conftest import ROOT, completed
+from conftest import ROOT, completed, made_once
 from placer.cli import COMMANDS
 from placer.documents.schemas import SCHEMA_NAMES
 
 pytest.importorskip("sphinx")
 SOURCES = ("docs", "examples", "catalogs", "profiles")
 """Folders that pages lie in or link to."""
+LONGEST_S = 400.0
+"""Longest wait for the whole site, half a minute of CPU, on a machine that does much else; a worker
+that waits for the site of another needs as long."""
 
 
 def build(root: Path, into: Path) -> subprocess.CompletedProcess[str]:
@@ -34,14 +37,13 @@ def build(root: Path, into: Path) -> subprocess.CompletedProcess[str]:
         [*words, "-d", str(into / "doctrees"), ".", str(into / "site")],
         cwd=root,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "NO_COLOR": "1"},
-        timeout=150,
+        timeout=LONGEST_S,
     )
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what the site is made from, with links to the folders of code."""
-    copy = tmp_path_factory.mktemp("sources")
+def build_whole(copy: Path) -> None:
+    """Build the site in a copy of what it is made from, with links to the folders of code."""
+    copy.mkdir()
     for page in ROOT.glob("*.md"):
         shutil.copy(page, copy)
     for folder in SOURCES:
@@ -50,20 +52,20 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
     for name in ("placer", "solvers", "tests", "LICENSE", "Makefile", "pyproject.toml"):
         (copy / name).symlink_to(ROOT / name)
-    return copy
+    done = build(copy, copy / "build")
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 @pytest.fixture(scope="module")
-def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site."""
-    into = tmp_path_factory.mktemp("build")
-    done = build(root, into)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return into / "site"
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole site, built once for all workers."""
+    return made_once(tmp_path_factory, "whole-site", build_whole) / "build" / "site"
+
+
+pytestmark = pytest.mark.timeout(2 * LONGEST_S)
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(200)
 def test_commands_names_and_schemas_have_pages(site: Path) -> None:
     """Made from the code, so that none can be forgotten."""
     reference = site / "docs" / "reference" / "generated"
@@ -109,7 +111,6 @@ def test_the_first_page_leads_to_the_documentation(site: Path) -> None:
     assert seen >= 100
 
 
-@pytest.mark.timeout(200)
 def test_a_page_with_a_broken_link_is_refused(tmp_path: Path) -> None:
     """And one that nothing leads to; each is named with its file."""
     (tmp_path / "docs").mkdir()
