@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
-import msgspec
-
 from placer.market.catalog import (
     Catalog,
     EgressPrice,
@@ -53,6 +51,11 @@ GPUS = {
     "A10": (22.5, 125.0, 600.0, "a10"),
     "V100": (16.0, 125.0, 900.0, "a10"),
 }
+
+
+def wishing(problem: Problem, **wishes: Any) -> Problem:
+    """Return a question with some wishes changed."""
+    return replace(problem, requirements=replace(problem.requirements, **wishes))
 
 
 def gpu_of(name: str, figures: Sequence[Any] = (), nvlink_gb_per_s: float | None = None) -> Gpu:
@@ -297,8 +300,7 @@ def loading_problem(seed: int) -> Problem:
     gbps = draw.choice((None, round(draw.uniform(0.5, 8), 2)))
     stores = tuple(replace(store, read_gbps=gbps) for store in base.catalog.stores)
     offers = tuple(
-        msgspec.structs.replace(offer, network_gbps=draw.choice((None, 1.0, 10.0)))
-        for offer in base.catalog.offers
+        replace(offer, network_gbps=draw.choice((None, 1.0, 10.0))) for offer in base.catalog.offers
     )
     size = draw.choice((10**5, 10**6, 5 * 10**6))
     once = replace(
@@ -323,8 +325,7 @@ def reading_problem(seed: int) -> Problem:
     gbps = draw.choice((None, round(draw.uniform(0.05, 4), 2)))
     stores = tuple(replace(store, read_gbps=gbps) for store in base.catalog.stores)
     offers = tuple(
-        msgspec.structs.replace(offer, network_gbps=draw.choice((None, 1.0, 10.0)))
-        for offer in base.catalog.offers
+        replace(offer, network_gbps=draw.choice((None, 1.0, 10.0))) for offer in base.catalog.offers
     )
     store = draw.choice([store.place for store in stores])
     return _with_passes(
@@ -344,7 +345,7 @@ def site_problem(seed: int) -> Problem:
     base = loading_problem(draw.randrange(10**6))
     site = region("onprem", "site", draw.choice((6, 7)))
     own = tuple(
-        msgspec.structs.replace(
+        replace(
             offer("onprem", "site", gpu, round(draw.uniform(0.05, 0.5), 3), gpus=gpus),
             network_gbps=10.0,
             local_disk_gb=draw.choice((None, 900.0)),
@@ -371,7 +372,7 @@ EGRESS_ENDS = ("intra_zone", "inter_zone", "*", "internet")
 def _with_passes(draw: random.Random, problem: Problem) -> Problem:
     """Read the data of a store several times, on machines with local disks of any size."""
     disks = tuple(
-        msgspec.structs.replace(offer, local_disk_gb=draw.choice((None, 125.0, 900.0, 3800.0)))
+        replace(offer, local_disk_gb=draw.choice((None, 125.0, 900.0, 3800.0)))
         for offer in problem.catalog.offers
     )
     size = problem.profile.bytes_per_sample or 1
@@ -395,7 +396,7 @@ def server_problem(seed: int) -> Problem:
     draw = random.Random(f"server {seed}")
     base = exchange_problem(draw.randrange(10**6))
     offers = tuple(
-        msgspec.structs.replace(
+        replace(
             offer,
             vcpus=draw.choice((1, 2, 4, 8, 96)),
             memory_gib=offer.memory_gib * draw.choice((1, 2, 8)),
@@ -463,7 +464,7 @@ def _islands(draw: random.Random) -> Problem:
                 market=draw.choice(("spot", "on_demand")),
                 available=draw.choice((None, None, 3)),
             )
-            made = msgspec.structs.replace(
+            made = replace(
                 made,
                 memory_gib=2_000,
                 network_gbps=gbps,
@@ -473,7 +474,7 @@ def _islands(draw: random.Random) -> Problem:
             offers += [
                 made,
                 # The same machine with another network: no twin, although it is dearer.
-                msgspec.structs.replace(
+                replace(
                     made,
                     instance_type="fat",
                     network_gbps=1600.0,
@@ -565,9 +566,7 @@ def _wide(draw: random.Random) -> Problem:
             )
             offers += [
                 made,
-                msgspec.structs.replace(
-                    made, instance_type=f"{made.instance_type}-twin", usd_per_hour=usd * 1.5
-                ),
+                replace(made, instance_type=f"{made.instance_type}-twin", usd_per_hour=usd * 1.5),
             ][: draw.choice([1, 1, 1, 2])]
     places = {**{r.place: r for r in regions}, "backblaze/b": region("backblaze", "b", 1)}
     catalog = Catalog(
@@ -844,7 +843,7 @@ def _with_owned(draw: random.Random, problem: Problem) -> Problem:
     """Own one machine of the market: it costs nothing, and there is only one."""
     offers = list(problem.catalog.offers)
     at = draw.randrange(len(offers))
-    offers[at] = msgspec.structs.replace(
+    offers[at] = replace(
         offers[at], usd_per_hour=0.0, price_basis="owned", available=1, instance_type="own"
     )
     return replace(problem, catalog=replace(problem.catalog, offers=tuple(offers)))
@@ -923,7 +922,7 @@ def carbon_problem(seed: int) -> Problem:
     grids = {
         place: draw.choice([None, 0.0, 30.0, 200.0, 400.0, 400.0, 800.0]) for place in book.regions
     }
-    offers = [msgspec.structs.replace(o, vcpus=draw.choice([4, 8, 96])) for o in book.offers]
+    offers = [replace(o, vcpus=draw.choice([4, 8, 96])) for o in book.offers]
     catalog = replace(
         book,
         regions={
@@ -963,10 +962,7 @@ def joint_problem(seed: int) -> Problem:
     ]
     rows = [Quota(**{**ANY, **pattern}, scope="together") for pattern in patterns]
     chosen = draw.sample(rows, draw.choice([1, 1, 2, 3]))
-    return replace(
-        problem,
-        requirements=replace(problem.requirements, quotas=(*problem.requirements.quotas, *chosen)),
-    )
+    return wishing(problem, quotas=(*problem.requirements.quotas, *chosen))
 
 
 def ring_problem(seed: int) -> Problem:
@@ -1010,14 +1006,14 @@ def vcpu_problem(seed: int) -> Problem:
     offers = []
     for row in problem.catalog.offers:
         size = draw.choice([4, 8, 16, 32])
-        offers.append(msgspec.structs.replace(row, vcpus=size))
+        offers.append(replace(row, vcpus=size))
         if len(problem.pools) <= 3 and draw.random() < 0.4:
             twin = {
                 "instance_type": f"{row.instance_type}-large",
                 "vcpus": 2 * size,
                 "usd_per_hour": round(row.usd_per_hour * draw.choice([0.9, 1.0, 1.1]), 4),
             }
-            offers.append(msgspec.structs.replace(row, **twin))
+            offers.append(replace(row, **twin))
     patterns: list[dict[str, Any]] = [
         {},
         {"market": draw.choice(["spot", "on_demand"])},

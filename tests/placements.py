@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from functools import cache
 
-from instances import wide_problem
+from instances import wide_problem, wishing
 from placer.cost_model.estimate import evaluate
 from placer.market.books.book_reader import load_catalog
 from placer.problem.admitted_exchanges import exchanges_of
@@ -113,7 +113,7 @@ def _exchanged(
     steps = draw.choice([1, 2, 4, 8]) if traits(strategy).local_steps else 1
     if traits(strategy).hub == "server":
         wanted = draw.choice([None, *sorted(counts)])
-        problem = replace(problem, requirements=replace(problem.requirements, aggregator=wanted))
+        problem = wishing(problem, aggregator=wanted)
     options = list(exchanges_of(strategy, steps, problem, counts))
     if not options:
         return None
@@ -124,6 +124,6 @@ def _exchanged(
             )
             for p in sorted(counts)
         )
-        problem = replace(problem, requirements=replace(problem.requirements, datasets=data))
+        problem = wishing(problem, datasets=data)
     placement = Placement(groups=tuple(groups), exchange=draw.choice(options))
     return (placement, problem) if evaluate(placement, problem).step.total < 10**6 else None

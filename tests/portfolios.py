@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from itertools import product
 from math import inf
 
-import msgspec
-
 from instances import GPUS, offer, profile, random_problem
 from placer.advice.portfolio.columns import Column, Columns, kind_of
 from placer.advice.portfolio.jobs import Block, Job, Portfolio, Slots, Team
@@ -138,7 +136,7 @@ def slot_portfolio(seed: int) -> Portfolio:
     if draw.random() < 0.5:
         catalog = jobs[0].problem.catalog
         like = draw.choice(catalog.offers)
-        made = msgspec.structs.replace(
+        made = replace(
             like,
             instance_type=f"{like.instance_type}@block",
             market="on_demand",

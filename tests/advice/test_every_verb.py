@@ -15,7 +15,6 @@ from functools import partial
 from itertools import pairwise, product
 from typing import Any
 
-import msgspec
 import pytest
 from certain import certain
 from drawn import drawn
@@ -536,8 +535,7 @@ def test_machines_that_cost_nothing_or_emit_an_unknown_amount_leave_no_infinity(
     book = problem.catalog
     if kind == "free":
         offers = tuple(
-            msgspec.structs.replace(o, usd_per_hour=o.usd_per_hour * (o.place != "gcp/b"))
-            for o in book.offers
+            replace(o, usd_per_hour=o.usd_per_hour * (o.place != "gcp/b")) for o in book.offers
         )
         changed = replace(problem, catalog=replace(book, offers=offers))
     else:

@@ -8,7 +8,6 @@ import time
 from math import inf
 from typing import Any
 
-import msgspec
 import pytest
 from certain import certain
 from conforming import validate
@@ -181,7 +180,7 @@ def wins(result: Result, forced: Problem, factor: float) -> bool:
 def cramped(seed: int) -> Problem:
     """A small market with three machines of each offer at most, for enumeration without quotas."""
     problem = random_problem(seed)
-    offers = tuple(msgspec.structs.replace(offer, available=3) for offer in problem.catalog.offers)
+    offers = tuple(replace(offer, available=3) for offer in problem.catalog.offers)
     problem = replace(problem, catalog=replace(problem.catalog, offers=offers))
     return wanting(
         problem,

@@ -1,6 +1,5 @@
 """Prices of the last 90 days are preferred to older ones within a tenth of the objective."""
 
-import msgspec
 import pytest
 from certain import certain
 
@@ -26,8 +25,8 @@ def asked(newer_usd: float, *, older: str = BEFORE, source: str = "test", **wish
     """
     plain = two_places(objective="cost", min_samples_per_second=50.0, **wishes)
     rows = (
-        msgspec.structs.replace(offer("aws", "a", "T4", 1.0, market="on_demand"), as_of=older),
-        msgspec.structs.replace(
+        replace(offer("aws", "a", "T4", 1.0, market="on_demand"), as_of=older),
+        replace(
             offer("gcp", "b", "T4", newer_usd, market="on_demand"), as_of=NEWEST, source=source
         ),
     )

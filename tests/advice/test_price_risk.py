@@ -1,6 +1,5 @@
 """What an answer becomes if the price that it rests on most is wrong."""
 
-import msgspec
 import pytest
 from certain import certain
 
@@ -20,10 +19,7 @@ from placer.solving.solve import solve
 
 def at(problem: Problem, row: object, usd: float) -> Result:
     """The proved answer at another price of one row."""
-    offers = tuple(
-        msgspec.structs.replace(o, usd_per_hour=usd) if o is row else o
-        for o in problem.catalog.offers
-    )
+    offers = tuple(replace(o, usd_per_hour=usd) if o is row else o for o in problem.catalog.offers)
     return solve(replace(problem, catalog=replace(problem.catalog, offers=offers)))
 
 
@@ -33,7 +29,7 @@ def test_what_the_figures_of_the_book_would_give_is_said() -> None:
     """
     problem = two_places(objective="cost", max_workers=1)
     on_demand, spot = problem.catalog.offers
-    dear = msgspec.structs.replace(spot, usd_per_hour=2.0)
+    dear = replace(spot, usd_per_hour=2.0)
     planned = replace(problem.catalog, offers=(on_demand, dear))
     planned.memo[AT_BOOK_FIGURES] = problem.catalog
     (note,) = recommend(replace(problem, catalog=planned)).notes
@@ -99,8 +95,7 @@ def test_the_cheapest_answer_changes_where_another_machine_becomes_cheaper() -> 
     """
     problem = two_places(objective="cost", max_workers=1)
     dear = tuple(
-        msgspec.structs.replace(o, usd_per_hour=0.8) if o.market == "spot" else o
-        for o in problem.catalog.offers
+        replace(o, usd_per_hour=0.8) if o.market == "spot" else o for o in problem.catalog.offers
     )
     problem = replace(problem, catalog=replace(problem.catalog, offers=dear))
     risk = certain(recommend(problem).price_risk)
@@ -151,7 +146,7 @@ def test_the_row_that_breaks_the_soonest_is_named() -> None:
     """
     problem = two_places(budget_usd_per_hour=2.0, min_workers=2, max_workers=2)
     offers = (offer("aws", "a", "T4", 1.0), offer("gcp", "b", "T4", 0.6))
-    capped = tuple(msgspec.structs.replace(o, available=1) for o in offers)
+    capped = tuple(replace(o, available=1) for o in offers)
     problem = replace(problem, catalog=replace(problem.catalog, offers=capped))
     got = recommend(problem)
     assert len(certain(got.placement).places) == 2

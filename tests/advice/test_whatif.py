@@ -2,14 +2,13 @@
 
 from collections import Counter
 
-import msgspec
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import placer
 from conftest import Run
-from instances import OBJECTIVES, random_problem, two_places, wide_problem
+from instances import OBJECTIVES, random_problem, two_places, wide_problem, wishing
 from placer.advice.worlds.whatif import apply, what_if
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.objective import objective_of
@@ -102,8 +101,7 @@ def test_a_given_price_is_that_of_each_gpu(run: Run) -> None:
     eight = replace(
         problem,
         catalog=with_offers(
-            problem.catalog,
-            tuple(msgspec.structs.replace(o, gpu_count=8) for o in problem.catalog.offers),
+            problem.catalog, tuple(replace(o, gpu_count=8) for o in problem.catalog.offers)
         ),
     )
     assert {o.usd_per_hour for o in changed(eight, "price:*:T4=0.05").catalog.offers} == {0.4}
@@ -142,7 +140,7 @@ def test_prices_links_and_speeds_change_as_written() -> None:
 def test_a_factor_of_one_changes_nothing(seed: int) -> None:
     """The best placement and its figures stay, whatever links, egress rows, tiers and caps."""
     problem = wide_problem(seed, most=200)
-    problem = replace(problem, requirements=replace(problem.requirements, streams=4))
+    problem = wishing(problem, streams=4)
     same = changed(problem, *UNCHANGED)
     before, after = solve(problem), solve(same)
     assert before.placement == after.placement

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pytest
 
 import placer
@@ -271,7 +270,7 @@ def test_the_prices_of_the_last_month_are_the_interval_of_the_bill(erben: Catalo
         "usd_per_hour_low": 0.12,
         "usd_per_hour_high": 0.3,
     }
-    offers = tuple(msgspec.structs.replace(offer, **quantiles) for offer in erben.offers)
+    offers = tuple(replace(offer, **quantiles) for offer in erben.offers)
     problem = Problem(
         profile=load_profile("roberta-xlm"),
         catalog=replace(erben, offers=offers),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from instances import wishing
 from placer.advice.recommendation.notes import notes_of
 from placer.cost_model.dollars import (
     Schedule,
@@ -69,7 +69,7 @@ def test_the_band_of_the_book_is_used(
     """
     placement, got, problem = placed("gcp/us-central1=4xT4:spot")
     offers = tuple(
-        msgspec.structs.replace(offer, interruption_low=low, interruption_high=high)
+        replace(offer, interruption_low=low, interruption_high=high)
         for offer in problem.catalog.offers
     )
     banded = replace(problem, catalog=replace(problem.catalog, offers=offers))
@@ -77,11 +77,7 @@ def test_the_band_of_the_book_is_used(
     assert found is not None
     assert found.chance_basis == basis
     assert found.chance_per_month == pytest.approx(chance)
-    said = spot_outlook(
-        placement,
-        got,
-        replace(banded, requirements=replace(banded.requirements, interruption=0.01)),
-    )
+    said = spot_outlook(placement, got, wishing(banded, interruption=0.01))
     assert said is not None
     assert (said.chance_basis, said.chance_per_month) == ("given", 0.01)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from instances import island_problem, random_problem, total_problem, two_places
+from instances import island_problem, random_problem, total_problem, two_places, wishing
 from placer.advice.confidence.choice import chance_in_time
 from placer.advice.recommendation.nearest import nearest
 from placer.cost_model.estimate import estimate, evaluate
@@ -310,17 +310,11 @@ def test_a_deadline_has_a_chance() -> None:
     got = estimate(found.placement, problem)
     seconds = totals_of(got, problem.requirements).seconds.value
     chances = [
-        chance_in_time(
-            found.placement,
-            got,
-            replace(
-                problem, requirements=replace(problem.requirements, deadline_s=times * seconds)
-            ),
-        )
+        chance_in_time(found.placement, got, wishing(problem, deadline_s=times * seconds))
         for times in (1.01, 1.5, 4.0)
     ]
     assert None not in chances
     assert chances == sorted(chances)  # type: ignore[type-var]
     assert chances[0] < chances[2]  # type: ignore[operator]
-    never = replace(problem, requirements=replace(problem.requirements, deadline_s=None))
+    never = wishing(problem, deadline_s=None)
     assert chance_in_time(found.placement, got, never) is None

@@ -6,12 +6,11 @@ import importlib
 from itertools import islice
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from instances import island_problem, language_model
+from instances import island_problem, language_model, wishing
 from placer.cost_model.estimate import estimate, evaluate, exchange_phases, pool_of
 from placer.cost_model.timing.site_groups import (
     StepSeconds,
@@ -130,7 +129,7 @@ def test_larger_network_cards_never_slow_a_round(seed: int, pick: int, more: flo
     if placement.exchange.strategy == "asgd-ga":
         reject()
     offers = tuple(
-        msgspec.structs.replace(o, network_gbps=o.network_gbps * more) if o.network_gbps else o
+        replace(o, network_gbps=o.network_gbps * more) if o.network_gbps else o
         for o in problem.catalog.offers
     )
     faster = replace(problem, catalog=replace(problem.catalog, offers=offers))
@@ -213,7 +212,7 @@ def test_an_island_sends_as_fast_as_its_machines_together(default: Catalog) -> N
                 asked(default, exchange="all-reduce", streams=64),
                 profile=load_profile("llama-3.1-8b"),
             )
-            problem = replace(problem, requirements=replace(problem.requirements, quotas=quota))
+            problem = wishing(problem, quotas=quota)
             words = f"{count}x{machines}x" if machines > 1 else f"{count}x"
             groups = f"aws/us-east-1={words}H100:8:spot,aws/us-west-2={words}H100:8:spot"
             steps.append(estimate(place_by_hand(groups, problem), problem).step)
@@ -254,7 +253,7 @@ def test_several_islands_of_a_zone_take_as_long_as_one(
     machines or n islands of k.
     """
     offers = tuple(
-        msgspec.structs.replace(o, network_gbps=gbps, fabric="efa")
+        replace(o, network_gbps=gbps, fabric="efa")
         for o in default.offers_at("aws/us-east-1")
         if o.device == "H100:8"
     )

@@ -12,7 +12,7 @@ from jsonschema import validate as follows
 from second_opinions import assert_priced_alike, assert_same_limits, edited, examined
 
 import placer
-from instances import island_problem
+from instances import island_problem, wishing
 from placements import random_placement
 from placer.cost_model.limits import violations
 from placer.documents.checker.market import machines_of
@@ -118,7 +118,7 @@ def test_both_implementations_hold_islands_to_other_wishes() -> None:
         for seed in range(18):
             problem = island_problem(seed)
             wishes = OTHER_WISHES[seed % len(OTHER_WISHES)]
-            changed = replace(problem, requirements=replace(problem.requirements, **wishes))
+            changed = wishing(problem, **wishes)
             kept = {pool.group(1).offer_kind for pool in changed.pools}
             for placement in islice(placements(problem), 12):
                 codes = {broken.code for broken in violations(placement, changed)}

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
@@ -131,8 +130,7 @@ def doctored(document: dict[str, Any], *, digest: str | None = None) -> Result:
     """(B) The best placement of a market in which an A10 costs 0.10 USD/h."""
     problem = problem_of(document)
     offers = tuple(
-        msgspec.structs.replace(o, usd_per_hour=0.1) if o.gpu == "A10" else o
-        for o in problem.catalog.offers
+        replace(o, usd_per_hour=0.1) if o.gpu == "A10" else o for o in problem.catalog.offers
     )
     catalog = replace(problem.catalog, offers=offers, digest=digest or problem.catalog.digest)
     return solve(replace(problem, catalog=catalog), "exact", SolveOptions(certificate=True))

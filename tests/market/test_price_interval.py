@@ -7,7 +7,6 @@ import math
 from datetime import date
 from pathlib import Path
 
-import msgspec
 import pytest
 
 import placer
@@ -71,12 +70,10 @@ def test_a_history_counts_as_far_again_either_way() -> None:
     """A price of 1.00 that was at 0.80 for the tenth of 30 days may fall to 0.80 and rise to 1.25:
     as far again. One that did not move is exact.
     """
-    row = msgspec.structs.replace(
-        offer("aws", "a", "T4", 1.0), usd_per_hour_low=0.8, usd_per_hour_high=1.0
-    )
+    row = replace(offer("aws", "a", "T4", 1.0), usd_per_hour_low=0.8, usd_per_hour_high=1.0)
     got = price_interval(row)
     assert (got.low, got.value, got.high, got.basis) == (0.8, 1.0, 1.25, "history")
-    still = msgspec.structs.replace(row, usd_per_hour_low=1.0)
+    still = replace(row, usd_per_hour_low=1.0)
     assert price_interval(still).exact
 
 
@@ -99,9 +96,7 @@ def test_each_price_without_a_history_has_a_class(
     market: str, basis: str, source: str, expected: object
 ) -> None:
     """What is listed on demand, agreed or owned is exact; what moves or is not read is not."""
-    row = msgspec.structs.replace(
-        offer("aws", "a", "T4", 2.0, market=market), price_basis=basis, source=source
-    )
+    row = replace(offer("aws", "a", "T4", 2.0, market=market), price_basis=basis, source=source)
     got = price_interval(row)
     assert (got.low, got.high) == (2 * expected.low, 2 * expected.high)  # type: ignore[attr-defined]
     assert (got.basis, got.source) == (expected.basis, expected.source)  # type: ignore[attr-defined]
@@ -109,7 +104,7 @@ def test_each_price_without_a_history_has_a_class(
 
 def test_a_price_of_nothing_stays_one() -> None:
     """A machine that is paid for anyway costs 0 at both ends, and its factors are 1."""
-    free = msgspec.structs.replace(offer("aws", "a", "T4", 0.0), price_basis="owned")
+    free = replace(offer("aws", "a", "T4", 0.0), price_basis="owned")
     assert price_interval(free).exact
     assert price_interval(free).factors == (1.0, 1.0)
 
@@ -123,7 +118,7 @@ def dated(
 ) -> VmOffer:
     """One T4 in region r."""
     made = offer(provider, "r", "T4", usd, market=market)
-    return msgspec.structs.replace(made, as_of=as_of, **changed)
+    return replace(made, as_of=as_of, **changed)
 
 
 def book(*offers: VmOffer) -> Catalog:

@@ -339,7 +339,7 @@ def test_a_quote_names_its_fabric(tmp_path: Path) -> None:
 def test_a_fabric_nobody_knows_is_refused_in_a_document(erben: Catalog) -> None:
     """A saved market does not pass columns.csv; the nearest word is named."""
     changes: dict[str, Any] = {"fabric": "infinibnd"}
-    offers = (msgspec.structs.replace(erben.offers[0], **changes), *erben.offers[1:])
+    offers = (replace(erben.offers[0], **changes), *erben.offers[1:])
     with pytest.raises(PlacerError, match="infinibnd") as caught:
         check_figures(replace(erben, offers=offers))
     assert "infiniband" in caught.value.hint

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,7 +108,7 @@ def test_islands_begin_with_the_fewest_machines_that_fit() -> None:
 def test_an_unknown_network_joins_no_machines(default: Catalog) -> None:
     """Neither bandwidth nor fabric: one machine, or none where one is too small."""
     offers = tuple(
-        msgspec.structs.replace(o, network_gbps=None, fabric="")
+        replace(o, network_gbps=None, fabric="")
         for o in default.offers_at(EAST)
         if o.device == "H100:8"
     )

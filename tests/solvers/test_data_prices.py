@@ -5,11 +5,10 @@ import math
 from itertools import islice
 from typing import Any
 
-from instances import loading_problem
+from instances import loading_problem, wishing
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
 from placer.problem.exchange import traits
-from placer.records import replace
 from placer.units import SECONDS_PER_HOUR
 
 markets: Any = importlib.import_module("placer.solvers._market.market")
@@ -23,7 +22,7 @@ def test_no_placement_is_charged_more_for_data_than_it_pays() -> None:
     charged = compared = 0
     for seed in range(60):
         drawn = loading_problem(91_000 + seed)
-        problem = replace(drawn, requirements=replace(drawn.requirements, budget_usd_per_hour=None))
+        problem = wishing(drawn, budget_usd_per_hour=None)
         market = markets.Market.of(problem)
         if not market.pools or not market.charges_data:
             continue
@@ -68,7 +67,7 @@ def test_no_sample_is_charged_more_for_data_than_it_pays() -> None:
     charged = compared = 0
     for seed in range(60):
         drawn = loading_problem(91_500 + seed)
-        problem = replace(drawn, requirements=replace(drawn.requirements, budget_usd_per_hour=None))
+        problem = wishing(drawn, budget_usd_per_hour=None)
         market = markets.Market.of(problem)
         if not market.pools or not market.charges_data:
             continue

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import sys
 
-import msgspec
 import pytest
 
 from conftest import ROOT
@@ -66,7 +65,7 @@ def test_an_instance_that_changed_is_told() -> None:
         == digest
     )
     first, *others = problem.catalog.offers
-    dearer = msgspec.structs.replace(first, usd_per_hour=first.usd_per_hour + 0.001)
+    dearer = replace(first, usd_per_hour=first.usd_per_hour + 0.001)
     assert (
         ledger.problem_digest(
             replace(problem, catalog=replace(problem.catalog, offers=(dearer, *others)))

@@ -6,9 +6,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from instances import joint_problem, random_problem, wide_problem
+from instances import joint_problem, random_problem, wide_problem, wishing
 from placer.problem.problem import Problem
-from placer.records import replace
 from placer.solving.answer import SolveOptions
 
 construction = importlib.import_module("placer.solvers._drafts.construction")
@@ -22,7 +21,7 @@ def test_a_team_counts_machines_within_quotas(drawn: Callable[[int], Problem], s
     speeds add up to those of the tables, and no quota is exceeded.
     """
     problem = drawn(seed)
-    problem = replace(problem, requirements=replace(problem.requirements, uniform=True))
+    problem = wishing(problem, uniform=True)
     made = construction.Drafting(problem, SolveOptions(time_limit_s=60.0))
     like, pools = like_machines.LikeMachines(made.judge), made.market.pools
     for team in range(len(like.place)):

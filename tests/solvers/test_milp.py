@@ -30,6 +30,7 @@ from instances import (
     total_problem,
     vcpu_problem,
     wide_problem,
+    wishing,
 )
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
@@ -127,11 +128,7 @@ def test_machines_that_must_be_used_are() -> None:
         if problem.pools:
             last = problem.pools[-1].offer
             used = (Used(place=last.place, device=last.device, market=last.market),)
-            assert_same(
-                replace(problem, requirements=replace(problem.requirements, used=used)),
-                milp.engine,
-                seed,
-            )
+            assert_same(wishing(problem, used=used), milp.engine, seed)
 
 
 @pytest.mark.parametrize("market", MARKETS)

@@ -6,7 +6,6 @@ import sys
 import types
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from instances import (
     random_problem,
     reading_problem,
     wide_problem,
+    wishing,
 )
 from placer.cost_model.estimate import pool_of
 from placer.cost_model.limits import violations
@@ -153,9 +153,7 @@ def test_the_bound_of_a_stopped_search_knows_small_multipliers() -> None:
     def check(seed: int, nodes: int, factor: float) -> None:
         problem = exchange_problem(seed)
         given_ = tuple((name, factor) for name in STRATEGIES if name != "none")
-        problem = replace(
-            problem, requirements=replace(problem.requirements, samples_to_target=given_)
-        )
+        problem = wishing(problem, samples_to_target=given_)
         stopped = solve(problem, "exact", replace(PROOF, node_limit=nodes))
         best = solve(problem, "exhaustive").value
         if stopped.bound is None or best is None:
@@ -233,9 +231,7 @@ def test_more_is_never_worse() -> None:
             )
             assert (solve(richer, "exact", PROOF).value or 0.0) >= before * (1 - 1e-9)
         twins = tuple(
-            msgspec.structs.replace(
-                o, instance_type=o.instance_type + "-dear", usd_per_hour=o.usd_per_hour * 2
-            )
+            replace(o, instance_type=o.instance_type + "-dear", usd_per_hour=o.usd_per_hour * 2)
             for o in problem.catalog.offers
         )
         wider = replace(
@@ -290,9 +286,7 @@ def test_a_prepared_market_answers_every_objective_as_a_fresh_one() -> None:
         problem = random_problem(seed)
         prepared = exact.prepare(problem)
         for objective in OBJECTIVES:
-            asked = replace(
-                problem, requirements=replace(problem.requirements, objective=objective)
-            )
+            asked = wishing(problem, objective=objective)
             shared, fresh = prepared(asked, certified), exact.solve(asked, certified)
             assert (shared.status, shared.bound, shared.proof) == (
                 fresh.status,
@@ -355,7 +349,7 @@ def test_a_lying_solver_is_caught_and_the_problem_kept(
         solve(honest, "liar")
     saved = json.loads(Path(str(caught.value).split(" is in ")[1]).read_text(encoding="utf-8"))
     assert Problem.from_dict(saved).requirements == honest.requirements
-    tight = replace(honest, requirements=replace(honest.requirements, budget_usd_per_hour=1e-6))
+    tight = wishing(honest, budget_usd_per_hour=1e-6)
     liar.solve = lambda problem, options: answer  # type: ignore[attr-defined]
     with pytest.raises(AssertionError, match="above the budget"):
         solve(tight, "liar")

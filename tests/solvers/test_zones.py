@@ -22,6 +22,7 @@ from instances import (
     sized_problem,
     used_problem,
     wide_problem,
+    wishing,
 )
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
@@ -58,7 +59,7 @@ KNOWN = ("local-sgd", "diloco", "streaming-diloco", "model-averaging", "asgd-ga"
 def with_local_steps(problem: Problem, **wishes: object) -> Problem:
     """The same question with local steps 1 to 16 and every strategy open."""
     open_ = {"exchange": "auto", "max_local_steps": 16, "min_local_steps": None, **wishes}
-    return replace(problem, requirements=replace(problem.requirements, **open_))
+    return wishing(problem, **open_)
 
 
 def judge(problem: Problem, seconds: float = 600.0) -> Any:

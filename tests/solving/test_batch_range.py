@@ -19,6 +19,7 @@ from instances import (
     loading_problem,
     server_problem,
     total_problem,
+    wishing,
 )
 from placer.cost_model.convergence import batch_factor, multiplier_of
 from placer.cost_model.limits import violations
@@ -45,7 +46,7 @@ def ask(book: Catalog, **changes: object) -> Problem:
 
 def with_batch(problem: Problem, batch: int) -> Problem:
     """The same question with one batch."""
-    return replace(problem, requirements=replace(problem.requirements, target_batch_size=batch))
+    return wishing(problem, target_batch_size=batch)
 
 
 @pytest.mark.parametrize("chunk", range(4))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from instances import island_problem
+from instances import island_problem, wishing
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.answer import SolveOptions
@@ -21,9 +21,7 @@ def asked(seed: int, **wishes: object) -> Problem:
     """A drawn language model on two workers or more."""
     drawn = island_problem(seed, most=400)
     most = max(2, drawn.requirements.max_workers)
-    return replace(
-        drawn, requirements=replace(drawn.requirements, min_workers=2, max_workers=most, **wishes)
-    )
+    return wishing(drawn, min_workers=2, max_workers=most, **wishes)
 
 
 LOCAL = {"exchange": "diloco", "min_local_steps": 8, "max_local_steps": 16}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from instances import island_problem, ring_problem
+from instances import island_problem, ring_problem, wishing
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.records import replace
@@ -115,7 +115,7 @@ def test_a_slower_plan_is_found_where_it_alone_can_be_paid(
     alone the first was called infeasible, and the last 22.2 samples/s in place of 32.2.
     """
     wide = island_problem(seed)
-    narrow = replace(wide, requirements=replace(wide.requirements, **{name: value}))
+    narrow = wishing(wide, **{name: value})
     proof = SolveOptions(gap=0.0, time_limit_s=20)
     best, under = solve(wide, "exact", proof), solve(narrow, "exact", proof)
     assert best.value is not None
@@ -162,7 +162,7 @@ def test_one_more_limit_never_improves_an_answer_that_averages_in_a_ring() -> No
         wide, draw = ring_problem(seed), random.Random(seed)
         name = draw.choice(sorted(limits))
         try:
-            narrow = replace(wide, requirements=replace(wide.requirements, **{name: limits[name]}))
+            narrow = wishing(wide, **{name: limits[name]})
         except PlacerError:  # below a least number of regions
             continue
         best, under = solve(wide, "exact", proof), solve(narrow, "exact", proof)

@@ -18,12 +18,12 @@ from instances import (
     total_problem,
     used_problem,
     wide_problem,
+    wishing,
 )
 from placer.documents.certificate_check import check_certificate
 from placer.documents.schemas.proofs import ProofWish
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
-from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 from proofs import PROOF
@@ -49,7 +49,7 @@ def test_nothing_beats_a_quick_bound(
     optimal only where it is, and nothing to fit only where nothing does.
     """
     problem = drawn(seed)
-    problem = replace(problem, requirements=replace(problem.requirements, uniform=uniform))
+    problem = wishing(problem, uniform=uniform)
     best = solve(problem, options=PROOF)
     wishes: tuple[ProofWish, ...] = ("quick", "none")
     for proof in wishes:

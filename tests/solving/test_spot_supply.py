@@ -100,8 +100,8 @@ def test_a_machine_too_many_is_named() -> None:
     assert "no more than 1 are known to launch together; --supply any" in broken["supply"]
     assert supply_of(msgspec.to_builtins(pool.offer), problem.to_dict()) == 1
     offer = pool.offer
-    steady = msgspec.structs.replace(offer, market="on_demand")
-    own = msgspec.structs.replace(offer, price_basis="owned")
+    steady = replace(offer, market="on_demand")
+    own = replace(offer, price_basis="owned")
     assert problem.supply(steady) is problem.supply(own) is None
     row = Quota(place=offer.place, gpu=offer.gpu, market="*", gpus=64, scope="together")
     for quotas in ({"quotas": (row,)}, {"quota_gpus": 64}):

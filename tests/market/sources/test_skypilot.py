@@ -9,7 +9,6 @@ import shutil
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -361,7 +360,7 @@ def test_an_edited_price_loses_what_was_said_of_it(default: Catalog, tmp_path: P
         if (o.instance_type, o.region) == ("g4dn.xlarge", "us-east-1")
     }
     old = [
-        msgspec.structs.replace(o, price_basis="estimated", source="a guess", as_of="2020-01-01")
+        replace(o, price_basis="estimated", source="a guess", as_of="2020-01-01")
         for o in pair.values()
     ]
     exported(replace(default, offers=tuple(old)), tmp_path)
@@ -487,7 +486,7 @@ def test_files_are_not_replaced_unasked(run: Run, tmp_path: Path) -> None:
 
 def test_no_cell_is_a_formula(default: Catalog) -> None:
     """A machine whose name begins as a formula does is left out and counted."""
-    evil: VmOffer = msgspec.structs.replace(default.offers[0], instance_type="=cmd()")
+    evil: VmOffer = replace(default.offers[0], instance_type="=cmd()")
     tally = Tally(skip_bad=True)
     skypilot_lines(replace(default, offers=(*default.offers, evil)), tally)
     assert tally.reasons()["name that a spreadsheet would take for a formula: =cmd()"] == 1
