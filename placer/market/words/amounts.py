@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from placer.errors import PlacerError
-from placer.market.words.money import exchange_rates
+from placer.market.words.money import SIGNS, exchange_rates
 from placer.units import HOURS_PER_MONTH
 
 Decimals = Literal["comma", "point"]
@@ -52,10 +52,7 @@ _DOLLARS = {
     "r": "BRL",
 }
 """Currencies by what stands before a dollar sign."""
-_CODES = "EUR GBP INR KRW RUB TRY UAH ILS VND THB PHP"
-_SIGNS = {**dict(zip("€£₹₩₽₺₴₪₫฿₱", _CODES.split(), strict=True)), "zł": "PLN", "Kč": "CZK"}
-"""Signs of one currency in lists; ¥ is that of Japan and of China, and kr that of three."""
-_MONEY = re.compile(rf"[A-Za-z]*\$|{'|'.join(_SIGNS)}|\b[A-Za-z]{{3}}\b")
+_MONEY = re.compile(rf"[A-Za-z]*\$|{'|'.join(SIGNS)}|\b[A-Za-z]{{3}}\b")
 _PARTS = (
     (r"\b(?:cents?|cts?|pence|paise|centimes)\b|¢", 0.01),
     (r"\b(?:thousands?|tsd|tausend|miles)\b|\bk(?=[€£$]|usd|eur)", 1000.0),
@@ -156,7 +153,7 @@ def currency_in(text: str) -> str | None:
     for found in _MONEY.findall(_apart(text)):
         if found.endswith("$"):
             return _DOLLARS.get(found[:-1].lower())
-        code: str = _SIGNS.get(found, found)
+        code: str = SIGNS.get(found, found)
         if code.upper() in dated or code in _OTHERS:
             return code.upper()
     return None

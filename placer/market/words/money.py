@@ -10,11 +10,14 @@ from msgspec import Struct
 from placer.errors import PlacerError, unknown
 from placer.market.books.csv_rows import shipped_table
 
-SIGNS = {"€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR"}  # Signs that stand for one currency
-_BEFORE = re.compile(r"(?P<money>[€£¥₹]|[A-Za-z]{3}(?![A-Za-z]))\s*(?P<rest>[0-9.,].*)")
+_CODES = "EUR GBP INR KRW RUB TRY UAH ILS VND THB PHP"
+SIGNS = {**dict(zip("€£₹₩₽₺₴₪₫฿₱", _CODES.split(), strict=True)), "zł": "PLN", "Kč": "CZK"}
+"""Signs that stand for one currency; ¥ is that of Japan and of China, and kr that of three."""
+SHARED_SIGNS = {"¥": ("JPY", "CNY")}
+_MONEY = rf"(?P<money>{'|'.join((*SIGNS, *SHARED_SIGNS))}|[A-Za-z]{{3}}(?![A-Za-z]))"
+_BEFORE = re.compile(rf"{_MONEY}\s*(?P<rest>[0-9.,].*)")
 _AFTER = re.compile(
-    r"(?P<amount>[0-9.,]+(?:[eE][+-]?[0-9]{1,3}(?![A-Za-z]))?)\s*"
-    r"(?P<money>[€£¥₹]|[A-Za-z]{3}(?![A-Za-z]))(?P<rest>.*)"
+    r"(?P<amount>[0-9.,]+(?:[eE][+-]?[0-9]{1,3}(?![A-Za-z]))?)\s*" + _MONEY + r"(?P<rest>.*)"
 )
 _OWN_WORDS = ("usd", "per")  # Three letters in an amount that name no foreign currency
 
@@ -58,6 +61,10 @@ def in_dollars(text: str) -> tuple[str, ExchangeRate | None]:
         return text, None
     if money.lower() in _OWN_WORDS:
         return text, None
+    if money in SHARED_SIGNS:
+        codes = SHARED_SIGNS[money]
+        tip = f"name it: {' or '.join(f'{amount}{code}{rest}' for code in codes)}"
+        raise PlacerError(f"budget '{text}': {money} is the sign of {' and '.join(codes)}", tip)
     currency = SIGNS.get(money, money.upper())
     rate = exchange_rates().get(currency)
     if rate is None:
