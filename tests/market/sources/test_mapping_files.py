@@ -215,6 +215,26 @@ def test_a_list_of_types_takes_machines_from_the_book(tmp_path: Path) -> None:
     assert found.left_out == {"machine that the book does not have: Basic_A0": 1}
 
 
+@pytest.mark.parametrize(
+    ("price", "currency", "unit", "usd_per_hour"),
+    [
+        (52.6, "USD", "100 Hours", 0.526),
+        (0.526, "EUR", "1 Hour", 0.526 * 1.1204),  # the rate of 5 October 2026
+    ],
+)
+def test_a_list_of_azure_in_other_units(
+    tmp_path: Path, price: float, currency: str, unit: str, usd_per_hour: float
+) -> None:
+    """A price of 100 hours is divided by 100; euros become dollars, and the source says so."""
+    changed = {"currencyCode": currency, "unitOfMeasure": unit}
+    item = azure_item("Standard_NC4as_T4_v3", "eastus", price, **changed)
+    (tmp_path / "page.json").write_text(json.dumps(azure_page([item])))
+    mapping = shipped_mapping("azure")
+    (row,) = read_listing([str(tmp_path / "page.json")], mapping).rows["offers.csv"]
+    assert row["usd_per_hour"] == pytest.approx(usd_per_hour)
+    assert ("EUR" in str(row["source"])) == (currency == "EUR")
+
+
 def test_the_command_takes_a_mapping_file(run: Run, tmp_path: Path) -> None:
     """The listing of a provider becomes a book."""
     (tmp_path / "vendor.toml").write_text(VENDOR)

@@ -149,12 +149,15 @@ def test_changes_against_the_book_before_are_said(call: Call) -> None:
     assert (changes["gone"], changes["not_asked"], changes["up"], changes["down"]) == (0, 1, 1, 1)
 
 
+THEIRS = "their 'per_hour(retailPrice, currencyCode, unitOfMeasure)'"
+
+
 @pytest.mark.parametrize(
     ("price", "changed", "reason"),
     [
-        (-1.0, {}, "usd_per_hour (their 'retailPrice') '-1' is not from 0"),
+        (-1.0, {}, f"usd_per_hour ({THEIRS}) '-1' is not from 0"),
         (0.0, {}, "on-demand price is zero or less"),
-        (0.0, {"retailPrice": "free"}, "usd_per_hour (their 'retailPrice') 'free' is not a number"),
+        (0.0, {"retailPrice": "free"}, f"usd_per_hour ({THEIRS}) 'free' is not a number"),
         (0.00001, {}, "on-demand price is 1,000 times below the median of its device"),
         (5260.0, {}, "on-demand price is 1,000 times above the median of its device"),
         (
@@ -167,8 +170,8 @@ def test_changes_against_the_book_before_are_said(call: Call) -> None:
             {"effectiveStartDate": "2099-01-01T00:00:00Z"},
             "on-demand price takes effect only in the future",
         ),
-        (0.526, {"unitOfMeasure": "1/Month"}, "price of another unit: USD for 1/Month"),
-        (0.526, {"currencyCode": "EUR"}, "price of another unit: EUR for 1 Hour"),
+        (0.526, {"unitOfMeasure": "1/Month"}, "price of another unit: 1/Month"),
+        (0.526, {"currencyCode": "KRW"}, "no exchange rate is known of currencyCode KRW"),
         (0.526, {"type": "Reservation"}, "no price of a machine as one goes"),
         (0.526, {"isPrimaryMeterRegion": False}, "second meter of the same price"),
     ],

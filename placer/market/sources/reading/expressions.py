@@ -16,6 +16,8 @@ from jmespath.functions import Functions, signature
 
 from placer.errors import PlacerError
 from placer.files.json_text import parse_json
+from placer.market.words.amounts import hours_in
+from placer.market.words.money import exchange_rates
 
 _TEXT = {"types": ["string", "null"]}
 _PATTERN = {"types": ["string"]}
@@ -64,6 +66,21 @@ class _Functions(Functions):  # type: ignore[misc]
     @signature(_FIGURE, {"types": ["number"]})  # type: ignore[untyped-decorator]
     def _func_times(self, value: float | None, factor: float) -> float | None:
         return None if value is None else round(value * factor, 9)
+
+    @signature(_TEXT)  # type: ignore[untyped-decorator]
+    def _func_rate(self, currency: str | None) -> float | None:
+        """Return USD for one unit of a currency at its dated rate; null without one."""
+        if currency == "USD":
+            return 1.0
+        dated = exchange_rates().get(currency or "")
+        return None if dated is None else dated.usd
+
+    @signature({"types": []}, _TEXT, _TEXT)  # type: ignore[untyped-decorator]
+    def _func_per_hour(self, price: Any, currency: str | None, unit: str | None) -> Any:
+        """Return in USD/h what ``1 Hour`` or ``100 Hours`` cost; what is no figure stays."""
+        rate, hours = self._func_rate(currency), hours_in(unit or "")
+        known = isinstance(price, int | float) and rate and hours
+        return price * rate / hours if known else price
 
     @signature(_FIGURE)  # type: ignore[untyped-decorator]
     def _func_day(self, seconds: float | None) -> str | None:
