@@ -99,9 +99,28 @@ def test_the_row_of_a_log(tmp_path: Path) -> None:
         "compression": "fp16",
         "streams": 1,
         "question": None,
+        "slow_steps": 0,
         "calculation_spread": 0.0,
         "exchange_spread": 0.0,
     }
+
+
+def test_slow_steps_do_not_spoil_a_run(tmp_path: Path, erben: Catalog) -> None:
+    """One of four steps calculates three times as long, and one waits a whole step for the
+    exchange: the median of the whole, (630 + 1,230) / 2 s, is of neither part; without the two it
+    is 630 s.
+    """
+    path, late = log(tmp_path), {2: (1_830.0, 1_850.0), 3: (610.0, 1_230.0)}
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    for record in records:
+        if record.get("step") in late and record["kind"] == "step":
+            record["calculation_s"], record["step_s"] = late[record["step"]]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    _, row = run_log_row(path)
+    parts = row["step_s"], row["calculation_s"], row["communication_s"], row["slow_steps"]
+    assert parts == (630.0, 610.0, 20.0, 2)
+    words = "2 steps of the log took far longer than usual: left out"
+    assert words in calibrate(path, erben, today="2026-11-23").warnings
 
 
 def test_parts_of_two_machines_make_one_log(tmp_path: Path) -> None:

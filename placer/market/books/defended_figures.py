@@ -155,9 +155,16 @@ and Handle Outliers, ASQC Basic References in Quality Control 16.
 """
 NORMAL = 0.6745  # Median absolute deviation of a standard normal law: the same source
 LEAST_DEVIATION = 0.05
-"""Least median absolute deviation of log(spot/on-demand) that is taken: where all regions but one
-have the same share, any other share would be infinitely far off.
+"""Least median absolute deviation of logarithms that is taken: where all regions but one have the
+same share, any other share would be infinitely far off.
 """
+
+
+def z_score(log: float, middle: float, deviation: float) -> float:
+    """Return the modified z-score of the logarithm of a value."""
+    return NORMAL * (log - middle) / max(deviation, LEAST_DEVIATION)
+
+
 LEAST_REGIONS = 5  # Regions below which nobody can say what is usual
 
 
@@ -227,7 +234,7 @@ def outlier_of(offer: VmOffer, catalog: Catalog) -> Outlier | None:
     usual = usual_share(offer.provider, offer.gpu, catalog)
     if usual is None:
         return None
-    score = NORMAL * math.log(share / usual.share) / max(usual.deviation, LEAST_DEVIATION)
+    score = z_score(math.log(share), math.log(usual.share), usual.deviation)
     return Outlier(share=share, usual=usual, score=score) if abs(score) > FAR else None
 
 

@@ -222,6 +222,11 @@ def calibrate(
         checks=checks,
         warnings=(
             *warnings_of(figures, solution, checks, equations),
+            *(
+                f"{counted(run.slow_steps, 'step')} of the log took far longer than usual: left out"
+                for run in measured
+                if run.slow_steps
+            ),
             *([ONE_MACHINE.format(place=measured[0].placement.places[0])] if shared else []),
         ),
     )

@@ -17,6 +17,7 @@ from placer.errors import PlacerError, printable
 from placer.files.bounded_file import bounded
 from placer.files.json_text import unique_keys
 from placer.market.accelerators import processor_vcpus
+from placer.market.books.defended_figures import FAR, z_score
 from placer.market.catalog import device_name
 from placer.market.words.own_places import PROVIDER
 from placer.workload.profile import COMPRESSION_BYTES
@@ -240,7 +241,8 @@ def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
         for r in whole_rounds((r for r in records if r["kind"] == "step"), workers, 1)
         if len(r) == workers
     ]
-    seconds = round_seconds(rounds[1:], workers)
+    steady = _steady(rounds[1:], workers)
+    seconds = round_seconds(steady, workers)
     if seconds is None or len(rounds) <= LEAST_ROUNDS:
         raise PlacerError(
             f"{path}: {max(0, len(rounds) - 1)} rounds of all workers after the first",
@@ -256,8 +258,32 @@ def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
         "compression": head["compression"],
         "streams": head["streams"],
         "question": head.get("question"),
+        "slow_steps": len(rounds[1:]) - len(steady),
         **_spreads(rounds[1:], workers),
     }
+
+
+def _steady(rounds: Sequence[Sequence[Record]], workers: int) -> Sequence[Sequence[Record]]:
+    """Leave out rounds in which calculation or exchange took far longer than usual: medians of the
+    parts may be of other rounds than that of the whole, so that two such rounds of few would make
+    parts that do not sum to it. All rounds, where fewer than half are left.
+    """
+    each = [round_seconds([records], workers) for records in rounds]
+    slow: set[int] = set()
+    for name in ("calculation", "between"):
+        logs = {
+            number: log(seconds)
+            for number, one in enumerate(each)
+            if one is not None and (seconds := getattr(one, name)) > 0
+        }
+        middle = median(logs.values()) if logs else 0.0
+        deviation = median(abs(value - middle) for value in logs.values()) if logs else 0.0
+        slow |= {n for n, value in logs.items() if z_score(value, middle, deviation) > FAR}
+    return (
+        rounds
+        if 2 * len(slow) > len(rounds)
+        else [records for number, records in enumerate(rounds) if number not in slow]
+    )
 
 
 def _spreads(rounds: Sequence[Sequence[Record]], workers: int) -> dict[str, float]:

@@ -49,7 +49,7 @@ do within 8 %.
 class MeasuredRun:
     """One measured run; times in seconds, ``line`` of its file. Spreads are half of the logarithm
     between the slowest and fastest twentieth of its rounds; 0 where the run was not logged round by
-    round.
+    round. ``slow_steps`` of its log took far longer than usual and are left out.
     """
 
     line: int
@@ -61,6 +61,7 @@ class MeasuredRun:
     phases: tuple[Phase, ...]
     calculation_spread: float = 0.0
     exchange_spread: float = 0.0
+    slow_steps: int = 0
 
     @property
     def model(self) -> str:
@@ -169,6 +170,7 @@ def _run(
         phases=exchange_phases(placement, problem),
         calculation_spread=row.get("calculation_spread") or 0.0,
         exchange_spread=row.get("exchange_spread") or 0.0,
+        slow_steps=row.get("slow_steps") or 0,
     )
     _check_parts(run)
     _check_speed(run)
