@@ -19,7 +19,6 @@ from .site_groups import SiteGroup
 def averaging(site_group: SiteGroup, host: str, workers: int) -> float:
     problem = site_group.problem
     spread = problem.calibration.spread({host}, 0)
-    site_group.exact = site_group.exact and not problem.calibration.spreads
     return spread * averaging_seconds(
         {host}, problem.gradient_bytes, workers, problem.profile.tensors, problem.calibration
     )
@@ -48,12 +47,7 @@ def calculation(site_group: SiteGroup) -> dict[int, float]:
     items += [
         {site_group.hyperbola(p, amount, site_group.speed(p)): 1.0} for p, amount in own.items()
     ]
-    site_group.exact = site_group.exact and not problem.requirements.data_moves
-    return (
-        dict(items[0])
-        if len(items) == 1
-        else model.largest(items, exact=site_group.part.least_s > 0)
-    )
+    return dict(items[0]) if len(items) == 1 else model.largest(items)
 
 
 def staying(site_group: SiteGroup, place: str) -> float:
@@ -76,7 +70,7 @@ def close(site_group: SiteGroup, round_s: Terms, round_usd: Terms, hourly_usd: f
     (T + s) + 3600 E, where s is the share of a round in the start.
     """
     part, wish, model = site_group.part, site_group.problem.requirements, site_group.model
-    if not site_group.exact and part.least_s > 0:
+    if part.least_s > 0:  # rounds may be longer than the program says
         round_s = plus(round_s, {model.variable(0.0, part.least_s): 1.0})
     site_group.round_s = round_s
     _keep_within(site_group, round_s)

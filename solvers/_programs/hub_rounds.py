@@ -49,7 +49,6 @@ def _equal_shares(
             items.append(plus({flag: batch / site_group.part.high / rate + more}, added))
     if wish.data_moves:
         items.append(calculation(site_group))
-    site_group.exact = site_group.exact and site_group.fixed_workers and not wish.datasets
     return items
 
 
@@ -79,11 +78,10 @@ def server(site_group: SiteGroup) -> None:
             late = {n: shared for n, s in zip(site_group.counts, starts, strict=True) if s >= start}
             pushed.append(plus(late, {flag: start}))
     pulled.append(times(shared, site_group.total))
-    site_group.exact = False
     round_s = plus(
-        site_group.model.largest(pushed, exact=False),
+        site_group.model.largest(pushed),
         {CONSTANT: _least_sum_s(site_group)},
-        site_group.model.largest(pulled, exact=False),
+        site_group.model.largest(pulled),
     )
     exchanges, server_phases = [s.exchange for s in singles], strategy("parameter-server").phases
     usd = [
@@ -117,7 +115,7 @@ def store(site_group: SiteGroup) -> None:
     problem, part, network = site_group.problem, site_group.part, site_group.problem.network
     singles, services = site_group.frame.singles, problem.calibration.services
     hubs = [(str(single.aggregator), str(single.storage)) for single in singles]
-    size, exact = problem.gradient_bytes, part.least_s > 0
+    size = problem.gradient_bytes
     streams = singles[0].exchange.streams
 
     def moved(src: str, dst: str) -> float:
@@ -126,8 +124,7 @@ def store(site_group: SiteGroup) -> None:
     ways = {
         p: min(moved(store, p) + moved(p, store) for _, store in hubs) for p in site_group.places
     }
-    ready = _equal_shares(site_group, lambda p: ways[p])
-    last = site_group.model.largest(ready, exact=exact and site_group.exact)
+    last = site_group.model.largest(_equal_shares(site_group, lambda p: ways[p]))
     aggregates = [
         stores.aggregate_seconds(
             size, part.low, network.link(store, function), network.link(function, store), services
@@ -138,13 +135,8 @@ def store(site_group: SiteGroup) -> None:
     round_s = plus(last, {CONSTANT: aggregate})
     runs = [_function_usd(site_group, function, part.low) for function, _ in hubs]
     per_second, per_run = min(each for each, _ in runs), min(each for _, each in runs)
-    waiting: dict[int, float] = {}
-    if (
-        not site_group.frame.hubs
-    ):  # of several, a place may wait less at one hub and more at another
-        waiting = _waiting(site_group, ready, last)
-        site_group.model.at_most(waiting, problem.function(hubs[0][0]).max_seconds - aggregate)
-    usd = [times(per_second, waiting), {CONSTANT: per_second * aggregate + per_run}]
+    # The function also waits from the first gradient to the last: that is left out.
+    usd: list[Terms] = [{CONSTANT: per_second * aggregate + per_run}]
     put, each = _store_egress(site_group, [single.exchange for single in singles])
     usd += [times(each[p], site_group.workers_at(p)) for p in site_group.places]
     offers = [problem.catalog.store(store) for _, store in hubs]
@@ -169,27 +161,6 @@ def _store_egress(
             each[place] = min(each[place], egress(site_group, own) - put)
         puts.append(put)
     return min(puts), each
-
-
-def _waiting(site_group: SiteGroup, ready: list[Terms], last: Terms) -> dict[int, float]:
-    """Return the seconds from the first gradient that is ready to the last: a variable from below.
-
-    Nothing is known of it where the number of workers is not: with fewer, each calculates longer,
-    and a slow near worker may come no sooner than a fast far one any more.
-    """
-    model = site_group.model
-    if (
-        not model.reach(last)[1]
-        or site_group.problem.requirements.datasets
-        or not site_group.fixed_workers
-    ):
-        return {}
-    top = model.reach(last)[1]
-    first, this = model.variable(0.0, top), model.variable(0.0, top)
-    for item, flag in zip(ready, site_group.pool_flags, strict=False):
-        model.at_most(plus({first: 1.0, flag: top}, times(-1.0, item)), top)
-    model.at_least(plus({this: 1.0, first: 1.0}, times(-1.0, last)))
-    return {this: 1.0}
 
 
 def regional_stores(site_group: SiteGroup) -> None:
@@ -219,7 +190,7 @@ def regional_stores(site_group: SiteGroup) -> None:
         for p in site_group.places
     }
     arrived = site_group.model.largest(
-        _equal_shares(site_group, lambda p: copies[p] + 2 * moved(p), forward), exact=False
+        _equal_shares(site_group, lambda p: copies[p] + 2 * moved(p), forward)
     )
     aggregates = [
         stores.aggregate_seconds(
@@ -227,7 +198,6 @@ def regional_stores(site_group: SiteGroup) -> None:
         )
         for function, store in hubs
     ]
-    site_group.exact = False
     round_s = plus(arrived, {CONSTANT: min(aggregates)})
     runs = [
         _run_usd(site_group, function, aggregate)

@@ -80,22 +80,14 @@ class Model:
                 least, most = least + min(ends), most + max(ends)
         return least, most
 
-    def largest(self, items: list[Terms], *, exact: bool) -> dict[int, float]:
-        """Return an expression of at least every item; ``exact``: and not more than that and 0."""
+    def largest(self, items: list[Terms]) -> dict[int, float]:
+        """Return an expression of at least every item."""
         items = [item for item in items if self.reach(item)[1] > 0]
         if not items:
             return {}
         top = self.variable(0.0, max(self.reach(item)[1] for item in items))
         for item in items:
             self.at_most(plus(item, {top: -1.0}))
-        if exact:
-            chosen = []
-            for item in [*items, {}]:
-                this = self.variable(0, 1, whole=True)
-                most = self.high[top] - self.reach(item)[0]
-                self.at_most(plus({top: 1.0, this: most}, times(-1.0, item)), most)
-                chosen.append(this)
-            self.equal(dict.fromkeys(chosen, 1.0), 1.0)
         return {top: 1.0}
 
 

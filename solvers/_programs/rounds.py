@@ -19,23 +19,13 @@ from placer.cost_model.timing.transfers import (
     share_seconds,
     wan_seconds,
 )
-from placer.problem.exchange import (
-    Phase,
-    Transfer,
-    broadcast,
-    crossings,
-    edge_bytes,
-    inside_regions,
-)
+from placer.problem.exchange import Phase, Transfer, broadcast, edge_bytes, inside_regions
 from placer.workload.island.transports import HIDDEN_SHARE
 
 from .goal import averaging, calculation, close, egress, staying
 from .hub_rounds import regional_stores, server, store
 from .linear import CONSTANT, Terms, plus, times
 from .site_groups import SiteGroup
-
-PAIR = 2
-"""A ring over two places has both directions of their one pair."""
 
 
 def program(site_group: SiteGroup) -> None:
@@ -58,7 +48,6 @@ def coarse_program(site_group: SiteGroup) -> None:
             site_group.frame.local_steps
         )
     }
-    site_group.exact = False
     close(site_group, plus(calculation_s, {CONSTANT: least}), {}, 0.0)
 
 
@@ -66,7 +55,7 @@ def _round_s(site_group: SiteGroup, communication: Terms) -> dict[int, float]:
     """Return the seconds of a round: calculation and communication, the longer of the two, or their
     sum but for a hidden part; each with the wait until hosts may average again.
     """
-    exchange, exact = site_group.frame.exchange, site_group.part.least_s > 0
+    exchange = site_group.frame.exchange
     own = times(site_group.frame.local_steps, calculation(site_group))
     hosts = site_group.problem.calibration.hosts
     waits: list[Terms] = [
@@ -75,16 +64,16 @@ def _round_s(site_group: SiteGroup, communication: Terms) -> dict[int, float]:
         if host in hosts and hosts[host].least_period_s
     ]
     if exchange.overlap:  # the wait begins where the last average ends
-        late = plus(site_group.model.largest(waits, exact=exact), communication)
-        return site_group.model.largest([own, late], exact=exact)
+        late = plus(site_group.model.largest(waits), communication)
+        return site_group.model.largest([own, late])
     if waits:
-        own = site_group.model.largest([own, *waits], exact=exact)
+        own = site_group.model.largest([own, *waits])
     window = overlap_window(exchange, free_share=site_group.problem.free_share)
     if not window:
         return plus(own, communication)
     beside = plus(own, times(1 - HIDDEN_SHARE, communication))
     after = plus(times(1 - HIDDEN_SHARE * window, own), communication)
-    return site_group.model.largest([beside, after], exact=exact)
+    return site_group.model.largest([beside, after])
 
 
 def _spare_s(site_group: SiteGroup) -> float:
@@ -100,21 +89,17 @@ def _spare_s(site_group: SiteGroup) -> float:
 
 def _butterfly(site_group: SiteGroup) -> None:
     problem, part = site_group.problem, site_group.part
-    size, exact = problem.gradient_bytes, part.least_s > 0
-    site_group.exact = site_group.exact and site_group.fixed_workers
+    size = problem.gradient_bytes
     hosts: list[Terms] = [
         {flag: averaging(site_group, host, part.low)}
         for host, flag in site_group.host_flags.items()
     ]
     if site_group.frame.exchange.in_ring and len(site_group.places) > 1:
-        _ring(site_group, site_group.model.largest(hosts, exact=exact))
+        _ring(site_group, site_group.model.largest(hosts))
         return
     shard = size / part.high
     wan = [*_slowest_pairs(site_group, shard, part.low), *_loads(site_group, shard)]
-    communication = plus(
-        site_group.model.largest(hosts, exact=exact),
-        times(2.0, site_group.model.largest(wan, exact=exact)),
-    )
+    communication = plus(site_group.model.largest(hosts), times(2.0, site_group.model.largest(wan)))
     round_s = _round_s(site_group, communication)
 
     def inside(place: str, k: int) -> float:
@@ -130,14 +115,10 @@ def _butterfly(site_group: SiteGroup) -> None:
 
 def _ring(site_group: SiteGroup, averaging_s: Terms) -> None:
     """Bound a ring: each place that is used has an edge to and an edge from another one, no nearer
-    and no cheaper than its nearest and cheapest. Of two places the edges are known.
+    and no cheaper than its nearest and cheapest.
     """
-    frame, part, places = site_group.frame, site_group.part, site_group.places
-    exact, edge = part.least_s > 0, edge_bytes(site_group.problem.gradient_bytes, part.low)
-    known = len(places) == PAIR
-    ways = [*permutations(places, 2)]
-    if known:
-        ways = crossings(sorted(places), frame.exchange.transport)
+    edge = edge_bytes(site_group.problem.gradient_bytes, site_group.part.low)
+    ways = [*permutations(site_group.places, 2)]
     seconds = {way: _edge_s(site_group, way, edge) for way in ways}
     usd = {way: egress(site_group, (Phase("", (Transfer(*way, edge, 1, True),)),)) for way in ways}
     wan: list[Terms] = []
@@ -146,8 +127,6 @@ def _ring(site_group: SiteGroup, averaging_s: Terms) -> None:
         ends = [[way for way in ways if way[at] == place] for place in (a, b) for at in (0, 1)]
         least_s = max(min(seconds[way] for way in mine) for mine in ends)
         least_usd = sum(min(usd[way] for way in mine) for mine in ends) / 2
-        if known:
-            least_s, least_usd = max(seconds.values()), sum(usd.values())
         if least_s > _spare_s(site_group) * (1 + TOLERANCE):  # for any round of the part
             site_group.model.at_most({site_group.used(a): 1.0, site_group.used(b): 1.0}, 1.0)
             continue
@@ -160,13 +139,12 @@ def _ring(site_group: SiteGroup, averaging_s: Terms) -> None:
             site_group, (Phase("", (Transfer(place, place, edge, max(k - 1, 0), True),)),)
         )
 
-    site_group.exact = False
-    communication = plus(averaging_s, site_group.model.largest(wan, exact=exact))
+    communication = plus(averaging_s, site_group.model.largest(wan))
     round_s = _round_s(site_group, communication)
     # In units of the dearest way: solvers round values near a millionth.
     unit = max(usd.values()) or 1.0
     shares: list[Terms] = [times(1 / unit, terms) for terms in crossing]
-    between_usd = times(unit, site_group.model.largest(shares, exact=exact))
+    between_usd = times(unit, site_group.model.largest(shares))
     usd_of_round = plus(*site_group.by_counts(inside), between_usd, site_group.data_usd())
     close(site_group, round_s, usd_of_round, 0.0)
 
@@ -208,22 +186,8 @@ def _loads(site_group: SiteGroup, shard: float) -> Iterable[Terms]:
     for place in site_group.places:
         each = shard / site_group.network.machine_bytes_per_s(place)
         away = plus(site_group.total, times(-1.0, site_group.workers_at(place)))
-        if site_group.fixed_workers:
-            yield times(
-                each,
-                plus(
-                    {site_group.used(place): site_group.part.low},
-                    times(-1.0, site_group.workers_at(place)),
-                ),
-            )
-        else:
-            yield times(
-                each,
-                plus(
-                    away,
-                    {site_group.used(place): site_group.part.high, CONSTANT: -site_group.part.high},
-                ),
-            )
+        most = site_group.part.high
+        yield times(each, plus(away, {site_group.used(place): most, CONSTANT: -most}))
 
 
 def _pairs(site_group: SiteGroup) -> list[tuple[str, str]]:
@@ -297,9 +261,7 @@ def _broadcasts(site_group: SiteGroup) -> dict[int, float]:
             for phase in phases
         )
 
-    return site_group.model.largest(
-        list(site_group.by_counts(seconds)), exact=site_group.part.least_s > 0
-    )
+    return site_group.model.largest(list(site_group.by_counts(seconds)))
 
 
 def _regional_usd(site_group: SiteGroup, *, broadcasts: bool = True) -> Iterable[Terms]:
@@ -318,11 +280,8 @@ def _regional_usd(site_group: SiteGroup, *, broadcasts: bool = True) -> Iterable
 
 def _leaders(site_group: SiteGroup) -> None:
     size = site_group.problem.gradient_bytes
-    exact = site_group.part.least_s > 0
     regions = site_group.frame.regions or 2
-    inside = site_group.model.largest(
-        [_inside(site_group, *key) for key in site_group.hosts_at], exact=exact
-    )
+    inside = site_group.model.largest([_inside(site_group, *key) for key in site_group.hosts_at])
     hosts: list[Terms] = [
         {flag: averaging(site_group, host, regions)} for host, flag in site_group.host_flags.items()
     ]
@@ -331,14 +290,9 @@ def _leaders(site_group: SiteGroup) -> None:
         {site_group.used(p): (regions - 1) * shard / site_group.network.machine_bytes_per_s(p)}
         for p in site_group.places
     ]
-    wan = site_group.model.largest(
-        [*_slowest_pairs(site_group, shard, regions), *loads], exact=exact
-    )
+    wan = site_group.model.largest([*_slowest_pairs(site_group, shard, regions), *loads])
     communication = plus(
-        inside,
-        site_group.model.largest(hosts, exact=exact),
-        times(2.0, wan),
-        _broadcasts(site_group),
+        inside, site_group.model.largest(hosts), times(2.0, wan), _broadcasts(site_group)
     )
     usd = plus(
         *_regional_usd(site_group), *_exchange_pattern(site_group, 2 * shard), site_group.data_usd()
@@ -349,7 +303,6 @@ def _leaders(site_group: SiteGroup) -> None:
 def _steps_inside(site_group: SiteGroup) -> dict[int, float]:
     """Return the seconds until the last region has done its H steps, averages inside included."""
     model = site_group.model
-    exact = site_group.part.least_s > 0
     steps = site_group.frame.local_steps
     wish = site_group.problem.requirements
     if wish.datasets and not wish.data_moves:
@@ -363,16 +316,12 @@ def _steps_inside(site_group: SiteGroup) -> dict[int, float]:
         return times(
             steps,
             model.largest(
-                [
-                    plus(_inside(site_group, *key), {own[key[0]]: 1.0})
-                    for key in site_group.hosts_at
-                ],
-                exact=exact,
+                [plus(_inside(site_group, *key), {own[key[0]]: 1.0}) for key in site_group.hosts_at]
             ),
         )
     if wish.datasets:
         return times(steps, calculation(site_group))
-    inside = model.largest([_inside(site_group, *key) for key in site_group.hosts_at], exact=exact)
+    inside = model.largest([_inside(site_group, *key) for key in site_group.hosts_at])
     return times(steps, plus(calculation(site_group), inside))
 
 
@@ -396,9 +345,7 @@ def _region_hub(site_group: SiteGroup) -> None:
             {site_group.used(p): direct_phase_seconds(phase, network, streams)}
             for p, phase in phases.items()
         ]
-        round_s.append(
-            site_group.model.largest([*items, {CONSTANT: load}], exact=site_group.part.least_s > 0)
-        )
+        round_s.append(site_group.model.largest([*items, {CONSTANT: load}]))
         usd += [{site_group.used(p): egress(site_group, (phase,))} for p, phase in phases.items()]
     close(site_group, plus(*round_s), plus(*usd, site_group.data_usd()), 0.0)
 
@@ -422,7 +369,6 @@ def _region_gossip(site_group: SiteGroup) -> None:
         for place in site_group.places
     }
     means = [sum(each) / (regions - 1) for each in sends.values()]
-    site_group.exact = False
     this = model.variable(
         min(means, default=0.0),
         float("inf") if site_group.part.most_s == float("inf") else site_group.part.most_s,

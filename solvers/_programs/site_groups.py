@@ -58,8 +58,6 @@ class SiteGroup:
         self.hubs_carbon_g = 0.0
         # Seconds of one step of which all workers do their share by speed, where there are such.
         self.shared_s: int | None = None
-        # Rounds may be longer than the speeds of the workers say.
-        self.exact = not self.problem.workers_hold_back and not self.frame.hubs
         self.round_s: Terms = {}
         self._quotas()
         self._ranges()
@@ -70,7 +68,6 @@ class SiteGroup:
     def network(self) -> Links:
         """Links as the largest workers use them, which bounds the seconds of all from below."""
         problem = self.problem
-        self.exact = self.exact and problem.lanes == 1
         return lanes(problem.network, dict.fromkeys(self.places, problem.lanes))
 
     @property
@@ -274,11 +271,6 @@ class SiteGroup:
         points += [point for name, point in self.part.touched if name == key]
         for at in points:  # amount / V >= amount (2 / at - V / at^2)
             self.model.at_least(plus({this: 1.0}, times(amount / at**2, speed)), 2 * amount / at)
-        if self.part.least_s > 0:  # and not above the chord
-            self.model.at_most(
-                plus({this: 1.0}, times(amount / least / most, speed)),
-                amount / least + amount / most,
-            )
         return this
 
     def data_usd(self) -> dict[int, float]:
@@ -296,10 +288,8 @@ class SiteGroup:
         if above and traits(self.frame.strategy).division == "equal":
             share = self.frame.samples / self.part.high
             usd = plus(usd, {n: price * share for n, price, _, _ in above})
-            self.exact = self.exact and self.fixed_workers
         elif above:
             fastest = self.model.reach(self.speed())[1]
-            self.exact = False
             # Where a store or a line holds workers back, others keep more of their speed.
             problem = self.problem
             lines = problem.least_loaded_samples_per_s < problem.most_loaded_samples_per_s

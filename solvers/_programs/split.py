@@ -294,7 +294,7 @@ class Search:
             for name, value in site_group.round_s.items()
         )
         touches = _touches(part, site_group, counts)
-        if site_group.exact and touches and program_s < seconds * (1 - CLOSE):
+        if touches and program_s < seconds * (1 - CLOSE):
             self.push(key, replace(part, touched=(*part.touched, *touches)))
             return
         at = seconds * (1 + CLOSE / 10)
