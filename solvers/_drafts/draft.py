@@ -135,8 +135,8 @@ class Judge:
     its target.
 
     ``market``: the pools that drafts count. ``target``: keeps every draft that is within the limits
-    and better than the best so far. ``device`` is that of each pool, and ``alike`` tells whether
-    all machines of a draft are to have the same.
+    and better than the best so far. ``alike`` tells whether all machines of a draft are
+    to have the same device.
     """
 
     def __init__(self, market: Market, target: Target) -> None:
@@ -151,18 +151,6 @@ class Judge:
             for rule in market.required_machines.rules
         ]
         self._joint = market.problem.joint_limits
-        if "judged" not in market.kept:
-            rows = [
-                (p.place, p.bucket, p.gpus, p.max_count, (p.offer.gpu, p.offer.gpu_count))
-                for p in market.pools
-            ]
-            market.kept["judged"] = list(zip(*rows, strict=True)) or [()] * 5
-        self._place: tuple[str, ...]
-        self._bucket: tuple[tuple[str, ...], ...]
-        self._gpus: tuple[int, ...]
-        self._most: tuple[int, ...]
-        self.device: tuple[tuple[str, int], ...]
-        self._place, self._bucket, self._gpus, self._most, self.device = market.kept["judged"]
         self.alike = market.problem.uniform
         self._usd, self._speed = market.usd.tolist(), market.speed.tolist()
         self._carbon = market.carbon.tolist()
@@ -170,6 +158,11 @@ class Judge:
         self._ranks: dict[Draft, Rank] = {}
         self._groups: dict[tuple[int, int], WorkerGroup] = {}
         self._servers: dict[tuple[str, int], VmOffer | None] = {}
+
+    @cached_property
+    def device(self) -> list[tuple[str, int]]:
+        """Device of each pool, and how many a machine has."""
+        return [(pool.offer.gpu, pool.offer.gpu_count) for pool in self.market.pools]
 
     @property
     def tried(self) -> int:
@@ -224,8 +217,9 @@ class Judge:
     def by_place(self, draft: Draft) -> dict[str, int]:
         """Count the machines by place."""
         machines: dict[str, int] = {}
+        pools = self.market.pools
         for i, n in draft.counts:
-            place = self._place[i]
+            place = pools[i].place
             machines[place] = machines.get(place, 0) + n
         return machines
 
@@ -237,19 +231,19 @@ class Judge:
 
     def room(self, draft: Draft, pool: int) -> int:
         """Count the machines of a pool that quotas and ranges allow beside a draft."""
-        bucket, used, there, workers = self._bucket[pool], 0, 0, 0
+        pools = self.market.pools
+        own, used, there, workers = pools[pool], 0, 0, 0
         for i, n in draft.counts:
             workers += n
-            used += n * self._gpus[i] if self._bucket[i] == bucket else 0
+            used += n * pools[i].gpus if pools[i].bucket == own.bucket else 0
             there += n if i == pool else 0
-        free = (self.market.pools[pool].gpu_quota - used) // self._gpus[pool]
-        pools = self.market.pools
+        free = (own.gpu_quota - used) // own.gpus
         for row in self._joint:
-            each = row.taken(pools[pool])
+            each = row.taken(own)
             if each:
                 taken = sum(n * row.taken(pools[i]) for i, n in draft.counts)
                 free = min(free, (row.most - taken) // each)
-        return max(0, min(free, self._most[pool] - there, self.most - workers))
+        return max(0, min(free, own.max_count - there, self.most - workers))
 
     def placement(self, draft: Draft) -> Placement | None:
         """Return the draft as a placement; None if its exchange cannot be had."""
@@ -345,18 +339,19 @@ class Judge:
     def _within_quotas(self, draft: Draft, workers: int) -> bool:
         used: dict[tuple[str, ...], int] = {}
         quotas: dict[tuple[str, ...], int] = {}
+        pools = self.market.pools
         for i, n in draft.counts:
-            bucket = self._bucket[i]
-            if n > self._most[i]:
+            pool = pools[i]
+            bucket = pool.bucket
+            if n > pool.max_count:
                 return False
-            used[bucket] = used.get(bucket, 0) + n * self._gpus[i]
-            quotas[bucket] = self.market.pools[i].gpu_quota
+            used[bucket] = used.get(bucket, 0) + n * pool.gpus
+            quotas[bucket] = pool.gpu_quota
         if workers > 1 and traits(draft.mode[0]).hub == "server":
             server = self._server(draft.hub[0] or "", workers)
             bucket = ("", "", "") if server is None else (server.place, server.gpu, server.market)
             if server is not None and bucket in used and needs_quota(server, self.problem):
                 used[bucket] += server.gpu_count
-        pools = self.market.pools
         if any(
             sum(n * row.taken(pools[i]) for i, n in draft.counts) > row.most for row in self._joint
         ):

@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.timing.least_steps import LeastSteps
 from placer.cost_model.timing.transfers import averaging_seconds
 from placer.problem.exchange import traits
 from placer.units import SECONDS_PER_HOUR
@@ -197,6 +198,8 @@ class OnePlaceDrafts:
         order, values = self._promised[mode.multiplier]
         if self.judge.target.best is not None:
             order = order[values[order] < self.judge.target.best_key[0]]
+            if traits(mode.strategy).transport in ("store", "regional-stores", "server"):
+                order = self._within_reach(mode, order)
         if not order.size:
             return []
         keys = self._keys(mode)
@@ -206,12 +209,13 @@ class OnePlaceDrafts:
             key: self._exchanges(mode, int(self.pool[order][keys[self.pool[order]] == key][0]))
             for key in chosen
         }
-        cells = order[
-            np.isin(keys[self.pool[order]], [key for key in chosen if known[key] is not None])
-        ]
-        best, _ = self._promise(
-            mode, cells, [known[key] for key in keys[self.pool[cells]].tolist()]
+        able = sorted(key for key in chosen if known[key] is not None)
+        cells = order[np.isin(keys[self.pool[order]], able)]
+        rows = np.array(
+            [(*e.seconds, *e.usd, e.server_usd_per_hour) for e in map(known.get, able) if e]
         )
+        table = rows.reshape(-1, 7)[np.searchsorted(able, keys[self.pool[cells]])]
+        best, _ = self._promise(mode, cells, table)
         drafts: list[Draft] = []
         for cell in self.picked(cells[best].tolist()):
             counts, exchange = self.counts(cell), known[int(keys[self.pool[cell]])]
@@ -222,6 +226,16 @@ class OnePlaceDrafts:
             )  # a server may need the room of a worker
             drafts += islice((d for d in (draft, *fewer) if self.judge.rank(d) < NEVER), 1)
         return drafts
+
+    def _within_reach(self, mode: Mode, cells: Indices) -> Indices:
+        """Return the drafts that may beat the best with the shortest exchange through any hub."""
+        least, transport = LeastSteps(self.judge.problem), traits(mode.strategy).transport
+        count, at = np.unique(self.count[cells], return_inverse=True)
+        communication = [least.exchange_s(transport, "", int(workers)) for workers in count]
+        seconds = mode.round_s(mode.samples / self.speed[cells], np.array(communication)[at])
+        speed = mode.samples / mode.multiplier / seconds
+        kept, values = promise(self.judge, speed, self.usd[cells], self.carbon[cells])
+        return cells[kept[values[kept] < self.judge.target.best_key[0]]]
 
     def _mixes(self, has_data: Array) -> list[dict[int, int]]:
         """List what each place gives by value, or by speed, within quotas and budget."""
@@ -280,11 +294,7 @@ class OnePlaceDrafts:
         )
         return bound < target.best_key[0]
 
-    def _promise(
-        self, mode: Mode, cells: Indices, exchanges: list[Exchanges | None]
-    ) -> tuple[Indices, Array]:
-        rows = [(*e.seconds, *e.usd, e.server_usd_per_hour) for e in exchanges if e is not None]
-        table = np.array(rows).reshape(-1, 7)
+    def _promise(self, mode: Mode, cells: Indices, table: Array) -> tuple[Indices, Array]:
         count, calculation = self.count[cells], mode.samples / self.speed[cells]
         communication = self._between(table[:, :3], count)
         exchange_usd, server = self._between(table[:, 3:6], count), table[:, 6]

@@ -178,13 +178,17 @@ class Market:
     @shared_property
     def places(self) -> tuple[str, ...]:
         """Places that have a pool, sorted."""
-        return tuple(sorted({pool.place for pool in self.pools}))
+        return tuple(sorted(set(self._place_names)))
 
     @shared_property
     def place_of(self) -> Indices:
         """Index into `places` of each pool; shape (pools,)."""
         index = {place: i for i, place in enumerate(self.places)}
-        return np.array([index[pool.place] for pool in self.pools], dtype=np.intp)
+        return np.array([index[name] for name in self._place_names], dtype=np.intp)
+
+    @shared_property
+    def _place_names(self) -> list[str]:
+        return [pool.place for pool in self.pools]
 
     @shared_property
     def host_of(self) -> tuple[str, ...]:

@@ -80,29 +80,35 @@ class LeastSteps:
     def _timed(
         self, host: str, workers: int, machines: int, apart: bool
     ) -> tuple[tuple[float, float], ...]:
-        problem, size = self.problem, self.problem.gradient_bytes
-        services = problem.calibration.services
-        everybody_s, pair_s = (
-            averaging_seconds([host], size, n, problem.profile.tensors, problem.calibration)
-            for n in (workers, 2)
-        )
-        # In a ring over regions, and among leaders of regions, a worker of each region sends at
-        # least half a gradient to other regions in each of two phases, by all its machines at best.
-        across_s = size / (machines * self._fastest_machine)
-        least_s = {
-            "butterfly": everybody_s + (across_s if apart else 0.0),
-            "leaders": pair_s + across_s,
-            "store": aggregate_seconds(size, workers, IDEAL, IDEAL, services),
-            "regional-stores": aggregate_seconds(size, 2, IDEAL, IDEAL, services),
-            "server": float(server_sum_seconds(workers, summing_vcpus(None), problem)),
-        }
-        ways = {(least_s[transport], window) for transport, window in self._ways}
+        timed = [
+            (self.exchange_s(transport, host, workers, machines, apart=apart), window)
+            for transport, window in self._ways
+        ]
         # Of two exchanges the one that is shorter and hides no less is enough.
         return tuple(
             (seconds, window)
-            for seconds, window in ways
-            if not any(s <= seconds and w >= window for s, w in ways - {(seconds, window)})
+            for seconds, window in set(timed)
+            if not any(
+                s <= seconds and w >= window for s, w in timed if (s, w) != (seconds, window)
+            )
         )
+
+    def exchange_s(
+        self, transport: str, host: str, workers: int, machines: int = 1, *, apart: bool = False
+    ) -> float:
+        """Return the seconds of one exchange of a transport at least."""
+        problem, size = self.problem, self.problem.gradient_bytes
+        if transport == "server":
+            return float(server_sum_seconds(workers, summing_vcpus(None), problem))
+        if transport in ("store", "regional-stores"):
+            gradients = workers if transport == "store" else 2
+            return aggregate_seconds(size, gradients, IDEAL, IDEAL, problem.calibration.services)
+        # In a ring over regions, and among leaders of regions, a worker of each region sends at
+        # least half a gradient to other regions in each of two phases, by all its machines at best.
+        leaders, tensors = transport == "leaders", problem.profile.tensors
+        across_s = size / (machines * self._fastest_machine) if apart or leaders else 0.0
+        together = 2 if leaders else workers
+        return across_s + averaging_seconds([host], size, together, tensors, problem.calibration)
 
     @cached_property
     def _ways(self) -> tuple[tuple[str, float], ...]:

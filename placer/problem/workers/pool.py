@@ -92,14 +92,16 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def gpus(self) -> int:
         """GPUs of one worker."""
-        behind = sum(part.machines * part.offer.gpu_count for part in self.behind)
-        return self.machines * self.offer.gpu_count + behind
+        own = self.machines * self.offer.gpu_count
+        if not self.behind:  # asked of every row of a book
+            return own
+        return own + sum(part.machines * part.offer.gpu_count for part in self.behind)
 
     @property
     def usd_per_hour(self) -> float:
         """Price of one worker."""
         own = self.machines * self.offer.usd_per_hour
-        if not self.behind:  # asked of every row of a book
+        if not self.behind:
             return own
         return own + sum(part.machines * part.offer.usd_per_hour for part in self.behind)
 

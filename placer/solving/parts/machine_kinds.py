@@ -59,8 +59,12 @@ def best_of_kinds(
         look = _first_look(problem, options)
         wish = replace(problem.requirements, uniform=False)
         unlike_too = replace(problem, requirements=wish)
-        found = ask(unlike_too, look)
-        if found.placement is None and look.proof != options.proof:
+        drafts = look.proof != options.proof
+        if drafts and options.beat is not None:  # mostly nothing beats it, whatever is drafted
+            found = Result(problem=problem, status=Status.UNKNOWN, solver=solver)
+        else:
+            found = ask(unlike_too, look)
+        if found.placement is None and drafts and options.beat is None:
             # Not drafted, or not in time: a search rules out all kinds, or ends with an answer.
             look = replace(look, proof=options.proof)
             found = ask(unlike_too, look)
