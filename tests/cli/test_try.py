@@ -1,7 +1,5 @@
 """``placer try``: from a price list in an empty folder to an answer, by one command."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil
@@ -41,8 +39,8 @@ def test_one_command_answers(command: Run, folder: Path, name: str) -> None:
 
 
 def test_it_is_kept_by_name_and_asked_beside_others(command: Run, folder: Path) -> None:
-    """A saved answer is explained later; the book has its name."""
-    words = ("--as", "mine", "--catalog", "default", "-o", "answer.json")
+    """A saved answer of one worker is explained later; the book has its name."""
+    words = ("--as", "mine", "--catalog", "default", "-o", "answer.json", "--workers", "1..1")
     home = {"PLACER_HOME": str(folder / "home")}
     done = command("try", "gpuwerk.csv", "--yes", *words, *ASKED[:-1], cwd=folder, **home)
     assert done.returncode == 0, done.stderr

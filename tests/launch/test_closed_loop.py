@@ -2,8 +2,6 @@
 run makes the next estimate right.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -75,10 +73,13 @@ def started(folder: Path) -> float:
     return float(next(r["measured"] for r in summary["seconds"] if r["what"] == "throughput"))
 
 
+@pytest.mark.nightly
 def test_an_estimate_holds_for_the_run_it_was_calibrated_on(run: Run, tmp_path: Path) -> None:
     """Two processes of one thread: profiled, planned as own machines, exported, started by the
     exported script. The plan knows nothing of gloo over loopback; the estimate that is calibrated
-    on the run's log has its speed within 5 % and its interval, and says on what it rests.
+    on the run's log has its speed within 5 % and its interval, and says on what it rests. Each run
+    goes from a profile to a calibration in `test_run_plan` of test_examples.py, and fits constants
+    to what was measured in test_calibration.py.
     """
 
     def do(words: str) -> str:

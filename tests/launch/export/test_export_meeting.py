@@ -2,8 +2,6 @@
 processes on the loopback, each with the environment that SkyPilot or Kubernetes would give it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The export to Megatron-Bridge: settings that megatron-core takes, and what is refused."""
 
-from __future__ import annotations
-
 import ast
 import json
 from pathlib import Path

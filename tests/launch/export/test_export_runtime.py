@@ -2,8 +2,6 @@
 own, and by what each script asks for.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -107,13 +105,15 @@ def bytes_of(records: list[dict[str, Any]]) -> dict[tuple[str, str], tuple[float
     }
 
 
+@pytest.mark.nightly
 def test_machines_of_islands_train_from_an_exported_folder(run: Run, tmp_path: Path) -> None:
     """Two islands of two machines, each machine with a copy of the folder and a launcher of its
     own: ranks count machines, the log has the steps of the two islands, the others keep their own
     part of it and of checkpoints, and both islands end alike.
 
     Each island's machines hold 32 of 64 parameters, and a pair of equal machines averages them in a
-    ring of two, so 2 x 128 bytes go each way.
+    ring of two, so 2 x 128 bytes go each way. Each run starts exported scripts in
+    test_torchft_export.py, two launchers in test_run_command.py, and islands in test_runtime.py.
     """
     pytest.importorskip("torch")
     told = islands("all-reduce", (A, 1, 2), (B, 1, 2), inner={"sharding": "zero-3"})
@@ -134,8 +134,8 @@ def test_machines_of_islands_train_from_an_exported_folder(run: Run, tmp_path: P
 @pytest.mark.nightly
 def test_a_parameter_server_has_a_machine_and_the_last_rank(run: Run, tmp_path: Path) -> None:
     """A worker a region pushes 256 bytes to the server in the first and pulls as many; both end
-    alike. Each run starts islands from a folder, above, asks the server's script for its rank, and
-    trains with a server in test_runtime.py.
+    alike. Each run asks the server's script for its rank, below, and trains with a server in
+    test_runtime.py.
     """
     pytest.importorskip("torch")
     machines = started(tmp_path, document("parameter-server", (A, 1), (B, 1)), run)

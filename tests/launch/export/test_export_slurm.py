@@ -1,7 +1,5 @@
 """The export to Slurm: taken by Slurm's own controller, and what its jobs start on each node."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

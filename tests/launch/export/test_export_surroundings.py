@@ -1,7 +1,5 @@
 """What exports carry beside the start: fast networks, shared memory, data, checkpoints, secrets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The export to torchtitan and torchft: options that their loaders take, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import os
 from itertools import pairwise

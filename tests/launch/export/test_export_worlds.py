@@ -2,8 +2,6 @@
 own torchrun on the loopback, and by what every machine of three real plans starts.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Fallbacks of a plan in exports: tried by SkyPilot itself, or in folders of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

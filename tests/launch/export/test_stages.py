@@ -1,7 +1,5 @@
 """Plans with stages, executed: a step on four processes is the step of one."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

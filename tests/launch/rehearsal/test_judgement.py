@@ -2,8 +2,6 @@
 fault is named.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

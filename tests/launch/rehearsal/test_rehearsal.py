@@ -4,10 +4,9 @@ How near an honest plan comes on a quiet machine is measured by ``make rehearse`
 be busy: of several rounds the fastest counts, and what is asserted holds by a wide margin.
 """
 
-from __future__ import annotations
-
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -160,7 +159,6 @@ def test_a_lost_rank_is_named(tmp_path: Path) -> None:
 
 
 @shaped
-@pytest.mark.usefixtures("warm_machines")
 def test_requests_to_the_store_are_exact(command: Run, tmp_path: Path) -> None:
     """N + 1 = 4 writes, 2 n = 6 reads and n = 3 lists in a round (Phalak et al., 2024, eq. 5)."""
     path, logs = written(tmp_path, exchange="central", **STORES), str(tmp_path / "logs")
@@ -178,6 +176,31 @@ def test_requests_to_the_store_are_exact(command: Run, tmp_path: Path) -> None:
     for way in ((LONDON, OREGON), (OREGON, LONDON)):
         assert rows[" -> ".join(way)]["within"]
     assert rows["exchange"]["measured"] > 0.3
+
+
+@shaped
+def test_a_worker_that_is_killed_costs_the_step_under_way(command: Run, tmp_path: Path) -> None:
+    """And the one before it where the death came before its checkpoint.
+
+    It dies in step 2, counted from 0: both have kept steps 0 and 1, the run that goes on begins
+    with step 2 at the latest and is judged.
+    """
+    plan, words = str(written(tmp_path)), "--scale 1/10 --rounds 3 --kill 1@2 -o killed.json --dir"
+    done = command("run", "--rehearse", plan, *words.split(), str(tmp_path), cwd=tmp_path)
+    assert done.returncode in (0, 6), done.stderr
+    lost = r"2: the step under way was|1: 1 whole step and the step under way were"
+    assert re.search(f"resumed before step ({lost}) done again", done.stdout)
+    killed = json.loads((tmp_path / "killed.json").read_text(encoding="utf-8"))
+    validate(killed, "rehearsal")
+    first, second = killed["deaths"]
+    assert first.startswith("rank 1 (gcp/europe-west1) killed in step 2; the run ended: ")
+    assert second.startswith("resumed before step ")
+    assert all(row["within"] is not None for row in killed["lines"])
+    log = (tmp_path / "run" / "run.jsonl").read_text(encoding="utf-8")
+    records = [json.loads(line) for line in log.splitlines()]
+    steps = {record["step"] for record in records if record["kind"] == "step"}
+    assert min(steps) <= 2
+    assert max(steps) == 5
 
 
 @shaped

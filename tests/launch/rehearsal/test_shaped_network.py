@@ -1,7 +1,5 @@
 """The network of a rehearsal: queues by the formula, then real processes in real namespaces."""
 
-from __future__ import annotations
-
 import os
 import socket
 import struct

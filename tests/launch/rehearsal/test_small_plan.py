@@ -1,7 +1,5 @@
 """The small plan of a rehearsal keeps the shape of the large one, and prices what runs here."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

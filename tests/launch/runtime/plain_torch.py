@@ -1,7 +1,5 @@
 """The arithmetic of exchanges in one process of plain PyTorch: what runs must equal."""
 
-from __future__ import annotations
-
 from math import ceil
 from typing import Any
 

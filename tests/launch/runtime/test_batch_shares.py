@@ -2,8 +2,6 @@
 gradient of one process.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Checkpoints: a clean resume is bit-equal, and what is not of this run is refused in one line."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import pickle

@@ -5,8 +5,6 @@ Two real refusals of the system: a limit on the size of files (EFBIG, everywhere
 system in memory (ENOSPC, where a mount namespace may be made).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Messages of an exchange: their size, what they lose, and how that comes later."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

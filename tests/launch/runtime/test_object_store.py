@@ -2,8 +2,6 @@
 damaged objects.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from threading import Thread

@@ -2,8 +2,6 @@
 line where it happens.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 environment.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -237,8 +235,8 @@ def test_no_process_outlives_the_launcher(tmp_path: Path, how: signal.Signals) -
 
 def test_ranks_from_the_environment(tmp_path: Path) -> None:
     """Two launchers, as on two machines: RANK=0 and --rank 1-2; rank 0 has the whole log, which
-    says that they met on one. All listen on the loopback device, where MASTER_ADDR is: no other
-    machine can join them.
+    says that they met on one, and the other folder has the records of its own ranks. All listen on
+    the loopback device, where MASTER_ADDR is: no other machine can join them.
     """
     path = saved(tmp_path, document("all-reduce", (A, 1), (B, 2)))
     asked = "--train run_plans:slow --steps 6 --threads 1 --device cpu"
@@ -275,6 +273,8 @@ def test_ranks_from_the_environment(tmp_path: Path) -> None:
     steps = [(record["rank"], record["step"]) for record in records if record["kind"] == "step"]
     assert sorted(steps) == [(rank, step) for rank in range(3) for step in range(6)]
     assert "5 rounds measured" in said[0][0]
+    own = {record.get("rank", 1) for record in lines_of(tmp_path / "one" / "run-rank-1.jsonl")}
+    assert own == {1, 2}
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 same arithmetic in plain PyTorch.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

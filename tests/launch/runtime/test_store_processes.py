@@ -1,7 +1,5 @@
 """The object stores of a run on this machine: their end is said at once."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Local SGD, DiLoCo and Streaming DiLoCo from a manifest, by torchft, on CPUs."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 from typing import Any

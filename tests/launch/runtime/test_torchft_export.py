@@ -2,8 +2,6 @@
 lost, the others go on, and send what is priced.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -2,16 +2,13 @@
 ended by a time-out; and `placer run` with functions that S3's own events call.
 """
 
-from __future__ import annotations
-
 import json
-import sys
 import threading
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import boto3
 import numpy as np
@@ -19,7 +16,7 @@ import pytest
 from moto import mock_aws
 from run_plans import completed_again, document, plan_of
 
-from conftest import ROOT, completed
+from conftest import ROOT, Run
 from placer.cost_model.dollars import store_requests
 from placer.documents.manifest import read_manifest
 from placer.launch.export.resources.stacks import HELD
@@ -125,7 +122,7 @@ class Cloud:
             key, body if gradient is None else gradient, samples=SAMPLES[rank]
         )
 
-    def filled(self) -> Cloud:
+    def filled(self) -> Self:
         """Put the gradients of all workers."""
         for rank in range(3):
             self.upload(rank)
@@ -356,8 +353,9 @@ def lambdas(plan: tuple[CloudFunction, ...], address: str) -> Iterator[Counter[s
         thread.join(10)
 
 
+@pytest.mark.usefixtures("warm_machines")
 def test_placer_run_uses_functions_that_are_deployed(
-    endpoint: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    command: Run, endpoint: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two workers and no process that plays the function: S3 calls it, and both end with one model;
     requests of the workers are a write and a read a step.
@@ -374,14 +372,13 @@ def test_placer_run_uses_functions_that_are_deployed(
         ("AWS_SECRET_ACCESS_KEY", "test"),
         ("AWS_DEFAULT_REGION", "us-east-1"),
         ("MASTER_ADDR", "127.0.0.1"),
-        ("PYTHONPATH", f"{ROOT}:{ROOT / 'tests'}"),
     ):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     words = ["run", "plan.json", "--train", "run_plans:tiny", "--steps", "3", "--poll", "0.02"]
     words += ["--rank", "0-1", "--device", "cpu", "--one-machine", "--json", "-o", "out"]
     with lambdas(functions_of(read_manifest(whole, "m.json"), whole), endpoint) as calls:
-        done = completed([sys.executable, "-m", "placer", *words], cwd=tmp_path, timeout=120)
+        done = command(*words, cwd=tmp_path, PYTHONPATH=f"{ROOT}:{ROOT / 'tests'}")
     assert done.returncode == 0, done.stderr
     records = [json.loads(line) for line in (tmp_path / "out/run.jsonl").read_text().splitlines()]
     ends = [record for record in records if record["kind"] == "end"]
