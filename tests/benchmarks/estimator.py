@@ -1,11 +1,9 @@
 """Fit the throughput estimate of `placer profile --estimate` to published rates, and test it.
 
 python tests/benchmarks/estimator.py            errors with each model left out
-python tests/benchmarks/estimator.py --write    write the constants and docs/estimator.md
+python tests/benchmarks/estimator.py --write    write the constants, and the tables of the page
 python tests/benchmarks/estimator.py --count    count the published models first (PyTorch)
 """
-
-from __future__ import annotations
 
 import argparse
 import csv
@@ -19,7 +17,7 @@ from placer.records import replace
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from estimator_fit import (  # noqa: E402  # noqa: E402
+from estimator_fit import (  # noqa: E402
     PRECISION,
     PUBLISHED,
     LeftOut,
@@ -38,6 +36,8 @@ from placer.market.catalog import Catalog  # noqa: E402
 from placer.profiler.estimate.throughput import CONSTANTS, COUNTED, Constants  # noqa: E402
 from placer.workload.profile import ModelProfile, Rate, load_profile  # noqa: E402
 
+PAGE, TABLES = ROOT / "docs" / "estimator.md", "## Each rate of Erben et al."
+"""The page, and the heading of its tables."""
 AS_OF = "2026-11-21"
 PAPER = "Erben et al. (PVLDB 17(6), 2024)"
 PUBLIC = (
@@ -83,7 +83,7 @@ def main() -> None:
     print(text)
     if options.write:
         write_json(str(CONSTANTS), document(constants, points))
-        write_text(str(ROOT / "docs" / "estimator.md"), text)
+        write_text(str(PAGE), text)
 
 
 def count_models() -> None:
@@ -138,8 +138,8 @@ def digits(value: float) -> float:
 
 
 def report(rows: tuple[LeftOut, ...], constants: Constants, catalog: Catalog) -> str:
-    """Write the tables in Markdown."""
-    lines = ["# How far estimates of throughput are off", "", INTRODUCTION, ""]
+    """Write the page in Markdown: its words as they stand there, then the tables."""
+    lines = [PAGE.read_text(encoding="utf-8").partition(TABLES)[0] + TABLES, ""]
     lines += [
         "| model | GPU | published samples/s | fitted | model never measured | family never "
         "measured "
@@ -270,79 +270,6 @@ def table_of(constants: Constants) -> list[str]:
     return [*lines, f"share of the data sheet by generation: {shares}, others 1."]
 
 
-PUBLIC_ERRORS = """\
-| | rows | median | 90 % | worst | inside |
-|---|---:|---:|---:|---:|---:|
-| plain CNNs | 416 | 1.08 | 1.20 | 1.91 | 97 % |
-| CNNs with depthwise convolutions | 426 | 1.10 | 1.28 | 3.86 | 95 % |
-| CNNs with grouped convolutions | 280 | 1.12 | 1.40 | 2.30 | 89 % |
-| of these in channels last | 136 | 1.19 | 1.59 | 2.30 | 79 % |
-| attention | 559 | 1.07 | 1.19 | 1.93 | 96 % |
-| timm, RTX 3090 | 1,652 | 1.09 | 1.25 | 3.86 | 95 % |
-| NVIDIA, V100 | 17 | 1.08 | 1.32 | 1.43 | 88 % |
-| Lambda, H100 and H100 PCIe | 12 | 1.09 | 1.24 | 1.48 | 92 % |"""
-INTRODUCTION = f"""\
-Written by `python tests/benchmarks/estimator.py --write`. The published rates are those of
-{PAPER} for one device without a framework, as in `profiles/*.json`; +10 % is 10 % too fast.
-*Fitted*: the constants have seen the rate. *Model never measured*: they have seen no rate of this
-model. *Family never measured*: none of its family. *Other device known*: the rate of the model's
-most alike other device is known and scaled. *Data sheet alone*: the same by the square root of
-the FLOP/s and bandwidth ratios, as `profile.py` does where a profile has no rate for a device.
-
-Samples of the RoBERTa models: the training loop of the paper's artifact
-(`experiments/code/param/bee.py`) hands the model `input_ids[0]`, one sequence of 512 tokens, and
-counts 32 samples. 463.6 samples/s of 512 tokens each would be 832 TFLOP/s, seven times the peak
-of an A10; one sequence a step makes 26. The constants are fitted to that: 1/32 of a sequence for
-each published sample. An estimate for sequences of 512 tokens is therefore about 32 times below a
-published rate.
-
-FLOPs are counted on the meta device and agree with six times the multiply-adds that torchvision
-documents within 1 % (2 % for ResNet-18: the first layer passes no gradient on). Bytes are those
-that each kernel reads and writes under autocast, casts included. Counted apart are kernels of
-products, which calculate while they read; convolutions in groups with and without tensor cores;
-and activations of convolutions that are not channels last, which tensor cores want laid out anew.
-Small tensors stay in the cache for the most part. `scaled_dot_product_attention` is one fused
-kernel, unless fused kernels are switched off; the models here spell it out, as in 2022.
-
-ResNet-18 waits for its data: the logs of its run give nearly half of a step to loading and
-copying, which the estimate does not know. Whisper is left out: its step includes audio processing,
-and the length of its texts was not published. Rates of other families (rnn, gnn) were not
-published: they get the constants of all models, and the interval of a family that was never
-measured.
-
-## Where the constants come from
-
-The script that `git show aa24cb9a:tests/benchmarks/public_speeds.py`
-prints fitted the shared constants to public training speeds:
-828 of the 838 models of timm's benchmark on an RTX 3090 (PyTorch 1.12, AMP, images NCHW and
-NHWC: 1,652 rows), ResNet-50, ResNeXt-101, SE-ResNeXt-101 and BERT of NVIDIA's DeepLearningExamples
-on V100 (17 rows), and ResNet-50 and BERT of Lambda's benchmark on H100 (12 rows). The rates of
-Erben et al. then move the efficiencies of each family and Turing's share a little. Errors as
-factors, each model estimated by constants that have seen none of its architecture (108
-architectures, a tenth left out at a time):
-
-{PUBLIC_ERRORS}
-
-*Attention* are vision transformers, hybrids and BERT. *Grouped* are convolutions in groups of more
-than one channel (ResNeXt, RegNet, NFNet): in channels last their speed depends on which groups the
-library has kernels for, known here by rule alone. *Inside* is the share within the interval that
-is shipped: x / 1.40 for cnn, 1.33 for transformer, 1.2 times wider at other precisions than FP16.
-These rows include the optimizer's step, which is added to what a step moves; placer's own rates
-leave it out. Not judged: ten of timm's models that need another package or have unknown names;
-GNMT and SSD, whose batch or lengths were not published; BERT's FP32 rate for 512 tokens on V100,
-which is above the peak of the device; nodes of several GPUs. Kernels of all models were recorded
-once for this table; counting anew gives the same within 2 % on the 26 models that were compared,
-but for XCiT, Swin v2 and EdgeNeXt (8 to 18 % fewer bytes). Batches of Lambda's and NVIDIA's CNNs
-were not published either and are assumed (128 and 256 for ResNet-50).
-
-FLOP efficiency is above 1 because GeForce cards run faster clocks than their data sheet says, and
-because products are the smaller part of most steps. The peak of GeForce cards is the one with FP32
-accumulation (71 TFLOP/s for the RTX 3090), which PyTorch uses.
-
-The form of the formula was chosen on these same rows after about ten variants; its priors are
-assumed. Intervals for GPUs of which no rate was published are 1.3 times wider.
-
-## Each rate of Erben et al."""
 NODES = """\
 Nodes of several GPUs are no part of the fit: the artifact runs them by `nn.DataParallel`, which
 copies the model in every step, and hands the language models a single sequence, so that one GPU
