@@ -2,8 +2,6 @@
 from, one subclass a book.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections import Counter

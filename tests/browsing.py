@@ -1,7 +1,5 @@
 """Windows of a real browser, for tests of pages."""
 
-from __future__ import annotations
-
 import importlib
 import shutil
 from typing import Any

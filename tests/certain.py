@@ -1,7 +1,5 @@
 """What must be there, for tests of answers that may lack it."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 T = TypeVar("T")

@@ -4,8 +4,6 @@ Imports take most of the CPU time of a short command. A forked command has its o
 working folder, environment, output files, exit handlers and exit code, as one that a shell starts.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import gc

@@ -2,8 +2,6 @@
 `test_every_document.py`'s to say, as that takes far longer than to validate with it.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Instances and helpers that several tests use."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os

@@ -1,7 +1,5 @@
 """What a terminal shows of an answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from placer.report.blocks import Report, asides, in_text

@@ -2,8 +2,6 @@
 far estimates are off for models and devices that the fit has not seen.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Iterable, Sequence

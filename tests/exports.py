@@ -1,7 +1,5 @@
 """Plans to be exported, what is parsed of their files, and programs that stand in for others."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

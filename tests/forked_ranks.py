@@ -2,8 +2,6 @@
 arithmetic of an exchange in a fraction of the time.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -2,8 +2,6 @@
 `test_profiler_gloo.py`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

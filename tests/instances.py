@@ -1,7 +1,5 @@
 """Small random markets, drawn from a seed, for which every placement can be tried."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Sequence
 from math import prod

@@ -1,7 +1,5 @@
 """TCP sockets on which this process and its descendants listen, from Linux's ``/proc``."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 makes them beside the tests, and ``PLACER_OTHERS`` names their folder.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

@@ -1,7 +1,5 @@
 """Random placements of one strategy, on shipped price books and on random markets."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from functools import cache

@@ -5,8 +5,6 @@ placer/report`` in one folder. The same seed plants the same faults. They are pl
 the checkout. One that lives asks for a test, unless it changes no answer, as the order of a search.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import os

@@ -1,7 +1,5 @@
 """Small portfolios, drawn from a seed, for which every combination can be tried."""
 
-from __future__ import annotations
-
 import importlib
 import random
 from collections import Counter

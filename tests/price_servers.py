@@ -1,7 +1,5 @@
 """Price interfaces on 127.0.0.1 in the formats of AWS, Azure and Google Cloud, and their books."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

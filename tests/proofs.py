@@ -1,7 +1,5 @@
 """Proved answers of the random markets that several files of tests ask for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 

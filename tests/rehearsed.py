@@ -1,7 +1,5 @@
 """Plans by hand for the tests of rehearsals, and their manifests."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Documents for tests of reports, each solved once."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Plans and logs of runs with known speeds, for tests."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection
 from pathlib import Path

@@ -2,8 +2,6 @@
 own so that processes can import it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

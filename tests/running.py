@@ -1,7 +1,5 @@
 """Processes that run, and how large their files may become."""
 
-from __future__ import annotations
-
 import resource
 import signal
 from collections.abc import Iterator

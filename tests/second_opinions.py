@@ -1,7 +1,5 @@
 """What tests of documents share: the second implementation beside the model, and forged figures."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any

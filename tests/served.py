@@ -1,7 +1,5 @@
 """A service in a process of its own, for tests and benchmarks."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

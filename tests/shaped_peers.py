@@ -2,8 +2,6 @@
 tests of networks.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

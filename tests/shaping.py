@@ -1,7 +1,5 @@
 """Whether this machine lets a test make shaped networks."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import pytest

@@ -6,8 +6,6 @@ counts: at the top of a module, inside a function, and under ``TYPE_CHECKING``. 
 reached by name at run time (solvers, commands, export targets) are not imports.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Iterable, Mapping

@@ -4,8 +4,6 @@ imports it for two seconds of CPU time.
 What a user's launcher starts is tried where a command or a script is a process of its own.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

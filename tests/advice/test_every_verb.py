@@ -4,8 +4,6 @@ What is expected is worked out here by hand: `by_hand` prices an estimate, `HIGH
 is up, and `keeps` compares with the limits.
 """
 
-from __future__ import annotations
-
 import copy
 import importlib
 import json

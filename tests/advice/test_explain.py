@@ -1,7 +1,5 @@
 """Explanations against plain enumeration, and five cases that have to read well."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import time

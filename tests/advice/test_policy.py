@@ -2,8 +2,6 @@
 that hold on drawn traces.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Portfolios: many jobs that share quotas, budgets and blocks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

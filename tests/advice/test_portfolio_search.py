@@ -1,7 +1,5 @@
 """The search for a portfolio against brute force, its bounds, and how it stops."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

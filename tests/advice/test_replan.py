@@ -1,7 +1,5 @@
 """``placer whatif --observed``: logs with known speeds and losses, and figures by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

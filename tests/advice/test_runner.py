@@ -1,7 +1,5 @@
 """One runner for many questions: the same answers here, in processes and on a Dask cluster."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

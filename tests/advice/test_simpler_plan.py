@@ -1,7 +1,5 @@
 """What a plan inside a worker gains over the next simpler one, and plans beside each other."""
 
-from __future__ import annotations
-
 import pytest
 
 import placer

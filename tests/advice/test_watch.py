@@ -1,7 +1,5 @@
 """``placer capacity watch``: decisions on lines, and real processes on feeds that grow."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -7,8 +7,6 @@ Without a full proof each question is asked once more with one, outside of the t
 columns say by how much the answer is worse.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import time

@@ -12,8 +12,6 @@ formulas: the frozen placement is priced again and differs. The solver: instance
 same, and the answers contradict each other.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import io

@@ -11,8 +11,6 @@ trains and nothing is downloaded: commands that would start workers are given wr
 proxies lead nowhere.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

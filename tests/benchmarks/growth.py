@@ -10,8 +10,6 @@ regions. For islands the default book is asked for MPT-7B, on islands of one mac
 many.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Sequence

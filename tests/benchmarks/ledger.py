@@ -3,8 +3,6 @@
 The first line says where, when and with which code they were measured.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

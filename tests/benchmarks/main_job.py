@@ -13,8 +13,6 @@ them. `--write` records the measurements in `main_job.jsonl` and writes the tabl
 prints the CPU of each question, once, with the value and the gap of its answer.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

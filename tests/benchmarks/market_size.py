@@ -8,8 +8,6 @@ and peak memory of whole processes; the question is the main job with that book 
 default one.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import os

@@ -9,8 +9,6 @@ when prices are refreshed. A new copy changes all instances, which `frozen.py` n
 digests.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import random

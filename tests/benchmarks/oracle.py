@@ -8,8 +8,6 @@ differences and outcomes. The exit code is 1 if any instance differs. The seeds 
 below 10,000, so larger ones give instances that nobody has tuned a bound on.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -3,8 +3,6 @@
 Their parameters equal those of torchvision and of the paper's artifact.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -6,8 +6,6 @@ Ten plans: the exchange, bytes by link and requests. It takes about five minutes
 nothing else to do (Linux, root or user namespaces). Exit code 1 if a plan is not confirmed.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -6,8 +6,6 @@ Each table has the machine, the date, the commit and the command that made it; a
 not run again keeps its table, and one that never ran is named as missing.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ the search. A failure is an answer with a status of 500 or above, or one that th
 describe.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

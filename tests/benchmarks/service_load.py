@@ -8,8 +8,6 @@ are opened again. Printed are the times of answers and the CPU of the service fo
 machine may be busy).
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

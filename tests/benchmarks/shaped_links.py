@@ -7,8 +7,6 @@ of several; the worst row of the table is its claim. Exit code 1 if a link is fa
 more than its clock's grain), or slower by more than 5 % and 2 ms.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterable

@@ -9,8 +9,6 @@ its regions are worked out within the time. Drawing the market is not. Limits co
 but for solvers that work in other processes, so that a busy machine stops no search sooner.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json

@@ -1,7 +1,5 @@
 """``placer capacity``: show, check, forecast and replay on the terminal, as JSON and in files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Shell completion of values: what a shell gets when it asks."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

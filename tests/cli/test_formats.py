@@ -1,7 +1,5 @@
 """Tables in all formats and widths: nothing is lost, nothing is markup."""
 
-from __future__ import annotations
-
 import csv
 import html.parser
 import io

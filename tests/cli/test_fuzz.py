@@ -1,7 +1,5 @@
 """Some of the inputs of ``tests/benchmarks/fuzz.py``: wrong arguments, files and special files."""
 
-from __future__ import annotations
-
 import re
 import sys
 

@@ -1,7 +1,5 @@
 """``placer portfolio``: files of jobs, what is printed and written, what is wrong with a file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

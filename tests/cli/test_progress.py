@@ -1,7 +1,5 @@
 """The line that says how a search goes."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

@@ -1,7 +1,5 @@
 """``placer recommend -f FILE``: configurations of training software as questions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

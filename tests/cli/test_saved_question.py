@@ -1,7 +1,5 @@
 """Commands that ask the question of a saved result: the same answers, changes that are said."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

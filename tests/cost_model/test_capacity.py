@@ -2,8 +2,6 @@
 from, and sets of zones against plain enumeration.
 """
 
-from __future__ import annotations
-
 from itertools import combinations, pairwise
 
 import numpy as np

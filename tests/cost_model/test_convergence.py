@@ -1,7 +1,5 @@
 """Samples to target: the default table, the user's own figures, and published losses of DiLoCo."""
 
-from __future__ import annotations
-
 import csv
 import math
 import re

@@ -2,8 +2,6 @@
 workers together faster than the store gives.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Seconds and dollars of a placement by hand; test_reproduce.py has the runs of the papers."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Objectives and limits agree on which way is better; emissions by hand."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What to expect beyond the rate: spot machines, a month of egress, notes on a placement."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Spot machines: interruptions, zones that lose capacity together, and the risk of a placement."""
 
-from __future__ import annotations
-
 import heapq
 import math
 import random

@@ -1,7 +1,5 @@
 """Supply of spot machines: chances, scenarios of zones together, survival, and ladders of runs."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

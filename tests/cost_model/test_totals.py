@@ -1,7 +1,5 @@
 """Time and money for all samples: samples, deadline, budget in total, least time, start-up."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Every JSON document that a command prints or writes has a schema, and follows it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The launch manifest: what is in it, what is refused, and islands."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

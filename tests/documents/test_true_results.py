@@ -3,8 +3,6 @@ saved results of a what-if, priced again on the book with the same changes, whic
 that was doctored is refused.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """Compare frozen outputs with those of this checkout, or accept these."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import multiprocessing

@@ -2,8 +2,6 @@
 day that does not pass.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What a start of placer costs: modules, which are compared exactly, and CPU, which varies."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

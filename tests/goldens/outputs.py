@@ -1,7 +1,5 @@
 """What is frozen, by name: each golden is a function that makes its text anew."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

@@ -1,7 +1,5 @@
 """Public results: one line each, small pickles, and errors that say what kind they are."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 line and service give one answer.
 """
 
-from __future__ import annotations
-
 import doctest
 import inspect
 import json

@@ -1,7 +1,5 @@
 """What `catalog validate`, `diff`, `show` and grouped offers say of a book."""
 
-from __future__ import annotations
-
 import json
 from datetime import date
 from pathlib import Path

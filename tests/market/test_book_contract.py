@@ -1,7 +1,5 @@
 """The contract of price books: each shipped book, imported ones, a stack with a contract."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path

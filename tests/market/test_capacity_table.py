@@ -1,7 +1,5 @@
 """Tables of capacity, and logs of launches."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

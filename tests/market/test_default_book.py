@@ -1,7 +1,5 @@
 """The default book: its devices, its community market, and where its figures come from."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

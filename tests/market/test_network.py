@@ -1,7 +1,5 @@
 """Links and egress of books, the networks of machines, and the link model beside measured links."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How far a price may be off: intervals, figures that can be defended, spot prices far off."""
 
-from __future__ import annotations
-
 import csv
 import math
 from datetime import date

@@ -1,7 +1,5 @@
 """Books laid over each other: whole and partial ones, contracts, networks, pins, the cache."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Elastic scheduling: shares of regions whose data has a place, moves, residency, disks."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Exchanges: bytes against a simulation that moves arrays, local strategies, and quorums."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any

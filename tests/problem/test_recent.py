@@ -1,7 +1,5 @@
 """What requests to one advisor share, how much of it is kept, and the answer alone."""
 
-from __future__ import annotations
-
 import importlib
 import pickle
 from typing import Any

@@ -1,7 +1,5 @@
 """From words to a Problem, as users and neighbouring tools write them, and one error for each."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import UTC, datetime

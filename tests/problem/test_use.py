@@ -1,7 +1,5 @@
 """Machines that must be used, and joint quotas: words, proofs against plain enumeration, drafts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The device table: dense figures, names that PyTorch says; and efficiencies of frameworks."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest

@@ -2,8 +2,6 @@
 fits.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What is counted of a step: attention, autocast, layouts, groups, caches; and its seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Drivers and clocks by NVML: NVIDIA's own binding, over a library that answers as a GPU's does."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

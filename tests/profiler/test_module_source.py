@@ -1,7 +1,5 @@
 """Functions that a module cannot have, seen in its source alone."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

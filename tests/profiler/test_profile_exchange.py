@@ -2,8 +2,6 @@
 calibration they become.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 count of bytes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

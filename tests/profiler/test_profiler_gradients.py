@@ -2,8 +2,6 @@
 are said in one line.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

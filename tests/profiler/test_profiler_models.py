@@ -2,8 +2,6 @@
 for.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from typing import Any

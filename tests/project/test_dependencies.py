@@ -1,7 +1,5 @@
 """Declared ranges, pinned versions and what is installed agree."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import re

@@ -3,8 +3,6 @@ that a page names exists, and where every link leads. Sphinx: test_site.py. Exam
 test_examples.py.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

@@ -5,8 +5,6 @@ The whole takes minutes. The tests' own Python has no hivemind; CI makes an envi
 Elsewhere set ``PLACER_HIVEMIND_PYTHON`` to one with hivemind 1.1, PyTorch and what placer needs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The GitHub Action and the hook of pre-commit: valid, and run as their runners do."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

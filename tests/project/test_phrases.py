@@ -2,8 +2,6 @@
 replaced by plain English.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

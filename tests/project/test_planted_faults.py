@@ -1,7 +1,5 @@
 """Planted faults: what is changed, and that the nearest tests find one."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -5,8 +5,6 @@ markup that cannot be read are warnings of Sphinx. The whole site is built once 
 builds two pages, below, and follows the links of all pages in test_documents.py.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

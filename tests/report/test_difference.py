@@ -1,7 +1,5 @@
 """Differences of two results: machines, dollars of a month, conditions."""
 
-from __future__ import annotations
-
 import json
 from copy import deepcopy
 from datetime import date

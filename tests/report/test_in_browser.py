@@ -1,7 +1,5 @@
 """Pages in a real browser: nothing is loaded, nothing fails, everybody can read them."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

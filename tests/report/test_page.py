@@ -1,7 +1,5 @@
 """Pages: every figure is that of the document, every kind has one, every fault one line."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """Reports of placements by hand, of runs and of what a run says about its plan."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from datetime import date

@@ -1,7 +1,5 @@
 """The watch of prices, and where it tells a change: real servers on loopback, and a file."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

@@ -1,7 +1,5 @@
 """Traces that a collector hears, and a board of metrics that the service has."""
 
-from __future__ import annotations
-
 import re
 import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer

@@ -2,8 +2,6 @@
 formula and solver are told apart.
 """
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Limits of a request: seconds, memory and the caller's patience."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -2,8 +2,6 @@
 large ones.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """Stages of several devices: written by hand, and found."""
 
-from __future__ import annotations
-
 from itertools import permutations, product
 from math import inf
 

@@ -1,7 +1,5 @@
 """Answers keep to plans that an engine executes, unless wishes leave none."""
 
-from __future__ import annotations
-
 import pytest
 
 from instances import island_problem, wishing

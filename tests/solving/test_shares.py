@@ -1,7 +1,5 @@
 """Questions in parts: shares of the speed, and machines of one kind, against enumeration."""
 
-from __future__ import annotations
-
 import importlib
 import random
 from collections import Counter

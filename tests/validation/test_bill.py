@@ -1,7 +1,5 @@
 """An answer beside the bill for it: what is matched, what is not, and for how many hours."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

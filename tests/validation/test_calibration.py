@@ -2,8 +2,6 @@
 known constants, bad files.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import random

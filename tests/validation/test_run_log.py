@@ -1,7 +1,5 @@
 """Logs of ``placer run`` as calibration input: rows, what is refused, and speeds of local runs."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Stages of several devices: against stages of one device, a simulation, and all divisions."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Collectives: all-reduces in a machine, over machines, and what hides them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -2,8 +2,6 @@
 against each other.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What each engine executes, and the part of a plan that it lacks."""
 
-from __future__ import annotations
-
 import pytest
 
 from placer.launch.export.targets.hivemind import COMPRESSIONS

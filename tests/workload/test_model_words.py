@@ -1,7 +1,5 @@
 """Models by a word: configurations read without PyTorch, parameter counts, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

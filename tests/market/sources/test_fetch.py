@@ -1,7 +1,5 @@
 """Documents from servers that drip, lead elsewhere or never end, and files without an end."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

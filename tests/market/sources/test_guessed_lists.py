@@ -1,7 +1,5 @@
 """Price lists of any provider: what is guessed of columns and numbers, and what is asked for."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

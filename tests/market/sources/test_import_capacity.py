@@ -1,7 +1,5 @@
 """``placer capacity import``: answers of providers from files and servers; logs of launches."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Measured links of any tool: iperf3, Skyplane, mapping files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs of iperf3 that were not written with ``--json``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

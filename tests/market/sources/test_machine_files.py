@@ -1,7 +1,5 @@
 """Own machines from what sinfo, kubectl, nvidia-smi and nccl-tests print."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Price lists of any source by mapping files, and CSV by words of the command line."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

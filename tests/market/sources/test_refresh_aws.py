@@ -1,7 +1,5 @@
 """``placer catalog refresh aws``: EC2 by moto; price list and spot history in front of it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """``placer catalog refresh azure`` by the Retail Prices API, and what every refresh keeps."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """``placer catalog refresh gcp`` against a server that speaks the Cloud Billing Catalog API."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Books of the user are put in place at once, whatever interrupts it, whatever lies there."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

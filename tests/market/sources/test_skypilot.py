@@ -1,7 +1,5 @@
 """SkyPilot's catalogs, read and written."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

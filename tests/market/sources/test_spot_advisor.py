@@ -1,7 +1,5 @@
 """Bands of interruptions from the file of AWS's Spot Instance Advisor."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
