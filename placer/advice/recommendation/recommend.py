@@ -35,6 +35,7 @@ from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.estimate import Estimate, Outcome, estimate, evaluate, pool_of, with_plans
 from placer.cost_model.limits import LIMIT_CODES, TOLERANCE, Violation, evaluated, violations
 from placer.cost_model.outlook.totals import totals_of
+from placer.cost_model.timing.least_steps import LeastSteps
 from placer.documents.schemas.proofs import tail_share
 from placer.errors import PlacerError
 from placer.market.scaled_market import with_scaled_egress
@@ -128,6 +129,7 @@ def _recommended(
     if alternatives or stopped:
         with allowance.closing(CONSIDERED_S), suppress(OutOfTimeError, MemoryError):
             considered.extend(_considered(result))
+    considered.sort(key=_machines_of_a_worker)  # of equals the smaller workers are the plainer
     fitting = [(p, got) for p, got, broken in considered if got is not None and not broken]
     if stopped:
         placement, figures = _better_equal_machines(result, fitting) or (placement, figures)
@@ -311,13 +313,16 @@ def _considered(result: Result) -> Iterator[Considered]:
     """Yield evaluated equal machines that may be best of a kind or near misses, with limits."""
     (_, got), problem, objective = result.found, result.problem, result.objective
     limits = problem.requirements
+    if limits.min_regions > 1:  # equal machines are in one
+        return
     speed = got.effective_samples_per_second.value * CLEARLY
     usd = got.usd_per_hour.total / CLEARLY
+    budgeted = limits.budget_usd_per_hour is not None or limits.budget_usd is not None
     best: dict[tuple[str, str], float] = {}
-    promised, above = [], []
+    promised, above, least_steps = [], [], least_steps_of(problem)
     for placement in equal_machines(problem):
         allowance.check()
-        most, least = promise(placement, problem)
+        most, least = promise(placement, problem, least_steps)
         if most * NEAR < (limits.floor_samples_per_second or 0.0):  # not even a near miss
             continue
         if least > (limits.budget_usd_per_hour or math.inf) * (1 + TOLERANCE):
@@ -328,8 +333,10 @@ def _considered(result: Result) -> Iterator[Considered]:
     for hoped, most, least, placement in sorted(promised, key=lambda p: -objective.sign * p[0]):
         kind = placement.groups[0].device, placement.groups[0].market
         known = best.get(kind)
+        # Only what is faster misses a budget in a way worth a word, and a floor what is cheaper.
+        faster = budgeted and most > speed
         slower = limits.floor_samples_per_second is not None and least < usd
-        if known is not None and objective.better(known, hoped) and most <= speed and not slower:
+        if known is not None and objective.better(known, hoped) and not (faster or slower):
             continue
         allowance.check()
         full = with_plans(placement, problem)
@@ -368,13 +375,26 @@ def _above_budget(
                 found = min(found, key((outcome.samples_per_second, outcome.usd.total)))
 
 
-def promise(placement: Placement, problem: Problem) -> tuple[float, float]:
-    """Return samples/s and USD/h of equal machines without an exchange: bounds on both."""
+def _machines_of_a_worker(considered: Considered) -> int:
+    return considered[0].groups[0].machines
+
+
+def least_steps_of(problem: Problem) -> LeastSteps:
+    """Return bounds on the steps of equal machines, which exchange by all-reduce."""
+    wish = replace(problem.requirements, exchange="all-reduce")
+    return LeastSteps(replace(problem, requirements=wish))
+
+
+def promise(placement: Placement, problem: Problem, least_steps: LeastSteps) -> tuple[float, float]:
+    """Return the most samples/s and the least USD/h of equal machines: bounds on both."""
     (group,) = placement.groups
     pool = pool_of(group, problem)
+    part_s = problem.batch / (group.count * max(pool.alone.value, pool.shared.value))
+    step_s = least_steps.step_s(
+        part_s, pool.host, group.count, pool.machines, free_share=pool.free_share
+    )
     multiplier = multiplier_of(placement.exchange, problem).value
-    speed = group.count * max(pool.alone.value, pool.shared.value) / multiplier
-    return speed, group.count * pool.usd_per_hour
+    return problem.batch / step_s / multiplier, group.count * pool.usd_per_hour
 
 
 def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Option | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from placer.advice.recommendation.recommend import NEAR, equal_machines, promise
+from placer.advice.recommendation.recommend import NEAR, equal_machines, least_steps_of, promise
 from placer.advice.robustness.uncertainty import Factor, changes_of, factors_of, sampled
 from placer.advice.worlds.whatif import apply
 from placer.cost_model.convergence import multiplier_of, samples_to_target
@@ -265,10 +265,11 @@ def best_equal_machines(problem: Problem) -> list[Placement]:
     """
     objective = objective_of(problem.requirements)
     floor = (problem.requirements.floor_samples_per_second or 0.0) / NEAR
+    least_steps = least_steps_of(problem)
     hoped = [
         (-most if objective.by_speed else objective.value_at(most, least, 0.0), placement)
         for placement in equal_machines(problem)
-        for most, least in (promise(placement, problem),)
+        for most, least in (promise(placement, problem, least_steps),)
         if most >= floor
     ]
     best: dict[tuple[str, str], tuple[tuple[float, float], Placement]] = {}
