@@ -86,7 +86,6 @@ bench: $(TEST)  ## quick benchmarks, about 10 minutes: docs/benchmarks/results.m
 	$(BENCH)/solving.py --quick --by-strategy --local-steps 64 --check
 	$(BENCH)/solving.py --quick --by-strategy --huge --check
 	$(BENCH)/solving.py --sizes book --time-limit 3 --by-strategy --check
-	$(BENCH)/growth.py --seeds 0:2 --time-limit 2
 	$(BENCH)/main_job.py --write
 	$(BENCH)/report.py
 
@@ -100,7 +99,6 @@ bench-full: $(TEST)  ## all benchmarks, some hours on a quiet machine
 	$(BENCH)/solving.py --by-strategy --huge --check
 	$(BENCH)/solving.py --sizes book --time-limit 12 --by-strategy --check
 	$(BENCH)/solving.py --sizes book --time-limit 12 --by-strategy --local-steps 64 --check
-	$(BENCH)/growth.py
 	$(BENCH)/main_job.py --write
 	$(BENCH)/report.py
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import growth
 import solving
 from ledger import FOLDER, ROOT, Record, origin, read
 
@@ -71,13 +70,6 @@ SECTIONS = (
         file="solving.jsonl",
         table=solving.slow_table,
         note="Ten of the first table; where the time went is known if it ran with `--by-strategy`.",
-    ),
-    Section(
-        title="Growth",
-        file="growth.jsonl",
-        table=growth.table,
-        note="Median CPU seconds of `exact` at 50 USD/h, by regions, by offers of a drawn market, "
-        "and by the most machines of an island.",
     ),
 )
 
