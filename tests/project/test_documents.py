@@ -142,7 +142,13 @@ def once(found: list[Example]) -> list[Example]:
 
 FOUND = examples()
 EXAMPLES = once([example for example in FOUND if example.commands[0][0] not in COVERED])
+FIRST = {example.page: example for example in reversed(EXAMPLES)}
+SILENT = [example for example in EXAMPLES if not any(shown for _, shown in example.commands)]
+"""Examples of which no page shows what they print."""
+DAILY = [e for e in SILENT if e.page.startswith("docs/manual/") and e is not FIRST[e.page]]
+"""Those that run once a day: each run has the guides, and the first example of each manual page."""
 SHELL = [(b.page, c) for b in BLOCKS if b.kind == "sh" for c in commands_of(b)]
+SHELL += [(e.page, words) for e in DAILY for words, _ in e.commands if words[0][0] != "-"]
 INLINE = [
     (page, code)
     for page, text in TEXT.items()
@@ -152,16 +158,24 @@ INLINE = [
 
 
 @pytest.mark.parametrize(
-    "example", EXAMPLES, ids=[f"{e.page} {' '.join(e.commands[0][0])}"[:80] for e in EXAMPLES]
+    "example",
+    [
+        pytest.param(
+            example,
+            id=f"{example.page} {' '.join(example.commands[0][0])}"[:80],
+            marks=pytest.mark.nightly if example in DAILY else (),
+        )
+        for example in EXAMPLES
+    ],
 )
 def test_commands_run(run: Run, command: Run, example: Example, tmp_path: Path) -> None:
     """In a folder that holds nothing but the examples. Output that is shown is what is printed,
     piece by piece between the marks ``...``; line breaks do not count. A search whose output is
-    not shown may stop early.
+    not shown may stop early. Of those that run once a day each run looks up the options, below.
     """
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     settings = {"OMP_NUM_THREADS": "1"}
-    if not any(shown for _, shown in example.commands):
+    if example in SILENT:
         settings["PLACER_DEFAULT_TIME_LIMIT"] = "2s"
     if any("pin" in words for words, _ in example.commands):
         settings["PLACER_HOME"] = str(tmp_path / "home")
@@ -234,7 +248,7 @@ def flags(words: tuple[str, ...]) -> set[str]:
 def test_commands_that_do_not_run_here_have_their_options(
     page: str, words: tuple[str, ...]
 ) -> None:
-    """They need a network, rights, minutes, or what the user has."""
+    """They need a network, rights, minutes or what the user has, or run once a day, above."""
     name = named_command(words)
     assert name, f"{page}: no command placer {words[0]}"
     assert flags(words) <= options_of(*name), f"{page}: placer {shlex.join(words)}"

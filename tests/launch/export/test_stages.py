@@ -48,7 +48,11 @@ def example() -> ModuleType:
 
 
 @pytest.mark.parametrize(
-    ("stages", "layers"), [("pp=4+vp=2", [3, 3, 3, 1, 2, 2, 2, 0]), ("pp=2", [10, 6])]
+    ("stages", "layers"),
+    [
+        ("pp=4+vp=2", [3, 3, 3, 1, 2, 2, 2, 0]),
+        pytest.param("pp=2", [10, 6], marks=pytest.mark.nightly),
+    ],
 )
 def test_stages_train_what_one_process_trains(
     run: Run, tmp_path: Path, stages: str, layers: list[int]
@@ -56,7 +60,8 @@ def test_stages_train_what_one_process_trains(
     """The scripts of an export start 1F1B, or interleaved stages, on four processes: four stages,
     or two with two copies. Its loss of a step is that of one process to six digits, its gradients
     to 1e-6. The output layer of Llama 3.2 1B takes as long as four of its 16 layers, so that the
-    last stage has fewer; with two pieces its second has the output layer alone.
+    last stage has fewer; with two pieces its second has the output layer alone. Each run has the
+    interleaved ones.
     """
     torch = pytest.importorskip("torch")
     workers = f"aws/us-east-1=1x(1xA10G:4)+zero-1+{stages}+ckpt=full+mb=1"
