@@ -7,6 +7,7 @@ import io
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date
+from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar
 
@@ -32,47 +33,10 @@ SPREAD = {"on_demand": 2.5, "spot": 5.0, "community": 2.5}
 """How far the price of one machine in a region may be from its median over all; 1.73 (Azure in
 Brazil) and 1 / 0.27 (an H100 on spot in Finland) are the most in the default book.
 """
+BOXES = Path(__file__).parent / "fixtures" / "countries.csv"
 COUNTRIES = {
-    "AE": (22, 27, 51, 57),
-    "AT": (46, 50, 9, 18),
-    "AU": (-44, -10, 112, 154),
-    "BE": (49, 52, 2, 7),
-    "BH": (25, 27, 50, 51),
-    "BR": (-34, 6, -74, -34),
-    "CA": (41, 84, -141, -52),
-    "CH": (45, 48, 5, 11),
-    "CL": (-56, -17, -76, -66),
-    "CZ": (48, 52, 12, 19),
-    "DE": (47, 56, 5, 16),
-    "DK": (54, 58, 8, 16),
-    "ES": (35, 44, -10, -0.01),
-    "FI": (59, 71, 20, 32),
-    "FR": (41, 52, -6, 10),
-    "GB": (49, 61, -9, 2),
-    "HK": (22, 23, 113, 115),
-    "ID": (-11, 6, 95, 141),
-    "IE": (51, 56, -11, -5),
-    "IL": (29, 34, 34, 36),
-    "IN": (6, 36, 68, 98),
-    "IS": (63, 67, -25, -13),
-    "IT": (35, 48, 6, 19),
-    "JP": (24, 46, 122, 146),
-    "KR": (33, 39, 124, 132),
-    "MX": (14, 33, -119, -86),
-    "MY": (0.8, 8, 99, 120),
-    "NL": (50, 54, 3, 8),
-    "NO": (57, 72, 4, 32),
-    "NZ": (-48, -34, 166, 179),
-    "PL": (49, 55, 14, 25),
-    "QA": (24, 27, 50, 52),
-    "RO": (43, 49, 20, 30),
-    "SA": (16, 33, 34, 56),
-    "SE": (55, 70, 10, 25),
-    "SG": (1, 1.6, 103, 105),
-    "TH": (5, 21, 97, 106),
-    "TW": (21, 26, 119, 123),
-    "US": (24, 50, -125, -66),
-    "ZA": (-35, -22, 16, 33),
+    country: [float(degrees) for degrees in box]
+    for country, *box in list(csv.reader(BOXES.read_text(encoding="utf-8").splitlines()))[1:]
 }
 """South, north, west and east of each country with machines, whole degrees outwards; Spain ends at
 Greenwich, where its cloud regions are west of, and the United States have neither Alaska nor

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 torch = pytest.importorskip("torch")
 
@@ -27,42 +28,23 @@ from placer.workload.profile import load_profile  # noqa: E402
 
 torch.set_num_threads(1)
 META, CPU = torch.device("meta"), torch.device("cpu")
-ROBERTA: dict[str, Any] = {
-    "model_type": "roberta",
-    "architectures": ["RobertaForMaskedLM"],
-    "vocab_size": 50265,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-    "max_position_embeddings": 514,
-    "type_vocab_size": 1,
-}
-LARGE = {
-    "hidden_size": 1024,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 16,
-    "intermediate_size": 4096,
-}
-WHISPER = {
-    "model_type": "whisper",
-    "architectures": ["WhisperForConditionalGeneration"],
-    "d_model": 768,
-    "encoder_layers": 12,
-    "decoder_layers": 12,
-    "encoder_attention_heads": 12,
-    "decoder_attention_heads": 12,
-    "encoder_ffn_dim": 3072,
-    "decoder_ffn_dim": 3072,
-    "vocab_size": 51865,
-}
-TINY = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "vocab_size": 100,
-}
+ROBERTA: dict[str, Any] = yaml.safe_load("""
+{model_type: roberta, architectures: [RobertaForMaskedLM], vocab_size: 50265, hidden_size: 768,
+ num_hidden_layers: 12, num_attention_heads: 12, intermediate_size: 3072,
+ max_position_embeddings: 514, type_vocab_size: 1}
+""")
+LARGE: dict[str, Any] = yaml.safe_load("""
+{hidden_size: 1024, num_hidden_layers: 24, num_attention_heads: 16, intermediate_size: 4096}
+""")
+WHISPER: dict[str, Any] = yaml.safe_load("""
+{model_type: whisper, architectures: [WhisperForConditionalGeneration], d_model: 768,
+ encoder_layers: 12, decoder_layers: 12, encoder_attention_heads: 12,
+ decoder_attention_heads: 12, encoder_ffn_dim: 3072, decoder_ffn_dim: 3072, vocab_size: 51865}
+""")
+TINY: dict[str, Any] = yaml.safe_load("""
+{hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 64,
+ vocab_size: 100}
+""")
 needs_transformers = pytest.mark.skipif(
     find_spec("transformers") is None, reason="needs transformers"
 )
@@ -276,18 +258,12 @@ def test_decoders_are_counted_on_the_meta_device(tmp_path: Path, kind: str) -> N
     assert short.architecture.parameters == gradient_sizes(short).parameters
 
 
-OTHERS: dict[str, dict[str, Any]] = {
-    "opt": {"ffn_dim": 64, "word_embed_proj_dim": 32, "max_position_embeddings": 64},
-    "stablelm": {"num_key_value_heads": 2},
-    "qwen2_moe": {
-        "num_key_value_heads": 2,
-        "num_experts": 4,
-        "num_experts_per_tok": 1,
-        "moe_intermediate_size": 16,
-        "shared_expert_intermediate_size": 16,
-        "decoder_sparse_step": 1,
-    },
-}
+OTHERS: dict[str, dict[str, Any]] = yaml.safe_load("""
+opt: {ffn_dim: 64, word_embed_proj_dim: 32, max_position_embeddings: 64}
+stablelm: {num_key_value_heads: 2}
+qwen2_moe: {num_key_value_heads: 2, num_experts: 4, num_experts_per_tok: 1,
+  moe_intermediate_size: 16, shared_expert_intermediate_size: 16, decoder_sparse_step: 1}
+""")
 
 
 @needs_transformers
@@ -309,16 +285,10 @@ def test_decoders_without_a_reader_are_counted(tmp_path: Path, model_type: str) 
     assert shape.computed_parameters < shape.active_parameters or shape.tied
 
 
-SIGLIP = {
-    "model_type": "siglip_vision_model",
-    "hidden_size": 1152,
-    "image_size": 896,
-    "intermediate_size": 4304,
-    "num_attention_heads": 16,
-    "num_hidden_layers": 27,
-    "patch_size": 14,
-    "vision_use_head": False,
-}
+SIGLIP: dict[str, Any] = yaml.safe_load("""
+{model_type: siglip_vision_model, hidden_size: 1152, image_size: 896, intermediate_size: 4304,
+ num_attention_heads: 16, num_hidden_layers: 27, patch_size: 14, vision_use_head: false}
+""")
 PUBLISHED: dict[str, tuple[int, dict[str, Any]]] = {
     "google/gemma-3-4b-pt, defaults left out": (
         4_300_079_472,
@@ -431,38 +401,18 @@ def test_a_model_has_rates_where_it_fits(tmp_path: Path) -> None:
     assert min(room.values()) >= profile.device_memory_bytes
 
 
-DIFFUSERS: dict[str, dict[str, Any]] = {
-    "UNet2DConditionModel": {
-        "addition_embed_type": "text_time",
-        "addition_time_embed_dim": 8,
-        "projection_class_embeddings_input_dim": 80,
-        "block_out_channels": [32, 64],
-        "cross_attention_dim": 16,
-        "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D"],
-        "up_block_types": ["CrossAttnUpBlock2D", "UpBlock2D"],
-        "sample_size": 8,
-    },
-    "SD3Transformer2DModel": {
-        "attention_head_dim": 8,
-        "num_attention_heads": 2,
-        "num_layers": 2,
-        "caption_projection_dim": 16,
-        "joint_attention_dim": 16,
-        "pooled_projection_dim": 16,
-        "sample_size": 8,
-    },
-    "FluxTransformer2DModel": {
-        "attention_head_dim": 8,
-        "axes_dims_rope": [2, 2, 4],
-        "num_attention_heads": 2,
-        "num_layers": 1,
-        "num_single_layers": 1,
-        "joint_attention_dim": 16,
-        "pooled_projection_dim": 16,
-        "guidance_embeds": True,
-        "sample_size": 8,
-    },
-}
+DIFFUSERS: dict[str, dict[str, Any]] = yaml.safe_load("""
+UNet2DConditionModel: {addition_embed_type: text_time, addition_time_embed_dim: 8,
+  projection_class_embeddings_input_dim: 80, block_out_channels: [32, 64],
+  cross_attention_dim: 16, down_block_types: [DownBlock2D, CrossAttnDownBlock2D],
+  up_block_types: [CrossAttnUpBlock2D, UpBlock2D], sample_size: 8}
+SD3Transformer2DModel: {attention_head_dim: 8, num_attention_heads: 2, num_layers: 2,
+  caption_projection_dim: 16, joint_attention_dim: 16, pooled_projection_dim: 16,
+  sample_size: 8}
+FluxTransformer2DModel: {attention_head_dim: 8, axes_dims_rope: [2, 2, 4],
+  num_attention_heads: 2, num_layers: 1, num_single_layers: 1, joint_attention_dim: 16,
+  pooled_projection_dim: 16, guidance_embeds: true, sample_size: 8}
+""")
 
 
 @pytest.mark.parametrize("kind", DIFFUSERS)

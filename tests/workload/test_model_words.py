@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -18,45 +19,19 @@ from placer.workload.models.decoder import FOUR_BIT_BYTES, decoder_of
 from placer.workload.models.model_words import public_model, read_model
 from placer.workload.profile import load_profile
 
-LLAMA: dict[str, Any] = {
-    "model_type": "llama",
-    "num_hidden_layers": 32,
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-    "max_position_embeddings": 131072,
-}
-SMALL: dict[str, Any] = {
-    "num_hidden_layers": 2,
-    "hidden_size": 64,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 96,
-    "vocab_size": 500,
-    "max_position_embeddings": 128,
-    "n_layer": 2,
-    "n_embd": 64,
-    "n_head": 4,
-    "n_positions": 128,
-    "d_model": 64,
-    "n_layers": 2,
-    "n_heads": 4,
-    "max_seq_len": 128,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 40,
-    "num_local_experts": 4,
-    "n_routed_experts": 4,
-    "first_k_dense_replace": 1,
-    "num_experts": 4,
-    "interleave_moe_layer_step": 2,
-    "intermediate_size_mlp": 80,
-    "head_dim": 24,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
+LLAMA: dict[str, Any] = yaml.safe_load("""
+{model_type: llama, num_hidden_layers: 32, hidden_size: 4096, num_attention_heads: 32,
+ num_key_value_heads: 8, intermediate_size: 14336, vocab_size: 128256,
+ max_position_embeddings: 131072}
+""")
+SMALL: dict[str, Any] = yaml.safe_load("""
+{num_hidden_layers: 2, hidden_size: 64, num_attention_heads: 4, num_key_value_heads: 2,
+ intermediate_size: 96, vocab_size: 500, max_position_embeddings: 128, n_layer: 2, n_embd: 64,
+ n_head: 4, n_positions: 128, d_model: 64, n_layers: 2, n_heads: 4, max_seq_len: 128,
+ num_experts_per_tok: 2, moe_intermediate_size: 40, num_local_experts: 4, n_routed_experts: 4,
+ first_k_dense_replace: 1, num_experts: 4, interleave_moe_layer_step: 2,
+ intermediate_size_mlp: 80, head_dim: 24, pad_token_id: 0, bos_token_id: 1, eos_token_id: 2}
+""")
 """Dimensions under the names of every model type; each takes those that it has."""
 VARIANTS: list[dict[str, bool]] = [
     {},
