@@ -100,28 +100,6 @@ class Draft(Struct, frozen=True):
         """Build a draft; pools without machines are left out."""
         return Draft(tuple(sorted((i, n) for i, n in counts.items() if n > 0)), mode, hub)
 
-    @staticmethod
-    def from_placement(placement: Placement, market: Market) -> Draft | None:
-        """Read a placement; None if the market has left out one of its pools."""
-        counts: dict[int, int] = {}
-        for group in placement.groups:
-            alone = replace(group, count=1)
-            there = (
-                i
-                for i, pool in enumerate(market.pools)
-                if pool.place == group.place and pool.group(1) == alone
-            )
-            at = next(there, None)
-            if at is None:
-                return None
-            counts[at] = counts.get(at, 0) + group.count
-        exchange = placement.exchange
-        return Draft.of(
-            counts,
-            (exchange.strategy, exchange.local_steps),
-            (exchange.aggregator, exchange.storage),
-        )
-
     def changed(self, changes: Mapping[int, int]) -> Draft:
         """Return the same draft with more or fewer machines of some pools."""
         counts = dict(self.counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from .._market.arrays import Array, Indices, Mask
 from .._mode import Mode
 from .ascent import GROUPS, Ascent, Found, OutOfWorkError
 from .candidates import TRANSPORTS
-from .draft import Draft, Judge
+from .draft import Judge
 from .fleet import Changes, Fleet, Stock
 
 REACH = (0.1, 0.3)
@@ -28,18 +28,6 @@ EFFICIENCIES = (1.0, 0.6, 0.3)
 """Shares of its own speed that a machine is taken to add, where pools are chosen."""
 PAIRED = 40
 """Pools whose pairs are tried to begin with."""
-TAKEN = (0.1, 0.2, 0.35)
-"""Shares of the machines that are taken away, and chosen again."""
-KEPT = (0.8, 0.4)
-"""Chances that a pool may join again."""
-DRIFT = 0.01
-"""A rebuilt plan that is this much worse than the best one is rebuilt further."""
-EVEN = 0.5
-"""Chance of one of two ways to take machines away, or to choose them again."""
-AGAIN = 1
-"""Tells the draws of a second search from those of the first."""
-BEHIND = 5
-"""Divides the rebuilt plans where another strategy has a better plan already."""
 TUNED = 3
 """Numbers of local steps that are climbed with in one zone."""
 HALVINGS = 5
@@ -60,21 +48,17 @@ Zone = tuple[int, ...]
 class Effort:
     """How long a search goes on.
 
-    ``work`` is how many pairs of slots may be looked at, ``zones`` how many of each reach,
-    ``deepened`` in how many plans the price of a dollar is bisected, and ``vain`` how many rebuilt
-    plans in a row may be no better.
+    ``work`` is how many pairs of slots may be looked at, ``zones`` how many of each reach, and
+    ``deepened`` in how many plans the price of a dollar is bisected.
     """
 
     work: float
     zones: int
     deepened: int
-    vain: int
 
 
-EFFORT = Effort(work=2.5e8, zones=3, deepened=8, vain=40)
+EFFORT = Effort(work=2.5e8, zones=3, deepened=8)
 """About three seconds at most."""
-MORE = Effort(work=8e7, zones=0, deepened=0, vain=150)
-"""Of a question that a first look has not closed; about a second at most."""
 
 
 class ZoneSearch:
@@ -91,49 +75,16 @@ class ZoneSearch:
             if chosen.local_steps and chosen.transport in TRANSPORTS:
                 self.modes.setdefault(mode.strategy, []).append(mode)
 
-    def run(self, seed: int = 0) -> None:
-        """Search, and offer what is found."""
-        if not self._suits:
-            return
-        with self._offering():
-            tried = self._look_over()
-            for row in _in_turn(tried)[: self.effort.deepened]:
-                self._deepen(*row)
-            for row in tried[:1]:
-                self._rebuild(np.array(row[0]), np.random.default_rng(seed))
-
-    def go_on(self, draft: Draft, seed: int = 0) -> None:
-        """Rebuild a plan in part, with machines of all places, and offer what is better."""
-        if not self._suits or draft.mode[0] not in self.modes:
-            return
-        self.judge.best = draft
-        with self._offering():
-            fleet = Fleet(self.stock, dict(draft.counts))
-            self.ascent.timed(fleet, Mode(self.judge.problem, *draft.mode), Changes.none(), 0.0)
-            anywhere = np.arange(len(self.market.places))
-            self._rebuild(anywhere, np.random.default_rng((seed, AGAIN)))
-
-    def climb(self, counts: dict[int, int], mode: Mode) -> None:
-        """Climb within the limits from machines by pool, and offer what is better."""
-        if not self._suits:
-            return
-        with self._offering():
-            self._within(Fleet(self.stock, counts), mode, np.arange(len(self.market.places)))
-
-    @contextmanager
-    def _offering(self) -> Iterator[None]:
+    def run(self) -> None:
         """Search until all work is used up, and offer what is found, however the search ends."""
+        if not self._suits:
+            return
         try:
             with suppress(OutOfWorkError):
-                yield
+                for row in _in_turn(self._look_over())[: self.effort.deepened]:
+                    self._deepen(*row)
         finally:
             self._offer()
-
-    @property
-    def leads(self) -> bool:
-        """Whether the best plan so far is one of these strategies' and was found here."""
-        best = self.judge.best
-        return best is not None and self._suits and best.mode[0] in self.modes
 
     @property
     def _suits(self) -> bool:
@@ -160,19 +111,6 @@ class ZoneSearch:
         tried.sort(key=lambda row: -row[-1].value)
         plans = {row[-1].draft: row for row in reversed(tried)}
         return sorted(plans.values(), key=lambda row: -row[-1].value)
-
-    def _within(self, fleet: Fleet, mode: Mode, places: Indices) -> None:
-        """Climb within the limits."""
-        price = self._price()
-        pools = self._kinds(places, price / 2, mode, 2)
-        worth = self.ascent.limited(abs(self._scale))
-        self.ascent.climb(fleet, mode, price / 2, worth, pools, GROUPS)
-
-    @property
-    def _scale(self) -> float:
-        """Value of the best answer, by which missed limits are weighed."""
-        best, target = self.ascent.best, self.judge.target
-        return best.value if best is not None else target.best_value
 
     def _reached(self, zone: Zone) -> float:
         """Return the samples/s that budget, dollar or gram buys if exchanges took no time."""
@@ -203,56 +141,6 @@ class ZoneSearch:
     def _spent(self) -> Array:
         """USD/h of one machine, or its emissions where these count; shape (pools,)."""
         return self.market.carbon if self.ascent.aim.by_carbon else self.market.usd
-
-    def _rebuild(self, near: Indices, draw: np.random.Generator) -> None:
-        """Take some machines from the best plan, or one that is nearly as good, and climb again,
-        until many in a row do not help.
-
-        Machines are taken anywhere or all near each other, and chosen again in some places or
-        anywhere, each half of the time: a plan of one zone is often short of a region beyond it.
-        Half of the time with other local steps as well: with more regions others are better.
-        """
-        best = now = self.ascent.best
-        vain, most = 0, self.effort.vain if self.leads else self.effort.vain // BEHIND
-        while best is not None and now is not None and vain < most:
-            self.ascent.best = None
-            try:
-                self._rebuilt(now, near, draw)
-            finally:
-                found = self.ascent.best or now
-                better = found.value > best.value
-                self.ascent.best = best = found if better else best
-            vain = 0 if better else vain + 1
-            if found.value >= best.value - DRIFT * abs(best.value):
-                now = found
-
-    def _rebuilt(self, plan: Found, near: Indices, draw: np.random.Generator) -> None:
-        """Take some machines from a plan and climb again."""
-        kept = ~self._taken(plan.fleet, draw)
-        rest = dict(zip(plan.fleet.pools[kept].tolist(), plan.fleet.n[kept].tolist(), strict=True))
-        if not rest:
-            return
-        mode = plan.mode
-        if draw.random() < EVEN:
-            alike = self.modes[mode.strategy]
-            mode = alike[draw.integers(len(alike))]
-        price = plan.value / max(plan.fleet.usd, LEAST_USD) / 2
-        places = near if draw.random() < EVEN else np.arange(len(self.market.places))
-        pools = self._kinds(places, price, mode)
-        pools = pools[draw.random(len(pools)) < draw.choice(KEPT)]
-        worth = self.ascent.limited(abs(plan.value))
-        self.ascent.climb(Fleet(self.stock, rest), mode, price, worth, pools, GROUPS)
-
-    def _taken(self, fleet: Fleet, draw: np.random.Generator) -> Mask:
-        """Draw which pools of a fleet are taken away; shape (pools of the fleet,)."""
-        share = draw.choice(TAKEN)
-        if draw.random() < EVEN:
-            return draw.random(len(fleet.pools)) < share
-        place = self.market.place_of[fleet.pools]
-        apart = self.stock.rounds.apart_s[place[draw.integers(len(place))], place]
-        taken = np.zeros(len(place), dtype=bool)
-        taken[np.argsort(apart, kind="stable")[: max(1, round(share * len(place)))]] = True
-        return taken
 
     def _offer(self) -> None:
         """Evaluate the best plan in full, and keep it if it is within the limits and better."""

@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
 import numpy as np
 
@@ -268,8 +267,7 @@ class Prepared:
             if target.tied is None:
                 self._begun = searches
             left = [search for search in searches if id(search) not in closed]
-            redraft = None if opening is None else partial(_redraft, target, opening)
-            return Schedule(target, ledger, left, redraft).run()
+            return Schedule(target, ledger, left).run()
         except (StoppedError, KeyboardInterrupt, MemoryError) as why:
             self._stop(why)
             return False
@@ -511,8 +509,7 @@ def _offer_draft(target: Target, options: SolveOptions, searches: list[Search]) 
     """
     drafting = Drafting(target.problem, options)
     steps = any(search.mode.local_steps > 1 for search in searches)
-    further = partial(local_search.improved, seed=options.seed)
-    for draw in (greedy.drafted, further) if steps else (greedy.drafted,):
+    for draw in (greedy.drafted, local_search.improved) if steps else (greedy.drafted,):
         left = max(0.0, target.deadline - time.monotonic())
         drafting.judge.target.deadline = time.monotonic() + DRAFT_SHARE * left
         draft = draw(drafting)
@@ -529,19 +526,6 @@ def _may_spread(search: Search) -> bool:
     if isinstance(search, ButterflySearch):
         return search.may_spread()
     return search.may_improve()
-
-
-def _redraft(target: Target, options: SolveOptions) -> None:
-    """Rebuild the best answer in part where local steps are allowed: more work than most questions
-    take in all, so it is left to those that a first look has not closed.
-    """
-    if target.best is None or not any(steps > 1 for _, steps in target.problem.modes):
-        return
-    left = max(0.0, target.deadline - time.monotonic())
-    known = replace(options, time_limit_s=left, start=target.best)
-    found = local_search.go_on(target.problem, known)
-    if found is not None and found is not target.best:
-        target.offer(found)
 
 
 def _offer_single_machines(market: Market, target: Target) -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
-from placer.solving.answer import SolveOptions
-
-from .._drafts.construction import judge_of
 from .._market.market import Market
 from .._mode import Mode
 from .._target import Target
@@ -28,33 +24,11 @@ class GossipSearch(RegionSearch):
         self.root = GossipRoot(self.relaxation, self.ranges)
         self._excluded: list[Limits] = []
         self._opened: Limits | None = None
-        self._guessed: Target | None = None
 
     def turns(self) -> Iterator[None]:
         """Search all numbers of regions that are open; raises StoppedError if it is stopped."""
         if not self.ranges.empty and self._root_allows():
-            self._offer_guesses()
             yield from super().turns()
-
-    def _offer_guesses(self) -> None:
-        """Climb from what the bound chooses, once for each target: often the best."""
-        target = self.target
-        done, self._guessed = self._guessed is target, target
-        if done or target.short or target.tied is not None or target.best is None:
-            return
-        if not self.root.applies or target.min_speed <= 0:
-            return
-        from .._drafts.zones import MORE, ZoneSearch
-
-        left = max(0.0, target.deadline - time.monotonic())
-        judge = judge_of(self.market, SolveOptions(time_limit_s=left, start=target.best))
-        zones = ZoneSearch(judge, MORE)
-        try:
-            for machines in self.root.guesses():
-                zones.climb(machines, self.mode)
-        finally:
-            if judge.target.best is not None:
-                target.offer(judge.target.best)
 
     def relaxed(self) -> float | None:
         """Return samples/s that no placement exceeds; None where the bound does not apply."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec import Struct, field
@@ -51,22 +51,14 @@ class Schedule:
     """Searches of one question, and which of them has its turn when.
 
     ``target``: incumbent, limits and gap. ``ledger``: what is proved of each mode. ``searches``:
-    one for each mode that is open. ``redraft``: looks for a better answer where the first
-    look has not closed the question. A bound at stage g says that
-    nothing beats the incumbent by more than g; a stage ends when that is proved of all modes, so a
-    stopped search has the bound of its last stage, and modes whose bound is below that cost
-    nothing. Nodes are counted, not seconds, so that the same question has the same answer.
+    one for each mode that is open. A bound at stage g says that nothing beats the incumbent by more
+    than g; a stage ends when that is proved of all modes, so a stopped search has the bound of its
+    last stage, and modes whose bound is below that cost nothing. Nodes are counted, not seconds, so
+    that the same question has the same answer.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        ledger: Ledger,
-        searches: Sequence[Search],
-        redraft: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, target: Target, ledger: Ledger, searches: Sequence[Search]) -> None:
         self.target, self.ledger, self.searches = target, ledger, searches
-        self._redraft = redraft
         self._open_at: dict[tuple[str, int], float] = {}
         self._stage = Stage(target.gap)
         self._tell_at = 0.0
@@ -90,8 +82,6 @@ class Schedule:
             self.bound_all()  # a value is known, and what is stopped needs a bound most
         self._look(LOOK)
         if target.known_value is not None and not self._closed():
-            if self._redraft is not None:
-                self._redraft()
             self.bound_all()
             self._approach()
         self._begin()

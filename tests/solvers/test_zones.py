@@ -147,7 +147,7 @@ def test_what_is_found_keeps_every_limit(market: str) -> None:
         ask = judge(problem)
         if not ask.market.pools:
             continue
-        zones.ZoneSearch(ask, replace(EFFORT, work=3e6, vain=2)).run(seed)
+        zones.ZoneSearch(ask, replace(EFFORT, work=3e6)).run()
         found = ask.target.best
         if found is not None:
             assert violations(found, problem) == (), seed
@@ -184,7 +184,7 @@ def test_the_clock_is_asked_and_nothing_is_lost(default: Catalog) -> None:
         default, "roberta-xlm", budget_usd_per_hour=500.0, quota_gpus=8, transport="hivemind"
     )
     ask = judge(problem)
-    search = zones.ZoneSearch(ask, replace(EFFORT, work=1e9, vain=1_000))
+    search = zones.ZoneSearch(ask, replace(EFFORT, work=1e9, zones=30, deepened=1_000))
     construction.construct(ask, construction.NearPlaces(ask))
     drafted, started = ask.target.best_value, time.monotonic()
     ask.target.deadline = started + 0.5

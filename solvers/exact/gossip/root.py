@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
 
@@ -23,8 +22,6 @@ from .site_groups import Sends, SiteGroups, site_groups_of
 
 SLICE = 1.15
 """Ratio of the ends of a slice of speeds, at most."""
-GUESSES = 12
-"""Slices whose choice is offered."""
 STRIDE = 7
 """Every so many slices are bounded together where one that is open is enough."""
 SPLITS = 3
@@ -248,53 +245,6 @@ class GossipRoot:
     @property
     def _needed(self) -> float:
         return self.mode.multiplier * self.target.min_speed * (1 - TOLERANCE)
-
-    def guesses(self) -> Iterator[dict[int, int]]:
-        """Yield machines by pool: what the bound chooses in the best slices."""
-        slices = self.slices()
-        if not slices:
-            return
-        cases, site_groups = self._cases(slices), self.site_groups
-        reached, dollar, speed = self.pricing.bounds(cases, self._needed)
-        starts = self.pricing.starts
-        ends = np.append(starts[1:], len(site_groups.place))
-        for at in np.argsort(-reached, kind="stable")[:GUESSES].tolist():
-            weight = np.maximum(0.0, cases.weight[at] - speed[at])
-            values = site_groups.values(weight, dollar[at]) - dollar[at] * cases.usd[at]
-            values[(cases.weight[at] <= 0) | ~np.isfinite(cases.usd[at])] = -np.inf
-            pairs = zip(starts.tolist(), ends.tolist(), strict=True)
-            best = [f + int(np.argmax(values[f:e])) for f, e in pairs]
-            best.sort(key=lambda site_group: -float(values[site_group]))
-            machines: dict[int, int] = {}
-            paid, regions = 0.0, 0
-            for site_group in best[: int(cases.most[at])]:
-                taken, usd = self._taken(site_group, float(weight[site_group]), float(dollar[at]))
-                usd += float(cases.usd[at, site_group])
-                if (
-                    taken
-                    and paid + usd <= self.most_usd
-                    and (values[site_group] > 0 or regions < 2)
-                ):
-                    machines, paid, regions = {**machines, **taken}, paid + usd, regions + 1
-            if regions > 1:
-                yield machines
-
-    def _taken(self, site_group: int, weight: float, dollar: float) -> tuple[dict[int, int], float]:
-        """Return the best machines of a site group within quotas, and their USD/h."""
-        market, left = self.market, int(self.site_groups.machines[site_group])
-        pools = np.flatnonzero(market.place_of == self.site_groups.place[site_group])
-        worth = weight * market.speed[pools] - dollar * market.usd[pools]
-        taken: dict[int, int] = {}
-        quota: dict[tuple[str, ...], int] = {}
-        for i in pools[np.argsort(-worth, kind="stable")].tolist():
-            pool = market.pools[i]
-            room = (pool.gpu_quota - quota.get(pool.bucket, 0)) // pool.gpus
-            count = min(left, int(market.cap[i]), room)
-            if count > 0:
-                taken[i] = count
-                quota[pool.bucket] = quota.get(pool.bucket, 0) + count * pool.gpus
-                left -= count
-        return taken, sum(n * float(market.usd[i]) for i, n in taken.items())
 
     def weights(self, speed: Array, partners: Indices) -> Array:
         """Return what a samples/s of each site group counts at most; shape (cases, site groups)."""
