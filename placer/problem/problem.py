@@ -127,6 +127,10 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         repriced: Repriced | None = self.catalog.memo.get(REPRICED)
         if repriced is not None:
             return _at_prices(replace(self, catalog=repriced.plain).pools, repriced)
+        wish = self.requirements
+        if wish.oldest_price is not None and self.island_question is None:
+            every = replace(self, requirements=replace(wish, oldest_price=None)).pools
+            return tuple(pool for pool in every if pool.offer.as_of >= wish.oldest_price)
         pools: list[Pool] = []
         alike: dict[tuple[object, ...], list[Pool]] = {}
         for offer in self.admitted_offers():
