@@ -91,7 +91,7 @@ class Solving(Limits, total=False):
 
     solver (NAME): exact proves; greedy and local_search answer at once without proof; exhaustive
         tries all; milp and cpsat cross-check.
-    seed (N): Seed of randomised solvers.
+    seed (N): Seed of the worlds that robust draws; searches draw nothing.
     on_better (Python): Called with the value of each better answer.
     on_bound (Python): Called a few times a second with the best bound so far, in the unit of the
         objective; with None where a search begins. Only ``exact`` knows one before it ends.

@@ -117,7 +117,7 @@ def robust(
         Kinds without one vary as far as their figures are uncertain.
     worlds (1..10000): Number of random worlds, in addition to the corners.
     time_limit (TIME): Stop each search after this long, such as 20s.
-    seed (N): Seed of the sample and of randomised solvers.
+    seed (N): Seed of the sample.
     exact: Solve each world anew: exact regrets, slower.
 
     >>> import placer
