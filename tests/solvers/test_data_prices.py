@@ -2,17 +2,45 @@
 
 import importlib
 import math
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 from instances import loading_problem, wishing
-from placer.cost_model.estimate import estimate
+from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.limits import violations
 from placer.problem.exchange import traits
+from placer.problem.placement import Placement
 from placer.units import SECONDS_PER_HOUR
 
 markets: Any = importlib.import_module("placer.solvers._market.market")
 enumeration: Any = importlib.import_module("placer.solvers.exhaustive")
+
+
+def priced_markets(first: int) -> Iterator[tuple[Any, list[tuple[Placement, Estimate]]]]:
+    """Yield those of 60 drawn markets that charge data, with placements that keep the limits."""
+    for seed in range(first, first + 60):
+        problem = wishing(loading_problem(seed), budget_usd_per_hour=None)
+        market = markets.Market.of(problem)
+        if market.pools and market.charges_data:
+            every = islice(enumeration.placements(problem), 400)
+            kept = [p for p in every if p.exchange is not None and not violations(p, problem)]
+            if kept:
+                yield market, [(p, estimate(p, problem)) for p in kept]
+
+
+def charged_usd(market: Any, paid: Any, placement: Placement) -> float | None:
+    """Add up what machines are charged; None with equal parts of a step or a dominated machine."""
+    number = {
+        (pool.place, pool.offer.instance_type, pool.offer.market, pool.machines): i
+        for i, pool in enumerate(market.pools)
+    }
+    keys = [(g.place, g.instance_type, g.market, g.machines) for g in placement.groups]
+    equal = traits(placement.exchange.strategy).division == "equal"
+    if equal or not all(key in number for key in keys):
+        return None
+    counts = (group.count for group in placement.groups)
+    return sum(float(paid.usd[number[k]]) * n for k, n in zip(keys, counts, strict=True))
 
 
 def test_no_placement_is_charged_more_for_data_than_it_pays() -> None:
@@ -20,42 +48,18 @@ def test_no_placement_is_charged_more_for_data_than_it_pays() -> None:
     what an estimate adds up, for any placement that is as fast as the bound takes it to be.
     """
     charged = compared = 0
-    for seed in range(60):
-        drawn = loading_problem(91_000 + seed)
-        problem = wishing(drawn, budget_usd_per_hour=None)
-        market = markets.Market.of(problem)
-        if not market.pools or not market.charges_data:
-            continue
-        every = [p for p in islice(enumeration.placements(problem), 400) if p.exchange is not None]
-        allowed = [p for p in every if not violations(p, problem)]
-        speeds = {
-            id(p): (e.samples_per_second.value, e.usd_per_hour)
-            for p in allowed
-            for e in (estimate(p, problem),)
-        }
-        if not speeds:
-            continue
-        least = sorted(speed for speed, _ in speeds.values())[len(speeds) // 2]
-        most = max(usd.total for _, usd in speeds.values())
-        paid = market.with_data(least, most)
+    for market, priced in priced_markets(91_000):
+        speeds = [e.samples_per_second.value for _, e in priced]
+        least = sorted(speeds)[len(speeds) // 2]
+        paid = market.with_data(least, max(e.usd_per_hour.total for _, e in priced))
         charged += paid is not market
-        number = {
-            (pool.place, pool.offer.instance_type, pool.offer.market, pool.machines): i
-            for i, pool in enumerate(market.pools)
-        }
-        for placement in allowed:
-            speed, usd = speeds[id(placement)]
-            keys = [(g.place, g.instance_type, g.market, g.machines) for g in placement.groups]
-            equal = traits(placement.exchange.strategy).division == "equal"
-            if speed < least or equal or not all(key in number for key in keys):
-                continue  # slower than an improvement, or of a dominated machine
-            machines = sum(
-                float(paid.usd[number[key]]) * group.count
-                for key, group in zip(keys, placement.groups, strict=True)
-            )
-            cheapest = SECONDS_PER_HOUR * least * float(min(paid.data_usd))
-            assert machines + cheapest <= (usd.compute + usd.data) * (1 + 1e-9), placement
-            compared += 1
+        cheapest = SECONDS_PER_HOUR * least * float(min(paid.data_usd))
+        for (placement, estimated), speed in zip(priced, speeds, strict=True):
+            machines = charged_usd(market, paid, placement)
+            if machines is not None and speed >= least:  # else slower than an improvement
+                usd = estimated.usd_per_hour
+                assert machines + cheapest <= (usd.compute + usd.data) * (1 + 1e-9), placement
+                compared += 1
     assert charged >= 10
     assert compared >= 300
 
@@ -65,42 +69,18 @@ def test_no_sample_is_charged_more_for_data_than_it_pays() -> None:
     on samples to keep it: never more than any placement within that limit pays.
     """
     charged = compared = 0
-    for seed in range(60):
-        drawn = loading_problem(91_500 + seed)
-        problem = wishing(drawn, budget_usd_per_hour=None)
-        market = markets.Market.of(problem)
-        if not market.pools or not market.charges_data:
-            continue
-        every = [p for p in islice(enumeration.placements(problem), 400) if p.exchange is not None]
-        priced = [(p, estimate(p, problem)) for p in every if not violations(p, problem)]
-        if not priced:
-            continue
-        each = sorted(
-            (e.usd_per_hour.total / e.samples_per_second.value / SECONDS_PER_HOUR, number)
-            for number, (_, e) in enumerate(priced)
-        )
-        most = each[len(each) // 2][0]
+    for market, priced in priced_markets(91_500):
+        passed = [SECONDS_PER_HOUR * e.samples_per_second.value for _, e in priced]
+        each = [e.usd_per_hour.total / n for (_, e), n in zip(priced, passed, strict=True)]
+        most = sorted(each)[len(each) // 2]
         paid = market.with_data(0.0, math.inf, most)
         charged += paid is not market
-        number = {
-            (pool.place, pool.offer.instance_type, pool.offer.market, pool.machines): i
-            for i, pool in enumerate(market.pools)
-        }
-        for sample_usd, at in each:
-            placement, estimated = priced[at]
-            keys = [(g.place, g.instance_type, g.market, g.machines) for g in placement.groups]
-            equal = traits(placement.exchange.strategy).division == "equal"
-            if sample_usd > most or equal or not all(key in number for key in keys):
-                continue
-            machines = sum(
-                float(paid.usd[number[key]]) * group.count
-                for key, group in zip(keys, placement.groups, strict=True)
-            )
-            passed = SECONDS_PER_HOUR * estimated.samples_per_second.value
-            usd = estimated.usd_per_hour
-            least = machines + passed * float(min(paid.data_usd))
-            assert least <= (usd.compute + usd.data) * (1 + 1e-9), placement
-            compared += 1
+        for (placement, estimated), sample_usd, samples in zip(priced, each, passed, strict=True):
+            machines = charged_usd(market, paid, placement)
+            if machines is not None and sample_usd <= most:
+                usd, least = estimated.usd_per_hour, machines + samples * float(min(paid.data_usd))
+                assert least <= (usd.compute + usd.data) * (1 + 1e-9), placement
+                compared += 1
     assert charged >= 10
     assert compared >= 150
 
