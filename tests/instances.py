@@ -22,7 +22,7 @@ from placer.problem.requirements import ALL_REGIONS, EXCHANGES, Narrowed, Quota,
 from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.workload.architecture import Architecture
-from placer.workload.profile import Efficiency, ModelProfile, Rate
+from placer.workload.profile import Efficiency, ModelProfile, Rate, load_profile
 
 AS_OF = "2026-01-01"
 TEST: dict[str, Any] = {"source": "test", "as_of": AS_OF}
@@ -49,6 +49,11 @@ GPUS = {
     "A10": (22.5, 125.0, 600.0, "a10"),
     "V100": (16.0, 125.0, 900.0, "a10"),
 }
+
+
+def question(model: str, book: Catalog, **wishes: Any) -> Problem:
+    """Ask for a shipped model on a book."""
+    return Problem(profile=load_profile(model), catalog=book, requirements=Requirements(**wishes))
 
 
 def wishing(problem: Problem, **wishes: Any) -> Problem:

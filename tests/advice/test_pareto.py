@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import placer
 from conftest import Run
-from instances import exchange_problem, random_problem, wide_problem
+from instances import exchange_problem, question, random_problem, wide_problem
 from placer.advice.frontier.points import Ending, Frontier, knee_of
 from placer.advice.frontier.search import frontier
 from placer.cost_model.estimate import estimate, evaluate
@@ -25,7 +25,6 @@ from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import prepare, solve
-from placer.workload.profile import load_profile
 
 exact = importlib.import_module("placer.solvers.exact.branch_and_bound")
 placements = importlib.import_module("placer.solvers.exhaustive").placements
@@ -184,11 +183,7 @@ def test_heuristics_say_that_nothing_is_proved(xlm: Problem) -> None:
 
 def test_no_time_is_a_wider_gap_not_an_error(default: Catalog) -> None:
     """A tenth of a second: the cheapest end at least, bounds that hold, the reason for the end."""
-    problem = Problem(
-        profile=load_profile("resnet50"),
-        catalog=default,
-        requirements=Requirements(max_local_steps=4, gpus=("T4",)),
-    )
+    problem = question("resnet50", default, max_local_steps=4, gpus=("T4",))
     found = frontier(problem, "exact", SolveOptions(time_limit_s=0.1), 12)
     assert found.ending in (Ending.TIME_LIMIT, Ending.NOTHING)
     assert check_frontier(found.to_dict(), "here")[0].startswith("frontier of")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import placer
+from instances import question
 from placer.cost_model.dollars import function_usd, storage_usd
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import Violation, violations
@@ -20,22 +21,17 @@ from placer.errors import PlacerError
 from placer.market.catalog import Catalog, FunctionOffer, StoreOffer
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import Quota, Requirements
+from placer.problem.requirements import Quota
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.solving.result import Result
 from placer.units import GIB
 from placer.workload.constants import ServiceConstants
-from placer.workload.profile import load_profile
 
 
 def on_book(model: str, workers: str, book: Catalog, **wishes: object) -> tuple[Placement, Problem]:
     """Place a model by hand on a book."""
-    problem = Problem(
-        profile=load_profile(model),
-        catalog=book,
-        requirements=Requirements(**wishes),  # type: ignore[arg-type]
-    )
+    problem = question(model, book, **wishes)
     return place_by_hand(workers, problem), problem
 
 
@@ -269,11 +265,7 @@ def test_the_prices_of_the_last_month_are_the_interval_of_the_bill(erben: Catalo
         "usd_per_hour_high": 0.3,
     }
     offers = tuple(replace(offer, **quantiles) for offer in erben.offers)
-    problem = Problem(
-        profile=load_profile("roberta-xlm"),
-        catalog=replace(erben, offers=offers),
-        requirements=Requirements(),
-    )
+    problem = question("roberta-xlm", replace(erben, offers=offers))
     for market, low, high in (("spot", 0.144, 0.90), ("on-demand", 0.24, 0.60)):
         placement = place_by_hand(f"gcp/us-central1=2xT4:{market}", problem)
         got = estimate(placement, problem).usd_per_hour_interval

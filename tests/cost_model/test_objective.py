@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import ROOT
-from instances import carbon_problem, offer, two_places
+from instances import carbon_problem, offer, question, two_places
 from placer.advice.recommendation.nearest import nearest
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import LIMIT_CODES, broken_limits, violations
@@ -21,7 +21,6 @@ from placer.problem.requirements import OBJECTIVES, Requirements
 from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
-from placer.workload.profile import load_profile
 
 ALL = [objective_of(Requirements(objective=name, samples=1000)) for name in OBJECTIVES]
 every_objective = pytest.mark.parametrize("objective", ALL, ids=OBJECTIVES)
@@ -143,11 +142,7 @@ def test_no_other_module_knows_which_way_is_up() -> None:
 
 def ask(book: Catalog, **wishes: object) -> Problem:
     """Ask for resnet50, which many devices are measured on."""
-    return Problem(
-        profile=load_profile("resnet50"),
-        catalog=book,
-        requirements=Requirements(**wishes),  # type: ignore[arg-type]
-    )
+    return question("resnet50", book, **wishes)
 
 
 def test_emissions_by_hand(default: Catalog) -> None:

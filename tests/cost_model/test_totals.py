@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from instances import island_problem, random_problem, total_problem, two_places, wishing
+from instances import island_problem, question, random_problem, total_problem, two_places, wishing
 from placer.advice.confidence.choice import chance_in_time
 from placer.advice.recommendation.nearest import nearest
 from placer.cost_model.estimate import estimate, evaluate
@@ -21,16 +21,12 @@ from placer.problem.words.readers import read_budget
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
-from placer.workload.profile import load_profile
-
-WISH = Requirements(gpus=("T4", "A10", "V100"), max_workers=8)
 
 
 def ask(book: Catalog, **changes: object) -> Problem:
     """Ask for roberta-xlm on the published market."""
-    return Problem(
-        profile=load_profile("roberta-xlm"), catalog=book, requirements=replace(WISH, **changes)
-    )
+    wishes = {"gpus": ("T4", "A10", "V100"), "max_workers": 8, **changes}
+    return question("roberta-xlm", book, **wishes)
 
 
 def test_least_time_is_most_throughput(erben: Catalog) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from instances import island_problem, language_model, wishing
+from instances import island_problem, language_model, question, wishing
 from placer.cost_model.estimate import estimate, evaluate, exchange_phases, pool_of
 from placer.cost_model.timing.site_groups import (
     StepSeconds,
@@ -28,7 +28,7 @@ from placer.market.words.own_machines import parse_own, with_own_machines
 from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import Quota, Requirements
+from placer.problem.requirements import Quota
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.workload.island.transports import HIDDEN_SHARE
@@ -146,8 +146,8 @@ def test_a_ring_crosses_twice_where_a_butterfly_crosses_with_every_pair(default:
     two = "aws/us-east-1=8xT4:spot,aws/us-west-2=8xT4:spot"
     sent, seconds = {}, {}
     for transport in ("nccl", "hivemind"):
-        wish = Requirements(exchange="all-reduce", compression="fp16", transport=transport)
-        problem = Problem(profile=load_profile("roberta-xlm"), catalog=default, requirements=wish)
+        wish = {"exchange": "all-reduce", "compression": "fp16", "transport": transport}
+        problem = question("roberta-xlm", default, **wish)
         got = estimate(place_by_hand(two, problem), problem)
         across = [use.bytes_per_step for use in got.links if use.src != use.dst]
         sent[transport] = sum(across) / problem.gradient_bytes
@@ -237,11 +237,7 @@ def test_lanes_are_as_many_as_the_smaller_end_has_machines(default: Catalog) -> 
 def asked(book: Catalog, **wishes: Any) -> Problem:
     """A model of 1.3 B parameters on the default book with a quota of 256."""
     quota = Quota(place="*", gpu="*", market="*", gpus=256)
-    return Problem(
-        profile=load_profile("mpt-1b"),
-        catalog=book,
-        requirements=Requirements(quotas=(quota,), **wishes),
-    )
+    return question("mpt-1b", book, quotas=(quota,), **wishes)
 
 
 @pytest.mark.parametrize("gbps", [100.0, 400.0, 3200.0])
@@ -270,10 +266,7 @@ def test_several_islands_of_a_zone_take_as_long_as_one(
 
 def _averaged(model: str, workers: str, batch: int) -> StepSeconds:
     """Time a round of the book of Erben et al."""
-    wish = Requirements(target_batch_size=batch)
-    problem = Problem(
-        profile=load_profile(model), catalog=load_catalog("erben-2023"), requirements=wish
-    )
+    problem = question(model, load_catalog("erben-2023"), target_batch_size=batch)
     return estimate(place_by_hand(workers, problem), problem).step
 
 

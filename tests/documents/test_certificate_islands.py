@@ -12,7 +12,7 @@ from jsonschema import validate as follows
 from second_opinions import assert_priced_alike, assert_same_limits, edited, examined
 
 import placer
-from instances import island_problem, wishing
+from instances import island_problem, question, wishing
 from placements import random_placement
 from placer.cost_model.limits import violations
 from placer.documents.checker.market import machines_of
@@ -26,13 +26,11 @@ from placer.market.words.own_machines import parse_own, with_own_machines
 from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.by_hand import place_by_hand
 from placer.solving.result import Result
 from placer.solving.solve import solve
-from placer.workload.profile import load_profile
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0, certificate=True)
@@ -68,10 +66,8 @@ def test_the_second_implementation_prices_islands_alike() -> None:
 
 def test_islands_of_a_site_share_its_line_in_the_second_implementation(default: Catalog) -> None:
     """Two machines at a site with 1 Gb/s, and two in a cloud."""
-    problem = Problem(
-        profile=load_profile("mpt-1b"),
-        catalog=with_own_machines(default, parse_own("lab=2xH100:8@Dallas", default)),
-        requirements=Requirements(streams=64),
+    problem = question(
+        "mpt-1b", with_own_machines(default, parse_own("lab=2xH100:8@Dallas", default)), streams=64
     )
     words = "onprem/lab=1x2xH100:8:on-demand,aws/us-east-1=1x2xH100:8:spot"
     assert_priced_alike(place_by_hand(words, problem), problem)

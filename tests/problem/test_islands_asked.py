@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Run
+from instances import question
 from placer.cost_model.estimate import estimate, workers_of
 from placer.cost_model.limits import violations
 from placer.errors import PlacerError
@@ -14,13 +15,11 @@ from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
 from placer.problem.placement import WorkerGroup, parse_workers
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.solving.solve import require_pools, solve
 from placer.workload.inner_plan import CHECKPOINTING, PRECISIONS, SHARDINGS, InnerPlan
 from placer.workload.island import Island
-from placer.workload.profile import load_profile
 
 advisor = Advisor()
 EAST = "aws/us-east-1"
@@ -114,9 +113,8 @@ def test_an_unknown_network_joins_no_machines(default: Catalog) -> None:
     )
     book = replace(default, offers=offers)
     for model, counts in (("llama-3.1-8b", {1}), ("llama-3.1-70b", set())):
-        wish = Requirements(quota_gpus=128, min_island_machines=1, max_island_machines=16)
-        problem = Problem(profile=load_profile(model), catalog=book, requirements=wish)
-        assert kinds(problem) == counts
+        wishes = {"quota_gpus": 128, "min_island_machines": 1, "max_island_machines": 16}
+        assert kinds(question(model, book, **wishes)) == counts
 
 
 @pytest.mark.parametrize(

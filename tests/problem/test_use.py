@@ -5,19 +5,18 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
+from instances import question
 from placer.advice.recommendation.recommend import recommend
 from placer.cost_model.limits import violations
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
 from placer.problem.contradictions import unusable
-from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements, Used
 from placer.problem.words.machines import parse_used, read_quotas
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.solving.solve import solve
-from placer.workload.profile import load_profile
 from proofs import PROOF, proved
 
 SITE = "onprem/erben-eu"
@@ -109,11 +108,7 @@ def test_rows_count_apart_or_together(erben: Catalog) -> None:
     groups = "gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot"
 
     def broken(*rows: Quota) -> list[str]:
-        problem = Problem(
-            profile=load_profile("roberta-xlm"),
-            catalog=erben,
-            requirements=Requirements(quotas=rows),
-        )
+        problem = question("roberta-xlm", erben, quotas=rows)
         return [v.message for v in violations(place_by_hand(groups, problem), problem)]
 
     assert broken(Quota(place="*", gpu="*", market="*", gpus=4)) == []
@@ -191,11 +186,7 @@ def test_rows_of_vcpus_count_machines(erben: Catalog) -> None:
     groups = "gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot"
 
     def broken(row: Quota) -> list[str]:
-        problem = Problem(
-            profile=load_profile("roberta-xlm"),
-            catalog=erben,
-            requirements=Requirements(quotas=(row,)),
-        )
+        problem = question("roberta-xlm", erben, quotas=(row,))
         return [v.message for v in violations(place_by_hand(groups, problem), problem)]
 
     size = {o.vcpus for o in erben.offers if (o.gpu, o.gpu_count, o.provider) == ("T4", 1, "gcp")}
@@ -213,10 +204,8 @@ def test_machines_of_unknown_vcpus_are_refused(erben: Catalog) -> None:
     machines = {row.instance_type for row in erben.offers if row.price_basis == "owned"}
     assert machines
     for row, admitted in ((vcpus(10**6), False), (vcpus(10**6, "gcp/*"), True)):
-        problem = Problem(
-            profile=load_profile("roberta-xlm"),
-            catalog=erben,
-            requirements=Requirements(quotas=(row,), places_in=("onprem/erben-eu", "gcp/*")),
+        problem = question(
+            "roberta-xlm", erben, quotas=(row,), places_in=("onprem/erben-eu", "gcp/*")
         )
         owned = [pool for pool in problem.pools if pool.offer.price_basis == "owned"]
         assert bool(owned) == admitted

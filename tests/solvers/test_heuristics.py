@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, completed
+from instances import question
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
@@ -57,11 +58,7 @@ def test_the_whole_market_is_answered(
     default: Catalog, solver: str, wishes: dict[str, object]
 ) -> None:
     """Each kind of question has an answer on the default book; the same seed gives the same one."""
-    problem = Problem(
-        profile=load_profile("roberta-xlm"),
-        catalog=default,
-        requirements=Requirements(**wishes),  # type: ignore[arg-type]
-    )
+    problem = question("roberta-xlm", default, **wishes)
     found, again = (solve(problem, solver, SolveOptions(seed=3)) for _ in range(2))
     assert found.status is Status.FEASIBLE
     assert found.placement == again.placement
@@ -70,11 +67,7 @@ def test_the_whole_market_is_answered(
 @pytest.mark.parametrize("solver", ["greedy", "local_search"])
 def test_a_start_is_never_lost(erben: Catalog, solver: str) -> None:
     """Given the proven optimum to start from, the answer is as good."""
-    problem = Problem(
-        profile=load_profile("roberta-xlm"),
-        catalog=erben,
-        requirements=Requirements(budget_usd_per_hour=10.0, min_workers=2),
-    )
+    problem = question("roberta-xlm", erben, budget_usd_per_hour=10.0, min_workers=2)
     best = solve(problem, "exact", PROOF)
     assert worse(solve(problem, solver, SolveOptions(start=best.placement)), best) <= 1e-12
 

@@ -24,6 +24,7 @@ from instances import (
     carbon_problem,
     exchange_problem,
     island_problem,
+    question,
     random_problem,
     ring_problem,
     server_problem,
@@ -45,7 +46,6 @@ from placer.records import replace
 from placer.solving import cross_check as verify
 from placer.solving.answer import Answer, SolveOptions, Status
 from placer.solving.solve import solve
-from placer.workload.profile import load_profile
 
 cpsat, milp, child, linear, split, frames, site_groups, rounds = (
     importlib.import_module(f"placer.solvers.{name}")
@@ -502,11 +502,7 @@ def test_contradictions_are_loud(erben: Catalog, monkeypatch: pytest.MonkeyPatch
     """A second bound below the first value, or a second "infeasible", is a warning with both
     values; an unproved word is open.
     """
-    problem = Problem(
-        profile=load_profile("roberta-xlm"),
-        catalog=erben,
-        requirements=Requirements(budget_usd_per_hour=5.0),
-    )
+    problem = question("roberta-xlm", erben, budget_usd_per_hour=5.0)
     first = solve(problem, "exact")
     assert first.value is not None
     none = replace(first, placement=None, estimate=None, bound=None, status=Status.INFEASIBLE)

@@ -14,6 +14,7 @@ from instances import (
     OBJECTIVES,
     exchange_problem,
     island_problem,
+    question,
     random_problem,
     reading_problem,
     wide_problem,
@@ -26,12 +27,10 @@ from placer.market.catalog import Catalog
 from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 from placer.solving.solve import solve, solver_names
-from placer.workload.profile import load_profile
 from proofs import PROOF
 
 BY_NODES = SolveOptions(node_limit=50_000, time_limit_s=3600.0)
@@ -315,11 +314,7 @@ def test_optimum_on_the_default_book_is_proved(
     default: Catalog, model: str, wishes: dict[str, object]
 ) -> None:
     """Within the gap of 0.1 %, for every objective."""
-    problem = Problem(
-        profile=load_profile(model),
-        catalog=default,
-        requirements=Requirements(**wishes),  # type: ignore[arg-type]
-    )
+    problem = question(model, default, **wishes)
     # Short searches skip numbers of workers with a plan, and prove nothing of them.
     planned = problem.island_question is not None
     result = solve(problem, "exact", replace(BY_NODES, node_limit=None) if planned else BY_NODES)

@@ -17,6 +17,7 @@ from instances import (
     island_problem,
     joint_problem,
     of_workers,
+    question,
     random_problem,
     server_problem,
     sized_problem,
@@ -29,10 +30,8 @@ from placer.cost_model.limits import violations
 from placer.market.catalog import Catalog
 from placer.problem.exchange import traits
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving.answer import SolveOptions
-from placer.workload.profile import load_profile
 
 ascent, candidates, construction, draft, fleet, zones = (
     importlib.import_module(f"placer.solvers._drafts.{name}")
@@ -89,11 +88,7 @@ def timed(some_fleet: Any, mode: Any, changes: Any) -> tuple[float, float, str |
 
 def default_question(default: Catalog, model: str, **wishes: object) -> Problem:
     """A question on the default book with local steps."""
-    return Problem(
-        profile=load_profile(model),
-        catalog=default,
-        requirements=Requirements(max_local_steps=64, **wishes),  # type: ignore[arg-type]
-    )
+    return question(model, default, max_local_steps=64, **wishes)
 
 
 @pytest.mark.parametrize("model", ["roberta-xlm", "llama-3.1-8b"])

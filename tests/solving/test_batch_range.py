@@ -15,6 +15,7 @@ from instances import (
     exchange_problem,
     island_problem,
     loading_problem,
+    question,
     server_problem,
     total_problem,
     wishing,
@@ -27,19 +28,17 @@ from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.problem.placement import Exchange
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
-from placer.workload.profile import load_profile
 
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 
 
 def ask(book: Catalog, **changes: object) -> Problem:
     """Ask for roberta-xlm, whose profile has batches of 32,768."""
-    wish = Requirements(gpus=("T4", "A10"), budget_usd_per_hour=5.0, min_workers=2, **changes)  # type: ignore[arg-type]
-    return Problem(profile=load_profile("roberta-xlm"), catalog=book, requirements=wish)
+    wishes: dict[str, Any] = {"gpus": ("T4", "A10"), "budget_usd_per_hour": 5.0, "min_workers": 2}
+    return question("roberta-xlm", book, **wishes, **changes)
 
 
 def with_batch(problem: Problem, batch: int) -> Problem:
