@@ -41,15 +41,15 @@ CONTRACTS = {
     "placer/advice": ["advice/test_every_verb.py", DOCUMENTS, SCREENS],
     "placer/cli": [DOCUMENTS, SCREENS],
     "placer/cost_model": ["documents/test_certificate.py", DOCUMENTS, SCREENS],
-    "placer/documents": [DOCUMENTS],
-    "placer/interface": ["interface/test_verbs.py", DOCUMENTS],
+    "placer/documents": [DOCUMENTS, SCREENS],
+    "placer/interface": ["interface/test_verbs.py", DOCUMENTS, SCREENS],
     "placer/market": ["market/test_book_contract.py", DOCUMENTS, SCREENS],
     "placer/problem": ["solvers/test_against_enumeration.py", DOCUMENTS, SCREENS],
     "placer/reproduction": [DOCUMENTS],
     "placer/report": ["report/test_frozen_pages.py", SCREENS],
     "placer/service": ["service/test_service_limits.py", "service/test_service_questions.py"],
     "placer/solving": ["solvers/test_against_enumeration.py", DOCUMENTS],
-    "placer/validation": [DOCUMENTS],
+    "placer/validation": [DOCUMENTS, SCREENS],
     "placer/workload": ["workload/test_islands.py", DOCUMENTS, SCREENS],
 }
 """Tests of a whole room, which are asked after the nearest ones."""

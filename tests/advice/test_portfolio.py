@@ -9,7 +9,6 @@ from drawn import drawn
 
 import placer
 from placer.documents.many_check import wrong_sums
-from placer.errors import PlacerError
 
 JOB: dict[str, Any] = {
     "model": "roberta-xlm",
@@ -156,23 +155,6 @@ def test_the_checker_sums_each_team() -> None:
     team["budget_usd"] = None
     team["quotas"] = [{"place": "*", "gpu": "*", "market": "*", "gpus": 0, "scope": "each"}]
     assert "of team a exceed the quota of 0" in wrong_sums(document)
-
-
-@pytest.mark.parametrize(
-    ("teams", "says"),
-    [
-        ([{"name": "c"}], "unknown team 'a'"),
-        ([{"name": "a"}, {"name": "a"}], "team 'a' appears twice"),
-        ([{"quota": 8}], "team 1 has no name"),
-        ([{"name": "a", "gpus": 8}], "give name, budget, quota"),
-        ([{"name": "a", "budget": "much"}], "team 'a': "),
-    ],
-)
-def test_a_wrong_team_is_refused(teams: list[dict[str, Any]], says: str) -> None:
-    """One line that names it."""
-    with pytest.raises(PlacerError) as error:
-        placer.portfolio(A_AND_B, teams=teams, **TEAMS)
-    assert says in f"{error.value.message} ({error.value.hint})"
 
 
 def test_a_broken_sum_is_found() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -242,31 +241,6 @@ def test_no_wrong_value_of_a_line_is_an_internal_failure(tmp_path: Path) -> None
                 read += 1
     assert len(said) > read > 0
     assert all(str(path) in words and len(words) < len(str(path)) + 260 for words in said)
-
-
-@pytest.mark.parametrize(
-    ("number", "change", "says"),
-    [
-        (1, {"point": 3}, "point 3 is price:gcp/*:T4=x2 budget=0.0001/h, not"),
-        (1, {"point": 4}, "point 4 of 4"),
-        (1, {"samples_per_second": 1e300}, "samples_per_second is beyond 1e+30"),
-        (1, {"workers": "T4"}, "Expected `array`, got `str` - at `$.workers`"),
-        (0, {"points": 5}, "its ranges span 4 points, not 5"),
-        (0, {"over": []}, "1 to 3 ranges with values, not 0"),
-        (0, {"schema": "placer.sweep-points/v2"}, "schema 'placer.sweep-points/v2'"),
-    ],
-)
-def test_a_wrong_line_is_named(
-    tmp_path: Path, number: int, change: dict[str, object], says: str
-) -> None:
-    """With its number, and with what is wrong."""
-    path = tmp_path / "s.jsonl"
-    lines = [json.loads(line) for line in written(path)]
-    lines[number] |= change
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with pytest.raises(PlacerError, match=f"{re.escape(str(path))}:{number + 1}: ") as caught:
-        merged([str(path)])
-    assert says in caught.value.message
 
 
 def test_two_sweeps_do_not_share_a_file(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ def test_a_screen_is_as_frozen(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mistakes.txt", "refusals.txt"])
 def test_wrong_input_is_answered_as_frozen(name: str) -> None:
-    """The message, the tip and the exit code of 120 commands and 820 calls in Python, each with one
-    mistake; none of the commands leaves a file.
+    """The message, the tip and the exit code of 120 commands and 1,000 calls in Python, each with
+    one mistake; none of the commands leaves a file.
     """
     frozen = (FROZEN / name).read_text(encoding="utf-8")
     assert difference(name, frozen, made(name)) == []

@@ -135,66 +135,10 @@ def test_configurations_are_read_as_words(tmp_path: Path, name: str) -> None:
     assert read_question(str(tmp_path / name))[1] == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("type: task\nresources: {gpu: 24GB..}\n", "by its memory or number alone: 24GB.."),
-        ("type: task\nresources: {gpu: 8}\n", "by its memory or number alone: 8"),
-        ("type: task\nresources: {gpu: {memory: 40GB, count: 2}}\n", "by its memory"),
-        (
-            "model_name_or_path: Qwen/Qwen2.5-7B\nfinetuning_type: freeze\ncutoff_len: 2048\n",
-            "finetuning_type freeze",
-        ),
-        (
-            "model: {flavor: 8B}\ntraining: {a: 1}\nparallelism: {pipeline_parallel_degree: 4}\n",
-            "pipeline_parallel_degree 4",
-        ),
-        (
-            "model: {flavor: 8B}\ntraining: {a: 1}\nparallelism: {context_parallel_degree: 2}\n",
-            "context_parallel_degree 2",
-        ),
-        (
-            "base_model: gpt2\nmicro_batch_size: 1\ncontext_parallel_size: 4\n",
-            "sequence_parallel_degree 4",
-        ),
-        ("zero_optimization: {stage: 3, offload_param: {device: nvme}}\n", "offload_param nvme"),
-        (
-            "distributed_type: FSDP\nfsdp_config: {fsdp_offload_params: true}\n",
-            "what is offloaded by FSDP",
-        ),
-        (
-            "distributed_type: MEGATRON_LM\nmegatron_lm_config: {megatron_lm_pp_degree: '2'}\n",
-            "megatron_lm_pp_degree 2",
-        ),
-    ],
-)
-def test_what_no_word_says_is_refused(tmp_path: Path, text: str, words: str) -> None:
-    """Left out in silence, the answer would be one to another question."""
-    (tmp_path / "task.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(PlacerError, match=words):
-        read_question(str(tmp_path / "task.yaml"))
-
-
-LAUGHS = "".join(
-    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
-    for before, name in zip("abcdefg", "bcdefgh", strict=True)
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("base_model: resnet50\nbase_model: gpt2\n", "the key 'base_model' appears twice"),
-        (f"a: &a [1, 2]\n{LAUGHS}base_model: x\nfsdp: *h\n", "more than 1,000,000 values"),
-        ("base_model: x\nfsdp: &f [*f]\n", "more than 1,000,000 values"),
-        ("base_model: " + "[" * 20_000, "recursion"),
-        ("base_model: !!python/name:os.system\n", "could not determine a constructor"),
-    ],
-)
-def test_yaml_that_is_refused(tmp_path: Path, text: str, words: str) -> None:
-    """Readers differ in which of two values they take, and aliases of aliases fill the memory."""
-    (tmp_path / "axolotl.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(PlacerError, match=f"axolotl.yaml' cannot be read: .*{words}"):
+def test_a_file_without_an_end_of_depth_is_refused(tmp_path: Path) -> None:
+    """How deep Python may go depends on its caller, so that the message is not frozen."""
+    (tmp_path / "axolotl.yaml").write_text("base_model: " + "[" * 20_000, encoding="utf-8")
+    with pytest.raises(PlacerError, match=r"cannot be read: .*recursion"):
         read_question(str(tmp_path / "axolotl.yaml"))
 
 

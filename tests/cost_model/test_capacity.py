@@ -31,13 +31,6 @@ def test_weights_are_shares_and_those_that_were_fitted() -> None:
         assert sum(parts) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("lead", [0.0, -1.0, np.inf, np.nan])
-def test_a_forecast_of_no_time_is_refused(lead: float) -> None:
-    """Hours above 0."""
-    with pytest.raises(PlacerError, match="not possible"):
-        weights_at(lead)
-
-
 def test_a_zone_that_was_full_is_likely_full_soon_and_usual_later() -> None:
     """After ten hours with 4 of 4 machines the chance of 4 falls with the lead, from nearly 1
     towards the usual 0.4; a zone at which nobody looked is as usual at once.

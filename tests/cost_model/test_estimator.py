@@ -17,7 +17,6 @@ from placer.cost_model.timing.services import (
     summing_vcpus,
 )
 from placer.documents.validate import examine_document
-from placer.errors import PlacerError
 from placer.market.catalog import Catalog, FunctionOffer, StoreOffer
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -26,7 +25,6 @@ from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.solving.result import Result
 from placer.units import GIB
-from placer.workload.constants import ServiceConstants
 
 
 def on_book(model: str, workers: str, book: Catalog, **wishes: object) -> tuple[Placement, Problem]:
@@ -321,10 +319,3 @@ def test_the_answer_is_checked_by_the_second_implementation(result: Result) -> N
     checked = examine_document(json.loads(json.dumps(result.to_saved())), "file")[1]
     assert checked is not None
     assert "a second implementation finds" in " ".join(checked.confirmed)
-
-
-@pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])
-def test_speeds_that_are_none_are_refused(rate: float) -> None:
-    """Named, with what to give."""
-    with pytest.raises(PlacerError, match="server_sum_bytes_per_s of a service"):
-        ServiceConstants(server_sum_bytes_per_s=rate)

@@ -18,7 +18,6 @@ from placer.cost_model.dollars import (
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.outlook.losses import ASSUMED_INTERRUPTION, of_island
 from placer.cost_model.outlook.outlook import spot_outlook
-from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog, EgressPrice
 from placer.market.network.graph import Network
@@ -253,22 +252,3 @@ def test_more_on_one_link_never_makes_the_month_cheaper(
     assert usd <= sum(amount * network.usd_per_byte(*pair) for pair, amount in month.items()) * (
         1 + 1e-9
     )
-
-
-def test_a_missing_price_is_an_error_in_the_month_too(default: Catalog) -> None:
-    """Never free by omission."""
-    bare = Network(replace(default, egress=()))
-    with pytest.raises(PlacerError, match="no egress price"):
-        monthly_egress_usd({(AWS, GCP): 1.0}, bare)
-
-
-@pytest.mark.parametrize("gib", [-1.0, float("nan"), float("inf")])
-def test_amounts_that_are_none_are_refused(default: Catalog, gib: float) -> None:
-    """Negative, not a number, infinite: sent now, sent before, or on a link."""
-    tiers = schedule((0, 0.1))
-    with pytest.raises(PlacerError, match="not an amount"):
-        tiered_usd(gib, tiers)
-    with pytest.raises(PlacerError, match="not an amount"):
-        tiered_usd(1.0, tiers, already_gib=gib)
-    with pytest.raises(PlacerError, match="bytes from aws/us-east-1 to gcp/us-central1"):
-        monthly_egress_usd({(AWS, GCP): gib, (AWS, AZURE): 1e12}, Network(default))

@@ -22,7 +22,6 @@ from placer.cost_model.capacity.supply import (
     stock_scenarios,
     supply_scenarios,
 )
-from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.capacity_table import CapacityRow, ZoneCapacity, class_rows, zone_capacity
 
@@ -164,13 +163,6 @@ def test_the_first_loss_of_two_groups_comes_sooner_unless_they_are_one() -> None
     assert share(1.0) == pytest.approx(stay.share(1.0), abs=0.015)
     states = latent(["a"], 20_000, 5)
     assert np.median(first_loss_h([stay], states)) == pytest.approx(stay.median_h, rel=0.06)
-
-
-@pytest.mark.parametrize(("a", "b_h"), [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0), (math.nan, 1.0)])
-def test_a_survival_that_never_falls_is_refused(a: float, b_h: float) -> None:
-    """Both figures are positive."""
-    with pytest.raises(PlacerError, match="falls for no time"):
-        Stay(a=a, b_h=b_h)
 
 
 def rung(there: list[int], rate: float = 1.0, usd: float = 1.0, start_h: float = 0.0) -> Rung:

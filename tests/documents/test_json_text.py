@@ -5,13 +5,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
-from placer.documents.json_file import read_json
-from placer.errors import PlacerError
 from placer.files.json_text import parse_json
-from placer.validation.calibration.run_log import read_log
-from placer.workload.models.configuration import read_configuration
-from placer.workload.overlay import read_overlay
-from placer.workload.profile import profile_from_json
 
 TWICE = '{"schema": "placer.result/v1", "usd": 1.0, "usd": 2.0}'
 
@@ -43,24 +37,6 @@ def test_commands_refuse_it(run: Run, tmp_path: Path) -> None:
         done = run(*words)
         assert done.returncode == 2
         assert "the key 'usd' appears twice" in done.stderr
-
-
-def test_every_reader_of_documents_refuses_it(tmp_path: Path) -> None:
-    """Manifests, calibrations, profiles, configurations of models and logs of runs."""
-    path = tmp_path / "config.json"
-    path.write_text(TWICE)
-    log = tmp_path / "run.jsonl"
-    log.write_text('{"kind": "run", "kind": "run"}\n{"kind": "step"}\n')
-    for read in (
-        lambda: read_json(str(path)),
-        lambda: read_overlay(str(path)),
-        lambda: profile_from_json(TWICE.encode(), "p.json"),
-        lambda: read_configuration(path),
-        lambda: read_log(log),
-    ):
-        with pytest.raises(PlacerError) as caught:
-            read()
-        assert caught.value.exit_code == 2
 
 
 @pytest.mark.parametrize("text", ['{"a": "\\ud800"}', '["x\\uDFFF"]', '{"\\udc00": 1}', '"\ud800"'])

@@ -85,34 +85,6 @@ def test_values_are_those_of_the_table(place: Path, monkeypatch: pytest.MonkeyPa
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "hint"),
-    [
-        ('budgt = "5/h"', "placer.toml:1: unknown option 'budgt'", "'budget'"),
-        ('gpu = "T4"\nregion = "eu"', "placer.toml:2: unknown option 'region'", "'in'"),
-        ("[recomend]\nbudget = 5", "placer.toml:1: unknown table 'recomend'", "'recommend'"),
-        ('gpu = "T4"\n[recommend]\nbudget = 5', "placer.toml:3: budget 5", "5/h"),
-        ('gpu = "T4"\n[whatif]\ngpus = "T4"', "placer.toml:3: unknown option 'gpus'", "'gpu'"),
-        ("recommend.seed = 1\ngpu = 5", "placer.toml:2: gpu 5", "T4"),
-        ("recommend = 5", "placer.toml:1: unknown option 'recommend'", "placer config init"),
-        ('api-key = "x"', "unknown option 'api-key'", ""),
-        ("budget = 5", "placer.toml:1: budget 5", "5/h"),
-        ("spot = 1", "placer.toml:1: spot 1", "True or False"),
-        ("catalog = 5", "placer.toml:1: catalog 5", "text"),
-        ("model = [1]", "placer.toml:1: model [1]", "text"),
-        ('budget = "5', "not valid TOML", "placer config init"),
-    ],
-)
-def test_files_that_say_nothing_sensible(text: str, message: str, hint: str, place: Path) -> None:
-    """Each is refused with file, line and what to write."""
-    (place / "placer.toml").write_text(text, "utf-8")
-    with pytest.raises(PlacerError) as refused:
-        settings()
-    assert message in refused.value.message
-    assert hint in refused.value.hint
-    assert refused.value.exit_code == 2
-
-
 def test_an_unknown_variable_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only with the prefix of defaults: other variables belong to the jobs that placer starts."""
     monkeypatch.setenv("PLACER_MODEL", "whatever")

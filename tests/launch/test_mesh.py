@@ -210,10 +210,3 @@ def test_stages_of_several_islands_are_whole_machines_in_one_place(
         return
     with pytest.raises(PlacerError, match="stages of whole machines in one place"):
         mesh(told)
-
-
-def test_processes_for_machines_divide_no_model() -> None:
-    """A rehearsal has one process for each machine, which would hold the whole model."""
-    told = islands("none", (A, 1, 2), inner={"sharding": "zero-1", "pipeline": 2})
-    with pytest.raises(PlacerError, match="works by zero-1\\+pp=2"):
-        mesh_of(read_manifest(told, "m.json"), processes=1)

@@ -4,7 +4,6 @@ import csv
 
 import pytest
 
-from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.books.folders import shipped_catalogs
 from placer.market.catalog import Catalog
@@ -133,14 +132,6 @@ def test_money_is_read_at_a_dated_rate(text: str, dollars: str) -> None:
     assert (rate is None) == ("EUR" not in text and "€" not in text)
     if rate is not None:
         assert rate.as_of == "2026-10-05"
-
-
-@pytest.mark.parametrize("text", ["¥500/h", "500 ¥/h"])
-def test_a_sign_of_two_currencies_is_asked_for_by_name(text: str) -> None:
-    """500 yen are 3 USD and 500 yuan 70: the sign does not say which."""
-    with pytest.raises(PlacerError, match="is the sign of JPY and CNY") as error:
-        in_dollars(text)
-    assert error.value.hint == "name it: 500JPY/h or 500CNY/h"
 
 
 def test_cross_rates_follow_from_the_rates_of_the_bank() -> None:

@@ -103,10 +103,3 @@ def test_a_region_without_egress_price_is_an_error_never_free(tmp_path: Path) ->
     network = Network(load_catalog(str(folder)))
     with pytest.raises(PlacerError, match="from azure/southcentralus to gcp/us-west1"):
         network.egress_price("azure/southcentralus", "gcp/us-west1")
-
-
-def test_unknown_book_names_the_nearest() -> None:
-    """Did-you-mean."""
-    with pytest.raises(PlacerError) as caught:
-        load_catalog("erben-2032")
-    assert "erben-2023" in caught.value.hint

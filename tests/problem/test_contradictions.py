@@ -6,28 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import placer
 from conftest import Run
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
 from placer.cost_model.outlook.outlook import spot_outlook
-from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
-
-
-def test_a_placement_by_hand_has_no_plan_that_a_profile_of_speeds_ignores() -> None:
-    """FP32 for ResNet-50 ended in the speed of its profile, and now in an error; so it does in a
-    changed world.
-    """
-    machines = "gcp/us-central1=4xT4:spot"
-    with pytest.raises(PlacerError, match="precision 'fp32' does not apply"):
-        placer.estimate("resnet50", machines, catalog="erben-2023", precision="fp32")
-    with pytest.raises(PlacerError, match="precision 'fp32' does not apply"):
-        placer.whatif("resnet50", catalog="erben-2023", budget="1/h", set=["precision=fp32"])
 
 
 def test_a_server_with_gpus_counts_against_the_quota(tmp_path: Path) -> None:

@@ -126,14 +126,6 @@ def test_data_in_two_places_needs_workers_in_both(erben: Catalog) -> None:
     ]
 
 
-def test_datasets_are_checked() -> None:
-    """No empty dataset; no share without a worker."""
-    with pytest.raises(PlacerError, match="has 0 samples"):
-        Dataset(place="a", samples=0, may_move=False)
-    with pytest.raises(PlacerError, match="must stay in a, where there is no worker"):
-        shares([Dataset(place="a", samples=5, may_move=False)], {"b": 1.0})
-
-
 def test_moving_needs_the_size_of_a_sample(erben: Catalog) -> None:
     """A profile without bytes per sample cannot price a move: exit code 5, never 0 USD."""
     problem = Advisor("erben-2023").problem("resnet50", data="gcp/us-central1=1M:move")

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from placer.cost_model.estimate import estimate
 from placer.documents.checker.strategies import required_modes
 from placer.documents.manifest import build_manifest
-from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import STRATEGIES, bytes_by_link, memory_gib, strategy, traits
@@ -256,14 +255,6 @@ def test_bytes_of_a_ring_are_those_of_a_simulation(places: list[str]) -> None:
 def test_function_memory_holds_all_gradients() -> None:
     """64 gradients of 17 MB are 1.09 GB: one GiB is too little, two are enough."""
     assert (memory_gib(17e6, 4), memory_gib(17e6, 64)) == (1.0, 2.0)
-
-
-def test_counts_below_one_are_refused() -> None:
-    """H and streams are whole numbers from 1."""
-    with pytest.raises(PlacerError, match="local_steps is 0"):
-        Exchange(strategy="local-sgd", compression="fp16", local_steps=0)
-    with pytest.raises(PlacerError, match="streams is 0"):
-        Exchange(strategy="local-sgd", compression="fp16", streams=0)
 
 
 def names(model: str, **words: Any) -> set[str]:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from placer import Advisor
-from placer.errors import PlacerError
 from placer.market.scaled_market import with_scaled_egress
 from placer.problem.kept_answers import Recent
 from placer.records import replace
@@ -77,12 +76,6 @@ def test_the_answer_alone_is_the_same_answer(advisor: Advisor) -> None:
     assert all((whole.options, whole.baselines, whole.verdict))
     assert (alone.options, alone.baselines, alone.near_misses, alone.verdict) == ((), (), (), ())
     assert alone.to_dict()["placement"] == whole.to_dict()["placement"]
-
-
-def test_alternatives_are_wanted_or_not(advisor: Advisor) -> None:
-    """Anything but True, False and "short" is refused by name."""
-    with pytest.raises(PlacerError, match="alternatives 'no' is neither"):
-        advisor.recommend("roberta-xlm", budget="5/h", alternatives="no")  # type: ignore[arg-type]
 
 
 def test_limits_share_tables_and_machines_do_not(advisor: Advisor) -> None:

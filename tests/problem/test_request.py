@@ -206,20 +206,6 @@ def test_deadlines_are_times_or_days(text: str, seconds: float) -> None:
     assert read_deadline(text, WEDNESDAY) == seconds
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("2026-11-24", "deadline 2026-11-24 is over"),
-        ("2026-02-30", "deadline '2026-02-30' is not a date"),
-        ("someday", "duration 'someday' is not a time"),
-    ],
-)
-def test_deadlines_that_are_over_or_no_day_are_refused(text: str, message: str) -> None:
-    """In one line."""
-    with pytest.raises(PlacerError, match=message):
-        read_deadline(text, WEDNESDAY)
-
-
 on_default = Advisor("default")
 WORKERS = ("--workers", "gcp/us-central1=4xT4:spot")
 

@@ -6,15 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import placer
 from placer.advice.worlds.whatif import apply
-from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.problem.problem import Problem
 from placer.problem.words.changes import parse_changes
 from placer.problem.words.request import in_sequences
 from placer.workload.architecture import Architecture
-from placer.workload.models.decoder import adapter_parameters, with_adapters
+from placer.workload.models.decoder import adapter_parameters
 from placer.workload.profile import load_profile
 
 advisor = Advisor()
@@ -103,9 +101,3 @@ def test_experts_have_no_adapters() -> None:
     mixtral = load_profile("mixtral-8x7b").architecture
     assert mixtral is not None
     assert adapter_parameters(mixtral, 1) == 32 * (8192 + 5120 + 5120 + 8192)
-
-
-def test_adapters_need_dimensions() -> None:
-    """A profile of rates alone says nothing about matrices."""
-    with pytest.raises(PlacerError, match="has no tokens"):
-        with_adapters(placer.load_profile("roberta-base"), 8, 2.0)

@@ -108,17 +108,6 @@ def test_a_figure_that_no_result_has_is_refused() -> None:
     assert difference_document(*one_side, conditions=condition)["failed"] == ["total>5%"]
 
 
-def test_what_is_no_result_is_refused() -> None:
-    """Another document, and a result without its parts; the file is named."""
-    for document, words in (({"schema": "placer.sweep/v1"}, "not a placer"), ([], "not a placer")):
-        with pytest.raises(PlacerError, match=words) as refused:
-            difference_document(saved("one"), document, ("a.json", "b.json"))
-        assert "b.json" in refused.value.message
-    broken = {**saved("one"), "estimate": {}}
-    with pytest.raises(PlacerError, match="not whole"):
-        difference_document(saved("one"), broken)
-
-
 def test_the_command_prints_a_table_markdown_and_json(tmp_path: Path, command: Run) -> None:
     """Exit code 6 where a condition holds; -o writes what would be printed."""
     before, after = files(tmp_path, saved("one"), saved("several"))

@@ -126,28 +126,6 @@ def test_a_page_names_no_address_and_runs_only_what_its_policy_names() -> None:
     assert "iframe" not in parsed.tags
 
 
-def test_what_is_no_document_is_refused_in_one_line() -> None:
-    """Another schema, no schema, and a document without its parts."""
-    for document, words in (
-        ({"schema": "placer.doctor/v1"}, "of which there is no report"),
-        ([1, 2], "no document of placer"),
-        ({"schema": "placer.result/v1", "placement": None}, "not a whole placer.result/v1"),
-    ):
-        with pytest.raises(PlacerError, match=words) as refused:
-            contents(document, "x.json")
-        assert "x.json" in refused.value.message
-        assert refused.value.hint
-
-
-@pytest.mark.parametrize("key", ["estimate", "placement", "data", "request", "objective"])
-def test_a_document_without_a_part_is_refused(key: str) -> None:
-    """Edited by hand: no traceback."""
-    document = deepcopy(saved("one"))
-    document[key] = {}
-    with pytest.raises(PlacerError, match="not a whole"):
-        contents(document)
-
-
 def test_without_the_extra_the_error_names_the_install_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

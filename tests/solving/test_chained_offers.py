@@ -132,12 +132,6 @@ def test_deepseek_fits_where_neither_device_holds_it() -> None:
             placer.estimate("deepseek-v3", f"aws/us-east-2=1x{alone}", figures="book")
 
 
-def test_a_model_without_an_architecture_has_no_layers_to_divide() -> None:
-    """ResNet-50 has measured speeds only."""
-    with pytest.raises(PlacerError, match="no architecture"):
-        placer.estimate("resnet50", "gcp/us-central1=1xT4~T4")
-
-
 def test_nothing_starts_such_workers() -> None:
     """A manifest is refused, as no target has stages of several devices."""
     found = estimated(SAME)

@@ -230,56 +230,6 @@ def test_commitments_and_other_costs(plan: dict[str, Any], tmp_path: Path) -> No
     assert spread["warnings"] == []
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "message"),
-    [
-        ("BilledCost", "", r"focus\.csv:2: BilledCost is no amount"),
-        ("BilledCost", "nan", r"focus\.csv:2: BilledCost is no amount"),
-        ("BilledCost", "1,25", r"focus\.csv:2: billed .*'1,25' is not a number"),
-        ("ChargePeriodStart", "soon", r"focus\.csv:2: ChargePeriodStart: 'soon' is not a time"),
-    ],
-)
-def test_a_wrong_cell_is_named(
-    plan: dict[str, Any], tmp_path: Path, column: str, value: str, message: str
-) -> None:
-    """With its line, in one sentence; no option is named that there is not."""
-    charges = rows()
-    charges[0][column] = value
-    with pytest.raises(PlacerError, match=message) as caught:
-        billed(plan, tmp_path, charges)
-    assert "--skip-bad" not in caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"period": "2026-10-03"}, "has no end"),
-        ({"period": "2026-10-05/2026-10-03"}, "ends before it begins"),
-        ({"period": "a/b"}, "'a' is not a time"),
-        ({"tag": "run"}, "tag 'run' is not a pair"),
-        ({"hours": 0}, "hours 0"),
-        ({"hours": float("nan")}, "hours nan"),
-        ({"cost": "net"}, "unknown cost 'net'"),
-        ({"cost": "contracted"}, "has no column ContractedCost"),
-    ],
-)
-def test_a_wrong_word_is_named(plan: dict[str, Any], words: Any, message: str) -> None:
-    """Before the bill is compared."""
-    with pytest.raises(PlacerError, match=message):
-        placer.bill(plan, FOCUS, **words)
-
-
-@pytest.mark.parametrize("wrong", [None, [], {}, {"schema": "placer.pareto/v1"}, {"placement": 1}])
-def test_what_is_no_answer_is_refused(plan: dict[str, Any], wrong: Any) -> None:
-    """Other documents, edited ones, and answers without a placement."""
-    if isinstance(wrong, dict) and "placement" in wrong:
-        wrong = {**plan, **wrong}
-    with pytest.raises(PlacerError):
-        placer.bill(wrong, FOCUS)
-    with pytest.raises(PlacerError, match="has no placement"):
-        placer.bill({**plan, "placement": None}, FOCUS)
-
-
 def test_command_line_python_and_service_agree(
     plan: dict[str, Any], tmp_path: Path, run: Run, client: httpx2.Client
 ) -> None:

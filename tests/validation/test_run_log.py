@@ -193,22 +193,6 @@ def test_what_is_left_out_is_said_in_one_line(tmp_path: Path, erben: Catalog) ->
     assert [figure.figure for figure in one.unfitted] == ["speed of roberta-xlm on T4 alone"]
 
 
-@pytest.mark.parametrize(
-    ("head", "words"),
-    [
-        ({"gradient_bytes": 1e9}, r"nothing to take up: .* another model: 1,120,284,964 bytes"),
-        ({"device": "cuda"}, "nothing to take up: all workers ran on one machine and its cuda"),
-        ({"groups": [{**TWO_PLACES[0], "count": 3}]}, "0 steps of all workers after the first"),
-    ],
-)
-def test_logs_that_tell_nothing_are_refused(
-    tmp_path: Path, erben: Catalog, head: dict[str, Any], words: str
-) -> None:
-    """Another model, a GPU without a name, a worker without steps: each in one line."""
-    with pytest.raises(PlacerError, match=words):
-        calibrate(log(tmp_path, **{**LOCAL, **head}), erben)
-
-
 @pytest.mark.usefixtures("warm_machines")
 def test_a_real_run_is_taken(command: Run, tmp_path: Path) -> None:
     """The manual's own example: two processes train the plan's model here, and calibrate takes the

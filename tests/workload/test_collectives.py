@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from island_models import device
 
-from placer.errors import PlacerError
 from placer.workload.constants import PUBLISHED, RINGS, Peer, peer_of
 from placer.workload.island.hardware import Hardware
 from placer.workload.island.transports import (
@@ -14,7 +13,6 @@ from placer.workload.island.transports import (
     exposed_seconds,
     network_seconds,
     node_seconds,
-    transport,
 )
 
 NCCL, GLOO = TRANSPORTS["nccl"], TRANSPORTS["gloo"]
@@ -69,12 +67,6 @@ def test_devices_without_nvlink_share_their_pcie() -> None:
     machine = Hardware(gpu=device("L40S"), gpu_count=8, network_gbps=None, fabric="", machines=1)
     seconds = node_seconds(1e9, 8, machine.node_bytes_per_s, NCCL)
     assert seconds == pytest.approx(0.1166, rel=0.01)
-
-
-def test_an_unknown_transport_is_refused() -> None:
-    """A name that no transport has."""
-    with pytest.raises(PlacerError):
-        transport("mpi")
 
 
 rings = st.sampled_from(RINGS)

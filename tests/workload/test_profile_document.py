@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from conforming import validate
 
-from placer.errors import PlacerError
 from placer.profiler.devices import gpu_name
 from placer.profiler.measured_profile import (
     Sizes,
@@ -106,31 +105,6 @@ def test_a_profile_with_measurements_is_read_back() -> None:
     document = written(profile)
     validate(document, "profile")
     assert profile_from_json(json.dumps(document).encode(), "mine.json") == profile
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"precision": "fp8"}, "measurements[1]: unknown precision 'fp8'"),
-        ({"points": []}, "measurements[1]: points is []: expected `array` of length >= 1"),
-        ({"knee_batch_size": 3}, "knee_batch_size 3 was not measured"),
-        ({"torch": None}, "measurements[1]: torch is null: expected `str`"),
-        ({"colour": "red"}, "unknown key 'colour"),
-        ({"points": [{"batch_size": 8}]}, "measurements[1].points[0]: 'accumulation' is missing"),
-        (
-            {"device_name": "Tesla T4", "gpu": "T4", "precision": "fp16"},
-            "two measurements of one device in one precision",
-        ),
-    ],
-)
-def test_bad_measurements_are_named(change: dict[str, object], says: str) -> None:
-    """The message names the file, the row and the key."""
-    document = written(made(ON_T4, ON_CPU))
-    document["measurements"][1] |= change
-    with pytest.raises(PlacerError) as caught:
-        profile_from_json(json.dumps(document).encode(), "mine.json")
-    assert says in caught.value.message
-    assert "mine.json" in caught.value.message
 
 
 def test_the_rate_is_that_of_the_knee_in_the_fastest_precision() -> None:

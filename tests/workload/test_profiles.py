@@ -3,18 +3,16 @@ refused.
 """
 
 import json
-from pathlib import Path
 
 import pytest
 from conforming import validate
 
 from placer import estimate
-from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.records import replace
-from placer.workload.profile import load_profile, profile_from_json, profile_names, shipped_profiles
+from placer.workload.profile import load_profile, profile_names, shipped_profiles
 
 EIGHT = {
     "resnet18",
@@ -135,15 +133,6 @@ def test_a_cpu_model_has_no_rate_on_a_gpu(default: Catalog) -> None:
     assert load_profile("niser").rate(default.gpu("H100"), 1, "none", default) is None
 
 
-def test_unknown_model_names_the_nearest(tmp_path: Path) -> None:
-    """Did-you-mean for names; a path is looked up as a file."""
-    with pytest.raises(PlacerError) as caught:
-        load_profile("roberta-xml")
-    assert caught.value.hint == "a similar model exists: 'roberta-xlm'"
-    with pytest.raises(PlacerError, match="no profile file"):
-        load_profile(str(tmp_path / "none.json"))
-
-
 def test_a_known_node_bounds_its_relatives(default: Catalog) -> None:
     """4 x T4 run ConvNeXt at 207 samples/s under DDP (Erben et al., section 7), 64 % of four T4:
     8 x T4 are estimated at twice that, not at 8 x 0.9.
@@ -172,22 +161,3 @@ def test_the_language_model_runs_out_of_memory_on_four_t4(erben: Catalog) -> Non
     assert "ran out of memory on a machine of 4 x T4" in reasons[0]
     got = estimate("convnext-large", "gcp/us-central1=1xT4:4:spot", catalog=erben)
     assert got.usd_per_million_samples == pytest.approx(0.96, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        ({"gpu": "T4", "gpu_count": 0, "source": "s"}, "out_of_memory[0]: gpu_count is 0"),
-        ({"gpu": "T4", "source": "s"}, "'gpu_count' is missing"),
-        ({"gpu": "T4", "gpu_count": 4, "source": "s", "sps": 2}, "unknown key 'sps'"),
-    ],
-)
-def test_a_wrong_row_of_out_of_memory_is_named(row: dict[str, object], said: str) -> None:
-    """One line with the row."""
-    text = json.loads((shipped_profiles() / "roberta-xlm.json").read_text()) | {
-        "out_of_memory": [row]
-    }
-    with pytest.raises(PlacerError) as caught:
-        profile_from_json(json.dumps(text).encode(), "mine.json")
-    assert "out_of_memory[0]" in caught.value.message
-    assert said in caught.value.message

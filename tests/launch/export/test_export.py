@@ -653,13 +653,6 @@ def test_each_island_is_a_task_a_replicated_job_and_a_train_job(some_islands: Ex
     }
 
 
-def test_hivemind_has_no_islands(some_islands: ExportPlan) -> None:
-    """A peer is one machine with the whole model: refused in one line."""
-    with pytest.raises(PlacerError, match="does not do workers of several") as caught:
-        export(some_islands, "hivemind")
-    assert "\n" not in str(caught.value)
-
-
 def test_an_island_is_not_called_as_another_group(some_islands: ExportPlan) -> None:
     """Else one task would replace another."""
     document = json.loads(some_islands.text)

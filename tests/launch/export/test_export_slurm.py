@@ -14,7 +14,6 @@ from run_plans import A, B, document, islands
 
 import placer
 from conftest import PROCESS_TIMEOUT_S, free_port
-from placer.errors import PlacerError
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.folder import write_folder
@@ -155,10 +154,3 @@ def test_a_job_has_its_time_and_goes_on_after_a_reclaim() -> None:
     assert f"\n#SBATCH --time={int(minutes) + 1}\n" in text
     assert "\n#SBATCH --requeue\n" in text
     assert "\nexport PLACER_JOB_STEPS=2385\n" in text
-
-
-def test_a_world_of_two_groups_is_refused() -> None:
-    """Nodes of a job are of one kind, and in one cluster: said in one line with what to plan."""
-    with pytest.raises(PlacerError, match="one world with those of other groups") as caught:
-        export(plan_of(document("all-reduce", (A, 1), (B, 1))), "slurm")
-    assert "\n" not in str(caught.value)

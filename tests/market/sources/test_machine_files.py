@@ -1,7 +1,6 @@
 """Own machines from what sinfo, kubectl, nvidia-smi and nccl-tests print."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -116,18 +115,6 @@ def test_states_and_divided_devices_of_slurm(tmp_path: Path) -> None:
     assert "not idle: n3 IDLE+DRAIN" in said
     path.write_text("HOSTNAMES GRES\nn1 gpu:l40s:4\n")
     assert with_files(f"{path}@Berlin")[1].endswith("nodes are idle, without the column STATE")
-
-
-def test_a_file_without_a_place_is_named_with_what_to_write(tmp_path: Path) -> None:
-    """A list of nodes needs a place, and the links of a machine the machine."""
-    path = tmp_path / "sinfo.txt"
-    path.write_text(SINFO, encoding="utf-8")
-    with pytest.raises(PlacerError, match="is a list of nodes") as error:
-        with_files(str(path))
-    assert f"--own {path}@PLACE" in error.value.hint
-    links = topo(tmp_path, "X\tNV4", "NV4\tX")
-    with pytest.raises(PlacerError, match="is what nvidia-smi topo -m prints"):
-        with_files(links)
 
 
 def test_nodes_of_kubernetes(tmp_path: Path) -> None:
@@ -298,34 +285,6 @@ def test_a_log_of_nccl_tests(run: Run, tmp_path: Path) -> None:
         done = run(*command, "nccl.log", cwd=tmp_path)
         assert done.returncode == 2
         assert "nccl-tests: bus bandwidth 349.59 GB/s at 4 GiB" in done.stderr
-
-
-_RANKS = "".join(
-    f"#  Rank  {rank} Group  0 Pid  9 on     node{rank} device  0 [0x10] NVIDIA H100 80GB HBM3\n"
-    for rank in range(2)
-)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda text: text.replace("349.59      0", "349.59      7"), "counts wrong results"),
-        (
-            lambda text: text.replace("      0\n", "      0    2.0  1.0  1.7    3\n"),
-            "wrong results",
-        ),
-        (lambda text: text.replace("536870912", "8").replace("4294967296", "64"), "up to 64 bytes"),
-        (lambda text: _RANKS + text, "on 2 machines: it shows the network"),
-    ],
-)
-def test_a_log_that_shows_no_links_is_refused(
-    tmp_path: Path, change: Callable[[str], str], words: str
-) -> None:
-    """Taken for the links inside a machine it would be wrong by a magnitude."""
-    path = tmp_path / "nccl.log"
-    path.write_text(change(NCCL), encoding="utf-8")
-    with pytest.raises(PlacerError, match=f"nccl.log' is a log of nccl-tests .*{words}"):
-        with_files(f"pc=1xH100:8@Berlin:nvlink={path}")
 
 
 @pytest.mark.parametrize("before", ["[1,0]<stdout>:", "0: "])

@@ -360,12 +360,6 @@ def test_duplicates(tmp_path: Path) -> None:
         read_csv(tmp_path, f"{QUOTE}{LINE.replace('21.95', '22')}\n")
 
 
-def test_a_price_of_the_future_is_refused(tmp_path: Path) -> None:
-    """It would pass --max-price-age for years."""
-    with pytest.raises(PlacerError, match="as_of 2096-11-01 is in the future"):
-        read_csv(tmp_path, QUOTE, constants=(*SET[:-1], "as_of=2096-11-01"))
-
-
 @pytest.mark.parametrize(
     ("cell", "market"),
     [("on-demand", "on_demand"), ("On Demand", "on_demand"), ("Spot", "spot"), ("sold", None)],

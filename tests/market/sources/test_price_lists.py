@@ -172,46 +172,6 @@ def test_prices_of_an_hour_pass(tmp_path: Path, column: str, cell: str) -> None:
     assert only(read(tmp_path, text, *SET, maps=MAP))["usd_per_hour"] == 40
 
 
-@pytest.mark.parametrize(
-    ("column", "cell", "reason"),
-    [
-        ("Curr", "EUR", "is no price in USD but in EUR"),
-        ("Period", "monthly", "is no price of an hour but of monthly"),
-        ("Charge unit", "GB-Mo", "is no price of an hour but of GB-Mo"),
-        ("Pricing Model", "Reserved", "is the price of a commitment: Reserved"),
-        ("Licence", "Windows", "has a licence in its price: Windows"),
-    ],
-)
-def test_a_price_of_another_kind_is_refused_by_any_name(
-    tmp_path: Path, column: str, cell: str, reason: str
-) -> None:
-    """Names of columns differ from list to list; what stands below them tells the kind."""
-    text = f"Machine,Place,Price,{column}\np5.48xlarge,us-east-1,40,{cell}\n"
-    with pytest.raises(PlacerError, match=reason):
-        read(tmp_path, text, *SET, maps=MAP)
-
-
-@pytest.mark.parametrize(
-    ("header", "reason"),
-    [
-        ("Price EUR", "has prices in EUR"),
-        ("cost_inr", "has prices in INR"),
-        ("€/h", "has prices in EUR"),
-        ("USD per month", "has prices of a month"),
-        ("Price per day", "has prices of a day"),
-    ],
-)
-def test_a_header_may_say_that_prices_are_of_another_kind(
-    tmp_path: Path, header: str, reason: str
-) -> None:
-    """Mapped to USD an hour they would be taken for it; placer try converts them."""
-    text = f"Machine,Place,{header}\np5.48xlarge,us-east-1,40\n"
-    names = ("instance_type=Machine,region=Place", f"usd_per_hour={header}")
-    with pytest.raises(PlacerError, match=reason) as error:
-        read(tmp_path, text, *SET, maps=names)
-    assert "placer try" in error.value.hint
-
-
 def test_another_currency_is_refused_with_what_works(tmp_path: Path) -> None:
     """The tip followed makes a book."""
     text = "Machine,Place,Price,Currency\np5.48xlarge,us-east-1,{},{}\n"
@@ -226,22 +186,6 @@ def test_a_contract_of_ones_own_passes(tmp_path: Path) -> None:
     text = "Machine,Place,Price,Remark\np5.48xlarge,us-east-1,40,3 year commitment\n"
     mine = ("price_basis=negotiated" if word == "price_basis=list" else word for word in SET)
     assert only(read(tmp_path, text, *mine, maps=MAP))["price_basis"] == "negotiated"
-
-
-def test_a_machine_that_the_book_knows_otherwise_is_refused(tmp_path: Path) -> None:
-    """The price of p5.48xlarge is of 8 x H100: as one of a single device it would be wrong by 8."""
-    text = "Machine,Place,Price\np5.48xlarge,us-east-1,40\n"
-    wrong = ("gpu_count=1" if word == "gpu_count=8" else word for word in SET)
-    with pytest.raises(PlacerError, match=r"p5\.48xlarge with 1 x H100 has 8 x H100 in the book"):
-        read(tmp_path, text, *wrong, maps=MAP)
-
-
-def test_a_catalog_of_skypilot_is_named(tmp_path: Path) -> None:
-    """Hosts of Google Cloud alone would pass for machines without their devices."""
-    names = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region\n"
-    with pytest.raises(PlacerError, match="SkyPilot's catalogs") as error:
-        read(tmp_path, f"{names}a2-highgpu-1g,,,12,85,0.94,us-central1\n")
-    assert "placer catalog import skypilot" in error.value.hint
 
 
 AWS_PRODUCT = {
@@ -329,12 +273,6 @@ def test_older_and_newer_answers_of_providers(tmp_path: Path) -> None:
         ("on_demand", 0.43),
         ("spot", 0.2),
     }
-
-
-def test_other_json_is_named(tmp_path: Path) -> None:
-    """An error of an interface is no broken CSV."""
-    with pytest.raises(PlacerError, match="is JSON of no price list that is known"):
-        read(tmp_path, '{"error": {"code": "invalid-api-key"}}')
 
 
 @pytest.mark.parametrize(

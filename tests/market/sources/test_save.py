@@ -11,7 +11,6 @@ import pytest
 
 from conftest import ROOT, Run
 from placer.errors import PlacerError
-from placer.market.books.folders import check_book_name
 from placer.market.sources import save as saving
 from placer.market.sources.harvest import Cell, Harvest, Origin
 from placer.market.sources.save import ORIGIN, save
@@ -130,12 +129,6 @@ def test_a_link_that_placer_did_not_make_is_not_replaced(shelf: Path, target: st
         save(harvest(), "quote")
     assert os.readlink(shelf / "quote") == target  # noqa: PTH115 the text of the link itself
     assert folders(shelf) == ["quote"]
-
-
-def test_a_name_that_reads_as_a_file_is_no_name_of_a_book() -> None:
-    """--catalog quote.csv is a file in this folder, so a book of that name could not be named."""
-    with pytest.raises(PlacerError, match=r"'quote\.csv' is not the name of a book"):
-        check_book_name("quote.csv", [])
 
 
 @pytest.mark.parametrize(

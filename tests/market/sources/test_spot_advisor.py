@@ -4,10 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from conftest import Run
-from placer.errors import PlacerError
 from placer.market.sources.prices.spot_advisor import read_advice
 
 LABELS = ("<5%", "5-10%", "10-15%", "15-20%", ">20%")
@@ -44,14 +41,3 @@ def test_spot_machines_get_the_bands_and_keep_their_prices(run: Run, tmp_path: P
     )
     assert before.keys() == after.keys()
     assert before["g5.xlarge"]["usd_per_hour"] == after["g5.xlarge"]["usd_per_hour"]
-
-
-@pytest.mark.parametrize(
-    "text", ["[]", "{", '{"ranges": [{"index": 0, "label": "often"}], "spot_advisor": {}}']
-)
-def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
-    """In one line that names it."""
-    path = tmp_path / "advice.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(PlacerError, match="is not of the Spot Instance Advisor"):
-        read_advice(str(path), 20.0)
