@@ -45,6 +45,7 @@ CONTRACTS = {
     "placer/interface": ["interface/test_verbs.py", DOCUMENTS, SCREENS],
     "placer/market": ["market/test_book_contract.py", DOCUMENTS, SCREENS],
     "placer/problem": ["solvers/test_against_enumeration.py", DOCUMENTS, SCREENS],
+    "placer/profiler": [SCREENS],
     "placer/reproduction": [DOCUMENTS],
     "placer/report": ["report/test_frozen_pages.py", SCREENS],
     "placer/service": ["service/test_service_limits.py", "service/test_service_questions.py"],

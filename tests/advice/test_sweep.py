@@ -68,25 +68,6 @@ def test_a_point_that_fits_nothing_or_is_refused_is_an_answer() -> None:
     assert "no offer of catalog" in none.rows[0]["message"]
 
 
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("budget=2..8/h:3", ["2/h", "5/h", "8/h"]),
-        ("budget=x1..4:log 3", ["x1", "x2", "x4"]),
-        ("price:*:T4=-50%..+50%:3", ["-50%", "+0%", "+50%"]),
-        ("tbs=8Ki..32Ki:log3", ["8192", "16384", "32768"]),
-        ("workers=1..3:9", ["1", "2", "3"]),
-        ("egress:aws:internet=0..0.1:3", ["0", "0.05", "0.1"]),
-        ("bandwidth:*:*=100..300Mb/s:2", ["100Mb/s", "300Mb/s"]),
-        ("market=spot, any", ["spot", "any"]),
-    ],
-)
-def test_ranges_are_read_as_written(text: str, values: list[str]) -> None:
-    """Ends count, whole numbers stay whole, and nothing appears twice."""
-    axis = parse_axis(text)
-    assert [word.removeprefix(f"{axis.what}=") for word in axis.words] == values
-
-
 def test_shards_together_are_the_whole(tmp_path: Path, run: Run) -> None:
     """Merged, or concatenated and merged, shards are the file of one run, to the byte."""
     sweep = partial(placer.sweep, "roberta-xlm", OVER[1::2], catalog="erben-2023", gpu="T4,A10")

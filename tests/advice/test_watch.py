@@ -241,29 +241,6 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((), "feed is missing"),
-        (("feed.csv", "--drop", "gcp/*"), "unknown option '--drop'"),
-        (("feed.csv",), "does not say how much there is to do"),
-        (("feed.csv", "--work", "3h"), "neither of deadline and slack"),
-        (("feed.csv", *WORDS, "--held", "a"), "held 'a'"),
-        (("nowhere.csv", *WORDS), "nowhere.csv"),
-    ],
-)
-def test_wrong_words_are_named(
-    plan: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
-) -> None:
-    """One line, a tip, and exit code 2."""
-    from placer.cli import run
-
-    with pytest.raises(SystemExit) as ended:
-        run(["capacity", "watch", plan, *words])
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err
-
-
 def test_a_folder_that_stays_empty_ends_after_the_pause(tmp_path: Path) -> None:
     """A second of looks every `LOOK_S`, and no line."""
     naps: list[float] = []

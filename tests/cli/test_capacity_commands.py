@@ -62,22 +62,6 @@ def test_a_check_counts_what_is_known_of_a_book(
     assert [finding["level"] for finding in document["findings"]] == ["warning"]
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("gcp,us-west1,,H100,spot,8,8,0.9,0.8,0.95,measured,own,2999-01-20", "is in the future"),
-        ("gcp,us-west1,,H100,spot,8,8,0.9,0.8,1.95,measured,own,2026-01-20", "capacity.csv:2"),
-        ("gcp,us-moon1,,H100,spot,8,8,0.9,0.8,0.95,measured,own,2026-01-20", "us-moon1"),
-    ],
-)
-def test_a_wrong_row_fails_the_check(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, row: str, message: str
-) -> None:
-    """Exit code 2, and what is wrong."""
-    code, out, err = ran(capsys, "check", layer(tmp_path, row))
-    assert (code, message in out.replace("\n", "") + err) == (2, True)
-
-
 def test_more_machines_than_one_zone_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     """20 of 16: no zone has them alone, two together may; no column promises what was not seen."""
     code, out, _ = ran(capsys, "forecast", LOG, "--machines", "20")
@@ -146,78 +130,3 @@ def replayed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     assert code == 0, err
     document: dict[str, Any] = json.loads(out)
     return document
-
-
-@pytest.mark.parametrize(
-    ("verb", "words", "message"),
-    [
-        ("replay", ("--machines", "8", "--work", "12h"), "neither of deadline and slack"),
-        ("replay", (*JOB, "--deadline", "20h", "--gpu", "H100"), "both of deadline and slack"),
-        ("replay", JOB, "no prices"),
-        ("replay", (*JOB, "--gpu", "H1"), "no spot H1"),
-        ("replay", (*JOB, "--gpu", "H100", "--policy", "spam"), "unknown policy 'spam'"),
-        (
-            "replay",
-            (*JOB, "--gpu", "H100", "--asked", "3"),
-            "where 3 are said to have been asked for",
-        ),
-        ("replay", (*JOB, "--gpu", "H100", "--tick", "5s"), "ticks of 5 s"),
-        ("replay", (*JOB, "--gpu", "H100", "--efficiency", "0"), "efficiency 0"),
-        ("replay", (*JOB, "--prices", "nowhere.csv"), "nowhere.csv"),
-        (
-            "replay",
-            ("--machines", "8", "--work", "12h", "--slack", "1%", "--gpu", "H100"),
-            "do not fit",
-        ),
-        (
-            "replay",
-            ("--machines", "8", "--work", "9d", "--slack", "9%", "--gpu", "H100"),
-            "a trace of 120 h",
-        ),
-        ("replay", ("--machines", "0", "--work", "9d", "--slack", "9%"), "0"),
-        ("forecast", ("--machines", "49"), "49 machines, where 3 zones were asked for 16 each"),
-        ("forecast", ("--machines", "4", "--ahead", "0h"), "0h"),
-        ("forecast", ("--machines", "4", "--ahead", "soon"), "soon"),
-        ("forecast", ("--machines", "4", "--asked", "3"), "16 machines were launched where 3"),
-        ("forecast", ("--machines", "0"), "0"),
-    ],
-)
-def test_wrong_words_are_named(
-    capsys: pytest.CaptureFixture[str], verb: str, words: tuple[str, ...], message: str
-) -> None:
-    """One line, a tip, and exit code 2, or 5 where the catalog lacks a price."""
-    code, out, err = ran(capsys, verb, {"replay": TRACE, "forecast": LOG}[verb], *words)
-    assert code == (5 if "no spot" in message else 2)
-    assert message in err
-    assert "Traceback" not in err
-    assert out == ""
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (("zone,usd_per_hour", "gcp/us-central1-a,1"), "no price for zone 'gcp/us-east4-a'"),
-        (("zone,usd_per_hour", "gcp/us-central1-a,-1"), "prices.csv:2:usd_per_hour: '-1'"),
-        (("zone,usd_per_hour", "a,1", "a,2"), "prices.csv:3: 'a' appears twice"),
-        (("zone,usd_per_hour", "gcp/us-central1,1,2"), "prices.csv:2: 3 columns"),
-        (("zone,usd_per_hour", "gcp/us-central1,1", "gcp/us-east4,1"), "no price of on-demand"),
-        (("where,usd", "a,1"), "no file of prices"),
-        ((HEAD, "2026-11-02T00:00Z,1,1"), "has no price of 2026-11-01T00:00Z"),
-        ((HEAD, "soon,1,1"), "prices.csv:2:utc: 'soon' is not a time"),
-        ((HEAD, "2026-11-01T00:00Z,1,x"), "prices.csv:2:gcp/us-east4-a: 'x'"),
-        (("utc,gcp/us-central1-a", "2026-11-01T00:00Z,1"), "no column for zone 'gcp/us-east4-a'"),
-        (
-            (HEAD, "2026-11-01T00:00Z,1,1", "2026-10-31T00:00Z,1,1"),
-            "prices.csv:3: not later than the line before",
-        ),
-    ],
-)
-def test_wrong_prices_are_named(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, lines: tuple[str, ...], message: str
-) -> None:
-    """The file, its line and its column."""
-    prices = written(tmp_path, "prices.csv", *lines)
-    words = ("--machines", "4", "--work", "4h", "--deadline", "8h", "--prices", prices)
-    code, _, err = ran(capsys, "replay", short_trace(tmp_path), *words)
-    assert code == 2
-    assert message in err

@@ -86,26 +86,3 @@ def test_defaults_do_not_change_a_saved_question(run: Run, file: str) -> None:
     assert document["request"]["budget_usd_per_hour"] == 5.0
     assert document["data"]["catalog"] == "erben-2023"
     assert f"defaults do not change the question of {file}: " in " ".join(done.stderr.split())
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda d: d["problem"]["catalog"].update(name="gone"), "its catalog 'gone' is not here"),
-        (lambda d: d["placement"].pop("workers"), "its placement is not whole"),
-        (lambda d: d.pop("problem"), "has no problem to ask again"),
-        (lambda d: d.update(schema="placer.sweep/v1"), "not a placer.result/v1 document"),
-    ],
-)
-def test_files_that_cannot_be_asked_are_refused(
-    run: Run, file: str, tmp_path: Path, change: Any, says: str
-) -> None:
-    """One line names the file and what is wrong with it: all commands read it alike."""
-    document = json.loads(Path(file).read_text(encoding="utf-8"))
-    change(document)
-    other = tmp_path / "x.json"
-    other.write_text(json.dumps(document), encoding="utf-8")
-    done = run("estimate", str(other), *COMMANDS["estimate"], columns=300)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {other}: ")
-    assert says in done.stderr

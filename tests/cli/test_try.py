@@ -66,26 +66,6 @@ def test_a_temporary_answer_can_be_saved_and_explained(command: Run, folder: Pat
     assert command("validate", "answer.json", cwd=folder).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--columns", "price"), "--columns 'price' is not a pair"),
-        (("--columns", "per=gpu,per=machine"), "--columns 'per' is given twice"),
-        (("--columns", "price=Preis"), "unknown column 'Preis'"),
-        (("--rate", "CHF"), "rate 'CHF' is not USD for one unit"),
-        (("--as", "default"), "default"),
-    ],
-)
-def test_a_wrong_word_is_one_line(
-    command: Run, folder: Path, words: tuple[str, ...], message: str
-) -> None:
-    """Exit code 2, and what to do."""
-    done = command("try", "gpuwerk.csv", "--yes", *words, *ASKED[:-1], cwd=folder)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "tip: " in done.stderr
-
-
 class Terminal(io.StringIO):
     """A terminal on which something is typed."""
 

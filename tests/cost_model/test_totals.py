@@ -17,7 +17,6 @@ from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
-from placer.problem.words.readers import read_budget
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
@@ -95,25 +94,6 @@ def test_nearest_changes_of_totals_work(erben: Catalog) -> None:
     assert usd == pytest.approx(
         totals_of(estimate(dear.placement, problem), problem.requirements).usd.value, abs=0.05
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "samples", "usd"),
-    [
-        ("200", "1M", (None, 200.0)),
-        ("$200", "1M", (None, 200.0)),
-        ("200usd", "1M", (None, 200.0)),
-        ("$1,200.50 total", "1M", (None, 1200.5)),
-        ("200 usd in total", "1M", (None, 200.0)),
-        ("5/h", "1M", (5.0, None)),
-        ("120/day", None, (5.0, None)),
-    ],
-)
-def test_budget_words(
-    text: str, samples: str | None, usd: tuple[float | None, float | None]
-) -> None:
-    """A rate stays a rate; beside samples an amount is a total."""
-    assert read_budget(text, samples)[:2] == usd
 
 
 GENERATORS: tuple[Callable[[int], Problem], ...] = (random_problem, island_problem, total_problem)

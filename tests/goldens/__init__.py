@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 ROOMS = (
-    "advice benchmarks cost_model documents launch/export market market/sources profiler "
-    "solving validation workload"
+    "advice benchmarks cli cost_model documents launch/export market market/sources problem "
+    "profiler solving validation workload"
 )
 PATHS = ("", "tests", *(f"tests/{name}" for name in ROOMS.split()))
 """Folders of the checkout from which modules are imported."""

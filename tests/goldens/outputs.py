@@ -4,10 +4,12 @@ import ast
 import inspect
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import chdir
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from datetime import date
 from functools import cache, partial
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from test_every_document import BLOCKS, PRINTED, QUOTAS, WRITTEN
 import placer
 from goldens.commands import folder, laid_out, screen, short_digest
 from goldens.measures import STARTS, modules
+from placer.cli import run
 from placer.cli.screen.option_groups import COMMON
 from placer.errors import PlacerError
 from placer.launch.export import TARGETS
@@ -67,7 +70,7 @@ def goldens() -> dict[str, Make]:
     for name in STARTS:
         makes[f"modules/{name}.txt"] = partial(modules, name)
     makes["mistakes.txt"] = mistakes
-    makes["refusals.txt"] = refusals
+    makes |= {f"{name}.txt": partial(calls, name) for name in ("readings", "refusals")}
     makes["signatures.txt"] = signatures
     makes["openapi.json"] = openapi
     return makes
@@ -125,17 +128,21 @@ def mistakes() -> str:
     return "\n".join(screen(line, 100) for line in lines)
 
 
-def refusals() -> str:
-    """Call functions with wrong words: messages, exit codes, tips and the files that were made."""
+def calls(kind: str) -> str:
+    """Call functions with words, right or wrong: what they return, or messages, exit codes and
+    tips; and the files that were made.
+    """
     lines = []
     with folder() as here, chdir(here.path), pytest.MonkeyPatch.context() as patch:
         # Layers lie on the same few books, each of which is read once.
         patch.setattr(book_reader, "_parsed", cache(book_reader._parsed))
-        names: dict[str, Any] = {"here": here.path, "given": given}
+        for name, value in (("COLUMNS", "300"), ("NO_COLOR", "1"), ("PLACER_HOME", str(here.home))):
+            patch.setenv(name, value)
+        names: dict[str, Any] = {"here": here.path, "given": given, "command": command}
         before = {*here.path.iterdir()}
-        for line in (ASKED / "refusals.txt").read_text(encoding="utf-8").splitlines():
+        for line in (ASKED / f"{kind}.txt").read_text(encoding="utf-8").splitlines():
             if isinstance(next(iter(ast.parse(line).body), None), ast.Expr):
-                lines += [f"$ {line}", refused(line, names)]
+                lines += [f"$ {line}", called(line, names)]
             else:
                 exec(line, names)  # noqa: S102
         lines.append(f"made: {sorted(path.name for path in {*here.path.iterdir()} - before)}")
@@ -148,10 +155,22 @@ def given(name: str, content: str | bytes) -> str:
     return name
 
 
-def refused(call: str, names: dict[str, Any]) -> str:
-    """Say how a call is refused."""
+def command(line: str) -> str:
+    """Give a command wrong words in this process: its exit code and message; it prints nothing."""
+    with (
+        redirect_stdout(StringIO()) as out,
+        redirect_stderr(StringIO()) as err,
+        pytest.raises(SystemExit) as end,
+    ):
+        run(shlex.split(line))
+    return f"{end.value.code}: {out.getvalue()}{err.getvalue()}"
+
+
+def called(call: str, names: dict[str, Any]) -> str:
+    """Say what a call returns, or how it is refused."""
     try:
-        return f"no error: {eval(call, names)!r}"  # noqa: S307
+        value = eval(call, names)  # noqa: S307
+        return value.rstrip() if call.startswith("command(") else f"= {value!r}"
     except PlacerError as error:
         return f"{error.exit_code}: {error.message}\n   {error.hint}"
 

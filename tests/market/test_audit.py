@@ -4,8 +4,6 @@ import json
 from datetime import date
 from pathlib import Path
 
-import pytest
-
 from conftest import Run
 from placer.market.books.book_reader import devices, load_catalog, located_rows, over_default
 from placer.market.catalog import Catalog
@@ -41,35 +39,6 @@ def test_a_spot_price_whose_source_says_that_it_is_above_on_demand_is_no_doubt(
 T4 = f"{OFFERS}aws,us-east-1,x,T4,1,4,16,spot,{{}},list,,q,{{}}\n"
 DEAR_SPOT = T4.replace("x,T4", "g4dn.xlarge,T4").format(0.9, "2026-11-01")
 CONTRACT = "provider,region,instance_type,gpu,market,multiplier,source,as_of\n{},ours,2026-11-01\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "level", "says"),
-    [
-        (T4.format(9000, "2026-11-01"), "error", "costs 9000 USD/h for each T4; the median of"),
-        (T4.format(0.00001, "2026-11-01"), "error", "costs 1e-05 USD/h"),
-        (T4.format(0.2, "2026-12-24"), "error", "as_of 2026-12-24 is in the future"),
-        (T4.format(0.2, "2006-08-24"), "error", "as_of 2006-08-24 is before 2015"),
-        (DEAR_SPOT, "warning", "costs 0.9 USD/h on spot and 0.526 on demand"),
-        # Virginia to Frankfurt is 6,500 km: 65 ms at least, not 20.
-        (
-            f"{LINKS}aws/us-east-1,aws/eu-central-1,0.3,0.2,0.4,20,measured,q,2026-11-01\n",
-            "error",
-            "light in fibre takes 65",
-        ),
-        # A name that fits nothing, a percentage, what is taken off instead of what is paid.
-        (CONTRACT.format("google,*,*,*,*,0.85"), "warning", "no machine has this discount"),
-        (CONTRACT.format("gcp,europ-*,*,*,*,0.85"), "warning", "no machine has this discount"),
-        (CONTRACT.format("gcp,*,*,*,*,15"), "warning", "15 raises prices; 0.85 is 15 % off"),
-        (CONTRACT.format("gcp,*,*,*,*,0.15"), "warning", "0.15 is 85 % off; is 0.85 meant?"),
-    ],
-)
-def test_a_doubt_is_named_with_its_file_and_line(
-    tmp_path: Path, text: str, level: str, says: str
-) -> None:
-    """A slip of the decimal point, wrong dates, spot above on-demand, light, contracts."""
-    found = [f for f in findings(tmp_path / "mine.csv", text) if says in f.message]
-    assert [(f.level, f.where) for f in found] == [(level, f"{tmp_path / 'mine.csv'}:2")]
 
 
 def test_validate_exits_with_two_on_errors_and_zero_on_warnings(tmp_path: Path, run: Run) -> None:

@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-import pytest
-
 from conftest import ROOT
 from placer.market.books.book_reader import load_catalog
 from placer.market.capacity_table import CapacityRow, class_rows, named_zones, zone_capacity
-from placer.market.launch_log import read_launch_log, region_of
+from placer.market.launch_log import read_launch_log
 
 HEADER = (
     "provider,region,zone,device,market,machines_asked,machines,share,share_low,share_high,"
@@ -139,19 +137,3 @@ def test_the_example_is_a_log() -> None:
 
 HEAD = "utc,a,b\n"
 LINE = "2026-11-01T10:00Z,1,2\n"
-
-
-@pytest.mark.parametrize(
-    ("zone", "region"),
-    [
-        ("europe-west4-a", "europe-west4"),
-        ("us-east-1a", "us-east-1"),
-        ("westeurope-3", "westeurope"),
-        ("gcp/us-central1-f", "gcp/us-central1"),
-        ("us-east-1", "us-east-1"),
-        ("anywhere", "anywhere"),
-    ],
-)
-def test_regions_by_name(zone: str, region: str) -> None:
-    """Names of Google, AWS and Azure; a region is its own."""
-    assert region_of(zone) == region

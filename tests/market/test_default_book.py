@@ -19,7 +19,7 @@ from placer.interface.advisor import Advisor
 from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import shipped_catalogs
 from placer.market.catalog import SHARE_OF_DATA_SHEET, Catalog, Gpu, gpu_document
-from placer.market.checks.coverage import cited, resolve, rows_by_kind, trail
+from placer.market.checks.coverage import cited, rows_by_kind, trail
 from placer.market.network.graph import Network
 from placer.market.sources.harvest import Tally
 from placer.market.sources.prices.skypilot.export import skypilot_lines
@@ -340,29 +340,6 @@ def test_every_source_of_a_shipped_file_is_known(path: Path) -> None:
     """Books and what lies beside them: devices, cables, runs and claims; mirrors as well."""
     assert [text for text in sorted(texts(path)) if not all(trail(text))] == []
     assert texts(path)
-
-
-@pytest.mark.parametrize(
-    ("text", "source"),
-    [
-        (
-            "Google Cloud Compute Engine Spot price list (via karpenter-provider-gcp)",
-            "Google Cloud Compute Engine Spot price list",
-        ),
-        (
-            "estimate: 0.40 x on-demand (Azure has a spot price)",
-            "estimate: 0.40 x on-demand (Azure",
-        ),
-        ("AWS EC2 price list (via tsaol/aws-gpu); x 0.8: contract 47", "AWS EC2 price list"),
-        ("AWS EC2 price listing", None),
-        ("my AWS EC2 price list", None),
-        ("", None),
-    ],
-)
-def test_leading_words_name_the_source(text: str, source: str | None) -> None:
-    """Whole words at the beginning; what follows them does not matter."""
-    found = resolve(text)
-    assert (found.source if found else None) == source
 
 
 def test_an_unknown_mirror_is_seen() -> None:

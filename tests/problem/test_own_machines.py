@@ -12,8 +12,7 @@ from placer.documents.saved_result import check_result
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.carbon import figure
-from placer.market.catalog import Catalog
-from placer.market.words.own_machines import own_sentences, own_words, parse_own
+from placer.market.words.own_machines import own_sentences, own_words
 from placer.problem.problem import Problem
 from placer.problem.words.changes import book_changed_again
 
@@ -145,23 +144,6 @@ def test_traffic_from_the_site_is_free_and_to_it_is_not() -> None:
     network = asked().network
     assert network.usd_per_byte("onprem/office", "gcp/us-central1") == 0
     assert network.usd_per_byte("gcp/us-central1", "onprem/office") > 0
-
-
-@pytest.mark.parametrize(
-    ("place", "city", "country"),
-    [
-        ("Berlin", "Berlin", "DE"),
-        ("germany", "Berlin", "DE"),
-        ("de", "Berlin", "DE"),
-        ("48.14,11.58", "Munich", "DE"),
-        ("London/CA", "London", "CA"),
-        ("São Paulo", "Sao Paulo", "BR"),
-    ],
-)
-def test_places_of_own_machines(place: str, city: str, country: str, erben: Catalog) -> None:
-    """A city, a country's capital, or coordinates with the country of the nearest city."""
-    own = parse_own(f"office=1xT4@{place}", erben)
-    assert (own.where.city, own.where.country) == (city, country)
 
 
 def test_several_words_are_told_apart_by_their_names() -> None:

@@ -13,15 +13,13 @@ from conftest import Run
 from placer.cli import COMMANDS
 from placer.cli.ask import recommend
 from placer.cli.group import COMMANDS as OTHERS
-from placer.cli.group import STARTS_NOTHING, unknown_command
 from placer.documents.result_parts import request_document
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.words.changes import parse_changes
-from placer.problem.words.data import store_named
-from placer.problem.words.meanings import MEANT, OPTIONS, meant
+from placer.problem.words.meanings import MEANT, OPTIONS
 from placer.problem.words.readers import read_deadline
 from placer.problem.words.request import build_problem
 from placer.problem.words.values import check_words
@@ -215,25 +213,6 @@ def wishes(**words: Any) -> Any:
     return on_default.problem("resnet50", **words).requirements
 
 
-@pytest.mark.parametrize(
-    ("word", "place"),
-    [
-        ("s3://us-east-1", "aws/us-east-1"),
-        ("S3://us-east-1/", "aws/us-east-1"),
-        ("s3://us-east-1/images", "aws/us-east-1"),
-        ("s3://my-bucket/images@us-east-1", "aws/us-east-1"),
-        ("gs://us-central1", "gcp/us-central1"),
-        ("az://eastus", "azure/eastus"),
-        ("abfss://eastus", "azure/eastus"),
-        ("b2://us-west", "backblaze/us-west"),
-        ("aws/us-east-1", "aws/us-east-1"),
-    ],
-)
-def test_addresses_of_stores(word: str, place: str, default: Catalog) -> None:
-    """The scheme names the kind of store, the host or what follows @ its region."""
-    assert store_named(word, default).place == place
-
-
 def test_a_size_with_a_store_is_the_size_of_its_data() -> None:
     """The same as two options; two sizes contradict each other."""
     both = wishes(data="2TB@s3://us-east-1")
@@ -285,57 +264,6 @@ def test_every_command_named_instead_exists() -> None:
     named = {instead.split()[1] for instead in OTHERS if instead.startswith("placer ")}
     assert {name for name in named if not name.startswith("-")} <= {*COMMANDS, "rents"}
     assert {other for others in OTHERS.values() for other in others} & {*COMMANDS} == set()
-
-
-@pytest.mark.parametrize(
-    ("name", "tip"),
-    [
-        ("plan", "placer recommend"),
-        ("optimize", "placer recommend"),
-        ("price", "placer offers"),
-        ("show-gpus", "placer offers"),
-        ("show_gpus", "placer offers"),
-        ("cost", "placer estimate"),
-        ("replay", "placer capacity replay"),
-        ("simulate", "placer estimate --simulate"),
-        ("compare", "placer estimate"),
-        ("init", "placer config init"),
-        ("completion", "placer --completion"),
-        ("deploy", "placer export"),
-        ("launch", "placer export"),
-        ("up", "placer export"),
-        ("down", "the tool that started them"),
-        ("status", "placer whatif --observed"),
-        ("Recommend", "write it as recommend"),
-        ("recomend", "'recommend'"),
-    ],
-)
-def test_commands_of_other_tools(name: str, tip: str) -> None:
-    """The tip names what to type, or says that placer starts nothing."""
-    error = unknown_command(name, COMMANDS)
-    assert error.exit_code == 2
-    assert tip in error.hint
-    assert (STARTS_NOTHING in error.hint) == (name in ("deploy", "launch", "up", "down", "status"))
-
-
-@pytest.mark.parametrize(
-    ("option", "own"),
-    [
-        ("--cost", "--budget"),
-        ("--max-price", "--budget"),
-        ("--region", "--in"),
-        ("--zone", "--in"),
-        ("--gpus", "--gpu"),
-        ("--instance-type", "--gpu"),
-        ("--use_spot", "--spot"),
-        ("--batch-size", "--tbs"),
-        ("--num-nodes", "--workers"),
-        ("--budgt", None),
-    ],
-)
-def test_options_of_other_tools(option: str, own: str | None) -> None:
-    """By meaning; what is only misspelt is left to the nearest name."""
-    assert meant(option, sorted(FLAGS)) == own
 
 
 def test_python_job_files_and_changes_answer_alike() -> None:

@@ -214,32 +214,3 @@ def test_machines_of_unknown_vcpus_are_refused(erben: Catalog) -> None:
         assert admitted or "whose vCPUs nobody knows" in by_hand[0].message
         offer = next(o for o in erben.offers if o.place == "onprem/erben-eu")
         assert ("whose vCPUs nobody knows" in problem.quota_problem(offer)) != admitted
-
-
-@pytest.mark.parametrize(
-    ("rows", "model", "tip"),
-    [
-        ("gpus\n*,*,*,0", "roberta-xlm", "the quota allows 0 T4 in aws/us-east-2; raise it to 1"),
-        (
-            "gpus\n*,*,*,9\naws,T4,spot,0\naws,T4,on-demand,0",
-            "roberta-xlm",
-            "the quota allows 0 T4 spot in aws/us-east-2; raise it to 1",
-        ),
-        (
-            "vcpus\naws/us-east-2,*,*,3",
-            "roberta-xlm",
-            "the quota allows 3 vCPUs in aws/us-east-2; raise it to 8 for 1 x g4dn.2xlarge in "
-            "aws/us-east-2",
-        ),
-    ],
-)
-def test_a_quota_that_leaves_nothing_is_named(
-    run: Run, tmp_path: Path, rows: str, model: str, tip: str
-) -> None:
-    """Not the place that removed more: what it allows, and the least that one machine needs."""
-    path = tmp_path / "quota.csv"
-    path.write_text(f"place,gpu,market,{rows}\n", encoding="utf-8")
-    words = ("--model", model, "--budget", "5/h", "--in", "aws/us-east-2", "--gpu", "T4")
-    done = run("recommend", *words, "--quota", str(path), columns=300)
-    assert done.returncode == 2
-    assert f"tip: {tip}\n" in done.stderr

@@ -6,9 +6,9 @@ import pytest
 
 from conftest import ROOT
 from placer.market.catalog import Catalog
-from placer.profiler.devices import catalog_name, device
+from placer.profiler.devices import device
 from placer.profiler.measured_profile import published_efficiency
-from placer.units import GIB, parse_date
+from placer.units import parse_date
 from placer.workload.measurement import PRECISIONS
 from placer.workload.profile import load_profile
 
@@ -55,42 +55,6 @@ def test_missing_units_fall_back_as_in_pytorch() -> None:
     assert (t4.peak("tf32"), t4.peak("bf16")) == (8.1e12, None)
     assert [a10.peak(p) for p in PRECISIONS] == [31.2e12, 62.5e12, 125e12, 125e12]
     assert device("B400") is None
-
-
-@pytest.mark.parametrize(
-    ("said", "gib", "name"),
-    [
-        ("Tesla T4", 14.6, "T4"),
-        ("NVIDIA A10G", 22.1, "A10G"),
-        ("NVIDIA A10", 22.1, "A10"),
-        ("Quadro RTX 8000", 47.5, "RTX8000"),
-        ("NVIDIA A100-SXM4-40GB", 39.4, "A100-40"),
-        ("A100-SXM4-80GB", 79.2, "A100-80"),
-        ("NVIDIA A100 80GB PCIe", 79.2, "A100-80"),
-        ("Tesla V100-SXM2-16GB", 15.8, "V100"),
-        ("Tesla V100-SXM3-32GB", 31.7, "V100-32"),
-        ("NVIDIA H100 80GB HBM3", 79.1, "H100"),
-        ("NVIDIA H100 PCIe", 79.1, "H100-PCIe"),
-        ("NVIDIA H100 NVL", 93.1, "H100-NVL"),
-        ("NVIDIA H200", 139.8, "H200"),
-        ("NVIDIA L4", 22.0, "L4"),
-        ("NVIDIA L40S", 44.4, "L40S"),
-        ("NVIDIA Tesla V100-PCIE-16GB", 15.8, "V100"),
-        ("NVIDIA GeForce RTX 4090", 23.6, "RTX4090"),
-        ("NVIDIA GeForce RTX 4080", 15.6, None),
-        ("NVIDIA RTX A6000", 47.5, "A6000"),
-        ("NVIDIA B200", 178.4, "B200"),
-        ("AMD Instinct MI300X", 191.7, "MI300X"),
-        ("NVIDIA L40", 44.4, None),
-        ("NVIDIA H100 80GB HBM3", 9.8, None),
-        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4.8, None),
-    ],
-)
-def test_names_of_torch(said: str, gib: float, name: str | None) -> None:
-    """Names and sizes as `torch.cuda.get_device_properties` gives them; others, and slices of a
-    GPU, are no GPU of the catalog.
-    """
-    assert catalog_name(said, gib * GIB) == name
 
 
 def test_published_efficiency_of_a_shipped_model() -> None:

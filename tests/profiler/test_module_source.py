@@ -18,28 +18,6 @@ def checked(folder: Path, source: str, function: str) -> None:
     check_source(spec, function)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "def f(): ...",
-        "async def f(): ...",
-        "class f: ...",
-        "f = lambda: 1",
-        "if True:\n    f = 1",
-        "from os import path as f",
-        "import f.inside",
-        "for f in range(3): pass",
-        "from os import *",
-        "def __getattr__(name): ...",
-        "globals()['f'] = 1",
-        "exec('f = 1')",
-    ],
-)
-def test_sources_that_may_have_the_function_pass(tmp_path: Path, source: str) -> None:
-    """Whatever way a name can come to be; nothing is run."""
-    checked(tmp_path, source, "f")
-
-
 def test_a_function_that_is_nowhere_is_refused_with_those_that_are(tmp_path: Path) -> None:
     """Sorted, those of the module alone."""
     source = "import os\ndef zeta():\n    def inner(): ...\nasync def alpha(): ...\n"

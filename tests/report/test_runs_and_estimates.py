@@ -6,7 +6,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import pytest
 from goldens.__main__ import FROZEN
 
 import placer
@@ -54,27 +53,6 @@ def test_logs_and_sweeps_in_lines_have_a_page(tmp_path: Path, command: Run) -> N
     assert "Run of roberta-xlm" in html
     assert "2 values of budget" in html
     assert html.count('<header class="next">') == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "neither the points of a sweep nor the log of a run"),
-        ("[1]\n", "neither the points of a sweep nor the log of a run"),
-        ("{\n", "neither the points of a sweep nor the log of a run"),
-        ('{"kind": "run", "schema": "placer.run/v1"}\n', "manifest"),
-        ('{"schema": "placer.sweep-points/v1"}\n', "not the header of a sweep"),
-    ],
-)
-def test_other_lines_are_refused_in_one_line(
-    text: str, says: str, tmp_path: Path, command: Run
-) -> None:
-    """Empty, no object, torn, and headers without their parts."""
-    file = tmp_path / "x.jsonl"
-    file.write_text(text, encoding="utf-8")
-    done = command("report", str(file))
-    assert (done.returncode, says in done.stderr) == (2, True), done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def run_document(**more: Any) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from placer.cli.ask.try_prices import _pairs
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.sources.guessed.book import PriceList, harvest_of, read_list
-from placer.market.sources.guessed.devices import device_in
 from placer.market.sources.harvest import Harvest, Row
 from placer.market.words.amounts import (
     amount,
@@ -22,7 +21,6 @@ from placer.market.words.amounts import (
     time_in,
 )
 from placer.market.words.money import exchange_rates
-from placer.market.words.places import cities_in
 from placer.units import GIB
 
 LISTS = ROOT / "tests" / "fixtures" / "price_lists"
@@ -168,34 +166,6 @@ def test_all_places_of_a_providers_own_are_asked_for_at_once(tmp_path: Path) -> 
     given = _pairs(("US-East=Ashburn,Zone 9=Oslo",))
     rows = read(tmp_path, text, {}, **given).rows["regions.csv"]
     assert [row["region"] for row in rows] == ["ashburn", "oslo"]
-
-
-@pytest.mark.parametrize(
-    ("cell", "cities"),
-    [
-        ("Atlanta, Georgia", ["Atlanta/GA"]),
-        ("Tbilisi, Georgia", ["Tbilisi/GE"]),
-        ("San Jose, CA", ["San Jose/CA"]),
-        ("London, CA", ["London/ON"]),
-        ("Dallas TX", ["Dallas/TX"]),
-        ("US-OR-2", ["Portland/OR"]),
-        ("Washington, D.C.", ["Washington/DC"]),
-        ("Quebec, CA", ["Quebec/QC"]),
-        ("British Columbia, CA", ["Vancouver/BC"]),
-        ("New South Wales, AU", ["Sydney/NSW"]),
-        ("Perth, WA", ["Perth/WA"]),
-        ("Sweden, SE", ["Stockholm/SE"]),
-        ("Sao Paulo, BR", ["Sao Paulo/BR"]),
-        ("New York", ["New York City/NY"]),
-        ("Cambridge, MA", ["Rabat/MA", "Boston/MA"]),
-        ("CA", []),
-        ("us-east-1", []),
-        ("US-TX-3", ["Houston/TX"]),
-    ],
-)
-def test_places_as_people_write_them(cell: str, cities: list[str]) -> None:
-    """States beside cities and countries; a code means what agrees with the rest of the cell."""
-    assert [f"{one.city}/{one.state or one.country}" for one in cities_in(cell)] == cities
 
 
 def test_words_correct_what_was_guessed(tmp_path: Path) -> None:
@@ -349,27 +319,6 @@ def test_a_spreadsheet_of_windows_is_read(tmp_path: Path) -> None:
     (row,) = harvest_of(listed(path), "mine", {}, BOOK).rows["offers.csv"]
     assert row["region"] == "zurich"
     assert row["usd_per_hour"] == pytest.approx(0.75 * EUR)
-
-
-@pytest.mark.parametrize(
-    ("cell", "gpu", "count"),
-    [
-        ("8x NVIDIA H100 80GB SXM5", "H100", 8),
-        ("NVIDIA A100-SXM4-40GB", "A100-40", None),
-        ("4×L4", "L4", 4),
-        ("T4 x 4", "T4", 4),
-        ("RTX 6000 Ada", "RTX6000Ada", None),
-        ("Tesla V100 32GB", "V100-32", None),
-        ("A100", "A100-40", None),
-    ],
-)
-def test_devices_as_vendors_write_them(cell: str, gpu: str, count: int | None) -> None:
-    """Of A100 without a size the smaller is assumed, and said."""
-    found = device_in(cell, BOOK)
-    assert found is not None
-    assert (found.gpu, found.number) == (gpu, count)
-    assert bool(found.assumed) == (cell == "A100")
-    assert device_in("AMD EPYC 7763", BOOK) is None
 
 
 def test_prices_that_hardly_grow_are_of_one_gpu(tmp_path: Path) -> None:

@@ -348,34 +348,3 @@ def test_aws_is_asked_with_boto3(
     assert code == 0, err
     assert said in out
     assert SECRET not in out + err
-
-
-@pytest.mark.parametrize(
-    ("kind", "document", "message"),
-    [
-        ("gcp-advice", {"error": {"code": 403}}, "no list of objects under 'rec"),
-        ("gcp-advice", {"recommendations": [{}]}, "answer.json: no scores"),
-        (
-            "gcp-advice",
-            {"recommendations": [{"scores": {"obtainability": 9}}]},
-            "share (their 'scores.obtainability') '9' is not from 0 to 1",
-        ),
-        (
-            "gcp-advice",
-            {"recommendations": [{**SCORED, "scores": {
-                "obtainability": 0.5, "estimatedUptime": "soon"}}]},
-            "is no duration: estimatedUptime soon",
-        ),
-        ("aws-scores", {"SpotPlacementScores": [{"Region": "us-east-1"}]}, "share (their "),
-        ("aws-scores", {"SpotPlacementScores": []}, "the answer has no row for a book"),
-        ("aws-blocks", {"CapacityBlockOfferings": [{**BLOCK, "StartDate": "soon"}]}, "'soon' is"),
-        ("aws-blocks", {"CapacityBlockOfferings": "none"}, "no list of objects under 'Cap"),
-    ],
-)  # fmt: skip
-def test_a_wrong_answer_is_refused(
-    call: Call, tmp_path: Path, kind: str, document: object, message: str
-) -> None:
-    """Exit code 7, the file and what is wrong; nothing is written."""
-    machine = H100X8 if kind.startswith("gcp") else P5
-    code, _, err = call(kind, "--from", saved(tmp_path, document), *machine)
-    assert (code, message in err) == (7, True), err

@@ -136,29 +136,6 @@ def test_a_mapping_file_reads_links_of_any_tool(run: Run, tmp_path: Path) -> Non
     assert (code, row["gbps_one_stream"], row["gbps_many_streams"]) == (0, 0.1, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("csv", "l.csv", "--map", "src"), "is not a pair"),
-        (("csv", "l.csv", "--map", "scr=a"), "a similar column"),
-        (("csv", "l.csv", "--map", "src=a,src=b"), "twice"),
-        (("csv", "l.csv", "--map", "src=a", "--rtt-unit", "h/s"), "is not a time"),
-        (("csv", "l.csv", "--map", "src=a"), "gives no dst, as_of"),
-        (("csv", "l.csv", "--map", "src=a,dst=a", "--date", "2026-08-03"), "has neither a"),
-        (("csv",), "FILE is missing"),
-        (("skyplan", "l.csv"), "a similar source exists: 'skyplane'"),
-        (("vendor.toml", "l.csv"), "use 'placer catalog import vendor.toml'"),
-    ],
-)
-def test_a_wrong_word_is_said(run: Run, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
-    """A slip in --map, a unit or a source names itself."""
-    (tmp_path / "l.csv").write_text("a\naws/us-east-1\n")
-    (tmp_path / "vendor.toml").write_text('kind = "offers"')
-    done = run("network", "import", *words, cwd=tmp_path, columns=300, PLACER_HOME=str(tmp_path))
-    assert done.returncode in (2, 7)
-    assert said in done.stderr
-
-
 def test_the_best_number_of_streams_is_many(default: Catalog) -> None:
     """4 streams move 1.0, 16 move 2.0 (median of 1.9 and 2.1), 64 move 1.5: 2.0 it is."""
     speeds = [(4, 1.0), (16, 1.9), (16, 2.1), (64, 1.5), (1, 0.3)]

@@ -16,7 +16,6 @@ from placer.errors import PlacerError
 from placer.market.books.csv_rows import read_rows
 from placer.market.sources.harvest import Harvest
 from placer.market.sources.reading.book_rows import read_listing
-from placer.market.sources.reading.expressions import evaluate
 from placer.market.sources.reading.fetch import FAILED
 from placer.market.sources.reading.mapping import read_mapping, shipped_mapping, shipped_mappings
 from placer.records import replace
@@ -177,24 +176,6 @@ def test_shipped_mappings_can_be_read() -> None:
     """Every name, unit and expression in them is one, and each says what it is for."""
     assert {"iperf3", "skypilot", "skyplane"} <= set(shipped_mappings())
     assert all(shipped_mapping(name).about for name in shipped_mappings())
-
-
-@pytest.mark.parametrize(
-    ("expression", "value"),
-    [
-        ("find(name, '([0-9]+)x', '\\1')", "8"),
-        ("find(name, 'no', 'x')", None),
-        ("find(none, 'no', 'x')", None),
-        ("replace(name, 'x.*', '')", "8"),
-        ("lower(name)", "8xt4"),
-        ("median(list)", 2.5),
-        ("median(list[?@ > `9`])", None),
-        ("day(`0`)", "1970-01-01"),
-    ],
-)
-def test_functions_of_expressions(expression: str, value: object) -> None:
-    """Those that placer adds; null gives null."""
-    assert evaluate(expression, {"name": "8xT4", "list": [1, 2, 3, 4]}) == value
 
 
 def test_a_list_of_types_takes_machines_from_the_book(tmp_path: Path) -> None:

@@ -154,24 +154,6 @@ SET = (
 )
 
 
-@pytest.mark.parametrize(
-    ("column", "cell"),
-    [
-        *(("Unit", "Hrs"), ("unit", "USD/hour"), ("Unit", ""), ("Currency", "USD")),
-        *(
-            ("Remark", "new"),
-            ("Pricing Model", "On Demand"),
-            ("Period", "hourly"),
-            ("GPU units", "8"),
-        ),
-    ],
-)
-def test_prices_of_an_hour_pass(tmp_path: Path, column: str, cell: str) -> None:
-    """What says nothing else is a price as one goes."""
-    text = f"Machine,Place,Price,{column}\np5.48xlarge,us-east-1,40,{cell}\n"
-    assert only(read(tmp_path, text, *SET, maps=MAP))["usd_per_hour"] == 40
-
-
 def test_another_currency_is_refused_with_what_works(tmp_path: Path) -> None:
     """The tip followed makes a book."""
     text = "Machine,Place,Price,Currency\np5.48xlarge,us-east-1,{},{}\n"
@@ -273,20 +255,3 @@ def test_older_and_newer_answers_of_providers(tmp_path: Path) -> None:
         ("on_demand", 0.43),
         ("spot", 0.2),
     }
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "$0.005 for optimized EBS g5.xlarge",
-        "$1.408 per Training ml.g5.xlarge hour",
-        "$1.1 per Dedicated Linux g5.xlarge Instance Hour",
-        "$1.19 per On Demand Windows g5.xlarge Instance Hour",
-    ],
-)
-def test_an_hour_of_a_bill_that_is_of_no_plain_machine(tmp_path: Path, words: str) -> None:
-    """The description names a machine, but the price is of something beside or around it."""
-    line = "2026-10-03T00:00:00Z,Usage,{},Compute,AWS,us-east-1,Hrs,{usd},{usd}\n"
-    plain = line.format("$1.006 per On Demand Linux g5.xlarge Instance Hour", usd=1.006)
-    row = only(read(tmp_path, FOCUS_NAMES + plain + line.format(words, usd=1.3)))
-    assert (row["instance_type"], row["usd_per_hour"]) == ("g5.xlarge", 1.006)
