@@ -159,6 +159,7 @@ def test_a_lost_rank_is_named(tmp_path: Path) -> None:
 
 
 @shaped
+@pytest.mark.usefixtures("warm_machines")
 def test_requests_to_the_store_are_exact(command: Run, tmp_path: Path) -> None:
     """N + 1 = 4 writes, 2 n = 6 reads and n = 3 lists in a round (Phalak et al., 2024, eq. 5)."""
     path, logs = written(tmp_path, exchange="central", **STORES), str(tmp_path / "logs")
