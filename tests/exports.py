@@ -38,8 +38,8 @@ def plan(
 ) -> ExportPlan:
     """A small plan in regions of AWS."""
     words: dict[str, Any] = {"workers": workers, "regions": regions, "local_steps": local_steps}
-    asked = {"catalog": "phalak-2023", "budget": "3/h", "places": "aws/*", **words}
-    return plan_of(placer.recommend("niser", exchange=exchange, **asked).to_manifest())
+    words |= {"catalog": "phalak-2023", "budget": "3/h", "places": "aws/*", "alternatives": False}
+    return plan_of(placer.recommend("niser", exchange=exchange, **words).to_manifest())
 
 
 def parsed(some: ExportPlan, target: str) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ def planned(folder: Path, **words: Any) -> str:
     got = placer.recommend(
         "roberta-xlm",
         **{"catalog": "erben-2023", "budget": "5/h", "gpu": "T4", "places": "gcp/*", **words},
+        alternatives=False,
     )
     path = folder / "plan.json"
     path.write_text(json.dumps(got.to_manifest()))

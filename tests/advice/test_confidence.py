@@ -24,6 +24,7 @@ QUESTION: dict[str, Any] = {
     "gpu": "H100",
     "places": "gcp",
     "figures": "book",
+    "alternatives": False,
 }
 
 

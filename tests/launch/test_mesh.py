@@ -157,6 +157,7 @@ def test_what_was_priced_with_hivemind_and_pytorch_lacks_is_hiveminds() -> None:
         "budget": "5/h",
         "exchange": "all-reduce",
         "workers": 4,
+        "alternatives": False,
     }
     coarse, fine = (
         mesh(placer.recommend("roberta-xlm", compression=name, **words).to_manifest())

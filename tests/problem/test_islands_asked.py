@@ -161,7 +161,7 @@ def test_machines_and_workers_count_different_things() -> None:
         ({"use": [f"{EAST}=8xH100:8"]}, set()),
         ({"use": [f"{EAST}=9xH100:8"]}, {"use"}),
     ):
-        problem = asked("llama-3.1-8b", **{"quota": 128, **words})
+        problem = asked("llama-3.1-8b", **{"quota": 128, "gpu": "H100", "places": EAST, **words})
         placement = place_by_hand(spec, problem)
         assert (placement.workers, placement.machines) == (2, 8)
         assert {v.code for v in violations(placement, problem)} == codes, words

@@ -44,9 +44,9 @@ def three() -> ExportPlan:
     """All-reduce over T4 and A10 machines: two groups of Google Cloud in two regions, one of AWS,
     as by hand.
     """
-    document = placer.recommend(
-        "roberta-xlm", catalog="erben-2023", budget="5/h", regions="2", exchange="all-reduce"
-    ).to_manifest()
+    words: dict[str, Any] = {"catalog": "erben-2023", "budget": "5/h", "regions": "2"}
+    words |= {"exchange": "all-reduce", "alternatives": False}
+    document = placer.recommend("roberta-xlm", **words).to_manifest()
     groups = [dict(group) for group in document["groups"][:2]]
     aws = {**groups[1]["offer"], "instance_type": "g4dn.2xlarge", "market": "on_demand"}
     groups.append(

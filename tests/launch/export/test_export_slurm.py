@@ -148,7 +148,9 @@ def test_a_job_has_its_time_and_goes_on_after_a_reclaim() -> None:
     """10 B tokens in steps of 512 x 8,192: 2,385 steps; a quarter more time than is predicted; spot
     machines are requeued.
     """
-    told = placer.recommend("llama-3.1-8b", budget="100/h", tokens="10B").to_manifest()
+    told = placer.recommend(
+        "llama-3.1-8b", budget="100/h", tokens="10B", alternatives=False
+    ).to_manifest()
     text = export(plan_of(told), "slurm")["workers-0.sbatch"]
     minutes = 2385 * told["expected"]["step_seconds"]["total"] * 1.25 / 60
     assert f"\n#SBATCH --time={int(minutes) + 1}\n" in text

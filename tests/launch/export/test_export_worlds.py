@@ -88,9 +88,9 @@ def planned(name: str) -> dict[str, Any]:
     if name == "averaged in each step":
         return islands("all-reduce", ("aws/us-east-1", 1, 2), ("aws/us-west-2", 1, 2))
     if name == "main job":
-        return placer.recommend("roberta-xlm", budget="5/h").to_manifest()
+        return placer.recommend("roberta-xlm", budget="5/h", alternatives=False).to_manifest()
     if name == "llama":
-        return placer.recommend("llama-3.1-8b", budget="100/h").to_manifest()
+        return placer.recommend("llama-3.1-8b", budget="100/h", alternatives=False).to_manifest()
     workers = "aws/us-east-1=1x(1xH200:8):spot,aws/us-east-2=2x(1xH200:8):spot"
     words: dict[str, Any] = {"exchange": "diloco", "local_steps": 64}
     return manifest_of(*by_hand("llama-3.1-8b", "default", workers, **words))

@@ -75,6 +75,7 @@ def test_all_workers_of_a_recommended_plan_end_at_once() -> None:
         budget="5/h",
         use=["gcp/us-central1=1xT4", "lambda/us-west-1=1xA10"],
         exchange="all-reduce",
+        alternatives=False,
     )
     plan: RunPlan = plan_from(got.to_manifest(), "plan")
     shares = plan.shares(plan.target_batch_size)
