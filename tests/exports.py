@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from run_plans import changed
+from run_plans import changed, islands, with_question
 
 import placer
 from conftest import completed
@@ -40,6 +40,20 @@ def plan(
     words: dict[str, Any] = {"workers": workers, "regions": regions, "local_steps": local_steps}
     words |= {"catalog": "phalak-2023", "budget": "3/h", "places": "aws/*", "alternatives": False}
     return plan_of(placer.recommend("niser", exchange=exchange, **words).to_manifest())
+
+
+def trained(
+    *groups: tuple[str, int, int],
+    train: str,
+    strategy: str = "all-reduce",
+    inner: dict[str, Any] | None = None,
+    **exchange: Any,
+) -> ExportPlan:
+    """Islands of machines with 8 GPUs for a trainer that has Llama; 4 sequences at once on each."""
+    each = {"sharding": "zero-3", "microbatch": 4, "precision": "bf16", **(inner or {})}
+    exchange = {"target_batch_size": 256, **exchange}
+    told = islands(strategy, *groups, gpu_count=8, inner=each, **exchange)
+    return plan_of(with_question(told), train=train)
 
 
 def parsed(some: ExportPlan, target: str) -> list[dict[str, Any]]:

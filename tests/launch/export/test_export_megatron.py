@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from exports import done, plan_of
+from exports import done, trained
 from other_pythons import other_python
-from run_plans import islands, with_question
 
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
@@ -19,22 +18,13 @@ US, EU = "aws/us-east-1", "aws/eu-west-2"
 
 
 def plan(
-    *groups: tuple[str, int, int],
-    strategy: str = "all-reduce",
-    train: str = TRAINER.example,
-    inner: dict[str, Any] | None = None,
-    **exchange: Any,
+    *groups: tuple[str, int, int], inner: dict[str, Any] | None = None, **words: Any
 ) -> ExportPlan:
-    """Islands of machines with 8 GPUs, two stages in two pieces; 4 sequences at once."""
+    """Two stages in two pieces."""
     stages = {"sharding": "zero-1", "pipeline": 2, "virtual_stages": 2, "tensor_parallel": 4}
-    told = islands(
-        strategy,
-        *groups,
-        gpu_count=8,
-        inner={"microbatch": 4, "precision": "bf16", **stages, **(inner or {})},
-        **{"target_batch_size": 256, **exchange},
+    return trained(
+        *groups, inner={**stages, **(inner or {})}, **{"train": TRAINER.example, **words}
     )
-    return plan_of(with_question(told), train=train)
 
 
 def settings(some: ExportPlan) -> dict[str, Any]:

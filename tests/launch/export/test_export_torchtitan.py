@@ -2,14 +2,14 @@
 
 import json
 import os
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from exports import bash, done, on_path, plan_of
+from exports import bash, done, on_path, trained
 from other_pythons import other_python
-from run_plans import islands, with_question
 
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
@@ -18,24 +18,7 @@ from placer.launch.export.folder import write_folder
 US, EU = "aws/us-east-1", "aws/eu-west-2"
 ONE = "llama3:llama3_8b"
 SEVERAL = "torchft.llama3:llama3_torchft_debugmodel"
-
-
-def plan(
-    *groups: tuple[str, int, int],
-    strategy: str = "all-reduce",
-    train: str = ONE,
-    inner: dict[str, Any] | None = None,
-    **exchange: Any,
-) -> ExportPlan:
-    """Islands of machines with 8 GPUs; 4 sequences at once on each."""
-    told = islands(
-        strategy,
-        *groups,
-        gpu_count=8,
-        inner={"sharding": "zero-3", "microbatch": 4, "precision": "bf16", **(inner or {})},
-        **{"target_batch_size": 256, **exchange},
-    )
-    return plan_of(with_question(told), train=train)
+plan = partial(trained, train=ONE)
 
 
 def options(some: ExportPlan, folder: Path, group: str, node: str) -> list[str]:
