@@ -18,7 +18,6 @@ from numpy import empty
 import placer
 from conftest import ROOT, Run
 from placer.documents.validate import check_document
-from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
 from placer.records import replace
@@ -29,7 +28,7 @@ from placer.validation.calibration.parameters import Equations, overlay_of, scal
 from placer.validation.calibration.quality import CalibrationReport, left_out_errors
 from placer.validation.calibration.runs import MeasuredRun, read_runs
 from placer.workload.constants import PUBLISHED, HostConstants
-from placer.workload.overlay import Overlay, overlay_from, read_overlay
+from placer.workload.overlay import Overlay, overlay_from
 
 COLUMNS = ("model", "workers", "samples_per_second", "calculation_s", "communication_s")
 TODAY = "2026-11-21"
@@ -278,49 +277,6 @@ def test_document_follows_its_schema_and_reads_back(t4: CalibrationReport) -> No
     assert overlay_from(document, "file") == t4.overlay
     assert document["runs"]["sha256"] == t4.sha256
     assert check_document(document, "file").startswith("calibration runs.csv of 2026-11-21")
-
-
-def broken(
-    change: Callable[[dict[str, Any]], object], report: CalibrationReport, tmp_path: Path
-) -> str:
-    """Error of an overlay file after a change."""
-    document = json.loads(json.dumps(report.to_dict()))
-    change(document)
-    path = tmp_path / "calibration.json"
-    path.write_text(json.dumps(document), encoding="utf-8")
-    with pytest.raises(PlacerError) as caught:
-        read_overlay(str(path))
-    assert caught.value.exit_code == 2
-    assert "calibration.json" in caught.value.message
-    return str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda d: d.update(schema="placer.calibration/v2"), "update placer"),
-        (lambda d: d.update(schema="placer.result/v1"), "not a placer.calibration/v1 file"),
-        (lambda d: d.update(kapa=1), "a similar key exists: 'kappa'"),
-        (lambda d: d.pop("hosts"), "'hosts' is missing"),
-        (lambda d: d["hosts"]["t4"].update(base_s=-1), "base_s is -1"),
-        (lambda d: d["hosts"]["t4"].update(base_s="much"), "expected `float`"),
-        (lambda d: d["hosts"].update(t5=d["hosts"]["t4"]), "unknown host class 't5'"),
-        (lambda d: d["hosts"].update(t4=3), "hosts.t4: not an object"),
-        (lambda d: d["kappa"].update(slow=0.1), "kappa is"),
-        (lambda d: d.update(report=3), "report is not an object"),
-        (lambda d: d["rates"][0].update(value=0), "rates[0].value is 0"),
-        (lambda d: d["rates"][0].update(model=4), "rates[0].model is 4: expected `str`"),
-        (lambda d: d["rates"][0].pop("gpu"), "rates[0]: object missing required field `gpu`"),
-        (lambda d: d.update(rates=3), "rates is 3: expected `array`"),
-        (lambda d: d.update(most_workers=0), "most_workers is 0"),
-        (lambda d: d.update(links=[{"src": "a"}]), "links[0]: object missing required field `dst`"),
-    ],
-)
-def test_wrong_overlays_are_refused(
-    t4: CalibrationReport, tmp_path: Path, change: Callable[[dict[str, Any]], object], says: str
-) -> None:
-    """With the file and the key that is wrong."""
-    assert says in broken(change, t4, tmp_path)
 
 
 def test_calibration_changes_an_estimate_and_its_sources(

@@ -376,34 +376,6 @@ def test_prices_in_parts_and_for_other_times(
     assert row["usd_per_hour"] == pytest.approx(usd, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Our prices,,\n,,\ngpu,region,USD/h\nL4,Berlin,0.75\nwithout tax,,\n",
-        "Our prices\n\ngpu,region,USD/h\nL4,Berlin,0.75\nwithout tax\n",
-        ",,USD per hour,\ngpu,region,On-demand,1 year\nL4,Berlin,0.75,0.5\n",
-        "sep=;\ngpu;region;USD/h\nL4;Berlin;0,75\n",
-        '"gpu";"region";"Price, net (USD/h)"\nL4, 24 GB;Berlin;0,75\n',
-        "# Prices\n\n| GPU | Region | $/h |\n|:---|:-:|---:|\n| **L4** | Berlin | `0.75` |\n",
-        "gpu,region,Gross USD/h,Net USD/h\nL4,Berlin,0.89,0.75\n",
-        "gpu,region,Hours per month,Price per month (USD)\nL4,Berlin,730,547.5\n",
-        "gpu,region,Set-up (USD),Monthly (USD)\nL4,Berlin,79,547.5\n",
-        "gpu,region,USD/h\nL4 (1-year reserved),Berlin,0.5\nL4,Berlin,0.75\nL4,,0.9\n",
-        "gpu,region,USD/h,term\nL4,Berlin,0.5,12 months\nL4,Berlin,0.75,no commitment\n",
-        "gpu,region,USD/h\nL4,Berlin,0.75\n1x A10 + 1x T4,Berlin,1.5\n",
-        '[{"gpu": "L4", "region": "Berlin", "usd_per_hour": 0.750}]',
-        '[{"gpu": "L4", "region": "Berlin", "hourly": 0.751}]',
-    ],
-)
-def test_tables_as_spreadsheets_and_pages_have_them(tmp_path: Path, text: str) -> None:
-    """Titles, merged headers, signs between cells, net beside gross, fees and rows that are no
-    price of a machine as one goes: what is left is one L4 for 0.75 USD an hour.
-    """
-    (row,) = read(tmp_path, text, currency="USD").rows["offers.csv"]
-    assert (row["gpu"], row["region"], row["market"]) == ("L4", "berlin", "on_demand")
-    assert row["usd_per_hour"] == pytest.approx(0.75, abs=0.0011)
-
-
 def test_a_price_with_tax_is_said_to_be_one(tmp_path: Path) -> None:
     """And one of a spot machine that its name alone tells is no price on demand."""
     taxed = read(tmp_path, "gpu,region,USD per hour incl. VAT\nL4,Berlin,0.75\n")

@@ -53,27 +53,6 @@ def test_idle_nodes_of_slurm(tmp_path: Path) -> None:
     assert "nodes that are not idle: node7 idle*" in said
 
 
-@pytest.mark.parametrize(
-    ("gres", "gpu", "assumed"),
-    [
-        ("a100:4(S:0-1)", "A100-40", "assumed: a100 is the one with less memory"),
-        ("A100:4", "A100-40", "assumed: A100 is the one with less memory"),
-        ("h100:4", "h100", "assumed: h100 is the one with NVLink"),
-        ("a100_80gb:4", "A100-80", ""),
-        ("h100_pcie:4", "H100-PCIe", ""),
-    ],
-)
-def test_a_word_of_slurm_for_several_devices_is_assumed(
-    tmp_path: Path, gres: str, gpu: str, assumed: str
-) -> None:
-    """Whoever set Slurm up chose the word: it may say nothing of memory or links."""
-    path = tmp_path / "sinfo.txt"
-    path.write_text(f"NODELIST NODES STATE CPUS MEMORY GRES\nn1 1 idle 8 64000 gpu:{gres}\n")
-    words, said = with_files(f"{path}@Berlin")
-    assert words == [f"n1=1x{gpu}:4@Berlin:ram=64000MiB:cpus=8"]
-    assert said.partition("; ")[2] == assumed
-
-
 def test_other_columns_of_slurm(tmp_path: Path) -> None:
     """Bars between columns, lists of nodes without their number (2 + 1 + 1), and scontrol, whose
     memory is in MB, too. Without GRES no GPU is named, which the default columns lack.

@@ -341,24 +341,6 @@ def test_duplicates(tmp_path: Path) -> None:
         read_csv(tmp_path, f"{QUOTE}{LINE.replace('21.95', '22')}\n")
 
 
-@pytest.mark.parametrize(
-    ("cell", "market"),
-    [("on-demand", "on_demand"), ("On Demand", "on_demand"), ("Spot", "spot"), ("sold", None)],
-)
-def test_markets_are_read_as_price_lists_spell_them(
-    tmp_path: Path, cell: str, market: str | None
-) -> None:
-    """Blanks, hyphens and capitals do not count; what another word means only the user knows."""
-    constants = (SET[0], f"market={cell}", *SET[2:])
-    if market is not None:
-        (row,) = read_csv(tmp_path, QUOTE, constants=constants).rows["offers.csv"]
-        assert row["market"] == market
-        return
-    words = r"market 'sold' is not one of on_demand, spot, community; .*\[values.market\]"
-    with pytest.raises(PlacerError, match=words):
-        read_csv(tmp_path, QUOTE, constants=constants)
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_encodings_of_a_good_file(tmp_path: Path, encoding: str) -> None:
     """A mark, UTF-16 with a mark, CRLF and an empty line change nothing."""
