@@ -8,14 +8,14 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from placer.errors import unknown
 from placer.market.accelerators import FIGURES, accelerator_figures
 from placer.market.capacity_table import CapacityRow
+from placer.market.table import Table, medians, members
 from placer.records import Amount
 
 FREE = ("owned", "reserved")
@@ -320,7 +320,7 @@ class Catalog:
     digest: str
     regions: Mapping[str, Region]
     gpus: Mapping[str, Gpu]
-    offers: tuple[VmOffer, ...]
+    offers: Sequence[VmOffer]
     functions: tuple[FunctionOffer, ...] = ()
     stores: tuple[StoreOffer, ...] = ()
     egress: tuple[EgressPrice, ...] = ()
@@ -329,10 +329,14 @@ class Catalog:
     changes: tuple[str, ...] = ()
     capacity: tuple[CapacityRow, ...] = field(default=(), repr=False)
 
+    def __post_init__(self) -> None:
+        """Hold the offers as a table, whose columns take a fraction of the time of its rows."""
+        object.__setattr__(self, "offers", Table.of(VmOffer, self.offers))
+
     @classmethod
     def of_tables(cls, name: str, digest: str, tables: Mapping[str, Sequence[Any]]) -> Catalog:
         """Build a catalog of the rows of each of `TABLES`."""
-        rows: dict[str, Any] = {table: tuple(tables[table]) for table in TABLES}
+        rows: dict[str, Any] = {t: tables[t] if t == "offers" else tuple(tables[t]) for t in TABLES}
         rows["gpus"] = {gpu.gpu: gpu for gpu in rows["gpus"]}
         rows["regions"] = {region.place: region for region in rows["regions"]}
         return cls(name=name, digest=digest, **rows)
@@ -366,10 +370,15 @@ class Catalog:
         named = {row.setting: row.value for row in self.settings}
         return named.get("transport", OLD_TRANSPORT)
 
+    @property
+    def table(self) -> Table[VmOffer]:
+        """The offers by column."""
+        return cast("Table[VmOffer]", self.offers)
+
     @cached_property
     def as_of(self) -> tuple[str, str]:
         """Oldest and newest date of the machine prices, ISO."""
-        dates = [offer.as_of for offer in self.offers]
+        dates = self.table.column("as_of").values
         return min(dates), max(dates)
 
     @cached_property
@@ -381,16 +390,18 @@ class Catalog:
     @cached_property
     def usual_usd_per_gpu_hour(self) -> dict[tuple[str, str], float]:
         """Median price of each device by device and market, without machines paid for anyway."""
-        each: dict[tuple[str, str], list[float]] = {}
-        for offer in self.offers:
-            if offer.price_basis not in FREE:
-                each.setdefault((offer.gpu, offer.market), []).append(offer.usd_per_gpu_hour)
-        return {key: median(prices) for key, prices in each.items()}
+        table = self.table
+        paid = table.column("price_basis").where(lambda basis: basis not in FREE).nonzero()[0]
+        usd, count = (table.column(name).numbers[paid] for name in ("usd_per_hour", "gpu_count"))
+        alike, first = table.groups(("gpu", "market"), paid)
+        offers = (table[row] for row in paid[first].tolist())
+        kinds = [(offer.gpu, offer.market) for offer in offers]
+        return dict(zip(kinds, medians(alike, usd / count, len(kinds)).tolist(), strict=True))
 
     @cached_property
     def rented_gpus(self) -> tuple[str, ...]:
         """Devices that some offer of this book has, sorted."""
-        return tuple(sorted({offer.gpu for offer in self.offers}))
+        return tuple(sorted(self.table.column("gpu").values))
 
     @cached_property
     def offer_order(self) -> dict[int, int]:
@@ -398,28 +409,38 @@ class Catalog:
         return {id(offer): number for number, offer in enumerate(self.offers)}
 
     @cached_property
+    def rows_by_place(self) -> dict[str, Any]:
+        """Positions of the offers of each place that rents any, in the order of the book."""
+        alike, first = self.table.groups(("provider", "region"))
+        places = (self.offers[row].place for row in first.tolist())
+        return dict(zip(places, members(alike, len(first)), strict=True))
+
+    @cached_property
     def _offers_by_place(self) -> dict[str, list[VmOffer]]:
-        offers_by_place: dict[str, list[VmOffer]] = {}
-        for offer in self.offers:
-            offers_by_place.setdefault(offer.place, []).append(offer)
-        return offers_by_place
+        return {}
 
     def offers_at(self, place: str) -> list[VmOffer]:
         """Return the offers of one place, in the order of the book."""
-        return self._offers_by_place.get(place, [])
+        known = self._offers_by_place
+        if place not in known and place in self.rows_by_place:
+            known[place] = [self.offers[row] for row in self.rows_by_place[place].tolist()]
+        return known.get(place, [])
 
     @cached_property
-    def _offers_by_kind(self) -> dict[tuple[str, str, str, int, str], VmOffer]:
-        first_offers: dict[tuple[str, str, str, int, str], VmOffer] = {}
-        for o in self.offers:
-            first_offers.setdefault((o.place, o.instance_type, o.gpu, o.gpu_count, o.market), o)
-        return first_offers
+    def _offers_by_kind(self) -> dict[str, dict[tuple[str, str, int, str], VmOffer]]:
+        return {}
 
     def offer(
         self, place: str, instance_type: str, gpu: str, gpu_count: int, market: str
     ) -> VmOffer | None:
         """Return the first offer of a kind of machine in the book; None if there is none."""
-        return self._offers_by_kind.get((place, instance_type, gpu, gpu_count, market))
+        kinds = self._offers_by_kind.get(place)
+        if kinds is None:
+            kinds = self._offers_by_kind[place] = {
+                (offer.instance_type, offer.gpu, offer.gpu_count, offer.market): offer
+                for offer in reversed(self.offers_at(place))
+            }
+        return kinds.get((instance_type, gpu, gpu_count, market))
 
     def region(self, place: str) -> Region:
         """Find a place; PlacerError names the nearest one."""

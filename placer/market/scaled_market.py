@@ -85,7 +85,7 @@ def with_one_price(catalog: Catalog, offer: VmOffer, factor: float | None) -> Ca
     return repriced
 
 
-def with_offers(catalog: Catalog, offers: tuple[VmOffer, ...]) -> Catalog:
+def with_offers(catalog: Catalog, offers: Sequence[VmOffer]) -> Catalog:
     """Put offers that differ in prices alone in place of the old ones: links stay worked out."""
     changed = replace(catalog, offers=offers)
     changed.memo["network"] = network_of(catalog)  # it knows no prices of machines

@@ -288,7 +288,8 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
     def to_dict(self) -> dict[str, Any]:
         """Return everything that the answer depends on, ready for JSON."""
         built = msgspec.to_builtins(
-            {name: getattr(self, name) for name in PARTS if name != "profile"}
+            {name: getattr(self, name) for name in PARTS if name != "profile"},
+            enc_hook=lambda _: [],  # offers, of which some are written below
         )
         built = {"profile": profile_document(self.profile, measurements=False), **built}
         for name in LATER_FIELDS:

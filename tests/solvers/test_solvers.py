@@ -225,7 +225,7 @@ def test_more_is_never_worse() -> None:
         wider = replace(
             problem,
             requirements=wish,
-            catalog=replace(problem.catalog, offers=problem.catalog.offers + twins),
+            catalog=replace(problem.catalog, offers=(*problem.catalog.offers, *twins)),
         )
         assert solve(wider, "exact", PROOF).value == (pytest.approx(before) if before else None)
         free = replace(

@@ -6,6 +6,7 @@ import gc
 import hashlib
 import os
 import stat
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -17,6 +18,7 @@ import msgspec
 from placer.files.whole_files import whole_file
 from placer.market.books.folders import own_folder, shipped_catalogs
 from placer.market.catalog import TABLES, Catalog, VmOffer
+from placer.market.table import Column, Table, code_type
 from placer.version import __version__
 
 MARK_BYTES = 32  # At the end of each file: the SHA-256 of what stands before it
@@ -63,11 +65,12 @@ def read_compiled(digest: str, name: str) -> Catalog | None:
         return None
     path = _path(digest)
     try:
-        data = path.read_bytes() if _own(path) else b""
-        if hashlib.sha256(data[:-MARK_BYTES]).digest() != data[-MARK_BYTES:]:
+        data = memoryview(path.read_bytes() if _own(path) else b"")
+        content, mark = data[:-MARK_BYTES], data[-MARK_BYTES:]
+        if hashlib.sha256(content).digest() != mark:
             return None  # a price may have rotted
         with _no_collection():
-            tables = msgspec.msgpack.decode(data[:-MARK_BYTES])
+            tables = msgspec.msgpack.decode(content)
             rows = {table: _rows(tables[table], kind) for table, kind in TABLES.items()}
         with suppress(OSError):
             os.utime(path)
@@ -107,21 +110,21 @@ def _own(path: Path) -> bool:
 
 
 def _columns(rows: Sequence[Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return every column as its values and the position of each row: a fifth of the bytes."""
-    columns = {}
-    for name in kind.__struct_fields__:
-        values = [getattr(row, name) for row in rows]
-        at = {value: position for position, value in enumerate(dict.fromkeys(values))}
-        columns[name] = list(at), [at[value] for value in values]
-    return columns
+    """Return every column as its values and the number of each row's: a fifth of the bytes."""
+    table = Table.of(kind, rows)
+    columns = {name: table.column(name) for name in kind.__struct_fields__}
+    return {name: (each.values, bytes(each.codes)) for name, each in columns.items()}
 
 
-def _rows(content: Mapping[str, Any], kind: type[msgspec.Struct]) -> tuple[Any, ...]:
-    names = kind.__struct_fields__
-    columns = (map(content[name][0].__getitem__, content[name][1]) for name in names)
-    if kind is VmOffer:
-        return tuple(map(kind, *columns))
-    return tuple(kind(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True))
+def _rows(content: Mapping[str, Any], kind: type[msgspec.Struct]) -> Sequence[Any]:
+    columns = {
+        name: Column(values, memoryview(codes).cast(code_type(len(values))))
+        for name, (values, codes) in ((name, content[name]) for name in kind.__struct_fields__)
+    }
+    if kind is VmOffer:  # made when somebody looks at them: there may be a million
+        return Table.of_columns(VmOffer, columns)
+    cells = (map(each.values.__getitem__, each.codes) for each in columns.values())
+    return [kind(**dict(zip(columns, row, strict=True))) for row in zip(*cells, strict=True)]
 
 
 @contextmanager
@@ -139,7 +142,7 @@ def _no_collection() -> Iterator[None]:
 def _path(digest: str) -> Path:
     """Return the file of a digest; layout and figures in no digest are part of its name."""
     columns = {table: kind.__struct_fields__ for table, kind in TABLES.items()}
-    layout = repr((__version__, MARK_BYTES, columns)).encode()
+    layout = repr((__version__, MARK_BYTES, sys.byteorder, columns)).encode()
     files = ("columns.csv", "accelerators.csv", "capacity.csv")
     beside = b"".join((shipped_catalogs() / name).read_bytes() for name in files)
     return cache_folder() / f"{digest}-{hashlib.sha256(layout + beside).hexdigest()[:8]}.msgpack"

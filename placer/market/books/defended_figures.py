@@ -9,18 +9,19 @@ says of today's.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
-from statistics import median
 from types import MappingProxyType
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from placer.market.catalog import FREE, OLD_TRANSPORT, Catalog, VmOffer
+from placer.market.network.link_model import Array
 from placer.market.price_interval import GUESSED
 from placer.market.scaled_market import scaled, with_offers
+from placer.market.table import Column, Table, grouped, medians
 from placer.records import replace
 
 HALF_LIFE_DAYS = 75.0
@@ -40,16 +41,8 @@ pods (https://docs.runpod.io/pods/networking, read in November 2026).
 """
 FRESH_DAYS = 30  # Days for which a price says all: intervals of prices hold for so long
 PLANNED = "planned: "  # Begins the source of a price that is not the one that was read
+ON_DEMAND = "on-demand"  # Key under which a catalog keeps what its machines cost on demand
 SAME = 0.005  # Relative difference up to which a price is left as it was read
-
-
-class Share(Struct, frozen=True, kw_only=True):
-    """A spot price as the logarithm of its share of the on-demand price of the same machine, and
-    what it still says of today's: 1 all, 0 nothing.
-    """
-
-    log: float
-    weight: float
 
 
 def defended(
@@ -67,79 +60,97 @@ def defended(
     demand stay, and so do those without an on-demand price. A book in which nothing changes is
     returned itself.
     """
-    on_demand = {
-        (offer.place, offer.instance_type, offer.gpu, offer.gpu_count): offer.usd_per_hour
-        for offer in catalog.offers
-        if offer.market == "on_demand" and offer.price_basis not in FREE
-    }
-    newest = date.fromisoformat(catalog.as_of[1]) if catalog.offers else date.min
-    shares = {
-        id(offer): share
-        for offer in catalog.offers
-        if (share := _share(offer, on_demand, newest, half_life_days)) is not None
-    }
-    usual = _usual(catalog.offers, shares, usual_shares)
-
-    def changed_price(offer: VmOffer) -> VmOffer:
-        share = shares.get(id(offer))
-        if share is None:
-            return offer
-        unknown = math.log(usual_shares[offer.market])
-        target = usual.get((offer.provider, offer.gpu, offer.market), unknown)
-        return _planned(offer, share, target)
-
-    planned = (changed_price(offer) for offer in catalog.offers)
+    table, usd = catalog.table, catalog.table.column("usd_per_hour")
+    rows, weights, logs = _shares(catalog, half_life_days)
+    targets = _usual(table, rows, weights, logs, usual_shares)
+    factors = np.exp((1 - weights) * (targets - logs))
+    dearer = factors > 1 + SAME
+    rows, weights, factors = rows[dearer], weights[dearer], factors[dearer]
+    changes: dict[str, Column | None] = {}
+    if len(rows):
+        changes = dict.fromkeys(("source", "usd_per_hour_low", "usd_per_hour_high"))
+        changes["usd_per_hour"] = usd.changed(rows, (usd.numbers[rows] * factors).tolist())
+        changes["price_basis"] = table.column("price_basis").changed(rows, ["estimated"])
     # Under hivemind a worker is of a class of hosts that was measured.
     measured = catalog.transport == OLD_TRANSPORT
-    offers = tuple(offer if measured else _networked(offer) for offer in planned)
-    if all(new is old for new, old in zip(offers, catalog.offers, strict=True)):
+    network = None if measured else _networks(table)
+    if network is not None:
+        changes["network_gbps"] = network
+    if not changes:
         return catalog
+    pairs = zip(weights.tolist(), factors.tolist(), strict=True)
+    planned = dict(zip(rows.tolist(), pairs, strict=True))
+
+    def changed(at: int, offer: VmOffer) -> VmOffer:
+        offer = _planned(offer, *planned[at]) if at in planned else offer
+        return offer if measured else _networked(offer)
+
+    offers = table.changed(changes, changed)
     # Links follow from the networks of machines, so that other ones have other links.
     return with_offers(catalog, offers) if measured else replace(catalog, offers=offers)
 
 
-def _share(
-    offer: VmOffer,
-    on_demand: Mapping[tuple[str, str, str, int], float],
-    newest: date,
-    half_life_days: float,
-) -> Share | None:
-    """Return how a price that moves compares with on demand; None where nothing says."""
-    whole = on_demand.get((offer.place, offer.instance_type, offer.gpu, offer.gpu_count), 0.0)
-    known = offer.price_basis in ("list", "published", "estimated") and offer.usd_per_hour > 0
-    if not offer.moves or not known or whole <= 0:
-        return None
-    days = (newest - date.fromisoformat(offer.as_of)).days
-    aged = 1.0 if days <= FRESH_DAYS else 2 ** (-days / half_life_days)
-    weight = 0.0 if GUESSED in offer.source else aged
-    return Share(log=math.log(offer.usd_per_hour / whole), weight=weight)
+def _shares(catalog: Catalog, half_life_days: float) -> tuple[Array, Array, Array]:
+    """Return the rows whose price moves and can be compared with on demand, what each price still
+    says of today's (1 all, 0 nothing), and the logarithm of its share of the on-demand price.
+    """
+    table, whole = catalog.table, _on_demand_usd(catalog)
+    usd = table.column("usd_per_hour").numbers
+    known = table.column("price_basis").where(("list", "published", "estimated").__contains__)
+    moves = table.column("market").where(lambda market: market != "on_demand")
+    rows = (known & moves & (usd > 0) & (whole > 0)).nonzero()[0]
+    dates = table.column("as_of")
+    newest = max(map(date.fromisoformat, dates.values), default=date.min)
+    days = [(newest - date.fromisoformat(day)).days for day in dates.values]
+    aged = [1.0 if age <= FRESH_DAYS else 2 ** (-age / half_life_days) for age in days]
+    guessed = table.column("source").where(lambda source: GUESSED in source)
+    weights = np.where(guessed[rows], 0.0, np.array(aged)[dates.array[rows]])
+    return rows, weights, np.log(usd[rows] / whole[rows])
+
+
+def _on_demand_usd(catalog: Catalog) -> Array:
+    """Return the price on demand of the machine of each row, 0 where nobody sells it; (rows,)."""
+    if ON_DEMAND not in catalog.memo:
+        table = catalog.table
+        alike, first = table.groups(("instance_type", "gpu", "gpu_count", "provider", "region"))
+        sold = table.column("market").where("on_demand".__eq__)
+        sold &= table.column("price_basis").where(lambda basis: basis not in FREE)
+        usd = np.zeros(len(first))
+        usd[alike[sold]] = table.column("usd_per_hour").numbers[sold]
+        catalog.memo[ON_DEMAND] = usd[alike]
+    known: Array = catalog.memo[ON_DEMAND]
+    return known
 
 
 def _usual(
-    offers: Iterable[VmOffer], shares: Mapping[int, Share], unknown: Mapping[str, float]
-) -> dict[tuple[str, str, str], float]:
-    """Return the logarithm of the usual share by provider, device and market."""
-    rows: dict[tuple[str, str, str], list[Share]] = defaultdict(list)
-    for offer in offers:
-        share = shares.get(id(offer))
-        if share is not None and share.weight > 0:
-            rows[offer.provider, offer.gpu, offer.market].append(share)
-    usual = {}
-    for key, known in rows.items():
-        weight = median(share.weight for share in known)
-        middle = median(share.log for share in known)
-        usual[key] = weight * middle + (1 - weight) * math.log(unknown[key[2]])
-    return usual
+    table: Table[VmOffer], rows: Array, weights: Array, logs: Array, unknown: Mapping[str, float]
+) -> Array:
+    """Return the logarithm of the usual share of each row, by provider, device and market."""
+    alike, first = table.groups(("provider", "gpu", "market"), rows)
+    usual = np.array([math.log(unknown[table[row].market]) for row in rows[first].tolist()])
+    says = weights > 0
+    known, one = grouped(alike[says], len(first))
+    weight, middle = (medians(known, each[says], len(one)) for each in (weights, logs))
+    groups = alike[says][one]
+    usual[groups] = weight * middle + (1 - weight) * usual[groups]
+    built: Array = usual[alike]
+    return built
 
 
-def _planned(offer: VmOffer, share: Share, target: float) -> VmOffer:
-    """Return an offer between its own share and the logarithm of the usual one."""
-    factor = math.exp((1 - share.weight) * (target - share.log))
-    if factor <= 1 + SAME:
-        return offer
-    why = f"{PLANNED}{share.weight:.0%} of a price of {offer.usd_per_hour:.4g} USD/h, the rest the "
+def _planned(offer: VmOffer, weight: float, factor: float) -> VmOffer:
+    """Return an offer at a multiple of its price, of which the read one is a part."""
+    why = f"{PLANNED}{weight:.0%} of a price of {offer.usd_per_hour:.4g} USD/h, the rest the "
     planned = scaled(offer, factor, f"{why}usual share of on-demand")
     return msgspec.structs.replace(planned, price_basis="estimated")
+
+
+def _networks(table: Table[VmOffer]) -> Column | None:
+    """Return the networks of all machines, documented or assumed; None where the book has all."""
+    network, basis = table.column("network_gbps"), table.column("price_basis")
+    silent = network.where(lambda gbps: gbps is None) & basis.where(lambda each: each != "owned")
+    rows, providers = silent.nonzero()[0], table.column("provider")
+    gbps = [DOCUMENTED_GBPS.get(name, UNPROMISED_GBPS) for name in providers.values]
+    return network.changed(rows, [gbps[at] for at in providers.array[rows]]) if len(rows) else None
 
 
 def _networked(offer: VmOffer) -> VmOffer:
@@ -197,18 +208,19 @@ def usual_share(provider: str, gpu: str, catalog: Catalog) -> Usual | None:
     memo: dict[tuple[str, str], Usual | None] = catalog.memo.setdefault("usual-spot", {})
     key = provider, gpu
     if key not in memo:
-        each: dict[str, list[float]] = defaultdict(list)
-        for offer in catalog.offers:
-            if (offer.provider, offer.gpu, offer.market) != (provider, gpu, "spot"):
-                continue
-            share = share_of_on_demand(offer, catalog)
-            if share is not None and GUESSED not in offer.source:
-                each[offer.region].append(math.log(share))
-        logs = [median(values) for values in each.values()]
+        table, whole = catalog.table, _on_demand_usd(catalog)
+        usd, chosen = table.column("usd_per_hour").numbers, whole > 0
+        for name, value in (("provider", provider), ("gpu", gpu), ("market", "spot")):
+            chosen &= table.column(name).where(value.__eq__)
+        chosen &= table.column("price_basis").where(lambda basis: basis not in FREE) & (usd > 0)
+        chosen &= table.column("source").where(lambda source: GUESSED not in source)
+        rows = chosen.nonzero()[0]
+        alike, first = table.groups(("region",), rows)
+        logs = medians(alike, np.log(usd[rows] / whole[rows]), len(first))
         memo[key] = None
         if len(logs) >= LEAST_REGIONS:
-            middle = median(logs)
-            spread = median(abs(value - middle) for value in logs)
+            middle = float(np.median(logs))
+            spread = float(np.median(np.abs(logs - middle)))
             memo[key] = Usual(share=math.exp(middle), deviation=spread, regions=len(logs))
     return memo[key]
 

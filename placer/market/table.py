@@ -1,0 +1,244 @@
+"""Rows of a table by column: what looks at all rows looks at arrays, and a record is made of each
+row that is looked at by itself.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from operator import eq
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar, overload
+
+import msgspec
+
+Row = TypeVar("Row", bound=msgspec.Struct)
+DENSE = 8
+"""Possible combinations of values for each row up to which they are numbered by a table of all."""
+
+
+class Column(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """One field of many rows: the values that occur, each once, and which of them each row has."""
+
+    values: Sequence[Any]
+    codes: Any
+
+    @staticmethod
+    def of(cells: Iterable[Any]) -> Column:
+        """Build the column of some cells."""
+        at: dict[Any, int] = {}
+        codes = [at.setdefault(cell, len(at)) for cell in cells]
+        return Column([*at], array(code_type(len(at)), codes))
+
+    @cached_property
+    def array(self) -> Any:
+        """Which of the values each row has; shape (rows,)."""
+        import numpy as np  # not needed by who looks at single rows
+
+        return np.asarray(self.codes)
+
+    @cached_property
+    def numbers(self) -> Any:
+        """Values of all rows, NaN where there is none; shape (rows,)."""
+        import numpy as np
+
+        known = [math.nan if value is None else value for value in self.values]
+        return np.array(known, dtype=np.float64)[self.array]
+
+    def changed(self, rows: Any, cells: Sequence[Any]) -> Column:
+        """Return the column with other cells in some rows, or with one in all of these."""
+        at, codes = {value: code for code, value in enumerate(self.values)}, self.array.astype("I")
+        codes[rows] = [at.setdefault(cell, len(at)) for cell in cells]
+        return Column([*at], codes)
+
+    def where(self, admits: Callable[[Any], bool]) -> Any:
+        """Return in which rows the value is as wanted; shape (rows,)."""
+        import numpy as np
+
+        return np.array([admits(value) for value in self.values], dtype=bool)[self.array]
+
+
+def code_type(values: int) -> Literal["B", "H", "I"]:
+    """Return the smallest type of arrays that numbers so many values."""
+    return "B" if values <= 1 << 8 else "H" if values <= 1 << 16 else "I"
+
+
+class Groups(NamedTuple):
+    """Rows that are alike: the number of each row's group, and the first row of each group."""
+
+    of: Any
+    first: Any
+
+
+class Table(Sequence[Row], Generic[Row]):
+    """Rows of one kind, by column or as records: each is made of the other when it is asked for.
+
+    Equal to any sequence of the same records. A record is made once: it may be known by its
+    identity. ``kind`` takes its fields by position.
+    """
+
+    def __init__(self, kind: type[Row], rows: list[Row | None], columns: dict[str, Column]) -> None:
+        self._kind, self._rows, self._columns = kind, rows, columns
+        self._whole = None not in rows[:1]  # whether all records are made
+        self._making = threading.Lock()
+
+    @classmethod
+    def of(cls, kind: type[Row], rows: Iterable[Row]) -> Table[Row]:
+        """Build the table of some records."""
+        return rows if isinstance(rows, Table) else cls(kind, [*rows], {})
+
+    @classmethod
+    def of_columns(cls, kind: type[Row], columns: dict[str, Column]) -> Self:
+        """Build the table of the columns of all fields."""
+        return cls(kind, [None] * len(next(iter(columns.values())).codes), columns)
+
+    def changed(
+        self, columns: Mapping[str, Column | None], make: Callable[[int, Row], Row]
+    ) -> Table[Row]:
+        """Return a table with other values in some columns.
+
+        ``make`` returns a record as it is there, by its number and the record here: the same one
+        where nothing differs. A column of None is made of the records if somebody asks for it.
+        """
+        return _Changed(self, columns, make)
+
+    def column(self, name: str) -> Column:
+        """Return one field of all rows."""
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = Column.of(getattr(row, name) for row in self)
+        return column
+
+    def groups(self, names: Iterable[str], rows: Any = None) -> Groups:
+        """Divide all rows, or some, by the values of some columns; ``first`` counts among them."""
+        import numpy as np
+
+        size = len(self) if rows is None else len(rows)
+        of, count = np.zeros(size, dtype=np.int64), 1
+        for column in map(self.column, names):
+            if len(column.values) > 1:
+                codes = column.array if rows is None else column.array[rows]
+                of, count = _numbered(of * len(column.values) + codes, count * len(column.values))
+        return grouped(of, count)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        if not self._whole:
+            with self._making:
+                pairs = zip(self._rows, self._every(), strict=True)
+                self._rows[:] = [new if row is None else row for row, new in pairs]
+                self._whole = True
+        rows: Any = self._rows
+        return iter(rows)
+
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Row, ...]: ...
+    def __getitem__(self, at: int | slice) -> Row | tuple[Row, ...]:
+        """Return one row, or some as a tuple."""
+        if isinstance(at, slice):
+            return tuple(self[each] for each in range(*at.indices(len(self))))
+        row = self._rows[at]
+        if row is None:
+            with self._making:
+                row = self._rows[at]  # another thread may have made it
+                if row is None:
+                    row = self._rows[at] = self._made(at % len(self))
+        return row
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return self is other or (len(self) == len(other) and all(map(eq, self, other)))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Table of {len(self):,} {self._kind.__name__}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Table.of, (self._kind, tuple(self))
+
+    def _made(self, at: int) -> Row:
+        return self._kind(*[column.values[column.codes[at]] for column in self._fields])
+
+    def _every(self) -> Iterator[Row]:
+        """Yield all records, as they would be made."""
+        cells = (map(column.values.__getitem__, column.codes) for column in self._fields)
+        return map(self._kind, *cells)
+
+    @cached_property
+    def _fields(self) -> list[Column]:
+        return [self._columns[name] for name in self._kind.__struct_fields__]
+
+
+class _Changed(Table[Row]):
+    """A table with other values in some columns of another one."""
+
+    def __init__(
+        self,
+        plain: Table[Row],
+        columns: Mapping[str, Column | None],
+        make: Callable[[int, Row], Row],
+    ) -> None:
+        known = {name: column for name, column in columns.items() if column is not None}
+        super().__init__(plain._kind, [None] * len(plain), known)
+        self._plain, self._differ, self._make = plain, frozenset(columns), make
+
+    def column(self, name: str) -> Column:
+        """Return one field of all rows."""
+        return super().column(name) if name in self._differ else self._plain.column(name)
+
+    def _made(self, at: int) -> Row:
+        return self._make(at, self._plain[at])
+
+    def _every(self) -> Iterator[Row]:
+        return map(self._make, range(len(self)), self._plain)
+
+
+def grouped(of: Any, count: int) -> Groups:
+    """Divide rows into groups by their numbers below ``count``, of which some may be missing."""
+    import numpy as np
+
+    of, count = _numbered(of, count)
+    first = np.empty(count, dtype=np.intp)
+    first[of[::-1]] = np.arange(len(of))[::-1]  # of equal groups the last one that is written stays
+    return Groups(of, first)
+
+
+def _numbered(of: Any, count: int) -> tuple[Any, int]:
+    """Leave out the numbers below ``count`` that no row has; the order stays."""
+    import numpy as np
+
+    if count > DENSE * len(of):
+        values, of = np.unique(of, return_inverse=True)
+        return of, len(values)
+    there = np.zeros(count, dtype=bool)
+    there[of] = True
+    numbers = np.cumsum(there)
+    return numbers[of] - 1, int(numbers[-1]) if count else 0
+
+
+def members(of: Any, count: int) -> list[Any]:
+    """Return the rows of each of ``count`` groups, in their order."""
+    import numpy as np
+
+    order = np.argsort(of.astype(np.min_scalar_type(count)), kind="stable")  # small types are fast
+    return np.split(order, np.cumsum(np.bincount(of, minlength=count))[:-1])
+
+
+def medians(of: Any, values: Any, count: int) -> Any:
+    """Return the median of the values of each of ``count`` groups, none of which is empty."""
+    import numpy as np
+
+    order = np.argsort(values)
+    order = order[np.argsort(of[order].astype(np.min_scalar_type(count)), kind="stable")]
+    sizes = np.bincount(of, minlength=count)
+    begin = np.cumsum(sizes) - sizes
+    low, high = (values[order[begin + half // 2]] for half in (sizes - 1, sizes))
+    return (low + high) / 2
